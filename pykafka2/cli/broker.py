@@ -3,6 +3,7 @@
 Prints one line, `bootstrap.servers=127.0.0.1:9092,...`, when clients can connect.  Data is kept in memory and
 lost at the end.
 
+examples:
   pykafka2 broker                              three brokers on ports 9092, 9093 and 9094
   pykafka2 broker --brokers 1 --port 0         one broker on a free port
   pykafka2 broker --topic orders:6 --topic audit:1:1

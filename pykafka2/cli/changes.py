@@ -80,9 +80,13 @@ def _print_outcome(
     if output.is_json:
         output.json({**fields(item), "result": done, "error": None, **found})
     else:
-        more = "".join(f", {name.replace('_', ' ')} {value}" for name, value in found.items())
+        more = "".join(f", {name.replace('_', ' ')} {_text(value)}" for name, value in found.items())
         output.line(f"{item}: {done}{more}")
     return True
+
+
+def _text(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _report_end(output: Output, every: Sequence[Hashable], start: int, count: int, done: str) -> None:
@@ -136,7 +140,7 @@ def checked(
 
 def add_yes(parser: argparse.ArgumentParser) -> None:
     """Add --yes."""
-    parser.add_argument("-y", "--yes", action="store_true", help="delete without a question in a terminal")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
 
 
 def is_confirmed(arguments: argparse.Namespace, output: Output, question: str, items: Iterable[Any]) -> bool:
@@ -162,6 +166,17 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
     """Add --dry-run."""
     parser.add_argument(
         "--dry-run", action="store_true", help="let the brokers check the change without making it"
+    )
+
+
+def add_isolation_level(parser: argparse.ArgumentParser, default: str) -> None:
+    """Add --isolation-level, which decides what the latest offset of a partition is."""
+    parser.add_argument(
+        "--isolation-level",
+        choices=("read_committed", "read_uncommitted"),
+        default=default,
+        help="latest is the last stable offset, before open transactions (read_committed), or the high "
+        f"watermark (default: {default})",
     )
 
 

@@ -18,6 +18,7 @@ options as a program's client. A failed step is printed with its cause and what 
 The exit code is 0 if no step failed, 1 otherwise; a warning, such as a certificate that expires within 30
 days, is no failure.
 
+examples:
   pykafka2 check -b broker-1:9092,broker-2:9092
   pykafka2 check --config client.properties --details
   pykafka2 check --profile production --json | jq '.brokers[] | select(.passed | not)'

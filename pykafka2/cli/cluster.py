@@ -9,14 +9,18 @@ examples:
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pykafka2.cli import connection
 from pykafka2.cli.changes import add_dry_run, add_yes, change, checked, described, found, is_confirmed
-from pykafka2.cli.output import Output
+from pykafka2.cli.output import Output, time_or_none
 from pykafka2.cli.parsing import Parser, UsageError, natural
 from pykafka2.cli.verbs import Action, add_actions, run_action
-from pykafka2.errors import KafkaError, UnsupportedVersion
+from pykafka2.errors import ClusterAuthorizationFailed, KafkaError, UnsupportedVersion
+
+if TYPE_CHECKING:
+    from pykafka2 import KafkaAdminClient
+    from pykafka2.admin import ClusterDescription
 
 SUMMARY = "describe brokers, features, quorum, log directories, API versions"
 
@@ -37,11 +41,12 @@ run = checked(run_action)
 def _describe(arguments: argparse.Namespace, output: Output) -> int:
     with connection.connected_admin(arguments) as client:
         cluster = client.describe_cluster(include_authorized_operations=True)
+        controller = _controller_id(client, cluster)
         topics = client.list_topics(include_internal=True)
     output.item(
         {
             "cluster_id": cluster.cluster_id,
-            "controller": None if cluster.controller is None else cluster.controller.id,
+            "controller": controller,
             "broker_count": len(cluster.nodes),
             "topic_count": len(topics),
             "authorized_operations": list(cluster.authorized_operations or ()),
@@ -50,13 +55,23 @@ def _describe(arguments: argparse.Namespace, output: Output) -> int:
     return 0
 
 
+def _controller_id(client: KafkaAdminClient, cluster: ClusterDescription) -> int | None:
+    """Return the id of the active controller: with KRaft, `cluster` names any live broker instead."""
+    try:
+        return client.describe_metadata_quorum().leader_id
+    except UnsupportedVersion:  # ZooKeeper
+        return None if cluster.controller is None else cluster.controller.id
+    except ClusterAuthorizationFailed:
+        return None
+
+
 def _brokers(arguments: argparse.Namespace, output: Output) -> int:
     with connection.connected_admin(arguments) as client:
         try:
             cluster = client.describe_cluster(include_fenced_brokers=True)
         except UnsupportedVersion:  # before Kafka 4.0
             cluster = client.describe_cluster()
-    controller = None if cluster.controller is None else cluster.controller.id
+        controller = _controller_id(client, cluster)
     output.table(
         ["broker", "host", "port", "rack", "controller", "fenced"],
         [
@@ -159,8 +174,8 @@ def _quorum(arguments: argparse.Namespace, output: Output) -> int:
                     "leader" if one.replica_id == quorum.leader_id and role == "voter" else role,
                     one.log_end_offset,
                     lag,
-                    one.last_fetch_time_ms,
-                    one.last_caught_up_time_ms,
+                    time_or_none(one.last_fetch_time_ms),
+                    time_or_none(one.last_caught_up_time_ms),
                 ]
             )
     columns = ["replica", "role", "log_end_offset", "lag", "last_fetch_time", "last_caught_up_time"]
@@ -239,7 +254,7 @@ def _log_dirs(arguments: argparse.Namespace, output: Output) -> int:
             replicas,
         )
     else:
-        columns = ["broker", "path", "replicas", "size_bytes", "total_bytes", "usable_bytes", "error"]
+        columns = ["broker", "path", "replica_count", "size_bytes", "total_bytes", "usable_bytes", "error"]
         output.table(columns, directories)
     return code
 
@@ -306,7 +321,7 @@ ACTIONS = (
         "quorum",
         "describe the quorum of controllers",
         _quorum,
-        text="Times are milliseconds since the epoch.\n\n  pykafka2 cluster quorum",
+        text="  pykafka2 cluster quorum",
     ),
     Action(
         "log-dirs",

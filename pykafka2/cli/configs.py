@@ -210,7 +210,7 @@ def _set(arguments: argparse.Namespace, output: Output) -> int:
             ),
             done,
             _fields,
-            lambda _: {"settings": ", ".join(changes)},
+            lambda _: {"settings": list(changes)},
         )
 
 
@@ -257,7 +257,7 @@ def _reset(arguments: argparse.Namespace, output: Output) -> int:
             ),
             done,
             _fields,
-            lambda restored: {"settings": ", ".join(restored)},
+            lambda restored: {"settings": list(restored)},
         )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pykafka2.cli import connection
 from pykafka2.cli.changes import (
+    add_isolation_level,
     add_yes,
     change,
     checked,
@@ -40,6 +41,8 @@ SUMMARY = "list and describe groups with their lag, reset offsets, delete groups
 CLEAR = "\x1b[H\x1b[2J"
 LEGAL_TARGETS = "earliest, latest, current, an offset or @TIME"
 NO_OFFSET = -1
+GROUP_TYPES = ("Classic", "Consumer")
+"""Types of groups that `groups describe` describes; share and streams groups are only listed."""
 
 
 def configure(parser: Parser) -> None:
@@ -64,7 +67,7 @@ def _add_watch(parser: Parser) -> None:
         metavar="SECONDS",
         help="print again every SECONDS (2) until Ctrl-C",
     )
-    parser.add_argument("--times", type=positive, metavar="N", help="with --watch: end after N times")
+    parser.add_argument("--times", type=positive, metavar="N", help="with --watch: print N times, then end")
 
 
 def _configure_list(parser: Parser) -> None:
@@ -102,16 +105,14 @@ def _print_groups(client: KafkaAdminClient, arguments: argparse.Namespace, outpu
 
 
 def _configure_describe(parser: Parser) -> None:
-    parser.add_argument("groups", nargs="+", metavar="GROUP", help="group ids")
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help="group ids; all if none is named")
     parser.add_argument("--members", action="store_true", help="print the members instead of the partitions")
     parser.add_argument(
-        "--lag-time", action="store_true", help="also the age of the oldest record that is not committed"
-    )
-    parser.add_argument(
-        "--read-uncommitted",
+        "--lag-time",
         action="store_true",
-        help="count the lag to the high watermark instead of the last stable offset",
+        help="add LAG SECONDS, the age of the oldest uncommitted record",
     )
+    add_isolation_level(parser, "read_committed")
     _add_watch(parser)
 
 
@@ -121,14 +122,15 @@ def _describe(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _print_descriptions(client: KafkaAdminClient, arguments: argparse.Namespace, output: Output) -> int:
-    groups, code = found(output, client.describe_groups(arguments.groups, raise_errors=False))
+    names = arguments.groups or sorted(one.group_id for one in client.list_groups(types=GROUP_TYPES))
+    groups, code = found(output, client.describe_groups(names, raise_errors=False))
     has_printed = False
     for name, group in groups.items():
         try:
             lags = client.group_lag(
                 name,
                 with_time=arguments.lag_time,
-                isolation_level="read_uncommitted" if arguments.read_uncommitted else "read_committed",
+                isolation_level=arguments.isolation_level,
             )
         except KafkaError as error:
             output.error(f"{name}: {described(error)}")
@@ -173,7 +175,7 @@ def _print_group(
         output.json({**fields, "partitions": partitions, "members": members})
         return
     output.item(fields)
-    columns = ["topic", "partition", "committed", "end", "lag", "client_id", "host", "member_id"]
+    columns = ["topic", "partition", "committed", "latest", "lag", "client_id", "host", "member_id"]
     if arguments.lag_time:
         columns.insert(5, "lag_seconds")
     rows = partitions
@@ -188,8 +190,8 @@ def _lag_fields(partition: TopicPartition, lag: PartitionLag, hosts: Mapping[str
         "topic": partition.topic,
         "partition": partition.partition,
         "committed": None if lag.committed == NO_OFFSET else lag.committed,
-        "start": lag.start,
-        "end": lag.end,
+        "earliest": lag.start,
+        "latest": lag.end,
         "lag": lag.lag,
         "lag_seconds": None if lag.lag_time is None else round(lag.lag_time, 3),
         "member_id": lag.member_id,
@@ -390,7 +392,7 @@ def _remove_members(arguments: argparse.Namespace, output: Output) -> int:
             return client.remove_members(arguments.group, some, reason=arguments.reason, raise_errors=False)
 
         return change(
-            output, members, call, "removed", lambda name: {"group": arguments.group, "member": name}
+            output, members, call, "removed", lambda name: {"group": arguments.group, "member_id": name}
         )
 
 
@@ -409,11 +411,13 @@ ACTIONS = (
         "describe groups: state, coordinator, lag of each partition, members",
         _describe,
         _configure_describe,
-        "Records of open transactions, which no consumer can read yet, are no lag.\n\n"
+        "Records of open transactions do not count as lag, because read_committed consumers cannot read them yet.\n"
+        "Share and streams groups are only listed.\n\n"
         "  pykafka2 groups describe billing\n"
         "  pykafka2 groups describe billing --members\n"
         "  pykafka2 groups describe billing --lag-time --watch\n"
-        "  pykafka2 groups describe billing --json | jq .lag",
+        "  pykafka2 groups describe billing --json | jq .lag\n"
+        "  pykafka2 groups describe --json | jq -r 'select(.lag > 1000) | [.group, .lag] | @tsv'",
     ),
     Action(
         "reset",

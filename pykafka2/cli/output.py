@@ -20,6 +20,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", dest="is_json", action="store_true", help="print JSON, one object per line")
 
 
+class Time(int):
+    """A time in milliseconds since the epoch: a number in JSON, ISO 8601 in a table."""
+
+
+def iso_time(time_ms: int) -> str:
+    """Return a time as ISO 8601 in UTC, such as 2026-11-30T08:15:00.000Z. Raises OverflowError."""
+    from datetime import UTC, datetime, timedelta
+
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def time_or_none(time_ms: int | None) -> Time | None:
+    """Return a time; None if it is unknown, which Kafka encodes as a negative number."""
+    return None if time_ms is None or time_ms < 0 else Time(time_ms)
+
+
 class Output:
     """Prints the results of one verb. `is_json` is set by --json."""
 
@@ -32,7 +49,8 @@ class Output:
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
         """Print rows; with --json one object per row, whose keys are the columns (snake_case).
 
-        Values are str, int, float, bool, None, or lists and dicts of these. A table shows None as `-`.
+        Values are str, int, float, bool, `Time`, None, or lists and dicts of these. A table shows None as
+        `-`.
         """
         if self.is_json:
             for row in rows:
@@ -156,7 +174,7 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool | Time))
 
 
 def _cell(value: Any) -> str:
@@ -165,6 +183,11 @@ def _cell(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Time):
+        try:
+            return iso_time(value)
+        except OverflowError:  # beyond the year 9999
+            return f"{value:d}"
     if isinstance(value, list | tuple | set | frozenset):
         return ",".join(map(_cell, value))
     if isinstance(value, dict):

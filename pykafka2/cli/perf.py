@@ -3,6 +3,7 @@
 Each measurement ends by itself or with Ctrl-C, which prints what was measured until then. Client options
 decide the result: pass those of your programs with -X, such as -X acks=1 -X linger.ms=20.
 
+examples:
   pykafka2 perf produce load --records 1000000 --size 100
   pykafka2 perf produce load --duration 30 --rate 5000 -X acks=all
   pykafka2 perf consume load

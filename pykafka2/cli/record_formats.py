@@ -13,6 +13,8 @@ from functools import partial
 from itertools import chain, count, repeat
 from typing import TYPE_CHECKING, Any
 
+from pykafka2.cli.output import iso_time
+
 if TYPE_CHECKING:
     from pykafka2 import Columns
 
@@ -180,10 +182,7 @@ def _time_column(modifier: str | None) -> Column:
 
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     if modifier == "iso":
-
-        def shown(time_ms: int) -> str:
-            moment = (epoch + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds")
-            return moment.replace("+00:00", "Z")
+        shown = iso_time
     else:
         found = re.fullmatch(r"strftime\[([^\]]*)\]", modifier)
         if found is None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pykafka2.cli import connection
 from pykafka2.cli.changes import (
     add_dry_run,
+    add_isolation_level,
     add_yes,
     change,
     checked,
@@ -24,7 +25,7 @@ from pykafka2.cli.changes import (
     matching,
     settings,
 )
-from pykafka2.cli.output import Output
+from pykafka2.cli.output import Output, time_or_none
 from pykafka2.cli.parsing import Parser, UsageError, partition_count, replica_count
 from pykafka2.cli.partitions import resolved, selection
 from pykafka2.cli.positions import Position, offset
@@ -76,7 +77,7 @@ def _list(arguments: argparse.Namespace, output: Output) -> int:
             return 0
         topics, code = found(output, client.describe_topics(names, raise_errors=False))
     output.table(
-        ["topic", "partitions", "replication_factor", "internal"],
+        ["topic", "partition_count", "replication_factor", "internal"],
         [
             [name, len(topic.partitions), _replication_factor(topic), topic.is_internal]
             for name, topic in sorted(topics.items())
@@ -176,11 +177,9 @@ def _configure_offsets(parser: Parser) -> None:
         "--at",
         type=_spec,
         metavar="POSITION",
-        help=f"{', '.join(SPECS)} or @TIME; without it the first offset, the end and their difference",
+        help=f"{', '.join(SPECS)} or @TIME; without it earliest, latest and their difference",
     )
-    parser.add_argument(
-        "--read-committed", action="store_true", help="the end is the last stable offset (transactions)"
-    )
+    add_isolation_level(parser, "read_uncommitted")
 
 
 def _spec(text: str) -> str | int:
@@ -198,20 +197,22 @@ def _spec(text: str) -> str | int:
 
 
 def _offsets(arguments: argparse.Namespace, output: Output) -> int:
-    isolation = "read_committed" if arguments.read_committed else "read_uncommitted"
+    isolation: str = arguments.isolation_level
     with connection.connected_admin(arguments) as client:
         partitions, code = resolved(client, output, arguments.selections)
         if arguments.at is not None:
             at, failed = found(
                 output,
                 client.list_offsets(
-                    dict.fromkeys(partitions, arguments.at), isolation_level=isolation, raise_errors=False
+                    dict.fromkeys(partitions, arguments.at),
+                    isolation_level=isolation,
+                    raise_errors=False,
                 ),
             )
             output.table(
                 ["topic", "partition", "offset", "timestamp"],
                 [
-                    [one.topic, one.partition, _or_none(at[one].offset), _or_none(at[one].timestamp)]
+                    [one.topic, one.partition, _or_none(at[one].offset), time_or_none(at[one].timestamp)]
                     for one in partitions
                     if one in at
                 ],
@@ -221,7 +222,9 @@ def _offsets(arguments: argparse.Namespace, output: Output) -> int:
         end, failed = found(
             output,
             client.list_offsets(
-                dict.fromkeys(partitions, "latest"), isolation_level=isolation, raise_errors=False
+                dict.fromkeys(partitions, "latest"),
+                isolation_level=isolation,
+                raise_errors=False,
             ),
         )
     output.table(
@@ -280,7 +283,7 @@ def _configure_create(parser: Parser) -> None:
         metavar="NAME=VALUE",
         help="a setting; can be repeated",
     )
-    parser.add_argument("--if-not-exists", action="store_true", help="an existing topic is no error")
+    parser.add_argument("--if-not-exists", action="store_true", help="do not fail if a topic exists")
     add_dry_run(parser)
 
 
@@ -384,15 +387,17 @@ def _alter(arguments: argparse.Namespace, output: Output) -> int:
     with connection.connected_admin(arguments) as client:
         done = "valid" if arguments.dry_run else "altered"
         return change(
-            output, arguments.topics, call, done, _topic_fields, lambda _: {"settings": ", ".join(changes)}
+            output, arguments.topics, call, done, _topic_fields, lambda _: {"settings": list(changes)}
         )
 
 
 def _configure_add_partitions(parser: Parser) -> None:
     parser.add_argument("topics", nargs="+", metavar="TOPIC", help="the names")
     group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument("-n", "--count", type=partition_count, metavar="N", help="add so many partitions")
-    group.add_argument("--total", type=partition_count, metavar="N", help="add partitions up to this number")
+    group.add_argument("-n", "--count", type=partition_count, metavar="N", help="add N partitions")
+    group.add_argument(
+        "--total", type=partition_count, metavar="N", help="add partitions until the topic has N"
+    )
     add_dry_run(parser)
 
 
@@ -415,7 +420,9 @@ def _add_partitions(arguments: argparse.Namespace, output: Output) -> int:
 
     with connection.connected_admin(arguments) as client:
         done = "valid" if arguments.dry_run else "partitions added"
-        return change(output, arguments.topics, call, done, _topic_fields, lambda total: {"total": total})
+        return change(
+            output, arguments.topics, call, done, _topic_fields, lambda total: {"partition_count": total}
+        )
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -425,7 +432,7 @@ def _add_partitions(arguments: argparse.Namespace, output: Output) -> int:
 
 def _configure_delete(parser: Parser) -> None:
     parser.add_argument("topics", nargs="+", metavar="TOPIC", help="the names")
-    parser.add_argument("--if-exists", action="store_true", help="a missing topic is no error")
+    parser.add_argument("--if-exists", action="store_true", help="do not fail if a topic does not exist")
     add_yes(parser)
 
 
@@ -584,9 +591,11 @@ ACTIONS = (
     ),
     Action(
         "offsets",
-        "list the offsets of partitions",
+        "list the offsets of partitions, and count their records",
         _offsets,
         _configure_offsets,
+        "OFFSETS is LATEST - EARLIEST: the number of records, unless the topic is compacted or has\n"
+        "transactions.\n\n"
         "  pykafka2 topics offsets orders\n"
         "  pykafka2 topics offsets orders:0,2-4 --at @2026-11-30T08:15:00Z\n"
         "  pykafka2 topics offsets orders --at max-timestamp --json",

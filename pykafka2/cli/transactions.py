@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pykafka2.cli import connection
 from pykafka2.cli.changes import add_yes, change, checked, counted, found, is_confirmed
-from pykafka2.cli.output import Output
+from pykafka2.cli.output import Output, time_or_none
 from pykafka2.cli.parsing import Parser, UsageError, natural, nearest, rate
 from pykafka2.cli.partitions import one_partition
 from pykafka2.cli.verbs import Action, add_actions, run_action
@@ -65,7 +65,10 @@ def _configure_list(parser: Parser) -> None:
         "--producer-id", action="append", type=natural, default=[], metavar="ID", help="only this producer id"
     )
     parser.add_argument(
-        "--longer-than", type=rate, metavar="SECONDS", help="only transactions that are open for so long"
+        "--longer-than",
+        type=rate,
+        metavar="SECONDS",
+        help="only transactions that have been open longer than this",
     )
     parser.add_argument(
         "--pattern", metavar="REGEX", help="only transactional ids that match (RE2; Kafka 4.1 and newer)"
@@ -126,7 +129,7 @@ def _fields(one: TransactionDescription) -> list[Any]:
         one.producer_epoch,
         one.coordinator_id,
         one.timeout,
-        None if one.start_time_ms < 0 else one.start_time_ms,
+        time_or_none(one.start_time_ms),
         [str(partition) for partition in one.partitions],
     ]
 
@@ -164,7 +167,7 @@ def _find_hanging(arguments: argparse.Namespace, output: Output) -> int:
                 one.producer_epoch,
                 one.coordinator_epoch,
                 one.start_offset,
-                one.last_timestamp,
+                time_or_none(one.last_timestamp),
                 one.transactional_id,
             ]
             for one in every

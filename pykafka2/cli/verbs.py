@@ -33,13 +33,19 @@ def add_actions(parser: Parser, *actions: Action) -> None:
         sub = choices.add_parser(
             action.name,
             help=action.summary,
-            description=f"{summary}\n\n{action.text}" if action.text else summary,
+            description=f"{summary}\n\n{_with_heading(action.text)}" if action.text else summary,
         )
         action.configure(sub)
         if action.has_connection:
             connection.add_options(sub)
         outputs.add_options(sub)
         sub.set_defaults(run_action=action.run)
+
+
+def _with_heading(text: str) -> str:
+    """Return the text with a heading above its examples."""
+    before, example, after = f"\n{text}".partition("\n  pykafka2 ")
+    return f"{before}\nexamples:{example}{after}".lstrip("\n") if example else text
 
 
 def run_action(arguments: argparse.Namespace, output: Output) -> int:

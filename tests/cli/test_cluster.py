@@ -16,6 +16,8 @@ def test_describe_has_the_id_and_numbers(admin: Admin, two_brokers: KafkaCluster
     assert found["broker_count"] == 2
     assert found["cluster_id"]
     assert "ALTER" in found["authorized_operations"]
+    (quorum,) = admin.rows("cluster", "quorum")
+    assert found["controller"] == quorum["leader"]
     assert found["cluster_id"] in admin("cluster", "describe")[1]
 
 
@@ -23,7 +25,8 @@ def test_brokers_are_rows(admin: Admin) -> None:
     rows = admin.rows("cluster", "brokers")
     assert [row["broker"] for row in rows] == [0, 1]
     assert ",".join(f"{row['host']}:{row['port']}" for row in rows) == admin.servers
-    assert sum(row["controller"] for row in rows) == 1
+    (quorum,) = admin.rows("cluster", "quorum")
+    assert [row["broker"] for row in rows if row["controller"]] == [quorum["leader"]]
     assert [row["fenced"] for row in rows] == [False, False]
 
 
@@ -55,7 +58,7 @@ def test_log_dirs_have_sizes_and_replicas(admin: Admin) -> None:
     name = admin.name()
     assert admin("topics", "create", name, "-p", "2", "-r", "2")[0] == 0
     rows = admin.rows("cluster", "log-dirs", "--topic", name)
-    assert [(row["broker"], row["replicas"]) for row in rows] == [(0, 2), (1, 2)]
+    assert [(row["broker"], row["replica_count"]) for row in rows] == [(0, 2), (1, 2)]
     rows = admin.rows("cluster", "log-dirs", "--broker", "1", "--topic", name, "--replicas")
     assert [(row["broker"], row["topic"], row["partition"]) for row in rows] == [(1, name, 0), (1, name, 1)]
 

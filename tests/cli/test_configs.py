@@ -99,7 +99,7 @@ def test_set_append_subtract_and_reset(admin: Admin) -> None:
     }
     assert admin("configs", "set", "topic", name, "cleanup.policy-=delete")[0] == 0
     assert admin.rows("configs", "reset", "topic", name, "retention.ms") == [
-        {"type": "topic", "name": name, "result": "reset", "error": None, "settings": "retention.ms"}
+        {"type": "topic", "name": name, "result": "reset", "error": None, "settings": ["retention.ms"]}
     ]
     rows = admin.rows("configs", "describe", "topic", name)
     assert {row["setting"]: row["value"] for row in rows} == {"cleanup.policy": "compact"}

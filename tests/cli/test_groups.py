@@ -58,7 +58,7 @@ def test_describe_shows_the_lag_and_the_members(admin: Admin) -> None:
     (member,) = found["members"]
     assert (member["client_id"], member["partitions"]) == ("reader", [f"{topic}-0", f"{topic}-1"])
     first = found["partitions"][0]
-    assert (first["committed"], first["end"], first["lag"], first["client_id"]) == (4, 10, 6, "reader")
+    assert (first["committed"], first["latest"], first["lag"], first["client_id"]) == (4, 10, 6, "reader")
     assert first["lag_seconds"] > 1_000_000
     assert first["host"] == member["host"]
     assert f"{topic}-0,{topic}-1" in shown
@@ -72,6 +72,13 @@ def test_describe_prints_a_table_and_one_line_for_a_missing_group(admin: Admin) 
     assert [topic, "0", "4", "10", "6", "-", "-", "-"] in [line.split() for line in shown.splitlines()]
     (line,) = errors.splitlines()
     assert line.startswith("pykafka2 groups: no-such-group: GroupIdNotFound")
+
+
+def test_describe_without_a_name_describes_every_group(admin: Admin) -> None:
+    group, _ = new_group(admin)
+    other, _ = new_group(admin, committed=10)
+    lags = {row["group"]: row["lag"] for row in admin.rows("groups", "describe")}
+    assert (lags[group], lags[other]) == (12, 0)
 
 
 def test_watch_prints_again(admin: Admin) -> None:

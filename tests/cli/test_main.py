@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from pykafka2.cli.main import VERBS, build_parser, main
+from pykafka2.cli.parsing import SUBCOMMANDS
 from tests.cli.typed import COMMAND, environment, in_terminal, pykafka2
 
 
@@ -27,7 +28,22 @@ def test_help_of_a_verb_has_examples(verb: str, capsys: pytest.CaptureFixture[st
     with pytest.raises(SystemExit) as ended:
         main([verb, "--help"])
     assert ended.value.code == 0
-    assert f"  pykafka2 {verb}" in capsys.readouterr().out
+    assert f"examples:\n  pykafka2 {verb}" in capsys.readouterr().out
+
+
+def test_help_of_an_action_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in VERBS:
+        for action in actions_of(verb):
+            with pytest.raises(SystemExit):
+                main([verb, action, "--help"])
+            assert f"examples:\n  pykafka2 {verb} {action}" in capsys.readouterr().out, (verb, action)
+
+
+def actions_of(verb: str) -> list[str]:
+    """The actions of a verb, such as those of `topics`; none for `produce`."""
+    (verbs,) = (one for one in build_parser([verb])._actions if isinstance(one, SUBCOMMANDS))
+    parser = verbs.choices[verb]
+    return [name for one in parser._actions if isinstance(one, SUBCOMMANDS) for name in one.choices]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pykafka2.cli.output import Output
+from pykafka2.cli.output import Output, Time, time_or_none
 
 COLUMNS = ("topic", "partition_count", "is_internal", "replicas")
 ROWS: list[tuple[object, ...]] = [("orders", 12, False, [1, 2]), ("a\x1b[31m[b]", None, True, [])]
@@ -20,6 +20,19 @@ def test_table_in_a_pipe_is_plain_and_aligned(capsys: pytest.CaptureFixture[str]
         "orders                     12  no           1,2",
         "a\\x1b[31m[b]                -  yes",
     ]
+
+
+def test_time_is_iso_8601_in_a_table_and_milliseconds_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [[Time(1_796_026_500_000)], [time_or_none(-1)], [Time(10**15)]]
+    Output("x").table(["start_time"], rows)
+    assert capsys.readouterr().out.splitlines() == [
+        "START TIME",
+        "2026-11-30T08:15:00.000Z",
+        "-",
+        "1000000000000000",
+    ]
+    Output("x", is_json=True).table(["start_time"], rows[:2])
+    assert capsys.readouterr().out == '{"start_time":1796026500000}\n{"start_time":null}\n'
 
 
 def test_table_without_rows_has_its_header(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,10 +28,17 @@ def test_list_has_a_row_for_each_topic_that_matches(admin: Admin) -> None:
     name = new_topic(admin, "-r", "2")
     code, shown, errors = admin("topics", "list")
     assert (code, errors) == (0, "")
-    assert shown.splitlines()[0].split() == ["TOPIC", "PARTITIONS", "REPLICATION", "FACTOR", "INTERNAL"]
+    assert shown.splitlines()[0].split() == [
+        "TOPIC",
+        "PARTITION",
+        "COUNT",
+        "REPLICATION",
+        "FACTOR",
+        "INTERNAL",
+    ]
     assert [name, "2", "2", "no"] in [line.split() for line in shown.splitlines()]
     assert admin.rows("topics", "list", f"{name}*") == [
-        {"topic": name, "partitions": 2, "replication_factor": 2, "internal": False}
+        {"topic": name, "partition_count": 2, "replication_factor": 2, "internal": False}
     ]
     assert admin("topics", "list", "--names", name)[1] == f"{name}\n"
     assert admin.rows("topics", "list", "no-such-*") == []
@@ -114,9 +121,9 @@ def test_alter_with_a_bad_value_is_a_failure_and_leaves_the_setting(admin: Admin
 def test_add_partitions_by_count_or_total(admin: Admin, option: str, total: int) -> None:
     name = new_topic(admin)
     code, shown, _ = admin("topics", "add-partitions", name, option, "3", "--dry-run")
-    assert (code, shown) == (0, f"{name}: valid, total {total}\n")
+    assert (code, shown) == (0, f"{name}: valid, partition count {total}\n")
     code, shown, _ = admin("topics", "add-partitions", name, option, "3")
-    assert (code, shown) == (0, f"{name}: partitions added, total {total}\n")
+    assert (code, shown) == (0, f"{name}: partitions added, partition count {total}\n")
     assert admin("topics", "add-partitions", name, "--total", "2")[0] == 1
 
 

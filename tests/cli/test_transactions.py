@@ -76,7 +76,7 @@ def test_abort_in_one_partition_writes_its_marker(admin: Admin) -> None:
         assert f"{topic}-9: UnknownTopicOrPartition" in errors
         code, shown, errors = admin(*words, f"{topic}:0", *epoch)
         assert (code, shown, errors) == (0, f"{topic}-0: aborted\n", "")
-        (row,) = admin.rows("topics", "offsets", topic, "--read-committed")
+        (row,) = admin.rows("topics", "offsets", topic, "--isolation-level", "read_committed")
         assert row["latest"] == 2
 
 

@@ -48,11 +48,11 @@ def test_topics(cluster: Cluster, run: Run) -> None:
     (again,) = run(servers, "topics", "create", name, code=1)
     assert again["error"].startswith("TopicAlreadyExists: ")
     (listed,) = run(servers, "topics", "list", name)
-    assert listed == {"topic": name, "partitions": 2, "replication_factor": 3, "internal": False}
+    assert listed == {"topic": name, "partition_count": 2, "replication_factor": 3, "internal": False}
     (altered,) = run(servers, "topics", "alter", name, "--append", "cleanup.policy=compact")
     assert altered["result"] == "altered"
     (added,) = run(servers, "topics", "add-partitions", name, "--count", "1")
-    assert (added["result"], added["total"]) == ("partitions added", 3)
+    assert (added["result"], added["partition_count"]) == ("partitions added", 3)
 
     def described() -> Any:
         (found,) = run(servers, "topics", "describe", name)
