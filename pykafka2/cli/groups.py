@@ -28,6 +28,7 @@ from pykafka2.cli.changes import (
 from pykafka2.cli.output import Output, is_terminal
 from pykafka2.cli.parsing import Parser, UsageError, nearest, positive, rate, time_ms
 from pykafka2.cli.partitions import resolved, selection
+from pykafka2.cli.positions import NAMES
 from pykafka2.cli.verbs import Action, add_actions, run_action
 from pykafka2.errors import KafkaError
 
@@ -252,8 +253,8 @@ def _configure_reset(parser: Parser) -> None:
 
 
 def _target(text: str) -> dict[str, Any]:
-    if text in ("earliest", "latest", "current"):
-        return {"to": text}
+    if text in NAMES or text == "current":
+        return {"to": NAMES.get(text, text)}
     if text.startswith("@"):
         return {"timestamp_ms": time_ms(text[1:])}
     if text.isascii() and text.isdigit():
@@ -411,7 +412,7 @@ ACTIONS = (
         "describe groups: state, coordinator, lag of each partition, members",
         _describe,
         _configure_describe,
-        "Records of open transactions do not count as lag, because read_committed consumers cannot read them yet.\n"
+        "Records of open transactions do not count as lag: read_committed consumers cannot read them yet.\n"
         "Share and streams groups are only listed.\n\n"
         "  pykafka2 groups describe billing\n"
         "  pykafka2 groups describe billing --members\n"

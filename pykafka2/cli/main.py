@@ -68,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     parser = build_parser(words)
+    if words[:1] and words[0].startswith("-"):
+        _check_order(parser, words)
     parsed = parser.parse_args(words)
     if parsed.verb is None:
         parser.print_help()
@@ -97,6 +99,13 @@ def _run(words: list[str]) -> int:
     finally:
         restore_signals()
     return code
+
+
+def _check_order(parser: Parser, words: list[str]) -> None:
+    """Report an option of a verb that precedes the verb, which argparse would take for a wrong verb."""
+    option, verb = words[0].partition("=")[0], next((word for word in words if word in VERBS), None)
+    if verb is not None and option not in ("-h", "--help", "--version"):
+        parser.error(f"option {option} must follow the verb: pykafka2 {verb} ... {option}")
 
 
 def build_parser(words: Sequence[str] = ()) -> Parser:

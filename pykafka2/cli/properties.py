@@ -23,6 +23,12 @@ def read_properties(path: str) -> dict[str, str]:
                 text = file.read()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        if "=" in path:
+            name = path.partition("=")[0]
+            raise UsageError(
+                f"--config {name}: name a file of client options; a single option is -X NAME=VALUE, and the "
+                "setting of a new topic --setting NAME=VALUE"
+            ) from None
         raise UsageError(f"--config {path}: {reason}") from None
     try:
         return parse_properties(text)

@@ -28,7 +28,7 @@ from pykafka2.cli.changes import (
 from pykafka2.cli.output import Output, time_or_none
 from pykafka2.cli.parsing import Parser, UsageError, partition_count, replica_count
 from pykafka2.cli.partitions import resolved, selection
-from pykafka2.cli.positions import Position, offset
+from pykafka2.cli.positions import NAMES, Position, offset
 from pykafka2.cli.verbs import Action, add_actions, run_action
 
 if TYPE_CHECKING:
@@ -185,8 +185,8 @@ def _configure_offsets(parser: Parser) -> None:
 def _spec(text: str) -> str | int:
     if text.startswith("@"):
         return offset(text).number
-    if text in SPECS:
-        return SPECS[text]
+    if text in SPECS or text in NAMES:
+        return SPECS.get(text) or NAMES[text]
     from pykafka2.cli.parsing import nearest
 
     close = nearest([text], SPECS)
@@ -227,20 +227,13 @@ def _offsets(arguments: argparse.Namespace, output: Output) -> int:
                 raise_errors=False,
             ),
         )
-    output.table(
-        ["topic", "partition", "earliest", "latest", "offsets"],
-        [
-            [
-                one.topic,
-                one.partition,
-                first[one].offset,
-                end[one].offset,
-                end[one].offset - first[one].offset,
-            ]
-            for one in partitions
-            if one in first and one in end
-        ],
-    )
+    rows = [
+        [one.topic, one.partition, first[one].offset, end[one].offset, end[one].offset - first[one].offset]
+        for one in partitions
+        if one in first and one in end
+    ]
+    if rows or not (code or failed):
+        output.table(["topic", "partition", "earliest", "latest", "offsets"], rows)
     return code or failed
 
 

@@ -117,7 +117,8 @@ def _describe(arguments: argparse.Namespace, output: Output) -> int:
         "start_time",
         "partitions",
     ]
-    output.table(columns, [_fields(one) for one in every.values()])
+    if every or not code:
+        output.table(columns, [_fields(one) for one in every.values()])
     return code
 
 

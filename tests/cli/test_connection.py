@@ -115,6 +115,10 @@ def test_misspelt_variable_is_rejected_and_an_unrelated_one_is_not() -> None:
         (["-X", f"sasl.password:{SECRET}"], "-X sasl.password: write name=value"),
         (["-X", f"={SECRET}"], "-X : write name=value"),
         (["--config", "/nowhere/at.all"], "--config /nowhere/at.all: No such file"),
+        (
+            ["--config", "retention.ms=1"],
+            "--config retention.ms: name a file of client options",
+        ),
         (["--profile", "prod"], "profile 'prod'"),
     ],
 )

@@ -115,6 +115,8 @@ def test_reset_is_a_dry_run_unless_executed(admin: Admin) -> None:
     ("target", "after"),
     [
         (["--to", "latest"], [10, 10]),
+        (["--to", "end"], [10, 10]),
+        (["--to", "beginning"], [0, 0]),
         (["--to", "7"], [7, 7]),
         (["--to", "@1010"], [5, 5]),
         (["--to", "current"], [4, 4]),

@@ -64,6 +64,13 @@ def test_misspelt_word_exits_with_2_and_suggests_the_nearest(
     assert f"did you mean {meant}?" in capsys.readouterr().err
 
 
+def test_option_before_the_verb_is_reported_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["-b", "kafka:9092", "topics", "list"])
+    assert ended.value.code == 2
+    assert "option -b must follow the verb: pykafka2 topics ... -b" in capsys.readouterr().err
+
+
 def test_option_is_not_abbreviated() -> None:
     with pytest.raises(SystemExit) as ended:
         main(["demo", "--rec", "3"])

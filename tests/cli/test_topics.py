@@ -165,8 +165,15 @@ def test_offsets_at_a_time_and_at_the_greatest_timestamp(admin: Admin) -> None:
     assert rows == [{"topic": name, "partition": 0, "offset": 1, "timestamp": 1002}]
     rows = admin.rows("topics", "offsets", name, "--at", "max-timestamp")
     assert [row["timestamp"] for row in rows] == [1002, 1003]
+    assert [row["offset"] for row in admin.rows("topics", "offsets", name, "--at", "end")] == [2, 2]
     rows = admin.rows("topics", "offsets", name, "--at", "@9999999999999")
     assert [row["offset"] for row in rows] == [None, None]
+
+
+def test_offsets_of_a_missing_topic_print_no_table(admin: Admin) -> None:
+    code, shown, errors = admin("topics", "offsets", "no-such-topic")
+    assert (code, shown) == (1, "")
+    assert "no-such-topic" in errors
 
 
 @pytest.mark.parametrize(
