@@ -67,7 +67,7 @@ class Parser(argparse.ArgumentParser):
         close: list[str] = []
         for name, word in re.findall(r"argument (\S+): invalid choice: '([^']*)'", message):
             close += nearest([word], self._choices_of(name))
-        if not message.startswith("argument "):
+        if message.startswith("unrecognized arguments: "):
             unknown = re.findall(r"(?:unrecognized arguments: |\s)(-[^\s=]+)", message)
             close += nearest(unknown, self._known_options())
         super().error(f"{message}; did you mean {', '.join(close)}?" if close else message)
