@@ -8,7 +8,7 @@ delivered, for at most ten seconds, and the result is reported.
 printed as JSON, too.
 
 With -X transactional.id=ID the input is one transaction: it is committed if every record was delivered, and
-aborted otherwise.
+aborted otherwise. If the brokers do not respond to the commit, its outcome is unknown, which is reported.
 
 examples:
   pykafka2 produce orders                                type records, one per line; Ctrl-D ends
@@ -28,11 +28,12 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
 from pykafka2.cli import connection
+from pykafka2.cli.changes import described
 from pykafka2.cli.output import NoProgress, Output, is_terminal
 from pykafka2.cli.parsing import Parser, UsageError, natural, rate
 from pykafka2.cli.produce_input import Header, Input, JsonReader, LineReader, Rows
@@ -44,6 +45,7 @@ from pykafka2.errors import (
     InvalidRecord,
     InvalidTimestamp,
     KafkaError,
+    KafkaTimeoutError,
     MessageTooLarge,
     RecordTooLarge,
 )
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
 SUMMARY = "send records to a topic: lines of stdin or of files"
 MOST_SHOWN_FAILURES = 20
 SECONDS_AFTER_CTRL_C = 10.0
+COMMIT_SECONDS = 60.0
+"""How long the commit of a transaction is retried, unless -X max.block.ms is typed."""
 PACES_PER_SECOND = 20
 OF_ONE_RECORD = (MessageTooLarge, InvalidRecord, InvalidTimestamp)
 """Errors of brokers after which the other records can still be delivered."""
@@ -128,9 +132,11 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
         with _progress(output, inputs) as bar:
             sending.send_all(_all_rows(inputs, reader, delimiter, arguments.whole, bar))
     finally:
-        sending.close()
-    sending.report()
-    return 1 if sending.undelivered else 0
+        try:
+            sending.close()
+        finally:
+            sending.report()
+    return 1 if sending.undelivered or sending.is_stopped else 0
 
 
 @attrs.define
@@ -147,15 +153,18 @@ class Sending:
     delivered: int = 0
     """Counted on the producer's IO thread."""
     failed: int = 0
+    has_started: bool = False
     is_stopped: bool = False
-    """Whether sending ended before the input did."""
-    is_aborted: bool = False
+    """Whether sending ended before the input did, or the transaction was not committed."""
+    transaction: Literal["open", "ending", "committed", "aborted", "unknown"] | None = None
+    """The state of the transaction; `ending` after its commit was requested."""
     started_at: float = attrs.Factory(time.monotonic)
     next_at: float = 0.0
 
     @property
     def undelivered(self) -> int:
-        return self.read if self.is_aborted else self.read - self.delivered
+        """The number of records that were read and that are not, or perhaps not, in the topic."""
+        return self.read if self.transaction in ("aborted", "unknown") else self.read - self.delivered
 
     # ------------------------------------------------------------------ the run
 
@@ -170,6 +179,8 @@ class Sending:
         if self.is_transactional:
             self.producer.init_transactions()
             self.producer.begin_transaction()
+            self.transaction = "open"
+        self.has_started = True
 
     def send_all(self, source: Iterator[Rows]) -> None:
         """Send all rows and wait for their outcome. Returns also after an error that concerns all records."""
@@ -178,54 +189,63 @@ class Sending:
                 self._send(rows)
             self.producer.flush()
             self._reap()
+            if self.is_transactional:
+                self._end_transaction()
         except KeyboardInterrupt:
-            self._interrupt()
+            self._stop(SECONDS_AFTER_CTRL_C)
+            raise
+        except OSError:  # the input cannot be read
+            self._stop(None)
             raise
         except KafkaError as error:
-            self.is_stopped = True
-            self.output.error(f"{type(error).__name__}: {error}")
-            self._drain(None)
-        if self.is_transactional:
-            self._end_transaction()
+            self.output.error(described(error))
+            self._stop(None)
 
     def report(self) -> None:
         """Print the result; without a failure only to a terminal, or as JSON."""
-        delivered = 0 if self.is_aborted else self.delivered
+        if not self.has_started:
+            return
+        delivered = self.read - self.undelivered
         seconds = time.monotonic() - self.started_at
         if self.output.is_json:
-            self.output.json(
-                {
-                    "topic": self.arguments.topic,
-                    "delivered": delivered,
-                    "failed": self.failed,
-                    "not_sent": self.undelivered - self.failed,
-                    "seconds": round(seconds, 3),
-                }
-            )
+            result: dict[str, Any] = {
+                "topic": self.arguments.topic,
+                "delivered": delivered,
+                "failed": self.failed,
+                "not_sent": self.undelivered - self.failed,
+                "seconds": round(seconds, 3),
+            }
+            self.output.json(result | ({"transaction": self.transaction} if self.transaction else {}))
         elif self.undelivered or self.is_stopped or is_terminal(sys.stderr):
             words = [f"{delivered:,} records delivered to {self.arguments.topic} in {seconds:.1f} s"]
             if self.failed:
                 words.append(f"{self.failed:,} failed")
             if self.undelivered > self.failed:
                 words.append(f"{self.undelivered - self.failed:,} read and not delivered")
-            if self.is_aborted:
-                words.append("the transaction was aborted")
+            if self.transaction == "unknown":
+                words.append("the transaction was committed or aborted: its outcome is unknown")
+            elif self.transaction is not None:
+                words.append(f"the transaction was {self.transaction}")
             self.output.note(", ".join(words))
 
     def close(self) -> None:
-        """Close the producer; what it could not deliver was reported."""
+        """Close the producer; what it could not deliver is reported."""
         with suppress(KafkaError):
             self.producer.close(1.0 if self.is_stopped else None)
 
-    def _interrupt(self) -> None:
-        """Deliver what was read, for a short time, and report the result."""
+    def _stop(self, timeout: float | None) -> None:
+        """Deliver what was read, and end the transaction: its commit goes on if it was requested."""
         self.is_stopped = True
-        try:
-            self._drain(SECONDS_AFTER_CTRL_C)
-            if self.is_transactional:
-                self._abort()
-        finally:
-            self.report()
+        is_ending = self.transaction == "ending"
+        if self.transaction is not None:
+            self.transaction = "unknown"  # until a call below returns
+        self._drain(timeout)
+        if is_ending:
+            with suppress(KafkaError):
+                self.producer.commit_transaction(timeout)
+                self.transaction = "committed"
+        elif self.transaction is not None:
+            self._abort()
 
     def _drain(self, timeout: float | None) -> None:
         with suppress(KafkaError):
@@ -237,19 +257,29 @@ class Sending:
                     break
 
     def _end_transaction(self) -> None:
-        if self.undelivered or self.is_stopped:
+        if self.undelivered:
             self._abort()
             return
+        self.transaction = "ending"
+        has_limit = "max_block_ms" in connection.typed_options(self.arguments.settings)
         try:
-            self.producer.commit_transaction()
+            self.producer.commit_transaction(None if has_limit else COMMIT_SECONDS)
+            self.transaction = "committed"
+        except KafkaTimeoutError as error:  # it can still be committed
+            self.is_stopped, self.transaction = True, "unknown"
+            self.output.error(described(error))
         except KafkaError as error:
-            self.output.error(f"the transaction was not committed: {type(error).__name__}: {error}")
+            self.is_stopped = True
+            self.output.error(f"the transaction was not committed: {described(error)}")
             self._abort()
 
     def _abort(self) -> None:
-        self.is_aborted = True
-        with suppress(KafkaError):
+        self.transaction = "unknown"
+        try:
             self.producer.abort_transaction()
+            self.transaction = "aborted"
+        except KafkaError as error:
+            self.output.error(f"the transaction was not aborted: {described(error)}")
 
     # ------------------------------------------------------------------ records
 
@@ -359,7 +389,7 @@ class Sending:
     def _fail(self, place: str, reason: KafkaError | str) -> None:
         self.failed += 1
         if self.failed <= MOST_SHOWN_FAILURES:
-            words = reason if isinstance(reason, str) else f"{type(reason).__name__}: {reason}"
+            words = reason if isinstance(reason, str) else described(reason)
             self.output.error(f"{place}: {words}")
         elif self.failed == MOST_SHOWN_FAILURES + 1:
             self.output.error("more records failed; only their number is shown")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -12,6 +13,7 @@ import pytest
 
 from pykafka2 import KafkaAdminClient, KafkaConsumer, NewTopic, TopicPartition
 from pykafka2.admin import ConfigResource
+from pykafka2.protocol.messages.transaction import EndTxnRequest
 from pykafka2.testing import KafkaCluster
 from tests.cli.conftest import NewTopicOf
 from tests.cli.typed import COMMAND, Terminal, environment, pykafka2, started
@@ -250,6 +252,57 @@ def test_transaction_is_committed_only_if_every_record_was_delivered(
     assert done.returncode == (0 if is_good else 1), done.stderr
     assert records_of(servers, topic, "read_committed") == ([(None, b"a")] if is_good else [])
     assert json.loads(done.stdout)["delivered"] == (1 if is_good else 0)
+
+
+def test_commit_without_response_has_an_unknown_outcome() -> None:
+    with KafkaCluster(brokers=1) as cluster:
+        cluster.controls.hold(EndTxnRequest)
+        words = ["-X", "transactional.id=t", "-X", "max.block.ms=1500"]
+        done = produce(cluster.bootstrap_servers, "t", *words, stdin=b"a\n")
+    assert done.returncode == 1
+    assert b"its outcome is unknown" in done.stderr
+    assert b"aborted:" in done.stderr
+    assert b"transaction was aborted" not in done.stderr
+
+
+def test_ctrl_c_during_the_commit_waits_for_it() -> None:
+    with KafkaCluster(brokers=1) as cluster:
+        rule = cluster.controls.hold(EndTxnRequest)
+        process = started("produce", "-b", cluster.bootstrap_servers, "t", "-X", "transactional.id=t")
+        with process:
+            assert process.stdin is not None
+            process.stdin.write(b"a\n")
+            process.stdin.close()
+            process.stdin = None
+            deadline = time.monotonic() + 30
+            while not cluster.controls.held(EndTxnRequest):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.5)  # the signal arrives before the response
+            cluster.controls.remove_rule(rule)
+            _, err = process.communicate(timeout=60)
+        assert records_of(cluster.bootstrap_servers, "t", "read_committed") == [(None, b"a")]
+    assert process.returncode == 130
+    assert b"1 records delivered" in err
+    assert b"the transaction was committed" in err
+
+
+def test_records_before_an_unreadable_file_are_reported(
+    servers: str, new_topic: NewTopicOf, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "1", tmp_path / "2"
+    os.mkfifo(first)
+    second.write_bytes(b"b\n")
+    process = started("produce", "-b", servers, new_topic(), str(first), str(second))
+    with process:
+        with open(first, "wb") as pipe:  # waits until the command reads it
+            pipe.write(b"a\n")
+            second.unlink()
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"2: No such file or directory" in err
+    assert b"1 records delivered" in err
 
 
 @pytest.mark.gate
