@@ -197,6 +197,8 @@ def _spec(text: str) -> str | int:
 
 
 def _offsets(arguments: argparse.Namespace, output: Output) -> int:
+    from pykafka2.admin import Outcomes
+
     isolation: str = arguments.isolation_level
     with connection.connected_admin(arguments) as client:
         partitions, code = resolved(client, output, arguments.selections)
@@ -218,22 +220,19 @@ def _offsets(arguments: argparse.Namespace, output: Output) -> int:
                 ],
             )
             return code or failed
-        first = client.list_offsets(dict.fromkeys(partitions, "earliest"), raise_errors=False).succeeded
-        end, failed = found(
-            output,
-            client.list_offsets(
-                dict.fromkeys(partitions, "latest"),
-                isolation_level=isolation,
-                raise_errors=False,
-            ),
+        starts = client.list_offsets(dict.fromkeys(partitions, "earliest"), raise_errors=False)
+        ends = client.list_offsets(
+            dict.fromkeys(partitions, "latest"), isolation_level=isolation, raise_errors=False
         )
-    rows = [
-        [one.topic, one.partition, first[one].offset, end[one].offset, end[one].offset - first[one].offset]
-        for one in partitions
-        if one in first and one in end
-    ]
+    known, failed = found(
+        output, Outcomes({one: one for one in partitions}, {**starts.errors, **ends.errors})
+    )
+    rows = [(one, starts[one].offset, ends[one].offset) for one in known]
     if rows or not (code or failed):
-        output.table(["topic", "partition", "earliest", "latest", "offsets"], rows)
+        output.table(
+            ["topic", "partition", "earliest", "latest", "offsets"],
+            [[one.topic, one.partition, start, end, end - start] for one, start, end in rows],
+        )
     return code or failed
 
 
@@ -497,18 +496,16 @@ def _truncate(arguments: argparse.Namespace, output: Output) -> int:
 def _offsets_before(
     client: KafkaAdminClient, partitions: list[TopicPartition], position: Position
 ) -> dict[TopicPartition, int]:
-    """Return the offset of a position in each partition, for `delete_records` (-1 is the end)."""
+    """Return the offset of a position in each partition; records that arrive later are not before it."""
     if position.kind == "offset":
         return dict.fromkeys(partitions, position.number)
-    if position.kind == "latest":
-        return dict.fromkeys(partitions, -1)
-    if position.kind == "time":
-        return {
-            one: at.offset
-            for one, at in client.list_offsets(dict.fromkeys(partitions, position.number)).items()
-        }
-    first = client.list_offsets(dict.fromkeys(partitions, "earliest"))
     end = client.list_offsets(dict.fromkeys(partitions, "latest"))
+    if position.kind == "latest":
+        return {one: at.offset for one, at in end.items()}
+    if position.kind == "time":
+        found = client.list_offsets(dict.fromkeys(partitions, position.number))
+        return {one: end[one].offset if at.offset < 0 else at.offset for one, at in found.items()}
+    first = client.list_offsets(dict.fromkeys(partitions, "earliest"))
     distance = {"after_start": position.number, "before_end": -position.number}.get(position.kind, 0)
     return {
         one: max(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from pykafka2 import KafkaProducer
 from pykafka2.admin import Outcomes
 from pykafka2.admin.admin import KafkaAdminClient
+from pykafka2.errors import LeaderNotAvailable
 from tests.cli.conftest import Admin
 from tests.cli.typed import Terminal, pykafka2
 
@@ -157,6 +159,40 @@ def test_truncate_deletes_before_a_position(admin: Admin) -> None:
     code, _, errors = admin("topics", "truncate", f"{name}:0", "--before", "99")
     assert code == 1
     assert f"{name}-0: OffsetOutOfRange" in errors
+
+
+@pytest.mark.parametrize("before", ["@9999999999999", "latest"])
+def test_truncate_keeps_records_that_arrive_after_the_question(
+    before: str, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = new_topic(admin, records=2)
+
+    def answer(*question: object) -> bool:
+        with KafkaProducer(bootstrap_servers=admin.servers) as producer:
+            producer.send(name, b"new", partition=0)
+        return True
+
+    monkeypatch.setattr("pykafka2.cli.topics.is_confirmed", answer)
+    assert admin("topics", "truncate", f"{name}:0", "--before", before)[0] == 0
+    rows = admin.rows("topics", "offsets", f"{name}:0")
+    assert [(row["earliest"], row["latest"]) for row in rows] == [(1, 2)]
+
+
+def test_offsets_reports_a_partition_whose_first_offset_is_unknown(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = new_topic(admin)
+    real = KafkaAdminClient.list_offsets
+
+    def list_offsets(client: KafkaAdminClient, specs: Any, **options: Any) -> Outcomes[Any, Any]:
+        outcomes = real(client, specs, **options)
+        failed = [one for one, spec in specs.items() if spec == "earliest" and one.partition == 1]
+        return Outcomes(outcomes.succeeded, {one: LeaderNotAvailable("no leader") for one in failed})
+
+    monkeypatch.setattr(KafkaAdminClient, "list_offsets", list_offsets)
+    code, shown, errors = admin("topics", "offsets", name)
+    assert (code, errors) == (1, f"pykafka2 topics: {name}-1: LeaderNotAvailable: no leader\n")
+    assert len(shown.splitlines()) == 2
 
 
 def test_offsets_at_a_time_and_at_the_greatest_timestamp(admin: Admin) -> None:
