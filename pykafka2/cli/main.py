@@ -54,16 +54,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
         _prepare_process()
+    code = EXIT_OK
     try:
         try:
-            return _run(words)
+            code = _run(words)
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
         _forget_stdout()
-        return EXIT_OK
+    except OSError as error:  # such as a full disk
+        _forget_stdout()
+        print(f"pykafka2: stdout: {error.strerror or error}", file=sys.stderr)
+        return code or EXIT_FAILED
     except KeyboardInterrupt as interrupt:  # before the verb started, or twice
         return code_of(interrupt)
+    return code
 
 
 def _run(words: list[str]) -> int:
@@ -129,7 +134,8 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from pykafka2 import __version__
 
-        parser.exit(message=f"pykafka2 {__version__}\n")
+        print(f"pykafka2 {__version__}")
+        parser.exit()
 
 
 def _handle_signals() -> Callable[[], object]:

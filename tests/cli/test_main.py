@@ -96,6 +96,30 @@ def test_closed_pipe_ends_the_command_without_an_error() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.slow
+def test_closed_pipe_keeps_the_exit_code_of_a_failure() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = ["check", "-b", "127.0.0.1:1", "--timeout", "0.5"]
+    done = subprocess.run([*COMMAND, *words], stdout=writing, stderr=subprocess.PIPE, env=buffered())
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.slow
+def test_full_disk_is_a_failure_with_a_message() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*COMMAND, "perf", "--help"], stdout=full, stderr=subprocess.PIPE, env=buffered()
+        )
+    assert (done.returncode, done.stderr) == (1, b"pykafka2: stdout: No space left on device\n")
+
+
+def buffered() -> dict[str, str]:
+    """The environment with which stdout is written at the end, and not line by line."""
+    return {name: value for name, value in environment().items() if name != "PYTHONUNBUFFERED"}
+
+
 @pytest.mark.gate
 @pytest.mark.slow
 def test_version_is_shown_in_a_terminal() -> None:
