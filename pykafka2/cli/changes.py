@@ -40,7 +40,8 @@ def change(
     """Change the items in batches and print one line for each; return the exit code.
 
     With --json a line has the item's fields, `result` (`done` or "failed"), `error` and the values of its
-    outcome. If a call fails or is interrupted, prints which items are unchanged or have an unknown outcome.
+    outcome. If a call fails or is interrupted, or stdout is closed, prints which items are unchanged or have an
+    unknown outcome.
     """
     every = list(dict.fromkeys(items))
     failed = 0
@@ -55,8 +56,15 @@ def change(
                 if not isinstance(error, IllegalArgument | InvalidTopicException):
                     _report_end(output, every, start, len(some), done)
                 raise
-            for item in some:
-                failed += not _print_outcome(output, item, outcomes, done, fields, values)
+            for at, item in enumerate(some):
+                try:
+                    failed += not _print_outcome(output, item, outcomes, done, fields, values)
+                except BrokenPipeError:
+                    unsent = every[start + batch :]
+                    _report_closed_pipe(output, some[at:], unsent)
+                    if not unsent and not failed and not outcomes.errors:
+                        raise
+                    return 1
             bar.update(len(some))
     return 1 if failed else 0
 
@@ -93,6 +101,13 @@ def _report_end(output: Output, every: Sequence[Hashable], start: int, count: in
     unknown, unsent = every[start : start + count], every[start + count :]
     output.error(
         f"{start} of {len(every)} requested before this; the outcome is unknown of {_shortened(unknown)}"
+        + (f"; nothing was sent for {_shortened(unsent)}" if unsent else "")
+    )
+
+
+def _report_closed_pipe(output: Output, unprinted: Sequence[Hashable], unsent: Sequence[Hashable]) -> None:
+    output.error(
+        f"stdout was closed before the results of {_shortened(unprinted)} were printed"
         + (f"; nothing was sent for {_shortened(unsent)}" if unsent else "")
     )
 

@@ -10,6 +10,7 @@ import pytest
 from pykafka2 import KafkaProducer
 from pykafka2.admin import Outcomes
 from pykafka2.admin.admin import KafkaAdminClient
+from pykafka2.cli.output import Output
 from pykafka2.errors import LeaderNotAvailable
 from tests.cli.conftest import Admin
 from tests.cli.typed import Terminal, pykafka2
@@ -255,6 +256,26 @@ def test_interrupted_change_reports_the_items_of_each_state(
     assert "50 of 120 requested before this; the outcome is unknown of t50, t51, " in errors
     assert "nothing was sent for t100, " in errors
     assert errors.endswith("pykafka2 topics: interrupted\n")
+
+
+def test_closed_pipe_is_a_failure_that_reports_the_items_without_a_result(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def delete(client: KafkaAdminClient, names: list[str], **options: object) -> Outcomes[str, None]:
+        return Outcomes(dict.fromkeys(names))
+
+    def line(output: Output, text: str) -> None:
+        if text.startswith("t2:"):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(KafkaAdminClient, "delete_topics", delete)
+    monkeypatch.setattr(Output, "line", line)
+    names = [f"t{number}" for number in range(51)]
+    code, _, errors = admin("topics", "delete", *names)
+    assert code == 1
+    assert "stdout was closed before the results of t2, t3, " in errors
+    assert errors.endswith("; nothing was sent for t50\n")
+    assert admin("topics", "delete", *names[:3])[0] == 0
 
 
 def test_typed_in_a_pipe(admin: Admin) -> None:
