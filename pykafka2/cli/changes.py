@@ -40,8 +40,8 @@ def change(
     """Change the items in batches and print one line for each; return the exit code.
 
     With --json a line has the item's fields, `result` (`done` or "failed"), `error` and the values of its
-    outcome. If a call fails or is interrupted, or stdout is closed, prints which items are unchanged or have an
-    unknown outcome.
+    outcome. If a call fails or is interrupted, or stdout is closed, prints which items are unchanged or have
+    an unknown outcome.
     """
     every = list(dict.fromkeys(items))
     failed = 0

@@ -95,8 +95,8 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, output: Output) -> int:
     """Prints records until an end that was typed, or until Ctrl-C or a closed pipe."""
-    reading = Reading(arguments, output, _renderer(arguments), _pattern(arguments.grep))
     _check_group(arguments)
+    reading = Reading(arguments, output, _renderer(arguments), _pattern(arguments.grep))
     client = connection.consumer(arguments, **_options(arguments))
     try:
         client.bootstrap(connection.connect_timeout_ms(arguments))
@@ -240,16 +240,18 @@ class Reading:
     def read(self, client: KafkaConsumer[bytes, bytes]) -> None:
         """Print records until the end."""
         is_closed = closed_stdout()
+        records = RECORDS_PER_POLL
         while not (self._has_limits and not self.limits):
-            records = RECORDS_PER_POLL if self.remaining is None else min(self.remaining, RECORDS_PER_POLL)
-            polled = client.poll_columns(POLL_MS, max_records=records)
+            if self.remaining is not None and self.pattern is None:
+                records = min(self.remaining, RECORDS_PER_POLL)
+            polled = client.poll_columns(self._poll_ms(), max_records=records)
             for partition, columns in polled.items():
                 self._print(partition, columns)
                 if self.remaining == 0:
                     break
             if polled:
                 self.flush(client)
-            elif is_closed():
+            if is_closed():  # also while no record matches --grep
                 raise BrokenPipeError
             if self.remaining == 0:
                 return
@@ -257,6 +259,11 @@ class Reading:
                 self._finish(client)
             elif self.ends_at_ms is not None and time.time() * 1000 >= self.ends_at_ms:
                 self._reach_time(client)
+
+    def _poll_ms(self) -> float:
+        """Return the timeout of a poll, which ends at the time of --until: later records are not printed."""
+        left = POLL_MS if self.ends_at_ms is None else self.ends_at_ms - time.time() * 1000
+        return max(min(left, POLL_MS), 1.0)
 
     def flush(self, client: KafkaConsumer[bytes, bytes]) -> None:
         """Write what was printed; then its offsets can be committed."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import time
+from typing import Any, ClassVar
 
 import pytest
 
 from pykafka2 import KafkaConsumer, KafkaProducer, TopicPartition
+from pykafka2.cli.consume import POLL_MS, RECORDS_PER_POLL, Reading
+from pykafka2.cli.main import build_parser
+from pykafka2.cli.output import Output
+from pykafka2.cli.record_formats import json_lines
 from tests.cli.conftest import NewTopicOf
 from tests.cli.typed import COMMAND, Terminal, pykafka2, started
 from tests.gate import rest_in_gate
@@ -211,6 +218,54 @@ def test_closed_pipe_ends_following_even_without_new_records(servers: str, new_t
     for stream in (process.stdin, process.stderr):
         assert stream is not None
         stream.close()
+
+
+def test_closed_pipe_ends_following_while_no_record_matches(servers: str, new_topic: NewTopicOf) -> None:
+    topic = new_topic(TEN[:1])
+    process = started("consume", "-b", servers, topic, "--grep", "v0")
+    with process, KafkaProducer(bootstrap_servers=servers) as producer:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"v0\n"
+        process.stdout.close()
+        deadline = time.monotonic() + 30
+        while process.poll() is None:
+            assert time.monotonic() < deadline
+            producer.send(topic, b"other").result(10)
+            time.sleep(0.02)
+    assert process.returncode == 0
+
+
+class PollsOnce:
+    """A consumer that notes the arguments of a poll and ends it as Ctrl-C does."""
+
+    polls: ClassVar[list[tuple[float, int]]] = []
+
+    def poll_columns(self, timeout_ms: float, max_records: int) -> None:
+        self.polls.append((timeout_ms, max_records))
+        raise KeyboardInterrupt
+
+
+def poll_of(*words: str, ends_in_ms: int | None = None) -> tuple[float, int]:
+    """Return timeout and limit of the first poll."""
+    arguments = build_parser(["consume"]).parse_args(["consume", "t", *words])
+    ends_at_ms = None if ends_in_ms is None else int(time.time() * 1000) + ends_in_ms
+    pattern = None if arguments.grep is None else re.compile(b"")
+    out: Any = io.BytesIO()
+    reading = Reading(arguments, Output("consume"), json_lines(), pattern, ends_at_ms=ends_at_ms, out=out)
+    client: Any = PollsOnce()
+    with pytest.raises(KeyboardInterrupt):
+        reading.read(client)
+    return PollsOnce.polls.pop()
+
+
+def test_poll_ends_at_the_time_after_which_nothing_is_printed() -> None:
+    assert poll_of(ends_in_ms=100)[0] <= 100
+    assert poll_of(ends_in_ms=60_000)[0] == poll_of()[0] == POLL_MS
+
+
+def test_count_limits_polls_only_if_every_record_is_printed() -> None:
+    assert poll_of("--count", "5")[1] == 5
+    assert poll_of("--count", "5", "--grep", "x")[1] == RECORDS_PER_POLL
 
 
 @pytest.mark.gate
