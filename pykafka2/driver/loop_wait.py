@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from pykafka2.driver.wait_queue import WaitQueue
 
@@ -24,7 +24,8 @@ class LoopCalls:
     __slots__ = ("_calls", "_is_scheduled", "_loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        # Weak, because the table below, which is keyed by loop, refers to this object.
+        self._loop = ref(loop)
         self._calls: deque[Callable[[], object]] = deque()
         self._is_scheduled = False
 
@@ -32,12 +33,20 @@ class LoopCalls:
         """Run `call` on the loop soon. Any thread; does nothing if the loop has closed."""
         self._calls.append(call)
         if not self._is_scheduled:
-            self._is_scheduled = True
-            try:
-                self._loop.call_soon_threadsafe(self._run)
-            except RuntimeError:  # the loop has closed, so nothing waits any more
-                self._calls.clear()
-                self._is_scheduled = False
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._is_scheduled = True
+        loop = self._loop()
+        try:
+            if loop is not None:
+                loop.call_soon_threadsafe(self._run)
+                return
+        except RuntimeError:
+            pass
+        # The loop has closed, so nothing waits any more.
+        self._calls.clear()
+        self._is_scheduled = False
 
     def _run(self) -> None:
         # Before the calls are taken: a call that arrives from here on schedules another run.
@@ -48,8 +57,15 @@ class LoopCalls:
             try:
                 call()
             except Exception as error:
-                context = {"message": "a callback of pykafka2 failed", "exception": error}
-                self._loop.call_exception_handler(context)
+                loop = self._loop()
+                if loop is not None:  # always, as it runs
+                    context = {"message": "a callback of pykafka2 failed", "exception": error}
+                    loop.call_exception_handler(context)
+            except BaseException:
+                # A SystemExit ends this run of the loop; the next one, which cancels tasks, needs the rest.
+                if calls and not self._is_scheduled:
+                    self._schedule()
+                raise
 
 
 _calls_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopCalls] = WeakKeyDictionary()
