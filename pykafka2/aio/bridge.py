@@ -7,7 +7,7 @@ through `driver/loop_wait.py`, which wakes it once for all of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -15,7 +15,7 @@ from pykafka2 import lifecycle
 from pykafka2.aio.runtime import HelperCall, LoopRuntime
 from pykafka2.clock import FOREVER
 from pykafka2.driver.driver import Driver
-from pykafka2.driver.loop_wait import LoopCalls, LoopWaiter, calls_of
+from pykafka2.driver.loop_wait import LoopCalls, LoopWaiter, calls_of, wait_in_loop
 from pykafka2.driver.runtime import Outcome, Runtime
 from pykafka2.driver.wait_queue import WaitQueue, Watched
 from pykafka2.errors import ClientClosed, KafkaError, WrongEventLoop
@@ -29,19 +29,51 @@ class Call(Generic[T]):
 
     def __init__(self, runtime: LoopRuntime, future: asyncio.Future[T]) -> None:
         self.future = future
+        """Done when the loop has received the outcome; never, if it has closed before."""
         self.helper = HelperCall()
         self._runtime = runtime
+        self._outcome: Outcome[T] | None = None
+        self._waiters = WaitQueue()
 
     def cancel(self) -> None:
         """Prevent the call, or end it at its next wait."""
         self.helper.is_cancelled = True
         self._runtime.notify()
 
-    async def result(self) -> T:
-        """Wait for the end and return the result; a cancelled task leaves the call as it is."""
-        if not self.future.done():
+    def end(self, outcome: Outcome[T]) -> None:
+        """Set the outcome. On the helper thread."""
+        if isinstance(outcome.error, StopIteration):  # futures reject it, since it ends generators
+            cause, outcome.error = outcome.error, RuntimeError("a callback raised StopIteration")
+            outcome.error.__cause__ = cause
+        self._outcome = outcome
+        self._waiters.wake()
+
+    async def wait(self) -> None:
+        """Wait for the end; a cancelled task leaves the call as it is."""
+        if self.future.get_loop() is not asyncio.get_running_loop():  # that one has closed
+            await _WaitInLoop(self._has_ended, self._waiters)
+        elif not self.future.done():
             await asyncio.wait([self.future])
-        return self.future.result()
+
+    async def result(self) -> T:
+        """Wait like `wait`, and return the result."""
+        await self.wait()
+        assert self._outcome is not None  # noqa: S101
+        return self._outcome.get()
+
+    def _has_ended(self) -> bool:
+        return self._outcome is not None
+
+
+class _WaitInLoop:
+    """`wait_in_loop`, to be awaited."""
+
+    def __init__(self, is_over: Callable[[], bool], queue: WaitQueue) -> None:
+        self._is_over = is_over
+        self._queue = queue
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return wait_in_loop(self._is_over, self._queue)
 
 
 class Bridge:
@@ -86,9 +118,14 @@ class Bridge:
 
     def enter_to_close(self) -> asyncio.AbstractEventLoop:
         """Return the running loop like `enter`; any loop can close a client whose own loop has closed."""
-        if self.loop is not None and self.loop.is_closed():
+        if self.has_lost_its_loop:
             self.loop = self._calls = None
         return self.enter()
+
+    @property
+    def has_lost_its_loop(self) -> bool:
+        """Whether the client's loop has closed, so that what waits for it waits for ever."""
+        return self.loop is not None and self.loop.is_closed()
 
     def post(self, call: Callable[[], object]) -> None:
         """Run `call` on the loop soon. Any thread; does nothing before the first awaited call."""
@@ -170,6 +207,7 @@ class Bridge:
         work = partial(self.runtime.run_call, call.helper, partial(function, *args, **kwargs))
 
         def then(outcome: Outcome[Any]) -> None:
+            call.end(outcome)
             if calls is not None:
                 calls.post(partial(self._end, call, outcome))
 

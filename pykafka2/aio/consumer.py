@@ -20,7 +20,7 @@ from pykafka2 import lifecycle
 from pykafka2.aio.aiokafka_options import adapt_options
 from pykafka2.aio.bridge import Bridge, Call
 from pykafka2.aio.gate import Gate
-from pykafka2.aio.listeners import Listeners, in_listener
+from pykafka2.aio.listeners import Listeners
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.arguments import checked_partition
 from pykafka2.cluster.client import GRACE
@@ -249,7 +249,7 @@ class KafkaConsumer(Generic[K, V]):
     def _reading(self) -> asyncio.Lock:
         """Return the lock of reads, which one task at a time holds, in order."""
         self._bridge.enter()
-        if in_listener.get():
+        if self._listeners.is_inside:
             raise IllegalState(
                 "a read inside a rebalance listener would wait for itself; return from the listener first"
             )
@@ -333,8 +333,7 @@ class KafkaConsumer(Generic[K, V]):
         call = self._attending
         if call is None:
             return
-        if not call.future.done():
-            await asyncio.wait([call.future])
+        await call.wait()
         self._attending = None
         if self._is_stopped:
             raise _stopped()
@@ -637,25 +636,28 @@ class KafkaConsumer(Generic[K, V]):
         consumer continues to close, and a second call waits for it. Arguments are those of
         `pykafka2.KafkaConsumer.close`.
         """
+        if self._bridge.has_lost_its_loop:
+            self._listeners.abandon()
+            self._gate, self._reads = Gate(), asyncio.Lock()
         loop = self._bridge.enter_to_close()
         if not self._is_stopped:
             self._is_stopped = True
             with suppress(ClientClosed):
                 self._consumer._rewind_iteration()  # no record is returned after the last commit
             self._bridge.runtime.check_waiters()  # of pending reads
-        if self._closing is None and self._attending is not None and not in_listener.get():
+        if self._closing is None and self._attending is not None and not self._listeners.is_inside:
             cancelling = loop.call_later(
                 CLOSE_TIMEOUT if timeout is None else timeout, self._listeners.cancel
             )
             try:
-                await asyncio.wait([self._attending.future])
+                await self._attending.wait()
             finally:
                 cancelling.cancel()
         if self._closing is None:
             close = partial(self._consumer.close, timeout, leave_group, autocommit=autocommit)
             self._closing = self._bridge.start(close)
             self._bridge.refusal = _stopped()
-        if not in_listener.get():  # a listener of this close cannot wait for it
+        if not self._listeners.is_inside:  # a listener of this close cannot wait for it
             await self._closing.result()
 
     async def __aenter__(self) -> Self:

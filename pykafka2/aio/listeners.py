@@ -22,9 +22,6 @@ from pykafka2.types import TopicPartition
 
 NAMES = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
 
-in_listener: contextvars.ContextVar[bool] = contextvars.ContextVar("in_listener", default=False)
-"""Whether the task runs a listener, or was started by one."""
-
 
 class _Run:
     """One call of a listener."""
@@ -39,6 +36,10 @@ class _Run:
         self.error = error
         self.is_done = True
         self.waiters.wake()
+
+
+_listener_of_task: contextvars.ContextVar[_Run | None] = contextvars.ContextVar("listener", default=None)
+"""The call of a listener that the task runs, or by which it was started."""
 
 
 class Listeners:
@@ -56,10 +57,20 @@ class Listeners:
         """Whether a listener runs now; then calls need not wait for the call that has called it."""
         return self._current is not None
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether the task runs a listener of this consumer, or was started by one that still runs."""
+        return self._current is not None and self._current is _listener_of_task.get()
+
     def cancel(self) -> None:
         """Cancel the listener that runs now. On the loop."""
         if self._current is not None and self._current.task is not None:
             self._current.task.cancel()
+
+    def abandon(self) -> None:
+        """End the call of a listener whose loop has closed, for the helper thread that waits for it."""
+        if self._current is not None and not self._current.is_done:
+            self._current.end(KafkaTimeoutError("the event loop was closed while the listener ran"))
 
     def wrapped(self, listener: Any) -> Any:
         """Return an object whose methods call those of `listener` on the loop."""
@@ -87,6 +98,9 @@ class Listeners:
         try:
             self._bridge.post(partial(self._start, run, callback, partitions))
             is_over = self._bridge.runtime.wait_until(lambda: run.is_done, self._timeout, run.waiters)
+        except BaseException:  # the call that waits for the listener was cancelled
+            self._bridge.post(partial(_cancel, run))
+            raise
         finally:
             self._current = None
         if not is_over:
@@ -103,7 +117,7 @@ class Listeners:
         self, run: _Run, callback: Callable[[Sequence[TopicPartition]], object], partitions: Any
     ) -> None:
         context = contextvars.copy_context()
-        context.run(in_listener.set, True)
+        context.run(_listener_of_task.set, run)
         try:
             result = context.run(callback, partitions)
         except BaseException as error:

@@ -428,6 +428,8 @@ class KafkaProducer(Generic[K, V]):
         If the task is cancelled, the producer continues to close, and a second call waits for it. Raises as
         `pykafka2.KafkaProducer.close` does.
         """
+        if self._bridge.has_lost_its_loop:
+            self._abandoned.clear()
         self._bridge.enter_to_close()
         self._open_batches = None
         if self._closing is None:
