@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pykafka2.admin.arguments import seconds_of, texts, uuid_bytes
+from pykafka2.admin.arguments import seconds_of, texts, uuid_bytes, whole_number
 from pykafka2.admin.group_descriptions import operations
 from pykafka2.admin.outcomes import Outcomes, not_controller
 from pykafka2.admin.throttled import until_accepted
@@ -308,12 +308,23 @@ def _new_topics(topics: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any
     if isinstance(topics, str | NewTopic):
         raise IllegalArgument(f"topics={topics!r} must be a list; pass [{topics!r}] for a single topic")
     if isinstance(topics, Mapping):
-        return [_from_options(name, options) for name, options in topics.items()]
-    new_topics = [NewTopic(topic) if isinstance(topic, str) else topic for topic in topics]
+        new_topics = [_from_options(name, options) for name, options in topics.items()]
+    else:
+        new_topics = [NewTopic(topic) if isinstance(topic, str) else topic for topic in topics]
     for topic in new_topics:
         if not isinstance(topic, NewTopic):
             raise IllegalArgument(f"topics must contain NewTopic values or names, not {topic!r}")
+        _check_numbers(topic)
     return new_topics
+
+
+def _check_numbers(topic: NewTopic) -> None:
+    """Raise IllegalArgument for a number that no request can have; the controller checks all others."""
+    whole_number(f"partitions of {topic.name!r}", topic.partitions, -(2**31))
+    whole_number(f"replication_factor of {topic.name!r}", topic.replication_factor, -(2**15), 2**15 - 1)
+    for partition, brokers in (topic.assignment or {}).items():
+        for number in (partition, *brokers):
+            whole_number(f"assignment of {topic.name!r}", number, -(2**31))
 
 
 def _from_options(name: str, options: object) -> NewTopic:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from pykafka2.admin.arguments import texts
+from pykafka2.admin.arguments import real_number, texts, whole_number
 from pykafka2.admin.outcomes import Outcomes
 from pykafka2.admin.places import at_all_brokers, at_coordinators
 from pykafka2.admin.rounds import Results, gathered
 from pykafka2.admin.values import ProducerIdAndEpoch, TransactionDescription, TransactionListing
 from pykafka2.driver.pollable import TRANSACTION, ToCoordinator
 from pykafka2.errors import IllegalArgument, KafkaError, error_of
+from pykafka2.option_fields import INT64_MAX
 from pykafka2.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -61,11 +62,15 @@ class TransactionsAdmin:
         """
         from pykafka2.protocol.messages.transaction_admin import ListTransactionsRequest
 
-        state_filters, producers = texts("states", states), list(producer_ids)
+        state_filters = texts("states", states)
+        producers = [whole_number("producer_ids", one, 0, INT64_MAX) for one in producer_ids]
+        duration_ms = -1
+        if longer_than is not None:
+            duration_ms = min(round(real_number("longer_than", longer_than, minimum=0.0) * 1000), INT64_MAX)
         request = ListTransactionsRequest(
             state_filters=state_filters,
             producer_id_filters=producers,
-            duration_filter=-1 if longer_than is None else round(longer_than * 1000),
+            duration_filter=duration_ms,
             transactional_id_pattern=pattern,
         )
 

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 from pykafka2.cli import connection
 from pykafka2.cli import output as outputs
+from pykafka2.cli.changes import checked
 from pykafka2.cli.output import Output
 from pykafka2.cli.parsing import Parser, rate
 
@@ -68,6 +69,7 @@ def configure(parser: Parser) -> None:
     outputs.add_options(parser)
 
 
+@checked
 def run(arguments: argparse.Namespace, output: Output) -> int:
     """Check the cluster; return 0 if no step failed."""
     with connection.admin(arguments) as client:

@@ -16,7 +16,7 @@ from pykafka2.cli.changes import add_dry_run, add_yes, change, checked, describe
 from pykafka2.cli.output import Output, time_or_none
 from pykafka2.cli.parsing import Parser, UsageError, natural
 from pykafka2.cli.verbs import Action, add_actions, run_action
-from pykafka2.errors import ClusterAuthorizationFailed, KafkaError, UnsupportedVersion
+from pykafka2.errors import ClusterAuthorizationFailed, IllegalArgument, KafkaError, UnsupportedVersion
 
 if TYPE_CHECKING:
     from pykafka2 import KafkaAdminClient
@@ -289,6 +289,8 @@ def _unregister(arguments: argparse.Namespace, output: Output) -> int:
     def call(brokers: list[int]) -> Outcomes[int, None]:
         try:
             client.unregister_broker(arguments.broker)
+        except IllegalArgument:
+            raise
         except KafkaError as error:
             return Outcomes({}, {arguments.broker: error})
         return Outcomes({arguments.broker: None})

@@ -20,7 +20,7 @@ from pykafka2.cli.output import Output, time_or_none
 from pykafka2.cli.parsing import Parser, UsageError, natural, nearest, rate
 from pykafka2.cli.partitions import one_partition
 from pykafka2.cli.verbs import Action, add_actions, run_action
-from pykafka2.errors import KafkaError
+from pykafka2.errors import IllegalArgument, KafkaError
 
 if TYPE_CHECKING:
     from pykafka2.admin import TransactionDescription
@@ -245,6 +245,8 @@ def _abort(arguments: argparse.Namespace, output: Output) -> int:
                 arguments.producer_epoch,
                 coordinator_epoch=arguments.coordinator_epoch,
             )
+        except IllegalArgument:
+            raise
         except KafkaError as error:
             return Outcomes({}, {partition: error})
         return Outcomes({partition: None})

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from pykafka2 import KafkaProducer
+from pykafka2 import KafkaProducer, TopicPartition
 from pykafka2.admin import Outcomes
 from pykafka2.admin.admin import KafkaAdminClient
 from pykafka2.cli.output import Output
-from pykafka2.errors import LeaderNotAvailable
+from pykafka2.errors import KafkaTimeoutError, LeaderNotAvailable
+from pykafka2.testing import QUICK, KafkaCluster
 from tests.cli.conftest import Admin
 from tests.cli.typed import Terminal, pykafka2
 
@@ -65,6 +66,40 @@ def test_describe_of_partitions_with_problems_omits_healthy_topics(admin: Admin)
     assert admin("topics", "describe", "--under-replicated", "--without-leader") == (0, "", "")
 
 
+def test_internal_topics_are_listed_and_described_only_on_request(admin: Admin) -> None:
+    with KafkaAdminClient(bootstrap_servers=admin.servers) as client:
+        client.alter_group_offsets("any", {})
+        client.alter_group_offsets("any", {TopicPartition(new_topic(admin), 0): 0})
+    internal = "__consumer_offsets"
+    for action in ("list", "describe"):
+        assert internal not in [row["topic"] for row in admin.rows("topics", action)]
+        (row,) = [row for row in admin.rows("topics", action, "--internal") if row["topic"] == internal]
+        assert row["internal"] is True
+
+
+@pytest.mark.slow
+def test_describe_of_partitions_with_problems_shows_only_those(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with KafkaCluster(brokers=2, config=QUICK) as own:
+        admin = Admin(own.bootstrap_servers, capsys)
+        for name, assignment in [("mixed", "0,1"), ("good", "0"), ("late", "0:1,1:0")]:
+            assert admin("topics", "create", name, "--assignment", assignment)[0] == 0
+        own.controls.stop_broker(1)
+        found = {
+            option: [
+                (row["topic"], [(one["partition"], one["leader"]) for one in row["partitions"]])
+                for row in admin.rows("topics", "describe", option)
+            ]
+            for option in ("--under-replicated", "--without-leader")
+        }
+        (described,) = admin.rows("topics", "describe", "mixed")
+    assert found["--without-leader"] == [("mixed", [(1, None)])]
+    assert found["--under-replicated"] == [("late", [(0, 0), (1, 0)])]
+    assert [one["offline_replicas"] for one in described["partitions"]] == [[], [1]]
+    assert [one["isr"] for one in described["partitions"]] == [[0], [1]]
+
+
 def test_describe_of_a_missing_topic_is_one_line_and_the_others_are_shown(admin: Admin) -> None:
     name = new_topic(admin)
     code, shown, errors = admin("topics", "describe", name, "no-such-topic", "--json")
@@ -94,6 +129,16 @@ def test_create_with_an_assignment_uses_these_brokers(admin: Admin) -> None:
     assert [one["replicas"] for one in described["partitions"]] == [[1, 0], [0, 1]]
 
 
+def test_create_if_not_exists_reports_every_other_error(admin: Admin) -> None:
+    old, new = new_topic(admin), admin.name()
+    code, shown, errors = admin("topics", "create", old, new, "--if-not-exists", "-r", "3", "--json")
+    assert code == 1
+    assert [json.loads(line)["result"] for line in shown.splitlines()] == ["created", "failed"]
+    assert f"{new}: InvalidReplicationFactor" in errors
+    rows = admin.rows("topics", "create", old, new, "--if-not-exists")
+    assert [(row["result"], row["existing"]) for row in rows] == [("created", True), ("created", False)]
+
+
 def test_dry_run_creates_nothing(admin: Admin) -> None:
     name = admin.name()
     assert admin("topics", "create", name, "--dry-run") == (0, f"{name}: valid\n", "")
@@ -110,6 +155,20 @@ def test_alter_sets_appends_and_resets(admin: Admin) -> None:
     assert shown == f"{name}: altered, settings cleanup.policy, retention.ms\n"
     (described,) = admin.rows("topics", "describe", name)
     assert described["configs"] == {"cleanup.policy": "delete,compact"}
+
+
+def test_dry_run_alters_nothing_and_has_the_error_of_a_bad_value(admin: Admin) -> None:
+    name = new_topic(admin)
+    code, shown, _ = admin("topics", "alter", name, "--set", "retention.ms=5", "--dry-run")
+    assert (code, shown) == (0, f"{name}: valid, settings retention.ms\n")
+    assert admin("topics", "alter", name, "--set", "retention.ms=soon", "--dry-run")[0] == 1
+    assert admin.rows("topics", "describe", name)[0]["configs"] == {}
+
+
+def test_alter_subtracts_items_of_a_list(admin: Admin) -> None:
+    name = new_topic(admin, "-c", "cleanup.policy=compact,delete")
+    assert admin("topics", "alter", name, "--subtract", "cleanup.policy=delete")[0] == 0
+    assert admin.rows("topics", "describe", name)[0]["configs"] == {"cleanup.policy": "compact"}
 
 
 def test_alter_with_a_bad_value_is_a_failure_and_leaves_the_setting(admin: Admin) -> None:
@@ -137,6 +196,35 @@ def test_delete_of_a_missing_topic_fails_unless_if_exists(admin: Admin) -> None:
     assert "no-such-topic: UnknownTopicOrPartition" in errors
     code, shown, errors = admin("topics", "delete", name, "--if-exists")
     assert (code, errors) == (0, "")
+
+
+def test_delete_if_exists_reports_whether_the_topic_existed_and_every_other_error(
+    admin: Admin, two_brokers: KafkaCluster
+) -> None:
+    first, second = new_topic(admin), new_topic(admin)
+    rows = admin.rows("topics", "delete", first, "no-such-topic", "--if-exists")
+    assert [(row["result"], row["existed"]) for row in rows] == [("deleted", True), ("deleted", False)]
+    two_brokers.controls.rule(api="DeleteTopics", nth=1, then="error:TOPIC_AUTHORIZATION_FAILED")
+    code, _, errors = admin("topics", "delete", second, "--if-exists")
+    assert code == 1
+    assert f"{second}: TopicAuthorizationFailed" in errors
+    assert len(admin.rows("topics", "list", second)) == 1
+
+
+def test_truncate_of_a_missing_topic_deletes_nothing_of_the_others(admin: Admin) -> None:
+    name = new_topic(admin, records=2)
+    code, shown, errors = admin("topics", "truncate", name, "no-such-topic")
+    assert (code, shown) == (1, "")
+    assert errors.endswith("nothing was deleted\n")
+    assert [row["earliest"] for row in admin.rows("topics", "offsets", name)] == [0, 0]
+
+
+def test_truncate_by_a_number_of_records_stays_within_the_log(admin: Admin) -> None:
+    name = new_topic(admin, records=20)
+    assert admin("topics", "truncate", f"{name}:0", "--before", "4")[0] == 0
+    for before, earliest in [("+3", 7), ("-20", 7), ("+99", 10)]:
+        assert admin("topics", "truncate", f"{name}:0", "--before", before)[0] == 0
+        assert admin.rows("topics", "offsets", f"{name}:0")[0]["earliest"] == earliest
 
 
 def test_truncate_deletes_before_a_position(admin: Admin) -> None:
@@ -196,6 +284,35 @@ def test_offsets_reports_a_partition_whose_first_offset_is_unknown(
     assert len(shown.splitlines()) == 2
 
 
+def test_offsets_of_a_missing_partition_are_a_failure_and_the_others_are_shown(
+    admin: Admin, two_brokers: KafkaCluster
+) -> None:
+    name = new_topic(admin, records=2)
+    for words in ([], ["--at", "latest"]):
+        code, shown, errors = admin("topics", "offsets", f"{name}:0,7", *words, "--json")
+        assert code == 1
+        assert [json.loads(line)["partition"] for line in shown.splitlines()] == [0]
+        (line,) = errors.splitlines()
+        assert f"{name}-7: UnknownTopicOrPartition" in line
+    two_brokers.controls.rule(api="ListOffsets", nth=1, then="error:TOPIC_AUTHORIZATION_FAILED")
+    code, shown, errors = admin("topics", "offsets", f"{name}:0", "--json")
+    assert (code, shown) == (1, "")
+    assert f"{name}-0: TopicAuthorizationFailed" in errors
+
+
+def test_end_is_the_last_stable_offset_with_read_committed(admin: Admin) -> None:
+    name = new_topic(admin)
+    with KafkaProducer(bootstrap_servers=admin.servers, transactional_id=name) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(name, b"open", partition=0).result(10)
+        for words, latest in [([], 1), (["--isolation-level", "read_committed"], 0)]:
+            assert admin.rows("topics", "offsets", f"{name}:0", *words)[0]["latest"] == latest
+            (row,) = admin.rows("topics", "offsets", f"{name}:0", "--at", "latest", *words)
+            assert row["offset"] == latest
+        producer.abort_transaction()
+
+
 def test_offsets_at_a_time_and_at_the_greatest_timestamp(admin: Admin) -> None:
     name = new_topic(admin, records=4)
     rows = admin.rows("topics", "offsets", f"{name}:0", "--at", "@1001")
@@ -229,12 +346,33 @@ def test_offsets_of_a_missing_topic_print_no_table(admin: Admin) -> None:
         (["add-partitions", "t"], "--count"),
         (["truncate", "t", "--before", "soon"], "@TIME"),
         (["delete"], "TOPIC"),
+        (["offsets", "t:3-1"], "'3-1' is not valid"),
+        (["create", "t", "-p", "99999999999"], "99999999999"),
+        (["create", "t", "-r", "99999"], "99999"),
+        (["create", "t", "--assignment", "0:99999999999"], "99999999999"),
     ],
 )
 def test_wrong_argument_has_exit_code_2(admin: Admin, words: list[str], shown: str) -> None:
     code, out, errors = admin("topics", *words)
     assert (code, out) == (2, "")
     assert shown in errors
+
+
+def test_failed_call_of_a_change_reports_the_items_of_each_state(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(client: KafkaAdminClient, names: list[str], **options: object) -> Outcomes[str, None]:
+        if "t50" in names:
+            raise KafkaTimeoutError("no broker responds")
+        return Outcomes(dict.fromkeys(names))
+
+    monkeypatch.setattr(KafkaAdminClient, "delete_topics", failing)
+    code, shown, errors = admin("topics", "delete", *(f"t{number}" for number in range(101)))
+    assert code == 1
+    assert shown.splitlines() == [f"t{number}: deleted" for number in range(50)]
+    assert "50 of 101 requested before this; the outcome is unknown of t50, t51, " in errors
+    assert "nothing was sent for t100\n" in errors
+    assert errors.endswith("pykafka2 topics: KafkaTimeoutError: no broker responds\n")
 
 
 def test_interrupted_change_reports_the_items_of_each_state(
