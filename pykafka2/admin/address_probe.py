@@ -214,6 +214,12 @@ class AddressProbe:
             request, now, on_response=on_response, on_failure=on_failure, timeout=self._timeout
         )
 
+    def give_up(self, limit: float, now: float) -> None:
+        """Fail the current step, because all steps together exceeded their limit."""
+        causes = [*self._unreachable, f"the check of {self.address} did not end within {limit:g} s"]
+        fix = self._fix_of_port() if self._stage == "port" else None
+        self._fail(self._stage, RequestTimeout("; ".join(causes)), now, fix=fix)
+
     def close(self, now: float) -> None:
         """Close the connection. Idempotent."""
         self._cluster.driver.remove(self)

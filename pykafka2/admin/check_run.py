@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from pykafka2.protocol.struct import Request
 
 GRACE = 1.0
-"""Seconds beyond the limits of all steps for which a probe is awaited; only a stuck one needs them."""
+"""Seconds beyond the limits of all steps for which a probe is awaited."""
 STEPS_AT_MOST = 8
-"""Waits of one probe, each limited by the timeout: DNS, two addresses, two handshakes, requests."""
+"""Waits of one probe, each limited by the timeout: DNS, two addresses, two handshakes, requests. The probe of
+a name with many unreachable addresses fails after them.
+"""
 SETTLING = 1.0
 """Seconds after which brokers that disagree are compared again: metadata spreads by and by."""
 PROBES_AT_ONCE = 100
@@ -96,9 +98,10 @@ class CheckRun:
             for probe in together:
                 self._cluster.driver.call_soon(probe.start)
             for probe in together:
-                self._cluster.driver.wait_until(
-                    partial(_is_done, probe), STEPS_AT_MOST * self._timeout + GRACE, probe.done.waiters
-                )
+                limit = STEPS_AT_MOST * self._timeout + GRACE
+                if not self._cluster.driver.wait_until(partial(_is_done, probe), limit, probe.done.waiters):
+                    self._cluster.driver.call_soon(partial(probe.give_up, limit))
+                    probe.done.result(GRACE)
 
     def _check_advertised(self) -> None:
         """Check the addresses that brokers advertise; those of bootstrap_servers are only labelled."""
