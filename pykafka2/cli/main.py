@@ -162,7 +162,9 @@ def _prepare_process() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (open until the process ends)
-    for stream in (sys.stdout, sys.stderr):
+    if sys.stderr is None:  # else print() would write messages to stdout
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (open until the process ends)
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a name can be outside the terminal's encoding
     warnings.showwarning = lambda message, *_, **__: print(f"pykafka2: warning: {message}", file=sys.stderr)

@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TextIO
 
 CLI_EXTRA = "pip install 'pykafka2[cli]'"
@@ -78,7 +79,8 @@ class Output:
         """Print a value as one line of JSON."""
         import json
 
-        print(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+        is_ascii = not (getattr(sys.stdout, "encoding", None) or "").lower().startswith("utf")
+        print(json.dumps(value, ensure_ascii=is_ascii, separators=(",", ":")))
 
     def line(self, text: str) -> None:
         """Print a line for people; nothing with --json."""
@@ -89,11 +91,11 @@ class Output:
 
     def note(self, text: str) -> None:
         """Print a remark, such as a summary, to stderr."""
-        print(printable(text), file=sys.stderr)
+        _print_message(text)
 
     def error(self, text: str) -> None:
         """Print an error to stderr, after the name of the verb."""
-        print(printable(f"pykafka2 {self.verb}: {text}"), file=sys.stderr)
+        _print_message(f"pykafka2 {self.verb}: {text}")
 
     def progress(self, total: float | None, text: str, unit: str = " records", **options: Any) -> Any:
         """Return a tqdm bar, which is a context manager; it is disabled unless stderr is a terminal."""
@@ -194,6 +196,12 @@ def _cell(value: Any) -> str:
         return ",".join(f"{_cell(key)}={_cell(one)}" for key, one in value.items())
     text = str(value)
     return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def _print_message(text: str) -> None:
+    """Print to stderr; a failure must not hide the exit code, or end the work."""
+    with suppress(OSError):
+        print(printable(text), file=sys.stderr)
 
 
 def printable(text: str) -> str:

@@ -122,6 +122,8 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     reader, delimiter = _reader(arguments)
     headers = [_header(text) for text in arguments.header]
     inputs = [Input(path) for path in arguments.files or ["-"]]
+    if arguments.config == "-" and any(source.is_stdin for source in inputs):
+        raise UsageError("--config - cannot be combined with records from stdin; name a FILE")
     names = {"compression_type": arguments.compression, "acks": arguments.acks}
     typed = {name: value for name, value in names.items() if value is not None}
     is_transactional = "transactional_id" in connection.typed_options(arguments.settings)
@@ -194,11 +196,12 @@ class Sending:
         except KeyboardInterrupt:
             self._stop(SECONDS_AFTER_CTRL_C)
             raise
-        except OSError:  # the input cannot be read
-            self._stop(None)
-            raise
         except KafkaError as error:
             self.output.error(described(error))
+            self._stop(None)
+        except OSError as error:
+            name = error.filename or "input"
+            self.output.error(f"{name}: {error.strerror or error}; the rest was not read")
             self._stop(None)
 
     def report(self) -> None:
@@ -454,7 +457,7 @@ def _all_rows(
 
 def _progress(output: Output, inputs: Sequence[Input]) -> Any:
     """Return a bar of the bytes that were read, unless they are typed."""
-    if is_terminal(sys.stdin) and inputs[0].name == "stdin":
+    if is_terminal(sys.stdin) and inputs[0].is_stdin:
         return NoProgress()
     sizes = [source.size for source in inputs]
     total = None if None in sizes else sum(size or 0 for size in sizes)

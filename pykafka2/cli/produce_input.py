@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import stat
+import sys
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
@@ -70,20 +71,23 @@ class Input:
     """The bytes of one source: stdin for `-`, or a file, which is opened by the `with` statement."""
 
     def __init__(self, path: str) -> None:
-        self.name = "stdin" if path == "-" else path
+        self.is_stdin = path == "-"
+        self.name = "stdin" if self.is_stdin else path
         self.fd = 0
+        if self.is_stdin and sys.stdin is None:
+            raise UsageError(f"argument FILE: -: {os.strerror(errno.EBADF)}")
         try:
-            status = os.fstat(0) if path == "-" else os.stat(path)
+            status = os.fstat(0) if self.is_stdin else os.stat(path)
             if stat.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            if path != "-" and not os.access(path, os.R_OK):
+            if not self.is_stdin and not os.access(path, os.R_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         except OSError as error:
             raise UsageError(f"argument FILE: {path}: {error.strerror}") from None
         self.size = status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def __enter__(self) -> Self:
-        if self.name != "stdin":
+        if not self.is_stdin:
             self.fd = os.open(self.name, os.O_RDONLY)
         return self
 
@@ -138,6 +142,7 @@ class LineReader:
 
 
 FIELDS = ("value", "value_base64", "key", "key_base64", "headers", "partition", "timestamp")
+FIELDS_OF_HEADER = ("name", "value", "value_base64")
 OF_CONSUME = ("topic", "offset", "timestamp_type")
 """Fields that `consume --json` prints and `produce` does not use."""
 
@@ -169,7 +174,9 @@ class JsonReader:
 
     def _add(self, made: Rows, number: int, line: bytes) -> None:
         try:
-            fields = json.loads(line)
+            fields = json.loads(line, parse_constant=_not_json, parse_float=_finite)
+        except BadRecord:
+            raise
         except (ValueError, RecursionError) as error:
             raise BadRecord(f"not JSON: {getattr(error, 'msg', type(error).__name__)}") from None
         if not isinstance(fields, dict):
@@ -226,6 +233,9 @@ def _headers(found: Any) -> list[Header]:
         isinstance(one, dict) and isinstance(one.get("name"), str) for one in found
     ):
         raise BadRecord("field 'headers' must be a list of objects with name and value, or an object")
+    unknown = {name for one in found for name in one} - set(FIELDS_OF_HEADER)
+    if unknown:
+        raise BadRecord(f"field {min(unknown)!r} of a header is unknown; use {', '.join(FIELDS_OF_HEADER)}")
     return [(one["name"], _bytes(one, "value")) for one in found]
 
 
@@ -235,6 +245,17 @@ def _number(fields: dict[str, Any], name: str) -> int | None:
         return None
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise BadRecord(f"field {name!r} must be a whole number, at least 0, not {_kind(number)}")
+    return number
+
+
+def _not_json(name: str) -> float:
+    raise BadRecord(f"not JSON: {name}")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise BadRecord("a number is too large; send it as a string")
     return number
 
 

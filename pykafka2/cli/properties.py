@@ -6,6 +6,7 @@ import re
 
 from pykafka2.cli.parsing import UsageError
 
+MAX_CHARACTERS = 1_000_000
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _KEY = re.compile(r"((?:\\.|[^\\=:\s])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|u|(.))", re.DOTALL)
@@ -17,10 +18,12 @@ def read_properties(path: str) -> dict[str, str]:
 
     try:
         if path == "-":
-            text = sys.stdin.read()
+            if sys.stdin is None:
+                raise UsageError("--config -: stdin is closed")
+            text = sys.stdin.read(MAX_CHARACTERS + 1)
         else:
             with open(path, encoding="utf-8") as file:
-                text = file.read()
+                text = file.read(MAX_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         if "=" in path:
@@ -30,6 +33,8 @@ def read_properties(path: str) -> dict[str, str]:
                 "setting of a new topic --setting NAME=VALUE"
             ) from None
         raise UsageError(f"--config {path}: {reason}") from None
+    if len(text) > MAX_CHARACTERS:
+        raise UsageError(f"--config {path}: more than {MAX_CHARACTERS:,} characters; name a properties file")
     try:
         return parse_properties(text)
     except ValueError as error:

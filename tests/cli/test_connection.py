@@ -10,7 +10,7 @@ from pykafka2.cli import connection
 from pykafka2.cli.connection import Kind, client_options
 from pykafka2.cli.main import main
 from pykafka2.cli.parsing import Parser, UsageError
-from pykafka2.cli.properties import parse_properties
+from pykafka2.cli.properties import parse_properties, read_properties
 from tests.cli.typed import pykafka2
 
 SECRET = "s3cr3t"
@@ -189,3 +189,15 @@ def test_verb_waits_for_the_first_broker_as_long_as_consume(
 def test_version_needs_no_cluster_and_no_profile() -> None:
     done = pykafka2("--version", env={"PYKAFKA2_PROFILES": "/nowhere", "PYKAFKA2_PROFILE": "x"})
     assert done.returncode == 0
+
+
+def test_properties_of_a_closed_stdin_are_a_wrong_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(UsageError, match="--config -: stdin is closed"):
+        read_properties("-")
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs /dev/zero")
+def test_endless_properties_are_a_wrong_argument() -> None:
+    with pytest.raises(UsageError, match="--config /dev/zero: more than"):
+        read_properties("/dev/zero")

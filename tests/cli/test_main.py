@@ -158,3 +158,21 @@ def test_every_verb_has_a_summary_that_fits_a_line() -> None:
 def test_options_can_stand_between_positional_arguments(line: str) -> None:
     parsed = build_parser(["produce"]).parse_args(["produce", *line.split()])
     assert (parsed.topic, parsed.files, parsed.whole) == ("t", ["a", "b"], True)
+
+
+@pytest.mark.slow
+def test_messages_of_a_closed_stderr_are_not_printed_to_stdout() -> None:
+    words = " ".join(COMMAND)
+    done = subprocess.run(
+        ["sh", "-c", f"{words} consume orders -X nonsense 2>&-"], capture_output=True, env=environment()
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+@pytest.mark.slow
+def test_failure_has_its_exit_code_if_the_reader_of_stderr_is_gone() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([*COMMAND, "consume", "orders", "-X", "nonsense"], stderr=write, env=environment())
+    os.close(write)
+    assert done.returncode == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 
@@ -85,3 +86,11 @@ def test_messages_and_lines_show_no_control_characters(capsys: pytest.CaptureFix
     shown = capsys.readouterr()
     assert shown.err == "pykafka2 groups: \\x1b[31mred: not found\na\\x07b\n"
     assert shown.out == "first\n\\x1b]0;title\\x07\n"
+
+
+def test_json_is_ascii_if_stdout_cannot_encode_all_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding="iso-8859-1", errors="backslashreplace")
+    monkeypatch.setattr("sys.stdout", stdout)
+    Output("groups", is_json=True).json({"group": "café"})
+    stdout.flush()
+    assert json.loads(stdout.buffer.getvalue()) == {"group": "café"}  # type: ignore[attr-defined]

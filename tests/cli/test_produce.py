@@ -13,6 +13,8 @@ import pytest
 
 from pykafka2 import KafkaAdminClient, KafkaConsumer, NewTopic, TopicPartition
 from pykafka2.admin import ConfigResource
+from pykafka2.cli.main import main
+from pykafka2.cli.produce_input import JsonReader
 from pykafka2.protocol.messages.transaction import EndTxnRequest
 from pykafka2.testing import KafkaCluster
 from tests.cli.conftest import NewTopicOf
@@ -401,3 +403,46 @@ def test_missing_stdin_is_no_crash(servers: str, new_topic: NewTopicOf) -> None:
     )
     assert done.returncode == 2
     assert b"argument FILE: -: Bad file descriptor" in done.stderr
+
+
+def test_file_with_the_name_stdin_is_a_file(
+    servers: str, new_topic: NewTopicOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic()
+    (tmp_path / "stdin").write_bytes(b"from the file\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["produce", topic, "stdin", "-b", servers]) == 0
+    assert records_of(servers, topic) == [(None, b"from the file")]
+
+
+def test_input_that_cannot_be_read_is_reported_with_the_delivered_records(
+    servers: str, new_topic: NewTopicOf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = new_topic()
+    good = tmp_path / "good"
+    good.write_bytes(b"a\nb\n")
+    assert main(["produce", topic, str(good), "/proc/self/mem", "-b", servers, "--json", "-z", "none"]) == 1
+    shown = capsys.readouterr()
+    assert "the rest was not read" in shown.err
+    result = json.loads(shown.out)
+    assert (result["delivered"] + result["failed"], result["not_sent"]) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"value": NaN}', "not JSON: NaN"),
+        ('{"value": 1e999}', "a number is too large; send it as a string"),
+        (
+            '{"value": "x", "headers": [{"name": "a", "valeu": "b"}]}',
+            "field 'valeu' of a header is unknown; use name, value, value_base64",
+        ),
+    ],
+)
+def test_json_that_would_be_sent_otherwise_than_written_is_a_bad_record(line: str, reason: str) -> None:
+    assert JsonReader().rows("stdin", 1, [line.encode()]).bad == [(1, reason)]
+
+
+def test_options_and_records_cannot_both_be_read_from_stdin(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["produce", "topic", "--config", "-"]) == 2
+    assert "--config - cannot be combined with records from stdin" in capsys.readouterr().err
