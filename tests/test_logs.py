@@ -9,7 +9,10 @@ import threading
 
 import pytest
 
+from pykafka2 import KafkaAdminClient
+from pykafka2.errors import SaslAuthenticationFailed
 from pykafka2.logs import ClientLogger, LastResort
+from pykafka2.testing import KafkaCluster
 from tests.gate import rest_in_gate
 
 PROGRAM = """
@@ -37,6 +40,19 @@ def stderr_of(setup: str) -> str:
 def test_log_line_on_stderr_names_client_and_logger() -> None:
     (line,) = stderr_of("").splitlines()
     assert line.startswith("WARNING pykafka2.cluster.link: [till-7] bootstrap broker 127.0.0.1:1: ")
+
+
+def test_rejected_credentials_are_logged_with_the_broker_once(caplog: pytest.LogCaptureFixture) -> None:
+    with KafkaCluster(1, listeners=["SASL_PLAINTEXT"], users={"ann": "ann-secret"}) as cluster:
+        address = cluster.bootstrap_servers
+        with (
+            KafkaAdminClient(**cluster.options_for("ann", password="wrong")) as admin,
+            pytest.raises(SaslAuthenticationFailed),
+        ):
+            admin.list_topics()
+    lines = [line for line in caplog.messages if "rejected the credentials" in line]
+    assert lines
+    assert all(line.count(address) == 1 for line in lines)
 
 
 def test_line_names_the_client_once_and_other_threads_as_well(capsys: pytest.CaptureFixture[str]) -> None:

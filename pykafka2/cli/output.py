@@ -50,8 +50,8 @@ class Output:
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
         """Print rows; with --json one object per row, whose keys are the columns (snake_case).
 
-        Values are str, int, float, bool, `Time`, None, or lists and dicts of these. A table shows None as
-        `-`.
+        Values are str, int, float, bool, `Time`, None, or lists and dicts of these. A table shows None
+        and empty lists as `-`.
         """
         if self.is_json:
             for row in rows:
@@ -190,6 +190,8 @@ def _cell(value: Any) -> str:
             return iso_time(value)
         except OverflowError:  # beyond the year 9999
             return f"{value:d}"
+    if isinstance(value, list | tuple | set | frozenset | dict) and not value:
+        return "-"
     if isinstance(value, list | tuple | set | frozenset):
         return ",".join(map(_cell, value))
     if isinstance(value, dict):

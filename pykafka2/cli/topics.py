@@ -161,11 +161,11 @@ def _print_topic(
     if output.is_json:
         output.json({**fields, "partitions": partitions})
         return
-    output.item({**fields, "configs": configs or None})
+    output.item(fields)
     columns = ["partition", "leader", "replicas", "isr", "offline_replicas"]
     output.table(
         columns,
-        [[one[name] or (None if one[name] == [] else one[name]) for name in columns] for one in partitions],
+        [[one[name] for name in columns] for one in partitions],
     )
 
 

@@ -384,7 +384,8 @@ class NodeLink:
             # Warn once for each outage: the failures that follow are the same, several times a second.
             is_verdict = self._diagnosis is not None and self._diagnosis.is_news(error)
             is_news = is_verdict or not self.has_failed
-            self._log.log(logging.WARNING if is_news else logging.DEBUG, "%s: %s", self.name, error)
+            reason = str(error).removeprefix(f"{self.name}: ")
+            self._log.log(logging.WARNING if is_news else logging.DEBUG, "%s: %s", self.name, reason)
             self.has_failed = True
             if self.state is LinkState.OPENING and now >= self._setup_deadline:
                 # Raise the limit only after a timeout. Two seconds of refused connections would raise it to

@@ -19,7 +19,7 @@ def test_table_in_a_pipe_is_plain_and_aligned(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.splitlines() == [
         "TOPIC         PARTITION COUNT  IS INTERNAL  REPLICAS",
         "orders                     12  no           1,2",
-        "a\\x1b[31m[b]                -  yes",
+        "a\\x1b[31m[b]                -  yes          -",
     ]
 
 
