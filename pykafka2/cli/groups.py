@@ -30,7 +30,7 @@ from pykafka2.cli.parsing import Parser, UsageError, nearest, positive, rate, ti
 from pykafka2.cli.partitions import resolved, selection
 from pykafka2.cli.positions import NAMES
 from pykafka2.cli.verbs import Action, add_actions, run_action
-from pykafka2.errors import KafkaError
+from pykafka2.errors import KafkaError, KafkaTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -295,7 +295,7 @@ def _reset(arguments: argparse.Namespace, output: Output) -> int:
         except ItemsFailed as error:
             outcomes: Outcomes[TopicPartition, Any] = error.outcomes  # type: ignore[assignment]
             after, code = found(output, outcomes)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, KafkaTimeoutError):
             if arguments.execute:
                 output.error(f"the offsets of {arguments.group} were reset or not; look with groups describe")
             raise
@@ -304,10 +304,13 @@ def _reset(arguments: argparse.Namespace, output: Output) -> int:
         old = before[partition].offset if partition in before else None
         change = None if old is None else offset.offset - old
         rows.append([arguments.group, partition.topic, partition.partition, old, offset.offset, change])
-    output.table(["group", "topic", "partition", "before", "after", "change"], rows)
-    if not rows and not code:
-        output.error(f"group {arguments.group} has no committed offsets; name the partitions with --topic")
+    if not rows:
+        if not code:
+            output.error(
+                f"group {arguments.group} has no committed offsets; name the partitions with --topic"
+            )
         return 1
+    output.table(["group", "topic", "partition", "before", "after", "change"], rows)
     if arguments.execute:
         output.note(f"{counted(rows, 'offset')} committed.")
     else:

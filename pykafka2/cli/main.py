@@ -90,7 +90,9 @@ def _run(words: list[str]) -> int:
         output.error(str(error))
         return EXIT_USAGE
     except KafkaError as error:
-        output.error(f"{type(error).__name__}: {error}")
+        outcomes = getattr(error, "outcomes", None)  # of ItemsFailed
+        for item, one in outcomes.errors.items() if outcomes else [("", error)]:
+            output.error(f"{item}{': ' if outcomes else ''}{type(one).__name__}: {one}")
         return EXIT_FAILED
     except BrokenPipeError:
         raise

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 from pykafka2.cli import connection
@@ -120,15 +121,10 @@ def _password(arguments: argparse.Namespace) -> str:
     """Return the password; no error shows it."""
     if arguments.password_file is not None:
         name = f"--password-file {arguments.password_file}"
-        try:
-            with open(arguments.password_file, encoding="utf-8") as file:
-                text = file.readline()
-        except UnicodeDecodeError:
-            raise UsageError(f"{name}: it is not UTF-8 text") from None
-        except OSError as error:
-            raise UsageError(f"{name}: {error.strerror}") from None
+        text = _first_line(name, arguments.password_file)
     elif arguments.password_stdin:
-        name, text = "--password-stdin", sys.stdin.readline()
+        name = "--password-stdin"
+        text = _first_line(name)
     elif is_terminal(sys.stdin):
         from getpass import getpass
 
@@ -141,6 +137,17 @@ def _password(arguments: argparse.Namespace) -> str:
     if not password:
         raise UsageError(f"{name}: the password is empty; nothing was changed")
     return password
+
+
+def _first_line(name: str, path: str | None = None) -> str:
+    """Return the first line of the file, or of stdin."""
+    try:
+        with nullcontext(sys.stdin) if path is None else open(path, encoding="utf-8") as file:
+            return file.readline()
+    except UnicodeDecodeError:
+        raise UsageError(f"{name}: it is not UTF-8 text") from None
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}") from None
 
 
 # ---------------------------------------------------------------------------------------------------

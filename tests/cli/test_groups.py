@@ -147,7 +147,8 @@ def test_reset_with_members_or_without_offsets_changes_nothing(admin: Admin) -> 
         assert code == 1
         assert "NonEmptyGroup" in errors
         assert admin("groups", "delete", group)[0] == 1
-    code, _, errors = admin("groups", "reset", "no-such-group", "--to", "latest")
+    code, shown, errors = admin("groups", "reset", "no-such-group", "--to", "latest")
+    assert shown == ""
     assert code == 1
     assert "no committed offsets" in errors
     code, _, errors = admin("groups", "reset", group, "--to", "latest", "--topic", "no-such-topic")

@@ -250,6 +250,13 @@ def test_truncate_deletes_before_a_position(admin: Admin) -> None:
     assert f"{name}-0: OffsetOutOfRange" in errors
 
 
+def test_truncate_of_a_missing_partition_is_one_line(admin: Admin) -> None:
+    name = new_topic(admin)
+    code, shown, errors = admin("topics", "truncate", f"{name}:7")
+    assert (code, shown) == (1, "")
+    assert errors == f"pykafka2 topics: {name}-7: UnknownTopicOrPartition: {name}-7 does not exist\n"
+
+
 @pytest.mark.parametrize("before", ["@9999999999999", "latest"])
 def test_truncate_keeps_records_that_arrive_after_the_question(
     before: str, admin: Admin, monkeypatch: pytest.MonkeyPatch

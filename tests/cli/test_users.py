@@ -106,6 +106,14 @@ def test_wrong_argument_has_exit_code_2(
     assert shown in errors
 
 
+def test_password_that_is_not_utf_8_is_a_wrong_argument(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xffhush\n"), "utf-8"))
+    code, _, errors = admin("users", "add", "u", "--password-stdin")
+    assert (code, errors) == (2, "pykafka2 users: --password-stdin: it is not UTF-8 text\n")
+
+
 def test_password_is_read_twice_without_echo_in_a_terminal(admin: Admin) -> None:
     user = admin.name("user")
     terminal = Terminal("users", "add", user, "-b", admin.servers)
