@@ -23,6 +23,9 @@ from pykafka2.network.script import Lane
 
 T = TypeVar("T")
 
+UNBOUND = object()
+"""Stands for the loop before the first awaited call; None is a thread without a running loop."""
+
 
 class Call(Generic[T]):
     """A call that runs on a helper thread; any number of tasks can wait for it."""

@@ -8,7 +8,7 @@ threads, one at a time (gate.py), and the loop can use the consumer while such a
 from __future__ import annotations
 
 import asyncio
-from asyncio import get_running_loop
+from asyncio import _get_running_loop as running_loop
 from collections.abc import Callable, Generator, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
 from pykafka2 import lifecycle
 from pykafka2.aio.aiokafka_options import adapt_options
-from pykafka2.aio.bridge import Bridge, Call
+from pykafka2.aio.bridge import UNBOUND, Bridge, Call
 from pykafka2.aio.gate import Gate
 from pykafka2.aio.listeners import Listeners
 from pykafka2.clock import FOREVER
@@ -110,7 +110,7 @@ class KafkaConsumer(Generic[K, V]):
         self._listeners = Listeners(bridge, parsed.max_poll_interval, parsed.client_id)
         self._gate = Gate()
         self._reads = asyncio.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: object = UNBOUND
         self._attending: Call[None] | None = None
         """The step of the group that runs, or whose result no read has received."""
         self._closing: Call[None] | None = None
@@ -189,7 +189,7 @@ class KafkaConsumer(Generic[K, V]):
             KafkaError: as for `getmany`.
         """
         # Hot: a pop from the records of the last poll.
-        if self._loop is not get_running_loop():
+        if self._loop is not running_loop():
             self._loop = self._bridge.enter()
         if partitions:
             return await self._getone_of(self._consumer._checked_choice(partitions))
@@ -228,7 +228,7 @@ class KafkaConsumer(Generic[K, V]):
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
         """Return the next record, as iteration does."""
-        if self._loop is not get_running_loop():
+        if self._loop is not running_loop():
             self._loop = self._bridge.enter()
         queue = self._queue
         for record in queue.slice:

@@ -8,7 +8,7 @@ queue); metadata, and every other call that blocks, on a helper thread (bridge.p
 from __future__ import annotations
 
 import asyncio
-from asyncio import get_running_loop
+from asyncio import _get_running_loop as running_loop
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, Unpack,
 from pykafka2 import lifecycle
 from pykafka2.aio.aiokafka_options import adapt_options
 from pykafka2.aio.batch_builder import BatchBuilder
-from pykafka2.aio.bridge import Bridge, Call
+from pykafka2.aio.bridge import UNBOUND, Bridge, Call
 from pykafka2.aio.line import Line, Place
 from pykafka2.errors import ClientClosed, IllegalState, KafkaError, LoopBlocked
 from pykafka2.option_fields import NOT_AWAITED, is_async
@@ -84,7 +84,7 @@ class KafkaProducer(Generic[K, V]):
         self._max_block = self._producer._options.max_block
         self._is_plain = self._producer._open_batches is not None
         """Whether an attempt of the sync `send` calls nothing of the application, so it can be repeated."""
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: object = UNBOUND
         self._left = MISSES_BETWEEN_TURNS
         self._open_batches = self._producer._open_batches
         self._wall_ns = self._driver.clock.wall_ns
@@ -131,7 +131,7 @@ class KafkaProducer(Generic[K, V]):
         """
         # Hot: no task, no future and no other thread for a record that finds room. The shortcut is that of
         # the sync `send` for plain records. The class has no `__getattr__`, which slows every attribute.
-        if self._loop is not get_running_loop():
+        if self._loop is not running_loop():
             self._loop = self._bridge.enter()
         open_batches = self._open_batches
         if (

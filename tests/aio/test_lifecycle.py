@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from pykafka2 import TopicPartition
 from pykafka2.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from pykafka2.errors import ClientClosed, KafkaError, LoopBlocked, NoBrokersAvailable, WrongEventLoop
 from pykafka2.protocol.messages.produce import ProduceRequest
@@ -121,6 +122,38 @@ def test_each_client_raises_in_a_second_loop_and_in_another_thread(
     thread.join()
     assert raised == [WrongEventLoop]
     run(used.close())
+
+
+def test_await_outside_any_event_loop_raises_wrong_event_loop() -> None:
+    """As in a program of trio, or of another framework with a loop of its own."""
+    producer = KafkaProducer(bootstrap_servers=NOWHERE)
+    consumer = KafkaConsumer("orders", bootstrap_servers=NOWHERE)
+    admin = KafkaAdminClient(bootstrap_servers=NOWHERE)
+    for call in (
+        producer.send("orders", b"v"),
+        producer.flush(),
+        producer.begin_transaction(),
+        producer.start(),
+        producer.close(),
+        consumer.getone(),
+        consumer.__anext__(),
+        consumer.poll(),
+        consumer.commit(),
+        consumer.position(TopicPartition("orders", 0)),
+        consumer.close(),
+        admin.list_topics(),
+        admin.close(),
+    ):
+        with pytest.raises(
+            WrongEventLoop, match="no event loop runs in this thread; await the calls of a Ka"
+        ):
+            call.send(None)
+
+    async def close() -> None:
+        for client in (producer, consumer, admin):
+            await client.close()  # type: ignore[attr-defined]
+
+    run(close())
 
 
 def test_send_without_await_warns_and_appends_nothing(kafka_cluster: KafkaCluster) -> None:
