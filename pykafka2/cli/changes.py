@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Siz
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pykafka2.cli.output import NoProgress, Output, is_terminal
+from pykafka2.cli.output import NoProgress, Output, is_terminal, printable
 from pykafka2.cli.parsing import MAX_INT32, UsageError
 from pykafka2.errors import IllegalArgument, InvalidTopicException, KafkaError
 
@@ -162,7 +162,8 @@ def is_confirmed(arguments: argparse.Namespace, output: Output, question: str, i
     """Return whether to go on: ask if stdin is a terminal, unless --yes was typed."""
     if arguments.yes or not is_terminal(sys.stdin):
         return True
-    print(f"{question}: {_shortened(list(items))}? [y/N] ", end="", file=sys.stderr, flush=True)
+    asked = printable(f"{question}: {_shortened(list(items))}? [y/N] ")
+    print(asked, end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline()
     if not answer:
         output.note("")

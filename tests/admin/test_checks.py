@@ -361,6 +361,9 @@ def test_clock_of_each_broker_is_compared_by_a_record(cluster: KafkaCluster) -> 
     assert "the clock of broker 1 is 0." in result.brokers[1].step("clock").detail
     assert "needs message.timestamp.type" in without_time.brokers[0].step("clock").detail
     assert missing.brokers[0].step("clock").detail == "not known: topic missing does not exist"
+    for unknown in (missing, without_time):  # the caller has asked for the clocks
+        assert unknown.brokers[0].step("clock").status == "warning"
+        assert "message.timestamp.type=LogAppendTime" in unknown.brokers[0].step("clock").fix
     assert missing.has_passed
 
 
