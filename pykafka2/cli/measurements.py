@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from pykafka2.cli.output import Output
+from pykafka2.errors import KafkaError
+
+if TYPE_CHECKING:
+    from pykafka2 import KafkaProducer
 
 DEFAULT_RECORDS = 100_000
 MAX_SAMPLES = 20_000
 PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p99_9": 99.9}
 MIB = 1 << 20
+CLOSE_TIMEOUT = 1.0
 
 
 class Samples:
@@ -61,6 +67,14 @@ def rates(records: int, size_bytes: int, seconds: float) -> dict[str, Any]:
         "records_per_second": round(records * per_second, 1),
         "mib_per_second": round(size_bytes / MIB * per_second, 3),
     }
+
+
+def close_now(producer: KafkaProducer[Any, Any]) -> None:
+    """Close after a failure or Ctrl-C, without waiting until delivery.timeout.ms for lost brokers."""
+    with suppress(KafkaError):
+        producer.purge()
+    with suppress(KafkaError):
+        producer.close(CLOSE_TIMEOUT)
 
 
 def print_result(output: Output, result: Mapping[str, Any]) -> None:

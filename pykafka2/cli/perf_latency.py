@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.cli import connection
-from pykafka2.cli.measurements import Samples, print_result
+from pykafka2.cli.measurements import Samples, close_now, print_result
 from pykafka2.cli.output import Output
 from pykafka2.cli.parsing import UsageError
 from pykafka2.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartition
@@ -39,11 +39,9 @@ def measure(arguments: argparse.Namespace, output: Output) -> int:
         run.begin()
         try:
             run.measure_all(output)
-        except KeyboardInterrupt:
-            print_result(output, run.result(is_interrupted=True))
-            raise
-        except KafkaError:
-            print_result(output, run.result())
+        except (KeyboardInterrupt, KafkaError) as error:
+            print_result(output, run.result(is_interrupted=isinstance(error, KeyboardInterrupt)))
+            close_now(producer)
             raise
         print_result(output, run.result())
     return 0

@@ -10,7 +10,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.cli import connection
-from pykafka2.cli.measurements import DEFAULT_RECORDS, Samples, print_result, rates
+from pykafka2.cli.measurements import DEFAULT_RECORDS, Samples, close_now, print_result, rates
 from pykafka2.cli.output import Output
 from pykafka2.errors import KafkaError
 
@@ -39,9 +39,11 @@ def measure(arguments: argparse.Namespace, output: Output) -> int:
             producer.purge()
             run.wait_for_acknowledgements(END_TIMEOUT)
             print_result(output, run.result(is_interrupted=True))
+            close_now(producer)
             raise
         except KafkaError:
             print_result(output, run.result())
+            close_now(producer)
             raise
         run.wait_for_acknowledgements(None)
         print_result(output, run.result())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pykafka2 import KafkaAdminClient
+from pykafka2 import KafkaAdminClient, KafkaConsumer, TopicPartition
 from pykafka2.cli.measurements import Samples, percentile, rates
 from pykafka2.testing import QUICK, KafkaCluster
 from tests.cli.typed import ROOT, Terminal, in_terminal, pykafka2, started
@@ -27,6 +27,12 @@ def cluster() -> Iterator[KafkaCluster]:
 @pytest.fixture(scope="module")
 def servers(cluster: KafkaCluster) -> str:
     return cluster.bootstrap_servers
+
+
+def produced(cluster: KafkaCluster) -> int:
+    """The number of records in the topic `t`."""
+    with KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+        return consumer.end_offsets([TopicPartition("t", 0)])[TopicPartition("t", 0)]
 
 
 def perf(servers: str, *words: str) -> tuple[int, Any, str]:
@@ -199,6 +205,30 @@ def test_latency_without_a_consumed_record_fails_after_the_timeout() -> None:
 
 
 # ---------------------------------------------------------------------- the guide
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize(
+    "words", [["latency", "--rate", "50", "--timeout", "1"], ["produce", "--rate", "50"]]
+)
+@pytest.mark.parametrize("is_interrupted", [True, False])
+def test_lost_broker_does_not_hold_up_the_end(words: list[str], is_interrupted: bool) -> None:
+    action, *more = words
+    if action == "produce" and not is_interrupted:
+        more += ["-X", "delivery.timeout.ms=1500", "-X", "request.timeout.ms=1000", "--records", "200"]
+    with KafkaCluster(brokers=1, topics={"t": 1}, config=QUICK) as one:
+        process = started("perf", action, "t", *more, "--json", "-b", one.bootstrap_servers)
+        deadline = time.monotonic() + 30
+        while not produced(one):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        one.controls.stop_broker(0)
+        time.sleep(0.2)  # records wait in the producer now
+        if is_interrupted:
+            process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=25)  # the producer's close() alone would wait for two minutes
+    assert process.returncode == (130 if is_interrupted else 1)
+    assert json.loads(out)["topic"] == "t"
 
 
 def test_guide_names_each_field_of_the_json(servers: str, read: int) -> None:
