@@ -66,6 +66,27 @@ def test_delete_removes_matching_acls(admin: Admin) -> None:
     assert admin("acls", "delete", "--principal", "User:nobody-else")[2] == "No ACL matches.\n"
 
 
+def test_filters_of_permission_host_operation_and_resource_all_apply(admin: Admin) -> None:
+    user = f"User:{admin.name('user')}"
+    add = ("acls", "add", "--principal", user, "--operation", "READ,WRITE,ALTER", "--topic", "a", "--topic")
+    assert admin(*add, "b", "--host", "10.0.0.7", "--host", "10.0.0.8")[0] == 0
+    assert admin(*add, "b", "--host", "10.0.0.9", "--deny", "--prefixed")[0] == 0
+
+    def found(*words: str) -> int:
+        return len(admin.rows("acls", "list", "--principal", user, *words))
+
+    assert found() == 18
+    assert found("--permission", "deny") == 6
+    assert found("--host", "10.0.0.7") == 6
+    assert found("--operation", "READ,WRITE") == 12
+    assert found("--topic", "a") == 9
+    assert found("--topic", "a", "--pattern-type", "LITERAL") == 6
+    assert found("--topic", "b", "--topic", "a", "--operation", "READ", "--operation", "ALTER") == 6
+    words = ("--principal", user, "--permission", "DENY", "--host", "10.0.0.9", "--topic", "b")
+    assert len(admin.rows("acls", "delete", *words)) == 3
+    assert (found(), found("--permission", "DENY"), found("--topic", "b")) == (15, 3, 6)
+
+
 @pytest.mark.parametrize(
     ("words", "shown"),
     [

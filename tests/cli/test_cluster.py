@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from pykafka2.testing import KafkaCluster
+from pykafka2 import KafkaProducer
+from pykafka2.testing import QUICK, KafkaCluster
 from tests.cli.conftest import Admin
 from tests.cli.typed import Terminal, in_terminal, pykafka2
 
@@ -38,6 +39,7 @@ def test_features_are_listed_and_changed(admin: Admin) -> None:
         "cluster", "features", "--set", "transaction.version=1", "--downgrade", "--dry-run"
     )
     assert (code, shown, errors) == (0, "transaction.version: valid\n", "")
+    assert list(rows.values()) == admin.rows("cluster", "features"), "a dry run changes nothing"
     code, _, errors = admin("cluster", "features", "--set", "metadata.version=7", "--downgrade")
     assert code == 1
     assert "metadata.version: InvalidUpdateVersion" in errors
@@ -47,10 +49,23 @@ def test_features_are_listed_and_changed(admin: Admin) -> None:
     assert admin.rows("cluster", "features")[0].keys() == version.keys()
 
 
+@pytest.mark.slow
+def test_stopped_broker_is_fenced_and_an_unsafe_downgrade_is_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    with KafkaCluster(brokers=2, config=QUICK) as own:
+        admin = Admin(own.bootstrap_servers, capsys)
+        admin("cluster", "features", "--set", "transaction.version=1", "--downgrade", "unsafe", "--dry-run")
+        (request,) = own.history.requests("UpdateFeatures")
+        assert [one.upgrade_type for one in request.feature_updates] == [3]
+        own.controls.stop_broker(1)
+        assert [row["fenced"] for row in admin.rows("cluster", "brokers")] == [False, True]
+
+
 def test_quorum_has_a_leader(admin: Admin) -> None:
     (found,) = admin.rows("cluster", "quorum")
     (leader,) = [one for one in found["replicas"] if one["role"] == "leader"]
     assert leader["replica"] == found["leader"]
+    for one in found["replicas"]:
+        assert one["lag"] == leader["log_end_offset"] - one["log_end_offset"]
     assert "HIGH" not in admin("cluster", "quorum")[1]
 
 
@@ -59,6 +74,9 @@ def test_log_dirs_have_sizes_and_replicas(admin: Admin) -> None:
     assert admin("topics", "create", name, "-p", "2", "-r", "2")[0] == 0
     rows = admin.rows("cluster", "log-dirs", "--topic", name)
     assert [(row["broker"], row["replica_count"]) for row in rows] == [(0, 2), (1, 2)]
+    with KafkaProducer(bootstrap_servers=admin.servers) as producer:
+        producer.send(name, bytes(1000), partition=1)
+    assert all(row["size_bytes"] > 1000 for row in admin.rows("cluster", "log-dirs", "--topic", name))
     rows = admin.rows("cluster", "log-dirs", "--broker", "1", "--topic", name, "--replicas")
     assert [(row["broker"], row["topic"], row["partition"]) for row in rows] == [(1, name, 0), (1, name, 1)]
 
@@ -88,6 +106,7 @@ def test_missing_broker_is_one_line(admin: Admin) -> None:
         (["features", "--set", "f=1", "--downgrade", "always"], "unsafe"),
         (["log-dirs", "--broker", "one"], "--broker"),
         (["unregister"], "ID"),
+        (["unregister", "99999999999"], "broker_id=99999999999 must be an int"),
     ],
 )
 def test_wrong_argument_has_exit_code_2(admin: Admin, words: list[str], shown: str) -> None:

@@ -117,6 +117,20 @@ def test_dry_run_changes_nothing(admin: Admin) -> None:
     assert "InvalidConfig" in errors
 
 
+def test_dry_run_resets_nothing(admin: Admin) -> None:
+    name = new_topic(admin, "retention.ms=5000")
+    for words in (["retention.ms"], ["--all"]):
+        code, shown, _ = admin("configs", "reset", "topic", name, *words, "--dry-run")
+        assert (code, shown) == (0, f"topic '{name}': valid, settings retention.ms\n")
+    assert len(admin.rows("configs", "describe", "topic", name)) == 1
+
+
+def test_static_settings_of_a_broker_are_shown_as_read_only(admin: Admin) -> None:
+    rows = {row["setting"]: row for row in admin.rows("configs", "describe", "broker", "1")}
+    assert rows["super.users"]["source"] == "STATIC_BROKER_CONFIG"
+    assert rows["super.users"]["read_only"] is True
+
+
 @pytest.mark.parametrize(
     ("resource", "setting"),
     [

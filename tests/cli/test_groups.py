@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
+from pykafka2.testing import KafkaCluster
 from tests.cli.conftest import Admin
 from tests.cli.typed import Terminal, in_terminal, pykafka2
 
@@ -44,6 +45,7 @@ def test_list_filters_by_pattern_and_state(admin: Admin) -> None:
     assert admin.rows("groups", "list", group) == [row]
     assert admin.rows("groups", "list", f"{group}*", "--state", "empty", "--type", "classic") == [row]
     assert admin.rows("groups", "list", group, "--state", "Stable") == []
+    assert admin.rows("groups", "list", group, "--type", "consumer") == []
     code, shown, _ = admin("groups", "list")
     assert code == 0
     assert shown.splitlines()[0].split() == ["GROUP", "STATE", "TYPE", "PROTOCOL"]
@@ -62,6 +64,43 @@ def test_describe_shows_the_lag_and_the_members(admin: Admin) -> None:
     assert first["lag_seconds"] > 1_000_000
     assert first["host"] == member["host"]
     assert f"{topic}-0,{topic}-1" in shown
+
+
+def test_lag_of_an_open_transaction_counts_only_with_read_uncommitted(admin: Admin) -> None:
+    group, topic = new_group(admin)
+    with KafkaProducer(bootstrap_servers=admin.servers, transactional_id=topic) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"open", partition=0).result(10)
+        assert admin.rows("groups", "describe", group)[0]["lag"] == 12
+        assert admin.rows("groups", "describe", group, "--read-uncommitted")[0]["lag"] == 13
+        producer.abort_transaction()
+
+
+def test_lag_that_cannot_be_listed_is_a_failure_of_that_group(
+    admin: Admin, two_brokers: KafkaCluster
+) -> None:
+    bad, _ = new_group(admin)
+    good, _ = new_group(admin)
+    two_brokers.controls.rule(api="ListOffsets", nth=1, then="error:TOPIC_AUTHORIZATION_FAILED")
+    code, shown, errors = admin("groups", "describe", bad, good, "--json")
+    assert (code, [json.loads(line)["group"] for line in shown.splitlines()]) == (1, [good])
+    assert errors.startswith(f"pykafka2 groups: {bad}: ")
+    assert "TopicAuthorizationFailed" in errors
+    two_brokers.controls.rule(api="ListOffsets", nth=1, then="error:TOPIC_AUTHORIZATION_FAILED")
+    code, _, _ = admin("groups", "describe", bad, "--watch", "0.01", "--times", "1")
+    assert code == 1
+
+
+def test_partition_without_a_commit_has_none_and_its_whole_log_is_the_lag(admin: Admin) -> None:
+    group, topic = new_group(admin)
+    assert admin("groups", "delete-offsets", group, "--topic", f"{topic}:1")[0] == 0
+    with member_of(admin, group, topic):
+        (found,) = admin.rows("groups", "describe", group)
+    assert [(one["committed"], one["start"], one["lag"]) for one in found["partitions"]] == [
+        (4, 0, 6),
+        (None, 0, 10),
+    ]
 
 
 def test_describe_prints_a_table_and_one_line_for_a_missing_group(admin: Admin) -> None:
@@ -140,6 +179,14 @@ def test_reset_of_some_partitions_leaves_the_others(admin: Admin) -> None:
     assert [one["committed"] for one in found["partitions"]] == [4, 10]
 
 
+def test_reset_of_a_missing_partition_is_a_failure(admin: Admin) -> None:
+    group, topic = new_group(admin)
+    words = ("groups", "reset", group, "--to", "latest", "--topic", f"{topic}:0,7", "--execute")
+    code, _, errors = admin(*words)
+    assert code == 1
+    assert f"{topic}-7: UnknownTopicOrPartition" in errors
+
+
 def test_reset_with_members_or_without_offsets_changes_nothing(admin: Admin) -> None:
     group, topic = new_group(admin)
     with member_of(admin, group, topic):
@@ -170,6 +217,38 @@ def test_delete_offsets_of_a_topic(admin: Admin) -> None:
     assert (code, shown) == (0, f"{topic}-0: deleted\n")
     (found,) = admin.rows("groups", "describe", group)
     assert [one["partition"] for one in found["partitions"]] == [1]
+
+
+def test_delete_offsets_of_a_missing_topic_deletes_nothing_of_the_others(admin: Admin) -> None:
+    group, topic = new_group(admin)
+    code, shown, errors = admin(
+        "groups", "delete-offsets", group, "--topic", topic, "--topic", "no-such-topic"
+    )
+    assert (code, shown) == (1, "")
+    assert errors.endswith("nothing was deleted\n")
+    assert len(admin.rows("groups", "describe", group)[0]["partitions"]) == 2
+
+
+def test_all_members_are_removed_with_the_reason(admin: Admin, two_brokers: KafkaCluster) -> None:
+    group, topic = new_group(admin)
+    with ExitStack() as members:
+        joined: list[KafkaConsumer] = []
+        for number in range(2):
+            member = KafkaConsumer(
+                topic,
+                bootstrap_servers=admin.servers,
+                group_id=group,
+                group_instance_id=f"host-{number}",
+                enable_auto_commit=False,
+            )
+            joined.append(members.enter_context(member))
+        while not all(member.assignment() for member in joined):
+            for member in joined:
+                member.poll(timeout_ms=20)
+        rows = admin.rows("groups", "remove-members", group, "--all", "--reason", "moved away")
+        assert [row["result"] for row in rows] == ["removed", "removed"]
+    request = two_brokers.history.requests("LeaveGroup", client_id="pykafka2")[-1]
+    assert [one.reason for one in request.members] == ["moved away"] * 2
 
 
 def test_remove_members_by_id_or_all(admin: Admin) -> None:

@@ -48,6 +48,11 @@ def test_list_and_describe_an_open_transaction(admin: Admin) -> None:
         assert found["producer_id"] == row["producer_id"]
         assert found["partitions"] == [f"{topic}-0"]
         assert found["start_time"] > 0
+        assert row not in admin.rows("transactions", "list", "--state", "Empty")
+        assert row in admin.rows("transactions", "list", "--producer-id", str(row["producer_id"]))
+        assert row not in admin.rows("transactions", "list", "--producer-id", "987654")
+        assert admin.rows("transactions", "list", "--pattern", f"{name}") == [row]
+        assert row not in admin.rows("transactions", "list", "--longer-than", "1e300")
         words = ("transactions", "list", "--producer-id", str(row["producer_id"]), "--pattern", f"{name}")
         assert admin.rows(*words) == [row]
         assert admin.rows(*words, "--longer-than", "3600") == []
@@ -115,6 +120,18 @@ def test_hanging_transaction_is_found_and_aborted(admin: Admin) -> None:
     assert admin.rows("transactions", "find-hanging", "--topic", topic) == []
 
 
+def test_transaction_hangs_only_if_it_is_older_than_typed(admin: Admin) -> None:
+    topic = admin.name()
+    assert admin("topics", "create", topic, "-p", "1", "-r", "1")[0] == 0
+    leave_hanging(admin, topic)
+    words = ("transactions", "find-hanging", "--topic", topic, "--older-than")
+    assert admin.rows(*words, "1e10") == []
+    assert len(admin.rows(*words, "60")) == 1
+    words = ("transactions", "abort", "--partition", f"{topic}:0", "--producer-id", "7001")
+    code, _, errors = admin(*words, "--producer-epoch", "3", "--coordinator-epoch", "5")
+    assert (code, errors) == (0, "")
+
+
 def test_find_hanging_finds_none(admin: Admin) -> None:
     with open_transaction(admin) as (_, topic):
         code, shown, errors = admin("transactions", "find-hanging", "--topic", topic, "--older-than", "1")
@@ -135,6 +152,11 @@ def test_find_hanging_finds_none(admin: Admin) -> None:
         (["list", "--state", "ongonig"], "did you mean Ongoing?"),
         (["find-hanging", "--older-than", "soon"], "--older-than"),
         (["describe"], "TRANSACTIONAL_ID"),
+        (["list", "--producer-id", "99999999999999999999"], "producer_ids=99999999999999999999 must be"),
+        (
+            ["abort", "--partition", "t:0", "--producer-id", "1", "--producer-epoch", "99999"],
+            "producer_epoch=99999 must be",
+        ),
     ],
 )
 def test_wrong_argument_has_exit_code_2(admin: Admin, words: list[str], shown: str) -> None:

@@ -38,6 +38,14 @@ def test_add_list_alter_and_delete(admin: Admin, secret: str) -> None:
     assert [row["mechanism"] for row in admin.rows("users", "list", user)] == ["SCRAM-SHA-512"]
 
 
+def test_missing_user_of_list_is_a_failure_and_the_others_are_shown(admin: Admin, secret: str) -> None:
+    user = admin.name("user")
+    assert admin("users", "add", user, "--password-file", secret)[0] == 0
+    code, shown, errors = admin("users", "list", user, "no-such-user", "--json")
+    assert (code, [json.loads(line)["user"] for line in shown.splitlines()]) == (1, [user])
+    assert "no-such-user: ResourceNotFound" in errors
+
+
 def test_delete_removes_all_mechanisms_and_names_missing_users(admin: Admin, secret: str) -> None:
     user = admin.name("user")
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
@@ -66,12 +74,17 @@ def test_iterations_that_brokers_reject_are_a_failure(admin: Admin, secret: str)
     assert f"{user}: UnacceptableCredential" in errors
 
 
-def test_password_of_stdin_logs_in_and_is_never_shown() -> None:
+@pytest.mark.parametrize("source", ["--password-stdin", "--password-file"])
+def test_first_line_of_the_source_logs_in_and_is_never_shown(source: str, tmp_path: Path) -> None:
+    file = tmp_path / "secret.txt"
+    file.write_bytes(b"hush-hush\r\nsecond line\n")
     listeners = {"PLAINTEXT": None, "SASL_PLAINTEXT": Listener(mechanisms=["SCRAM-SHA-512"])}
     with KafkaCluster(brokers=2, listeners=listeners, users={"admin": "x"}) as cluster:
         plain = cluster.bootstrap_servers_of("PLAINTEXT")
         ended = pykafka2(
-            *("users", "add", "ann", "-b", plain, "--password-stdin", "-vv"), stdin=b"hush-hush\r\n"
+            *("users", "add", "ann", "-b", plain, "-vv", source),
+            *([str(file)] if source == "--password-file" else []),
+            stdin=file.read_bytes(),
         )
         assert (ended.returncode, ended.stdout) == (0, b"ann: added\n")
         assert b"hush" not in ended.stdout + ended.stderr
