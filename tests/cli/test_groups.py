@@ -248,7 +248,7 @@ def test_all_members_are_removed_with_the_reason(admin: Admin, two_brokers: Kafk
         rows = admin.rows("groups", "remove-members", group, "--all", "--reason", "moved away")
         assert [row["result"] for row in rows] == ["removed", "removed"]
     request = two_brokers.history.requests("LeaveGroup", client_id="pykafka2")[-1]
-    assert [one.reason for one in request.members] == ["moved away"] * 2
+    assert [one.reason for one in request.members] == ["member was removed by an admin: moved away"] * 2
 
 
 def test_remove_members_by_id_or_all(admin: Admin) -> None:

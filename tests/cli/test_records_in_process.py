@@ -1,0 +1,233 @@
+"""`pykafka2 produce` and `consume` in this process: what is sent, printed and committed."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
+from pykafka2.cli import consume, produce_input
+from pykafka2.cli.main import main
+from pykafka2.testing import QUICK, KafkaCluster
+from tests.cli.conftest import NewTopicOf
+
+TEN = [(b"k%d" % number, b"v%d" % number) for number in range(10)]
+Run = Callable[..., tuple[int, str, str]]
+Produce = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(servers: str, capfd: pytest.CaptureFixture[str]) -> Run:
+    """A function that runs the command: the exit code, and what stdout and stderr show."""
+
+    def call(*words: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = main([*words, "-b", servers])
+        shown = capfd.readouterr()
+        return code, shown.out, shown.err
+
+    return call
+
+
+@pytest.fixture
+def produce(run: Run, tmp_path: Path) -> Produce:
+    """A function that sends the lines of a file."""
+
+    def call(topic: str, text: bytes, *words: str) -> tuple[int, str, str]:
+        path = tmp_path / "lines"
+        path.write_bytes(text)
+        return run("produce", topic, str(path), *words)
+
+    return call
+
+
+def committed(servers: str, group: str, topic: str) -> int | None:
+    with KafkaAdminClient(bootstrap_servers=servers) as admin:
+        offsets = admin.list_group_offsets(group)
+    found = offsets.get(TopicPartition(topic, 0))
+    return None if found is None else found.offset
+
+
+# ---------------------------------------------------------------------- produce
+
+
+def test_headers_of_the_command_line_precede_those_of_json(
+    produce: Produce, run: Run, new_topic: NewTopicOf
+) -> None:
+    topic = new_topic()
+    lines = b'{"value": "a", "headers": {"own": "1"}}\n{"value": "b"}\n'
+    assert produce(topic, lines, "--json", "-H", "source=web=2", "-H", "empty=")[0] == 0
+    shown = run("consume", topic, "-e", "-f", r"%v %h\n")[1]
+    assert shown == "a source=web=2,empty=,own=1\nb source=web=2,empty=\n"
+
+
+def test_partition_of_the_command_line_precedes_that_of_json(
+    produce: Produce, run: Run, new_topic: NewTopicOf
+) -> None:
+    topic = new_topic(partitions=3)
+    lines = b'{"value": "a", "partition": 0}\n{"value": "b", "partition": 9}\n{"value": "c"}\n'
+    assert produce(topic, lines, "--json", "-p", "2")[0] == 0
+    assert run("consume", topic, "-e", "-f", "%p%v ")[1] == "2a 2b 2c "
+
+
+def test_null_option_sends_null_for_empty_values_and_keys(
+    produce: Produce, run: Run, new_topic: NewTopicOf
+) -> None:
+    topic = new_topic()
+    assert produce(topic, b"k=\n=v\n", "-K", "=", "--null")[0] == 0
+    assert produce(topic, b"k=\n=v\n", "-K", "=")[0] == 0
+    assert run("consume", topic, "-e", "-f", "%K/%V ")[1] == "1/-1 -1/1 1/0 0/1 "
+
+
+def test_transaction_with_a_bad_line_is_aborted(produce: Produce, run: Run, new_topic: NewTopicOf) -> None:
+    topic = new_topic()
+    words = ("--json", "-X", f"transactional.id={topic}")
+    code, shown, _ = produce(topic, b'{"value": "a"}\n{\n', *words)
+    result = json.loads(shown)
+    assert (code, result["delivered"], result["failed"], result["not_sent"]) == (1, 0, 1, 1)
+    assert produce(topic, b'{"value": "b"}\n', *words)[0] == 0
+    read = ("consume", topic, "-e", "--isolation-level")
+    assert run(*read, "read_committed")[1] == "b\n"
+    assert run(*read, "read_uncommitted")[1] == "a\nb\n"
+
+
+def test_line_number_of_an_error_counts_all_reads(
+    produce: Produce, new_topic: NewTopicOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(produce_input, "READ_BYTES", 20)
+    topic = new_topic()
+    code, shown, errors = produce(topic, b'{"value": "a"}\n' * 5 + b"bad\n" + b'{"value": "a"}\n', "--json")
+    assert (code, json.loads(shown)["delivered"]) == (1, 6)
+    assert "lines:6: not JSON" in errors
+
+
+def test_full_buffer_delays_records_and_loses_none(produce: Produce, run: Run, new_topic: NewTopicOf) -> None:
+    topic = new_topic()
+    lines = [f"{number:0100}" for number in range(3000)]
+    words = ("-X", "buffer.memory=40000", "-X", "batch.size=10000", "-X", "max.block.ms=20")
+    code, _, errors = produce(topic, "\n".join(lines).encode(), *words)
+    assert (code, errors) == (0, "")
+    assert run("consume", topic, "-e")[1].splitlines() == lines
+
+
+def test_many_failures_are_shown_up_to_a_limit_and_all_counted(
+    produce: Produce, new_topic: NewTopicOf
+) -> None:
+    code, shown, errors = produce(new_topic(), b"bad\n" * 50, "--json")
+    assert (code, json.loads(shown)["failed"]) == (1, 50)
+    assert len(errors.splitlines()) == 21
+    assert errors.endswith("more records failed; only their number is shown\n")
+
+
+@pytest.mark.parametrize(("words", "acks", "codec"), [([], -1, 0), (["-a", "1", "-z", "gzip"], 1, 1)])
+def test_acks_and_compression_are_those_of_the_request(
+    words: list[str], acks: int, codec: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"x" * 500)
+    with KafkaCluster(brokers=1, config=QUICK, topics={"t": 1}) as cluster:
+        assert main(["produce", "t", str(path), "-b", cluster.bootstrap_servers, *words]) == 0
+        (request,) = cluster.history.requests("Produce")
+    assert request.acks == acks
+    records = bytes(request.topic_data[0].partition_data[0].records)
+    assert records[22] & 7 == codec  # the attributes of the batch
+
+
+# ---------------------------------------------------------------------- consume
+
+
+@pytest.mark.parametrize(
+    ("words", "shown", "offset"),
+    [
+        (["--count", "4"], "v0 v1 v2 v3 ", 4),
+        (["--until", "6"], "v0 v1 v2 v3 v4 v5 ", 6),
+        (["--grep", "v[35]", "--count", "2"], "v3 v5 ", 6),
+        (["--grep", "v3", "--until", "end"], "v3 ", 10),
+        (["--until", "-8", "--count", "5"], "v0 v1 ", 2),
+    ],
+)
+def test_group_commits_what_was_printed_and_no_more(
+    words: list[str], shown: str, offset: int, servers: str, run: Run, new_topic: NewTopicOf
+) -> None:
+    topic = new_topic(TEN)
+    code, out, errors = run("consume", topic, "-g", f"{topic}-group", "-f", "%v ", *words)
+    assert (code, out, errors) == (0, shown, "")
+    assert committed(servers, f"{topic}-group", topic) == offset
+
+
+def test_records_that_could_not_be_written_are_not_committed(
+    servers: str, run: Run, new_topic: NewTopicOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class FullDevice(io.BytesIO):
+        def flush(self) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    topic = new_topic(TEN)
+    monkeypatch.setattr(consume, "buffered_stdout", FullDevice)
+    code, _, errors = run("consume", topic, "-g", f"{topic}-group", "-e")
+    assert code == 1
+    assert "No space left on device" in errors
+    assert committed(servers, f"{topic}-group", topic) is None
+
+
+def test_records_before_the_start_are_not_printed_with_offset_latest(
+    servers: str, run: Run, new_topic: NewTopicOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(TEN)
+    read = consume.Reading.read
+
+    def read_one(reading: Any, client: KafkaConsumer[Any, Any]) -> None:
+        client.position(TopicPartition(topic, 0))
+        with KafkaProducer(bootstrap_servers=servers) as producer:
+            producer.send(topic, b"later")
+        read(reading, client)
+
+    monkeypatch.setattr(consume.Reading, "read", read_one)
+    assert run("consume", topic, "-o", "latest", "-c", "1") == (0, "later\n", "")
+
+
+def test_time_after_the_last_record_starts_at_the_end(run: Run, new_topic: NewTopicOf) -> None:
+    topic = new_topic(TEN)
+    assert run("consume", topic, "-o", "@9999999999", "-e") == (0, "", "")
+    assert run("consume", topic, "-u", "@9999999999")[1].splitlines() == [f"v{n}" for n in range(10)]
+
+
+def test_end_of_a_group_is_that_of_the_own_partitions(servers: str, run: Run, new_topic: NewTopicOf) -> None:
+    topic = new_topic(TEN, partitions=2)
+    group = f"{topic}-group"
+    with KafkaConsumer(topic, bootstrap_servers=servers, group_id=group) as other:
+        other.unsubscribe()
+        with KafkaAdminClient(bootstrap_servers=servers) as admin:
+            admin.alter_group_offsets(group, {TopicPartition(topic, 0): 5, TopicPartition(topic, 1): 2})
+    assert run("consume", topic, "-g", group, "-e", "-f", "%p%v ")[1] == "1v5 1v7 1v9 "
+
+
+def test_isolation_level_and_grep_of_keys(run: Run, new_topic: NewTopicOf) -> None:
+    topic = new_topic([(b"red", b"1"), (None, b"red"), (b"blue", None), (b"red", None)])
+    assert run("consume", topic, "-e", "--grep", "^red$", "-f", "%o ")[1] == "0 1 3 "
+
+
+def test_missing_topic_is_not_created(capfd: pytest.CaptureFixture[str]) -> None:
+    with KafkaCluster(brokers=1, config=QUICK, topics={"orders": 1}) as cluster:
+        assert main(["consume", "order", "-b", cluster.bootstrap_servers]) == 1
+        with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            assert admin.list_topics() == ["orders"]
+    assert "topic 'order' does not exist; did you mean 'orders'?" in capfd.readouterr().err
+
+
+def test_time_of_brokers_is_named_in_json(servers: str, run: Run) -> None:
+    with KafkaAdminClient(bootstrap_servers=servers) as admin:
+        stamped = NewTopic("stamped", 1, 1, {"message.timestamp.type": "LogAppendTime"})
+        admin.create_topics([stamped], wait_for_metadata=True)
+    with KafkaProducer(bootstrap_servers=servers) as producer:
+        producer.send("stamped", b"v", timestamp_ms=5)
+    (line,) = run("consume", "stamped", "-e", "--json")[1].splitlines()
+    assert json.loads(line)["timestamp_type"] == "log_append_time"
+    assert json.loads(line)["timestamp"] > 5
