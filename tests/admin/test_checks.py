@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -325,6 +326,14 @@ def test_clock_that_is_not_shown_is_skipped() -> None:
     assert controller_clock(quorum(-1), ShownClock(1, 1), 5.0).status is CheckStatus.SKIPPED
 
 
+def skew_of(broker: BrokerCheck) -> tuple[float, float]:
+    """The skew of a broker's clock and its uncertainty, which grows with the load of this machine."""
+    pattern = rf"the clock of broker {broker.broker_id} is ([\d.]+) s .*, give or take ([\d.]+) s"
+    found = re.match(pattern, broker.step("clock").detail)
+    assert found is not None, broker.step("clock").detail
+    return float(found[1]), float(found[2])
+
+
 def test_clock_that_differs_fails(cluster: KafkaCluster) -> None:
     class Ahead(SystemClock):
         def wall_ms(self) -> int:
@@ -345,7 +354,8 @@ def test_clock_that_differs_fails(cluster: KafkaCluster) -> None:
     assert "NTP" in (failed.fix or "")
     assert passed.status is CheckStatus.OK
     assert [broker.step("clock").status.value for broker in result.brokers] == ["failed", "failed"]
-    assert "the clock of broker 1 is 60." in result.brokers[1].step("clock").detail
+    skew, doubt = skew_of(result.brokers[1])
+    assert abs(skew - 60) <= doubt + 0.02
 
 
 def test_clock_of_each_broker_is_compared_by_a_record(cluster: KafkaCluster) -> None:
@@ -358,7 +368,8 @@ def test_clock_of_each_broker_is_compared_by_a_record(cluster: KafkaCluster) -> 
         without_time = admin.check_cluster(timeout=TIMEOUT, clock_topic="orders")
         missing = admin.check_cluster(timeout=TIMEOUT, clock_topic="missing")
     assert [broker.step("clock").status.value for broker in result.brokers] == ["ok", "ok"]
-    assert "the clock of broker 1 is 0." in result.brokers[1].step("clock").detail
+    skew, doubt = skew_of(result.brokers[1])
+    assert skew <= doubt + 0.02
     assert "needs message.timestamp.type" in without_time.brokers[0].step("clock").detail
     assert missing.brokers[0].step("clock").detail == "not known: topic missing does not exist"
     for unknown in (missing, without_time):  # the caller has asked for the clocks

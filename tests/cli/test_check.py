@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from pykafka2 import KafkaAdminClient
+from pykafka2.admin import CheckStatus, CheckStep, ClusterCheck
+from pykafka2.cli.main import main
 from pykafka2.testing import KafkaCluster, Listener
 from tests.admin.ports import answering_port, closed_port, http, silence
 from tests.cli.typed import ROOT, Terminal, in_terminal, pykafka2
@@ -64,6 +67,27 @@ def test_json_is_one_object_with_all_steps(servers: str) -> None:
     assert found["passed"] is True
     assert [broker["broker_id"] for broker in found["brokers"]] == [0, 1]
     assert {step["name"] for step in found["steps"]} == {"agreement", "partitions", "versions", "clock"}
+
+
+def test_clock_options_reach_the_check(
+    servers: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, object] = {}
+
+    def check_cluster(client: KafkaAdminClient, **options: object) -> ClusterCheck:
+        given.update(options)
+        return ClusterCheck("id", (), (CheckStep("clock", CheckStatus.FAILED, "late", "use NTP"),))
+
+    monkeypatch.setattr("pykafka2.admin.admin.KafkaAdminClient.check_cluster", check_cluster)
+    words = ["--timeout", "0.25", "--max-clock-skew", "0.5", "--clock-topic", "timed"]
+    assert main(["check", "-b", servers, *words]) == 1
+    assert given == {"timeout": 0.25, "max_clock_skew": 0.5, "clock_topic": "timed"}
+    shown = capsys.readouterr().out
+    assert "FAILED cluster, clock" in shown
+    assert "fix:   use NTP" in shown
+    assert "The cluster failed." in shown
+    assert main(["check", "-b", servers]) == 1
+    assert given == {"timeout": 5.0, "max_clock_skew": 5.0, "clock_topic": None}
 
 
 def test_wrong_port_has_exit_code_1_with_cause_and_fix(servers: str) -> None:
@@ -144,6 +168,7 @@ def test_ctrl_c_ends_a_check_that_waits() -> None:
     rest_in_gate(
         [
             (["--timeout", "0"], "--timeout"),
+            (["--timeout", "1e-9"], "timeout=1e-09 must be a number, at least 0.001"),
             (["--max-clock-skew", "soon"], "--max-clock-skew"),
             (["--detail"], "--details"),
             (["-X", "security.protocl=SSL"], "security_protocol"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from pykafka2.cli import connection
 from pykafka2.cli.connection import Kind, client_options
 from pykafka2.cli.main import main
 from pykafka2.cli.parsing import Parser, UsageError
+from pykafka2.cli.profiles import profiles_path
 from pykafka2.cli.properties import parse_properties, read_properties
 from tests.cli.typed import pykafka2
 
@@ -148,6 +151,79 @@ def test_failing_command_of_a_profile_is_reported(tmp_path: Path) -> None:
     path.write_text("[a]\nsasl.password.command = 'false'\n")
     with pytest.raises(UsageError, match=r"sasl\.password\.command ended with status 1"):
         options_of("--profile", "a", environment={"PYKAFKA2_PROFILES": str(path)})
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (f"sh -c 'echo {SECRET}; exit 3'", "ended with status 3 and printed 1 lines"),
+        (f"{SECRET} --print", "failed: FileNotFoundError"),
+        (f'echo "{SECRET}', "failed: ValueError"),
+        ("true", "ended with status 0 and printed 0 lines"),
+    ],
+)
+def test_failing_command_of_a_profile_shows_no_secret(command: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "profiles.toml"
+    path.write_text(f"[a]\nsasl.password.command = {json.dumps(command)}\n")
+    with pytest.raises(UsageError) as raised:
+        options_of("--profile", "a", environment={"PYKAFKA2_PROFILES": str(path)})
+    assert words in str(raised.value)
+    assert SECRET not in str(raised.value)
+
+
+def test_value_of_a_command_is_its_first_line(tmp_path: Path) -> None:
+    path = tmp_path / "profiles.toml"
+    path.write_text("[a]\nsasl.password.command = 'printf \"one two \\ntwo\\n\"'\n")
+    found = options_of("--profile", "a", environment={"PYKAFKA2_PROFILES": str(path)})
+    assert found == {"sasl_password": "one two "}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"sasl.password=\xff" + SECRET.encode(), "not UTF-8"), (f"a=1\nb=\\u{SECRET}".encode(), "line 2: ")],
+)
+def test_properties_that_cannot_be_read_are_named_without_their_text(
+    content: bytes, words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "client.properties"
+    path.write_bytes(content)
+    with pytest.raises(UsageError) as raised:
+        options_of("--config", str(path))
+    assert f"--config {path}" in str(raised.value)
+    assert words in str(raised.value)
+    assert SECRET not in str(raised.value)
+
+
+def test_misspelt_variable_shows_no_secret() -> None:
+    with pytest.raises(UsageError) as raised:
+        options_of(environment={"PYKAFKA2_SASL_PASSWROD": SECRET})
+    assert SECRET not in str(raised.value)
+
+
+def test_properties_are_read_from_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("bootstrap.servers=typed:1\n"))
+    assert options_of("--config", "-") == {"bootstrap_servers": "typed:1"}
+
+
+def test_profiles_are_in_the_folder_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = Path("pykafka2") / "profiles.toml"
+    assert profiles_path({"XDG_CONFIG_HOME": str(tmp_path)}) == tmp_path / file
+    assert profiles_path({"XDG_CONFIG_HOME": "/x", "PYKAFKA2_PROFILES": "/own.toml"}) == Path("/own.toml")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert profiles_path({}) == tmp_path / ".config" / file
+
+
+@pytest.mark.parametrize(
+    ("words", "timeout_ms"), [([], 10_000), (["-X", "default.api.timeout.ms=300"], None)]
+)
+def test_first_connection_has_a_short_timeout_unless_one_is_typed(
+    words: list[str], timeout_ms: float | None
+) -> None:
+    parser = Parser()
+    connection.add_options(parser)
+    assert connection.connect_timeout_ms(parser.parse_args(words)) == timeout_ms
 
 
 def test_properties_are_read_as_java_reads_them() -> None:

@@ -63,6 +63,20 @@ def test_rich_table_shows_names_in_full_and_no_markup(
     assert out.count("x") == 100
 
 
+def test_table_is_plain_in_a_dumb_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    Output("x").table(["a"], [[1]])
+    assert capsys.readouterr().out == "A\n1\n"
+
+
+def test_item_escapes_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("x").item({"a_b": "\x1b[2J", "c": None})
+    assert capsys.readouterr().out == "a b  \\x1b[2J\nc    -\n"
+
+
 def test_table_is_plain_without_rich(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -298,6 +298,16 @@ def test_samples_stay_below_their_limit_at_equal_distances() -> None:
     assert found["p50"] == pytest.approx(500, rel=0.1)
 
 
+def test_rates_are_per_second_in_records_and_mib() -> None:
+    assert rates(10, 3 << 20, 2.0) == {
+        "records": 10,
+        "bytes": 3 << 20,
+        "seconds": 2.0,
+        "records_per_second": 5.0,
+        "mib_per_second": 1.5,
+    }
+
+
 def test_no_sample_has_no_percentiles() -> None:
     assert Samples().in_ms() is None
     assert rates(0, 0, 0.0)["records_per_second"] == 0

@@ -12,6 +12,7 @@ from pykafka2 import KafkaAdminClient, KafkaProducer
 from pykafka2.driver.pollable import ToLeader
 from pykafka2.errors import KafkaError
 from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pykafka2.testing import KafkaCluster
 from tests.cli.conftest import Admin
 from tests.cli.typed import Terminal, in_terminal, pykafka2
 from tests.testing.wire import batch
@@ -120,7 +121,7 @@ def test_hanging_transaction_is_found_and_aborted(admin: Admin) -> None:
     assert admin.rows("transactions", "find-hanging", "--topic", topic) == []
 
 
-def test_transaction_hangs_only_if_it_is_older_than_typed(admin: Admin) -> None:
+def test_transaction_hangs_only_if_it_is_older_than_typed(admin: Admin, two_brokers: KafkaCluster) -> None:
     topic = admin.name()
     assert admin("topics", "create", topic, "-p", "1", "-r", "1")[0] == 0
     leave_hanging(admin, topic)
@@ -130,6 +131,8 @@ def test_transaction_hangs_only_if_it_is_older_than_typed(admin: Admin) -> None:
     words = ("transactions", "abort", "--partition", f"{topic}:0", "--producer-id", "7001")
     code, _, errors = admin(*words, "--producer-epoch", "3", "--coordinator-epoch", "5")
     assert (code, errors) == (0, "")
+    request = two_brokers.history.requests("WriteTxnMarkers")[-1]
+    assert [one.coordinator_epoch for one in request.markers] == [5]
 
 
 def test_find_hanging_finds_none(admin: Admin) -> None:
