@@ -139,7 +139,9 @@ def test_port_behind_a_firewall_times_out(cluster: KafkaCluster) -> None:
     )
 
 
-def test_address_whose_steps_do_not_end_fails(cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_address_with_steps_that_do_not_end_fails(
+    cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pykafka2.admin.check_run.STEPS_AT_MOST", 0)
     with unresponsive_port() as port:
         result = check(f"127.0.0.1:{port},{cluster.bootstrap_servers}", timeout=30)

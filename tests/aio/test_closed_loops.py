@@ -44,7 +44,7 @@ def test_close_that_outlives_its_loop_is_awaited_in_another_loop(kafka_cluster: 
     assert kafka_cluster.log("orders", 0).values() == [b"a", b"b"]
 
 
-def test_transaction_whose_end_outlives_its_loop_is_closed_in_another_loop(
+def test_transaction_with_an_end_that_outlives_its_loop_is_closed_in_another_loop(
     kafka_cluster: KafkaCluster,
 ) -> None:
     producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers, transactional_id="t")
@@ -71,7 +71,7 @@ def test_transaction_whose_end_outlives_its_loop_is_closed_in_another_loop(
 
 
 @pytest.mark.parametrize("ends", [True, False], ids=["cancelled with its loop", "left behind"])
-def test_consumer_whose_listener_outlives_its_loop_is_closed_in_another_loop(
+def test_consumer_with_a_listener_that_outlives_its_loop_is_closed_in_another_loop(
     kafka_cluster: KafkaCluster, ends: bool
 ) -> None:
     """asyncio.run cancels the listener; a loop that is closed by hand leaves it as it is."""

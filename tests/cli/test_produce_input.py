@@ -120,7 +120,7 @@ def test_bad_line_of_json_keeps_the_numbers_of_the_others() -> None:
         (b"null", "not null"),
     ],
 )
-def test_line_that_is_no_record_has_a_reason(line: bytes, message: str) -> None:
+def test_line_without_a_record_has_a_reason(line: bytes, message: str) -> None:
     rows = json_rows(line)
     assert len(rows) == 0
     ((number, reason),) = rows.bad

@@ -274,7 +274,7 @@ def test_truncate_keeps_records_that_arrive_after_the_question(
     assert [(row["earliest"], row["latest"]) for row in rows] == [(1, 2)]
 
 
-def test_offsets_reports_a_partition_whose_first_offset_is_unknown(
+def test_offsets_reports_a_partition_with_an_unknown_first_offset(
     admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = new_topic(admin)
