@@ -8,16 +8,24 @@ caller's thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from pykafka2.admin.check_advice import (
+    explained,
+    fix_of_name,
+    fix_of_port,
+    fix_of_step,
+    shown_certificate,
+    shown_versions,
+)
 from pykafka2.admin.check_values import CheckStatus, CheckStep
+from pykafka2.admin.tls_observer import Noticed, Observer, notice
 from pykafka2.clock import FOREVER
 from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import PollResult
 from pykafka2.errors import (
-    CorruptData,
     Disconnected,
     KafkaError,
     NoBrokersAvailable,
@@ -26,7 +34,6 @@ from pykafka2.errors import (
     TlsError,
     TlsHostNameMismatch,
 )
-from pykafka2.network.certificate import Certificate, read_certificate
 from pykafka2.network.connection import Connection, ConnectionOptions
 from pykafka2.network.handshake import (
     SOFTWARE_NAME,
@@ -44,11 +51,11 @@ if TYPE_CHECKING:
     from pykafka2.cluster.client import ClusterClient
     from pykafka2.driver.runtime import Outcome
     from pykafka2.network.api_versions import ApiVersions
+    from pykafka2.network.certificate import Certificate
     from pykafka2.network.connection_setup import OnWorkDone
     from pykafka2.network.endpoint import Endpoint
     from pykafka2.network.script import Offload
     from pykafka2.network.tls import ReloadingTlsContext, TlsContext
-    from pykafka2.network.transport import Buffer, SocketTransport, Transport
     from pykafka2.protocol.struct import Request
 
 STEPS = ("dns", "port", "tls", "api_versions", "sasl", "metadata")
@@ -58,69 +65,6 @@ EXPIRES_SOON = timedelta(days=30)
 """A certificate that expires earlier than this is a warning."""
 
 OnResponse = Callable[[Any, float], None]
-
-
-class _Noticed(KafkaError):
-    """Ends a connection that was opened only to read its certificate."""
-
-
-class _Observed:
-    """A TCP transport that notes when it is connected."""
-
-    def __init__(self, transport: SocketTransport, on_connected: Callable[[], None]) -> None:
-        self._transport = transport
-        self._on_connected: Callable[[], None] | None = on_connected
-        self.peer = transport.peer
-
-    def fileno(self) -> int:
-        return self._transport.fileno()
-
-    def establish(self) -> bool:
-        is_connected = self._transport.establish()
-        if is_connected and self._on_connected is not None:
-            self._on_connected()
-            self._on_connected = None
-        return is_connected
-
-    def interest(self) -> int:
-        return self._transport.interest()
-
-    def read_into(self, buffer: memoryview) -> int | None:
-        return self._transport.read_into(buffer)
-
-    def write(self, buffers: Sequence[Buffer]) -> int:
-        return self._transport.write(buffers)
-
-    def close(self, *, reset: bool = False) -> None:
-        self._transport.close(reset=reset)
-
-
-class _Observer:
-    """A `TlsWrapper` that notes when TCP is connected, and keeps the TLS stream."""
-
-    def __init__(self, tls: ReloadingTlsContext | TlsContext) -> None:
-        self._tls = tls
-        self.stream: Any = None
-        self.is_connected = False
-
-    def wrap_connecting(self, transport: SocketTransport, server_name: str) -> Transport:
-        self.stream = self._tls.wrap_connecting(_Observed(transport, self._connected), server_name)
-        stream: Transport = self.stream
-        return stream
-
-    def wrap_accepted(self, transport: SocketTransport) -> Transport:
-        return transport
-
-    def certificate(self) -> Certificate | None:
-        """Returns the peer's certificate, if one was received and can be read."""
-        der = None if self.stream is None else self.stream.peer_certificate()
-        try:
-            return None if der is None else read_certificate(der)
-        except CorruptData:
-            return None
-
-    def _connected(self) -> None:
-        self.is_connected = True
 
 
 class AddressProbe:
@@ -144,7 +88,7 @@ class AddressProbe:
         self._endpoints: list[Endpoint] = []
         self._unreachable: list[str] = []
         self._connection: Connection | None = None
-        self._observer: _Observer | None = None
+        self._observer: Observer | None = None
         """Of the current connection, if it uses TLS."""
         self._stage = "dns"
         self._began, self._deadline = 0.0, FOREVER
@@ -188,7 +132,7 @@ class AddressProbe:
         """Fail what has timed out."""
         if self._stage == "dns" and now >= self._deadline:
             error = NoBrokersAvailable(f"DNS did not resolve {self.host!r} within {self._timeout:g} s")
-            self._fail("dns", error, now, fix=self._fix_of_name())
+            self._fail("dns", error, now, fix=fix_of_name(self.host, self.broker_id))
         connection = self._connection
         if connection is not None and now >= self._deadline and self._stage != "done":
             stage = "tls" if self._stage == "port" and self._is_tcp_connected else self._stage
@@ -217,7 +161,7 @@ class AddressProbe:
     def give_up(self, limit: float, now: float) -> None:
         """Fail the current step, because all steps together exceeded their limit."""
         causes = [*self._unreachable, f"the check of {self.address} did not end within {limit:g} s"]
-        fix = self._fix_of_port() if self._stage == "port" else None
+        fix = fix_of_port(self.address, self.broker_id) if self._stage == "port" else None
         self._fail(self._stage, RequestTimeout("; ".join(causes)), now, fix=fix)
 
     def close(self, now: float) -> None:
@@ -237,7 +181,7 @@ class AddressProbe:
             if not isinstance(error, KafkaError):
                 error = NoBrokersAvailable(f"DNS cannot resolve {self.host!r}: {error!r}")
             cause = str(error).removesuffix("; check bootstrap_servers")
-            self._fail("dns", NoBrokersAvailable(cause), now, fix=self._fix_of_name())
+            self._fail("dns", NoBrokersAvailable(cause), now, fix=fix_of_name(self.host, self.broker_id))
             return
         self._endpoints = list(outcome.value)
         self._pass("dns", ", ".join(endpoint.host for endpoint in self._endpoints), now)
@@ -268,7 +212,7 @@ class AddressProbe:
         has_sasl: bool = False,
     ) -> None:
         options, driver = self._cluster.options, self._cluster.driver
-        self._observer = None if tls is None else _Observer(tls)
+        self._observer = None if tls is None else Observer(tls)
         connection = self._connection = Connection(
             self.name,
             now,
@@ -305,7 +249,7 @@ class AddressProbe:
         self._begin("api_versions", clock.monotonic())
         versions = yield from negotiate(self.name, SOFTWARE_NAME, SOFTWARE_VERSION)
         versions.choose(MetadataRequest)
-        self._pass("api_versions", _shown_versions(versions), clock.monotonic())
+        self._pass("api_versions", shown_versions(versions), clock.monotonic())
         sasl = self._cluster.sasl
         if sasl is None:
             self._skip("sasl", "not configured")
@@ -342,13 +286,13 @@ class AddressProbe:
                 CheckStep(
                     "tls",
                     CheckStatus.WARNING,
-                    f"{self._shown(certificate)}; it expires soon",
+                    f"{shown_certificate(certificate)}; it expires soon",
                     "renew the certificate on the broker",
                     now - self._began,
                 )
             )
         else:
-            self._pass("tls", self._shown(certificate), now)
+            self._pass("tls", shown_certificate(certificate), now)
 
     def _on_ready(self, now: float) -> None:
         self._begin("metadata", now)
@@ -380,7 +324,12 @@ class AddressProbe:
                 self._endpoints.pop(0)
                 self._open(now)
                 return
-            self._fail("port", Disconnected("; ".join(self._unreachable)), now, fix=self._fix_of_port())
+            self._fail(
+                "port",
+                Disconnected("; ".join(self._unreachable)),
+                now,
+                fix=fix_of_port(self.address, self.broker_id),
+            )
         elif self._stage == "tls" and isinstance(error, TlsCertificateRejected | TlsHostNameMismatch):
             self._diagnose_certificate(error, now)
         elif self._stage == "tls":
@@ -416,9 +365,9 @@ class AddressProbe:
         """Find out whether a port that closed a plaintext connection speaks TLS."""
 
         def on_closed(error: KafkaError, then: float) -> None:
-            if isinstance(error, _Noticed):
+            if isinstance(error, Noticed):
                 certificate = self._certificate()
-                shown = "" if certificate is None else f" ({self._shown(certificate)})"
+                shown = "" if certificate is None else f" ({shown_certificate(certificate)})"
                 speaks_tls = TlsError(f"{self.name} speaks TLS on this port{shown}")
                 self._fail(
                     "tls",
@@ -430,21 +379,22 @@ class AddressProbe:
                 self._fail("api_versions", cause, then)
 
         self._begin(self._stage, now)
-        self._connect(self._endpoints[0], self._unverified(), _notice(), _ignore, on_closed, now)
+        self._connect(self._endpoints[0], self._unverified(), notice(), _ignore, on_closed, now)
 
     def _diagnose_certificate(self, cause: KafkaError, now: float) -> None:
         """Read the rejected certificate over a connection that verifies nothing and sends nothing."""
 
         def on_closed(error: KafkaError, then: float) -> None:
-            certificate = self._certificate() if isinstance(error, _Noticed) else None
+            certificate = self._certificate() if isinstance(error, Noticed) else None
             if certificate is None:
                 self._fail("tls", cause, then)
             else:
-                detail, fix = self._explain(certificate, cause)
+                trusted = self._cluster.options.ssl_cafile
+                detail, fix = explained(certificate, cause, self.host, trusted, self._today())
                 self._fail("tls", type(cause)(detail), then, fix=fix)
 
         self._begin(self._stage, now)
-        self._connect(self._endpoints[0], self._unverified(), _notice(), _ignore, on_closed, now)
+        self._connect(self._endpoints[0], self._unverified(), notice(), _ignore, on_closed, now)
 
     def _unverified(self) -> TlsContext:
         from pykafka2.network.tls import TlsContext
@@ -457,53 +407,8 @@ class AddressProbe:
             verify=False,
         )
 
-    def _explain(self, certificate: Certificate, cause: KafkaError) -> tuple[str, str]:
-        """Returns cause and fix for a rejected certificate."""
-        today, shown = self._today(), self._shown(certificate)
-        if certificate.not_after < today:
-            return f"the certificate has expired: {shown}", "renew the certificate on the broker"
-        if certificate.not_before > today:
-            since = f"{certificate.not_before:%Y-%m-%d %H:%M} UTC"
-            return (
-                f"the certificate is not valid before {since}: {shown}",
-                "correct the clock of this host, or wait",
-            )
-        if isinstance(cause, TlsHostNameMismatch):
-            return (
-                f"the certificate is not for {self.host}: {shown}",
-                "connect by a name in the certificate, or issue one with this name",
-            )
-        trusted = self._cluster.options.ssl_cafile or "the system's authorities"
-        return (
-            f"the certificate's authority is not trusted: {shown}; trusted are those of {trusted}",
-            f"set ssl_cafile to the PEM file of the authority {certificate.issuer!r}",
-        )
-
     def _today(self) -> datetime:
         return datetime.fromtimestamp(self._cluster.driver.clock.wall_ms() / 1000, UTC)
-
-    def _shown(self, certificate: Certificate) -> str:
-        names = ", ".join(certificate.names) or certificate.subject
-        return (
-            f"certificate for {names}, from {certificate.not_before:%Y-%m-%d} to "
-            f"{certificate.not_after:%Y-%m-%d}, issued by {certificate.issuer}"
-        )
-
-    def _fix_of_name(self) -> str:
-        if self.broker_id is None:
-            return "correct the name in bootstrap_servers, or this host's DNS"
-        return (
-            f"set advertised.listeners of broker {self.broker_id} to a name that clients can resolve, or add "
-            f"{self.host} to DNS"
-        )
-
-    def _fix_of_port(self) -> str:
-        if self.broker_id is None:
-            return "correct the port in bootstrap_servers, start the broker, or open the firewall"
-        return (
-            f"set advertised.listeners of broker {self.broker_id} to an address that clients can reach, or "
-            f"open the firewall for {self.address}"
-        )
 
     # ------------------------------------------------------------------ outcomes
 
@@ -524,7 +429,7 @@ class AddressProbe:
         if self.done.is_done:
             return
         seconds = max(now - self._began, 0.0)
-        advice = _fix(name, error) if fix is None else fix
+        advice = fix_of_step(name, error) if fix is None else fix
         self._note(CheckStep(name, CheckStatus.FAILED, str(error), advice, seconds))
         self._stage = "done"
         self.close(now)
@@ -532,14 +437,6 @@ class AddressProbe:
 
 def _skipped(name: str, why: str) -> CheckStep:
     return CheckStep(name, CheckStatus.SKIPPED, why)
-
-
-def _fix(stage: str, error: KafkaError) -> str:
-    """Returns what to do: the advice of the error's class, or of the stage."""
-    advice = type(error).what_to_do
-    if error.retriable or advice is KafkaError.what_to_do:
-        return _FIXES.get(stage, advice)  # not "the client retries": the check has failed
-    return advice.replace("`", "")
 
 
 _WAITS = {
@@ -550,30 +447,6 @@ _WAITS = {
     "metadata": "respond to Metadata",
 }
 
-_FIXES = {
-    "tls": "check that this is the TLS port of a Kafka broker, and raise the timeout if the broker is slow",
-    "api_versions": (
-        "check that this is the port of a Kafka broker and that security_protocol matches it, and raise the "
-        "timeout if the broker is slow"
-    ),
-    "sasl": "check the SASL options, and the broker's log",
-    "metadata": "check the broker's log, and raise the timeout if the broker is slow",
-}
-
-
-def _notice() -> Script[Agreement]:
-    """End the connection as soon as its handshake with TLS is done."""
-    yield from ()
-    raise _Noticed("the certificate was read")
-
 
 def _ignore(now: float) -> None:
     """Do nothing: connections for a diagnosis never become ready."""
-
-
-def _shown_versions(versions: ApiVersions) -> str:
-    low, high = versions.ranges.get(MetadataRequest.API_KEY, (0, 0))
-    count = len(versions.ranges)
-    level = versions.finalized_features.get("metadata.version")
-    more = "" if level is None else f", metadata.version {level}"
-    return f"{count} APIs, Metadata {low} to {high}{more}"
