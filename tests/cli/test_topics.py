@@ -268,7 +268,7 @@ def test_truncate_keeps_records_that_arrive_after_the_question(
             producer.send(name, b"new", partition=0)
         return True
 
-    monkeypatch.setattr("pykafka2.cli.topics.is_confirmed", answer)
+    monkeypatch.setattr("pykafka2.cli.topic_changes.is_confirmed", answer)
     assert admin("topics", "truncate", f"{name}:0", "--before", before)[0] == 0
     rows = admin.rows("topics", "offsets", f"{name}:0")
     assert [(row["earliest"], row["latest"]) for row in rows] == [(1, 2)]
