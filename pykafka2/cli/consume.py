@@ -6,6 +6,7 @@ before now (-90s, -15m, -2h, -7d). --until is exclusive.
 
 --format has the percent letters of kcat and rpk:
   %t topic   %p partition   %o offset   %k key   %v or %s value   %K, %V or %S their sizes (null: -1)
+  %R size of the value as 4 bytes, big-endian, before binary values
   %h headers (name=value,...)   %H number of headers   %T or %d timestamp in ms   %i number of the record
   %% percent sign   \n \t \r \0 \e \\ \xHH   %v{hex}, %k{base64}, %v{json}   %d{iso}, %d{strftime[%F %T]}
 

@@ -27,8 +27,9 @@ Encode = Callable[[bytes], bytes]
 DEFAULT = r"%v\n"
 ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\", "e": b"\x1b"}
 LETTERS = (
-    "%t topic, %p partition, %o offset, %k key, %v or %s value, %K and %V or %S their sizes, %h headers, "
-    "%H their number, %T or %d timestamp, %i number of the record, %% a percent sign"
+    "%t topic, %p partition, %o offset, %k key, %v or %s value, %K and %V or %S their sizes, %R the value's "
+    "size as 4 bytes (big-endian), %h headers, %H their number, %T or %d timestamp, %i number of the record, "
+    "%% a percent sign"
 )
 BYTES_MODIFIERS = "hex, base64, json"
 TIME_MODIFIERS = "iso, strftime[FORMAT]"
@@ -130,6 +131,10 @@ def _plain_column(letter: str) -> Column | None:
         return lambda columns, topic, partition: _sizes(columns.keys)
     if letter in "VS":
         return lambda columns, topic, partition: _sizes(columns.values)
+    if letter == "R":
+        return lambda columns, topic, partition: [
+            (-1 if value is None else len(value)).to_bytes(4, "big", signed=True) for value in columns.values
+        ]
     if letter == "H":
         return lambda columns, topic, partition: [b"%d" % len(headers) for headers in columns.headers]
     if letter == "i":

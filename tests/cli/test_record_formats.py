@@ -38,6 +38,7 @@ def shown(text: str, null: bytes = b"") -> list[bytes]:
         ("%t-%p-%o", [b"orders-3-7", b"orders-3-9", b"orders-3-10"]),
         ("%k|%K", [b"k|1", b"N|-1", b"|0"]),
         ("%V %S", [b"2 2", b"-1 -1", b"2 2"]),
+        ("%R", [b"\0\0\0\x02", b"\xff\xff\xff\xff", b"\0\0\0\x02"]),
         ("%k{hex}", [b"6b", b"N", b""]),
         ("%v{base64}", [b"dv8=", b"N", b"Igo="]),
         ("%v{json}", ['"v\ufffd"'.encode(), b"null", rb'"\"\n"']),
