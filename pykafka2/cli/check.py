@@ -56,12 +56,12 @@ def configure(parser: Parser) -> None:
         type=rate,
         default=5.0,
         metavar="SECONDS",
-        help="by how much a clock can differ from this host's (5)",
+        help="fail if a clock differs from this host's by more (5)",
     )
     parser.add_argument(
         "--clock-topic",
         metavar="TOPIC",
-        help="compare the clock of each broker, too, by a record in this topic, which needs "
+        help="also compare the clock of each broker: writes records to this topic, which needs "
         "message.timestamp.type=LogAppendTime",
     )
     parser.add_argument("--details", action="store_true", help="print what each step has found")

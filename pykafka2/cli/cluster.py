@@ -93,7 +93,7 @@ def _configure_features(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="FEATURE=LEVEL",
-        help="change the level of a feature; can be repeated; all change or none does",
+        help="change the level of a feature; can be repeated: either all levels change or none",
     )
     parser.add_argument(
         "--downgrade",

@@ -10,8 +10,8 @@ before now (-90s, -15m, -2h, -7d). --until is exclusive.
   %h headers (name=value,...)   %H number of headers   %T or %d timestamp in ms   %i number of the record
   %% percent sign   \n \t \r \0 \e \\ \xHH   %v{hex}, %k{base64}, %v{json}   %d{iso}, %d{strftime[%F %T]}
 
-With --group the records of a consumer group are read from its committed offsets, and their offsets are
-committed after they were printed. Otherwise no group is involved.
+With --group the command joins a consumer group: it starts at the committed offsets, and commits the offsets
+of the records that it has printed. Without --group it commits nothing.
 
 examples:
   pykafka2 consume orders                                follow the topic from its first record

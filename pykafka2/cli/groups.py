@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "list and describe groups with their lag, reset offsets, delete groups"
 CLEAR = "\x1b[H\x1b[2J"
-LEGAL_TARGETS = "earliest, latest, current, an offset or @TIME"
+LEGAL_TARGETS = "earliest, latest, current (the committed offset), an offset or @TIME"
 NO_OFFSET = -1
 GROUP_TYPES = ("Classic", "Consumer")
 """Types of groups that `groups describe` describes; share and streams groups are only listed."""
@@ -425,10 +425,10 @@ ACTIONS = (
     ),
     Action(
         "reset",
-        "commit other offsets for a group without members; a dry run unless --execute is typed",
+        "commit other offsets for a group without members; a dry run without --execute",
         _reset,
         _configure_reset,
-        "New offsets are limited to those that the partition has.\n\n"
+        "An offset outside the log is moved to the nearest end of the log. Add --execute to commit.\n\n"
         "  pykafka2 groups reset billing --to earliest\n"
         "  pykafka2 groups reset billing --to @2026-11-30T08:15:00Z --topic orders --execute\n"
         "  pykafka2 groups reset billing --shift-by -10 --topic orders:0 --execute",

@@ -55,7 +55,9 @@ def configure(parser: Parser) -> None:
         parser,
         Action("produce", "measure a producer", _produce, _configure_produce, PRODUCE),
         Action("consume", "measure a consumer", _consume, _configure_consume, CONSUME),
-        Action("latency", "measure from producer to consumer", _latency, _configure_latency, LATENCY),
+        Action(
+            "latency", "measure the latency from producer to consumer", _latency, _configure_latency, LATENCY
+        ),
     )
 
 
@@ -65,7 +67,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _configure_produce(parser: Parser) -> None:
-    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("topic", metavar="TOPIC", help="a topic that exists")
     limit = parser.add_mutually_exclusive_group()
     limit.add_argument(
         "--records",
@@ -81,7 +83,7 @@ def _configure_produce(parser: Parser) -> None:
 
 
 def _configure_consume(parser: Parser) -> None:
-    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("topic", metavar="TOPIC", help="a topic that exists")
     parser.add_argument(
         "--records", type=positive, metavar="N", help="the number of records (all that the topic has now)"
     )
@@ -96,7 +98,7 @@ def _configure_consume(parser: Parser) -> None:
 
 
 def _configure_latency(parser: Parser) -> None:
-    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("topic", metavar="TOPIC", help="a topic that exists")
     parser.add_argument(
         "--records",
         type=positive,
@@ -112,7 +114,10 @@ def _configure_latency(parser: Parser) -> None:
     )
     parser.add_argument("--partition", type=natural, default=0, metavar="N", help="the partition (0)")
     parser.add_argument(
-        "--rate", type=rate, metavar="N", help="records per second (one at a time: the next when one is read)"
+        "--rate",
+        type=rate,
+        metavar="N",
+        help="records per second (without --rate: the next when one is read)",
     )
     parser.add_argument(
         "--timeout",

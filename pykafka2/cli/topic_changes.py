@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def configure_create(parser: Parser) -> None:
     """Add the arguments of `topics create`."""
-    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="the names")
+    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="names of topics")
     parser.add_argument(
         "-p",
         "--partitions",
@@ -59,7 +59,7 @@ def configure_create(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting; can be repeated",
+        help="a setting of the topics, such as retention.ms=86400000; can be repeated",
     )
     parser.add_argument("--if-not-exists", action="store_true", help="do not fail if a topic exists")
     add_dry_run(parser)
@@ -122,7 +122,7 @@ def _topic_fields(name: str) -> dict[str, Any]:
 
 def configure_alter(parser: Parser) -> None:
     """Add the arguments of `topics alter`."""
-    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="the names")
+    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="names of topics")
     for option, summary in (
         ("--set", "set this value"),
         ("--append", "append these items to a list, such as cleanup.policy=compact"),
@@ -174,7 +174,7 @@ def alter(arguments: argparse.Namespace, output: Output) -> int:
 
 def configure_add_partitions(parser: Parser) -> None:
     """Add the arguments of `topics add-partitions`."""
-    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="the names")
+    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="names of topics")
     group = parser.add_mutually_exclusive_group(required=True)
     group.add_argument("-n", "--count", type=partition_count, metavar="N", help="add N partitions")
     group.add_argument(
@@ -215,7 +215,7 @@ def add_partitions(arguments: argparse.Namespace, output: Output) -> int:
 
 def configure_delete(parser: Parser) -> None:
     """Add the arguments of `topics delete`."""
-    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="the names")
+    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="names of topics")
     parser.add_argument("--if-exists", action="store_true", help="do not fail if a topic does not exist")
     add_yes(parser)
 
@@ -261,7 +261,7 @@ def configure_truncate(parser: Parser) -> None:
         type=offset,
         default=Position("latest"),
         metavar="POSITION",
-        help="delete what is before latest, N, +N (after the start), -N (before the end) or @TIME (latest)",
+        help="delete records before latest, N, +N (after the start), -N (before the end) or @TIME (latest)",
     )
     add_yes(parser)
 

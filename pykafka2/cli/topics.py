@@ -88,7 +88,7 @@ def _configure_describe(parser: Parser) -> None:
     parser.add_argument(
         "--under-replicated",
         action="store_true",
-        help="only partitions with replicas that are not in sync, and topics with such partitions",
+        help="only partitions whose replicas are not all in sync, and their topics",
     )
     parser.add_argument(
         "--without-leader", action="store_true", help="only partitions without a leader, and their topics"
@@ -265,12 +265,13 @@ ACTIONS = (
         "alter the settings of topics; other settings stay",
         topic_changes.alter,
         topic_changes.configure_alter,
+        "`pykafka2 configs set topic` does the same.\n\n"
         "  pykafka2 topics alter orders --set retention.ms=86400000 --reset max.message.bytes\n"
         "  pykafka2 topics alter orders payments --append cleanup.policy=compact --dry-run",
     ),
     Action(
         "add-partitions",
-        "add partitions; records with a key go to other partitions afterwards",
+        "add partitions; afterwards keys map to other partitions",
         topic_changes.add_partitions,
         topic_changes.configure_add_partitions,
         "  pykafka2 topics add-partitions orders --total 12\n"

@@ -141,7 +141,8 @@ def _configure_find_hanging(parser: Parser) -> None:
         type=rate,
         default=900.0,
         metavar="SECONDS",
-        help="the largest transaction.max.timeout.ms of the brokers, in seconds (900)",
+        help="only if the last record is older than this plus five minutes; use the largest "
+        "transaction.max.timeout.ms of the brokers (900)",
     )
     parser.add_argument("--topic", action="append", metavar="TOPIC", help="only this topic; can be repeated")
 
