@@ -489,7 +489,7 @@ class KafkaProducer(Generic[K, V]):
                 interceptors.on_refused(error if isinstance(error, Exception) else KafkaError("cancelled"))
             raise
         if interceptors is not None and callback is None:
-            delivery.add_done_callback(lambda done: interceptors.on_acknowledgement(*done.outcome()))
+            delivery.call_when_done(lambda done: interceptors.on_acknowledgement(*done.outcome()))
         return delivery
 
     async def _place(self, prepared: Prepared) -> Delivery:

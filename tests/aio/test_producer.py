@@ -126,6 +126,35 @@ def test_serializers_and_interceptors_see_each_record_once(kafka_cluster: KafkaC
     assert acknowledged == list(range(300))
 
 
+def test_cancelled_wait_for_a_delivery_leaves_its_acknowledgement_to_interceptors(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    acknowledged: list[int] = []
+
+    class Interceptor:
+        def on_acknowledgement(self, metadata: Any, error: Any) -> None:
+            assert asyncio.get_running_loop()
+            acknowledged.append(metadata.offset)
+
+    async def program() -> None:
+        async with KafkaProducer(
+            bootstrap_servers=kafka_cluster.bootstrap_servers, interceptors=[Interceptor()]
+        ) as producer:
+            await producer.send_and_wait("orders", b"a", partition=0)
+            kafka_cluster.controls.hold(ProduceRequest)
+            delivery = await producer.send("orders", b"b", partition=0)
+            gathering = asyncio.gather(delivery)
+            gathering.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await gathering
+            assert acknowledged == [0]
+            kafka_cluster.controls.release(ProduceRequest)
+            assert (await delivery).offset == 1
+
+    run(program())
+    assert acknowledged == [0, 1]
+
+
 def test_send_waits_for_metadata_without_blocking_the_loop(kafka_cluster: KafkaCluster) -> None:
     async def program() -> None:
         kafka_cluster.controls.delay(MetadataRequest, 2.0, times=1)

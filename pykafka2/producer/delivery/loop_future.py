@@ -7,7 +7,7 @@ callbacks are kept with its outcome and run in one call on the loop. All on a lo
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,7 +30,7 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 class LoopCallbacks:
     """The callbacks of one event loop that wait for a batch; a `Waiter` of its outcome."""
 
-    __slots__ = ("_calls", "_loop", "_outcome", "by_index", "cancelled")
+    __slots__ = ("_calls", "_loop", "_outcome", "by_index", "cancelled", "lasting")
 
     def __init__(self, outcome: BatchOutcome, loop: asyncio.AbstractEventLoop) -> None:
         self._outcome = outcome
@@ -38,6 +38,8 @@ class LoopCallbacks:
         self._calls: LoopCalls = calls_of(loop)
         self.by_index: dict[int, list[tuple[Any, Callback, Context]]] = {}
         """Delivery, callback and context by the record's index in the batch."""
+        self.lasting: list[tuple[Any, Callback, Context]] = []
+        """Callbacks that `cancel` does not call: they wait for the record, not for a task."""
         self.cancelled: set[int] = set()
         """Records whose callbacks were called by `cancel`, before the batch was done."""
         outcome.waiters.join(self)
@@ -55,15 +57,20 @@ class LoopCallbacks:
         """Call all callbacks, if the batch is done."""
         if self._outcome.is_done:
             self._outcome.waiters.leave(self)
+            lasting, self.lasting = self.lasting, []
+            self._call(lasting)
             waiting = self.by_index
             for index in list(waiting):  # a callback can cancel the wait for another record
-                for delivery, callback, context in waiting.pop(index, ()):
-                    try:
-                        context.run(callback, delivery)
-                    except Exception as error:
-                        self._loop.call_exception_handler(
-                            {"message": f"Exception in callback {callback!r}", "exception": error}
-                        )
+                self._call(waiting.pop(index, ()))
+
+    def _call(self, callbacks: Iterable[tuple[Any, Callback, Context]]) -> None:
+        for delivery, callback, context in callbacks:
+            try:
+                context.run(callback, delivery)
+            except Exception as error:
+                self._loop.call_exception_handler(
+                    {"message": f"Exception in callback {callback!r}", "exception": error}
+                )
 
     def cancel(self, index: int) -> bool:
         """Call the callbacks of one record soon; False if it has none."""
@@ -137,6 +144,13 @@ class LoopFuture:
             of_this.append((self, callback, context))
         waiting.check()
         return self
+
+    def call_when_done(self, callback: Callback) -> None:
+        """Call `callback(self)` on the running loop when the record is done, also after `cancel`."""
+        outcome, loop = self._outcome, self.get_loop()
+        waiting = _callbacks_of(outcome, loop)
+        waiting.lasting.append((self, callback, copy_context()))
+        waiting.check()
 
     def remove_done_callback(self, callback: Callback) -> int:
         """Remove a callback of the running loop; return how often it was added."""
