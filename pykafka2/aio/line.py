@@ -7,7 +7,7 @@ mostly finds room in the same batch, so ten thousand tasks cost little more than
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 
 
 class Place:
@@ -41,29 +41,28 @@ class Line:
     """The tasks that wait, in order."""
 
     def __init__(self) -> None:
-        self.waiting: deque[asyncio.Future[None]] = deque()
+        self.waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+        # Unlike a dict it finds its first entry at once, after any number of removals.
 
     @property
     def first(self) -> asyncio.Future[None] | None:
-        return self.waiting[0] if self.waiting else None
+        return next(iter(self.waiting), None)
 
     def join(self) -> Place:
         """Return a place at the end."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.append(turn)
+        self.waiting[turn] = None
         if len(self.waiting) == 1:
             _wake(turn)
         return Place(self, turn)
 
     def leave(self, turn: asyncio.Future[None]) -> None:
         """Take a task out."""
-        waiting = self.waiting
-        if waiting[0] is turn:
-            waiting.popleft()
-            if waiting:
-                _wake(waiting[0])
-        else:
-            waiting.remove(turn)
+        was_first = self.first is turn
+        del self.waiting[turn]
+        following = self.first
+        if was_first and following is not None:
+            _wake(following)
 
 
 def _wake(turn: asyncio.Future[None]) -> None:
