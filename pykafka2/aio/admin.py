@@ -168,7 +168,7 @@ class KafkaAdminClient:
         """Close all connections, within `timeout` seconds. Can be repeated."""
         self._bridge.enter_to_close()
         if self._closing is None:
-            self._closing = self._bridge.start(self._admin.close, timeout)
+            self._closing = self._bridge.start_to_close(self._admin.close, timeout)
             self._bridge.refusal = ClientClosed("the admin client is closed; create a new one")
         await self._closing.result()
 

@@ -200,6 +200,13 @@ class Bridge:
 
     def start(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> Call[T]:
         """Start a blocking call on a helper thread."""
+        return self._start(Lane.CALLS, partial(function, *args, **kwargs))
+
+    def start_to_close(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> Call[T]:
+        """Start a call that closes the client; it does not wait until others leave it a thread."""
+        return self._start(Lane.CLOSING, partial(function, *args, **kwargs))
+
+    def _start(self, lane: Lane, function: Callable[[], T]) -> Call[T]:
         loop, calls = self.enter(), self._calls
         if self.refusal is not None:
             raise self.refusal.anew()
@@ -207,14 +214,14 @@ class Bridge:
         # Its exception is raised by the waiting tasks; if all are cancelled, nothing is left to report.
         call.future.add_done_callback(_mark_retrieved)
         self._running.add(call)
-        work = partial(self.runtime.run_call, call.helper, partial(function, *args, **kwargs))
+        work = partial(self.runtime.run_call, call.helper, function)
 
         def then(outcome: Outcome[Any]) -> None:
             call.end(outcome)
             if calls is not None:
                 calls.post(partial(self._end, call, outcome))
 
-        self.runtime.offload(work, then, Lane.CALLS)
+        self.runtime.offload(work, then, lane)
         return call
 
     async def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:

@@ -655,7 +655,7 @@ class KafkaConsumer(Generic[K, V]):
                 cancelling.cancel()
         if self._closing is None:
             close = partial(self._consumer.close, timeout, leave_group, autocommit=autocommit)
-            self._closing = self._bridge.start(close)
+            self._closing = self._bridge.start_to_close(close)
             self._bridge.refusal = _stopped()
         if not self._listeners.is_inside:  # a listener of this close cannot wait for it
             await self._closing.result()

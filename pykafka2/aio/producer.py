@@ -433,7 +433,7 @@ class KafkaProducer(Generic[K, V]):
         self._bridge.enter_to_close()
         self._open_batches = None
         if self._closing is None:
-            self._closing = self._bridge.start(self._producer.close, timeout)
+            self._closing = self._bridge.start_to_close(self._producer.close, timeout)
             self._bridge.refusal = ClientClosed("the producer is closed; create a new one")
         await self._closing.result()
 

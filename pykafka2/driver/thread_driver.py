@@ -173,7 +173,7 @@ class ThreadRuntime:
             lane: _Pool(
                 self.clock.monotonic,
                 f"pykafka2-{lane.value}",
-                MAX_CALL_THREADS if lane is Lane.CALLS else MAX_OFFLOAD_THREADS,
+                MAX_CALL_THREADS if lane in (Lane.CALLS, Lane.CLOSING) else MAX_OFFLOAD_THREADS,
             )
             for lane in Lane
         }

@@ -59,6 +59,8 @@ class Lane(Enum):
     """Flushes of a broker's logs."""
     CALLS = "calls"
     """Blocking calls of asyncio clients."""
+    CLOSING = "closing"
+    """The calls that close asyncio clients, and end the blocking ones."""
 
 
 @slotted(frozen=True)

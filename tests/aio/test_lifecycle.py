@@ -15,6 +15,7 @@ import uvloop
 
 from pykafka2 import TopicPartition
 from pykafka2.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from pykafka2.driver.thread_driver import MAX_CALL_THREADS
 from pykafka2.errors import ClientClosed, KafkaError, LoopBlocked, NoBrokersAvailable, WrongEventLoop
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster
@@ -198,6 +199,23 @@ def test_failed_start_closes_the_producer() -> None:
         return time.monotonic() - began
 
     assert run(program()) < 0.2
+
+
+@pytest.mark.kafka(config={"auto.create.topics.enable": "false"})
+def test_close_does_not_wait_for_calls_that_use_every_helper_thread(kafka_cluster: KafkaCluster) -> None:
+    async def program() -> list[Any]:
+        producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers, max_block_ms=600_000)
+        await producer.start()
+        asking = [
+            asyncio.create_task(producer.partitions_for(f"missing-{number}"))
+            for number in range(MAX_CALL_THREADS + 5)
+        ]
+        await asyncio.sleep(0.1)
+        async with asyncio.timeout(30):
+            await producer.close()
+            return await asyncio.gather(*asking, return_exceptions=True)
+
+    assert {type(error) for error in run(program())} == {ClientClosed}
 
 
 def test_sync_with_statement_names_async_with() -> None:

@@ -165,9 +165,9 @@ class SimRuntime:
     ) -> None:
         """Runs `work` without interruption after a virtual delay; it can take real time, but not block.
 
-        In `Lane.CALLS` it can block: each call is an actor.
+        In `Lane.CALLS` and `Lane.CLOSING` it can block: each call is an actor.
         """
-        if lane is Lane.CALLS:
+        if lane in (Lane.CALLS, Lane.CLOSING):
             self._start_call(work, then)
             return
 
