@@ -328,9 +328,13 @@ class KafkaProducer(Generic[K, V]):
         try:
             await begin.result()
         except asyncio.CancelledError as error:
-            begin.cancel()
-            self._abandon(begin)
-            begin.future.add_done_callback(partial(self._end_abandoned_block, block, error))
+            end = partial(self._end_abandoned_block, block, error)
+            if begin.future.done():
+                end(begin.future)  # now, because a callback would come after the task's next transaction
+            else:
+                begin.cancel()
+                self._abandon(begin)
+                begin.future.add_done_callback(end)
             raise
         try:
             yield

@@ -430,6 +430,36 @@ def test_transaction_that_is_cancelled_at_its_end_still_ends_before_the_next(
     wait_for_committed(kafka_cluster, [b"first", b"second"])
 
 
+def test_transaction_that_is_cancelled_when_it_has_begun_is_aborted_before_the_next(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    async def program() -> None:
+        async with KafkaProducer(
+            bootstrap_servers=kafka_cluster.bootstrap_servers, transactional_id="t"
+        ) as producer:
+            await producer.init_transactions()
+
+            async def two() -> None:
+                task = asyncio.current_task()
+                assert task is not None
+                with pytest.raises(asyncio.CancelledError):
+                    async with producer.transaction():
+                        await producer.send("orders", b"first", partition=0)
+                task.uncancel()
+                async with producer.transaction():
+                    await producer.send("orders", b"second", partition=0)
+
+            task = asyncio.create_task(two())
+            while not producer._bridge._running:
+                await asyncio.sleep(0)
+            (begin,) = producer._bridge._running
+            begin.future.add_done_callback(lambda _: task.cancel())
+            await task
+
+    run(program())
+    wait_for_committed(kafka_cluster, [b"second"])
+
+
 class LateThread:
     """Stops the helper thread of the first transactional call of a kind, before or after it takes effect."""
 
