@@ -283,7 +283,12 @@ class KafkaConsumer(Generic[K, V]):
                     is_news = poller.begin()
                     needs_to_attend = poller.needs_to_attend()
                 if needs_to_attend:
-                    self._attending = await self._gate.start(lambda: self._bridge.start(self._attend))
+                    try:
+                        self._attending = await self._gate.start(
+                            lambda: self._bridge.start(self._attend), max(deadline - monotonic(), 0.0)
+                        )
+                    except TimeoutError:  # a call of another task waits for longer than this read
+                        return None
                     await self._end_attending()
                     has_waited = True
                 found = take()

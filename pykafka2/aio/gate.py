@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from pykafka2.aio.bridge import Call
+from pykafka2.clock import FOREVER
 
 T = TypeVar("T")
 
@@ -21,14 +22,19 @@ class Gate:
         self._last: asyncio.Future[None] | None = None
         """Done when the last call that came has ended."""
 
-    async def start(self, begin: Callable[[], Call[T]]) -> Call[T]:
-        """Wait for the calls that came before, then begin this one."""
+    async def start(self, begin: Callable[[], Call[T]], timeout: float = FOREVER) -> Call[T]:
+        """Wait for the calls that came before, then begin this one.
+
+        Raises TimeoutError if they have not ended after `timeout` seconds.
+        """
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         before, self._last = self._last, ended
         if before is not None and not before.done():
             try:
-                await asyncio.wait([before])
-            except asyncio.CancelledError:
+                await asyncio.wait([before], timeout=None if timeout == FOREVER else timeout)
+                if not before.done():
+                    raise TimeoutError
+            except (asyncio.CancelledError, TimeoutError):
                 before.add_done_callback(lambda _: ended.set_result(None))
                 raise
         try:
