@@ -94,6 +94,7 @@ class KafkaProducer(Generic[K, V]):
         self._route_calls: dict[tuple[str, int | None], _RouteCall] = {}
         self._closing: Call[None] | None = None
         self._is_started = False
+        self._is_registered = False
         self._is_registered_by_start = False
         """Whether `start` has registered the transactional_id, and `init_transactions` was not called yet."""
         self._abandoned: set[asyncio.Future[Any]] = set()
@@ -281,6 +282,7 @@ class KafkaProducer(Generic[K, V]):
             self._is_registered_by_start = False
             return
         await self._run_in_order(self._producer.init_transactions, timeout)
+        self._is_registered = True
 
     async def begin_transaction(self) -> None:
         """Begin a transaction; every record sent from now on belongs to it.
@@ -413,7 +415,8 @@ class KafkaProducer(Generic[K, V]):
         self._bridge.enter()
         try:
             await self._bridge.run(self._producer._client.bootstrap, self._max_block)
-            if self._producer._options.transactional_id is not None and not self._is_started:
+            is_transactional = self._producer._options.transactional_id is not None
+            if is_transactional and not self._is_started and not self._is_registered:
                 await self._bridge.run(self._producer.init_transactions)
                 self._is_registered_by_start = True
             self._is_started = True
@@ -566,7 +569,7 @@ class KafkaProducer(Generic[K, V]):
         if not callable(on_delivery):
             refuse("on_delivery", on_delivery, topic, "must be a callable of metadata and error")
         if is_async(on_delivery):
-            refuse("on_delivery", on_delivery, topic, f": {NOT_AWAITED}, or await the delivery")
+            refuse("on_delivery", on_delivery, topic, f"{NOT_AWAITED}, or await the delivery")
         post = self._bridge.post
         return lambda metadata, error: post(partial(on_delivery, metadata, error))
 

@@ -321,7 +321,7 @@ def test_on_delivery_runs_on_the_loop_and_an_async_one_is_refused(kafka_cluster:
         async with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
             await producer.send("orders", b"v", on_delivery=on_delivery)
             await called.wait()
-            with pytest.raises(IllegalArgument, match="it is async"):
+            with pytest.raises(IllegalArgument, match="topic 'orders': it is async"):
                 await producer.send("orders", b"v", on_delivery=never_awaited)  # type: ignore[arg-type]
         assert where == [loop]
 
@@ -402,6 +402,18 @@ def test_transaction_block_commits_and_aborts_with_an_error(kafka_cluster: Kafka
     run(program())
     wait_for_committed(kafka_cluster, [b"committed", b"by hand"])
     assert kafka_cluster.group("group").offsets == {TopicPartition("orders", 1): 3}
+
+
+def test_start_after_init_transactions_keeps_the_registration(kafka_cluster: KafkaCluster) -> None:
+    async def program() -> None:
+        producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers, transactional_id="t")
+        await producer.init_transactions()
+        await producer.start()
+        async with producer, producer.transaction():
+            await producer.send("orders", b"committed", partition=0)
+
+    run(program())
+    wait_for_committed(kafka_cluster, [b"committed"])
 
 
 def test_transaction_that_is_cancelled_at_its_end_still_ends_before_the_next(
