@@ -98,7 +98,7 @@ class KafkaProducer(Generic[K, V]):
         self._is_registered_by_start = False
         """Whether `start` has registered the transactional_id, and `init_transactions` was not called yet."""
         self._abandoned: set[asyncio.Future[Any]] = set()
-        """Transactional calls whose tasks were cancelled; the next one begins after they ended."""
+        """Calls of cancelled tasks; the next transactional call begins after they ended."""
 
     # ------------------------------------------------------------------ sending
 
@@ -206,16 +206,18 @@ class KafkaProducer(Generic[K, V]):
         cancelled, the rows that were appended by then are sent.
         """
         callback = None if on_delivery is None else self._on_loop(topic, on_delivery)
-        return await self._bridge.run(
-            self._producer.send_many,
-            topic,
-            values,
-            keys=keys,
-            headers=headers,
-            partition=partition,
-            partitions=partitions,
-            timestamps_ms=timestamps_ms,
-            on_delivery=callback,
+        return await self._result_of(
+            self._bridge.start(
+                self._producer.send_many,
+                topic,
+                values,
+                keys=keys,
+                headers=headers,
+                partition=partition,
+                partitions=partitions,
+                timestamps_ms=timestamps_ms,
+                on_delivery=callback,
+            )
         )
 
     def create_batch(self) -> BatchBuilder:
@@ -359,13 +361,15 @@ class KafkaProducer(Generic[K, V]):
                 self._abandon(self._bridge.start(block.__exit__, type(error), error, None))
 
     async def _run_in_order(self, function: Callable[..., T], *args: Any) -> T:
-        """Run a transactional call on a helper thread.
-
-        A cancelled call of the application can still be on its way there. It must not take effect in the
-        next transaction, so the next call begins after its end.
-        """
+        """Run a transactional call on a helper thread, after the end of cancelled ones."""
         await self._await_abandoned()
-        call = self._bridge.start(function, *args)
+        return await self._result_of(self._bridge.start(function, *args))
+
+    async def _result_of(self, call: Call[T]) -> T:
+        """Wait for a call. If the task is cancelled, the next transactional call begins after the call's end.
+
+        Otherwise a call that is still on its way could take effect in the next transaction.
+        """
         try:
             return await call.result()
         except asyncio.CancelledError:

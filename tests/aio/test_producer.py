@@ -535,3 +535,33 @@ def test_cancelled_call_with_a_late_thread_does_not_touch_the_next_transaction(
 
     run(program())
     wait_for_committed(kafka_cluster, [b"first", b"second"])
+
+
+def test_rows_of_a_cancelled_send_many_are_not_in_the_next_transaction(kafka_cluster: KafkaCluster) -> None:
+    is_encoding, may_continue = threading.Event(), threading.Event()
+
+    def encode(value: bytes) -> bytes:
+        if value == b"row":
+            is_encoding.set()
+            assert may_continue.wait(30)
+        return value
+
+    async def program() -> None:
+        async with KafkaProducer(
+            bootstrap_servers=kafka_cluster.bootstrap_servers, transactional_id="t", value_serializer=encode
+        ) as producer:
+            await producer.init_transactions()
+            with pytest.raises(asyncio.CancelledError):
+                async with producer.transaction():
+                    sending = asyncio.create_task(producer.send_many("orders", [b"row"], partition=0))
+                    await kafka_cluster.wait_until_async(is_encoding.is_set)
+                    sending.cancel()
+                    await sending
+            asyncio.get_running_loop().call_later(0.05, may_continue.set)
+            async with producer.transaction():
+                await producer.send("orders", b"first", partition=0)
+                await asyncio.sleep(0.15)
+                await producer.send("orders", b"second", partition=0)
+
+    run(program())
+    wait_for_committed(kafka_cluster, [b"first", b"second"])
