@@ -1,51 +1,78 @@
-"""Calls of other threads on an event loop: none is lost, and a closed loop is freed."""
+"""An asyncio task that waits for another thread's completion is woken once, and leaves nothing behind."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import weakref
+from collections.abc import Callable
 
 import pytest
 
-from pykafka2.driver.loop_wait import calls_of
+from pykafka2.driver.completion import Completion
+from pykafka2.driver.loop_wait import LoopWaiter
+from pykafka2.driver.wait_queue import WaitQueue
 
 
-def test_closed_event_loop_is_freed() -> None:
-    loops = []
+class NeverWaits:
+    """A driver whose callers never block: what they ask for is there, or is not."""
 
-    async def program() -> None:
-        loop = asyncio.get_running_loop()
-        calls_of(loop).post(lambda: None)
-        loops.append(weakref.ref(loop))
-
-    asyncio.run(program())
-    gc.collect()
-    assert loops[0]() is None
+    def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
+        return predicate()
 
 
-def test_call_after_the_loop_was_freed_does_nothing() -> None:
+def completion() -> Completion[int]:
+    return Completion(NeverWaits(), "a commit")
+
+
+async def await_it(awaited: Completion[int]) -> int:
+    return await awaited
+
+
+def test_two_tasks_await_one_completion() -> None:
+    async def main() -> list[int]:
+        awaited = completion()
+        tasks = [asyncio.ensure_future(await_it(awaited)) for _ in range(2)]
+        asyncio.get_running_loop().call_later(0.001, awaited.succeed, 7)
+        return await asyncio.gather(*tasks)
+
+    assert asyncio.run(main()) == [7, 7]
+
+
+def test_cancelled_task_leaves_the_wait_queue() -> None:
+    async def main() -> WaitQueue:
+        awaited = completion()
+        tasks = [asyncio.ensure_future(await_it(awaited)) for _ in range(2)]
+        await asyncio.sleep(0)
+        assert len(awaited.waiters._waiters) == 2
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        return awaited.waiters
+
+    assert not asyncio.run(main())._waiters
+
+
+def test_completion_awaited_by_a_closed_loop_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    awaited = completion()
     loop = asyncio.new_event_loop()
-    calls = calls_of(loop)
-    loop.close()
-    del loop
-    gc.collect()
-    calls.post(lambda: None)
-    assert not calls._calls
-
-
-def test_system_exit_in_a_call_keeps_the_calls_behind_it_for_the_next_run_of_the_loop() -> None:
-    loop = asyncio.new_event_loop()
-    ran: list[str] = []
-
-    def leave() -> None:
-        raise SystemExit(3)
-
-    calls = calls_of(loop)
-    calls.post(leave)
-    calls.post(lambda: ran.append("behind"))
-    with pytest.raises(SystemExit):
-        loop.run_until_complete(asyncio.sleep(0))
+    task = loop.create_task(await_it(awaited))
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
-    assert ran == ["behind"]
+    awaited.succeed(7)
+    assert awaited.result(0) == 7
+    assert caplog.text == ""
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+def test_completion_between_the_check_and_joining_the_queue_is_not_missed() -> None:
+    """The thread that completes it wakes the queue just before the task has joined it."""
+
+    class CompletesFirst(WaitQueue):
+        __slots__ = ()
+
+        def join(self, waiter: LoopWaiter) -> None:  # type: ignore[override]
+            awaited.succeed(7)
+            super().join(waiter)
+
+    awaited = completion()
+    awaited.waiters = CompletesFirst()
+    assert asyncio.run(asyncio.wait_for(await_it(awaited), 5)) == 7
