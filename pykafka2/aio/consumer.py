@@ -639,7 +639,7 @@ class KafkaConsumer(Generic[K, V]):
 
         Pending and later reads raise `ConsumerStopped`; iterations end. If the task is cancelled, the
         consumer continues to close, and a second call waits for it. Arguments are those of
-        `pykafka2.KafkaConsumer.close`.
+        `pykafka2.KafkaConsumer.close`. A coroutine listener has half of `timeout`, then it is cancelled.
         """
         if self._bridge.has_lost_its_loop:
             self._listeners.abandon()
@@ -661,6 +661,11 @@ class KafkaConsumer(Generic[K, V]):
         if self._closing is None:
             close = partial(self._consumer.close, timeout, leave_group, autocommit=autocommit)
             self._closing = self._bridge.start_to_close(close)
+            if isinstance(timeout, int | float) and not isinstance(timeout, bool):
+                # Half the time for the listener that close calls, the rest to leave the group. Without a
+                # timeout the listener has max_poll_interval_ms.
+                ending = loop.call_later(timeout / 2, self._listeners.cancel)
+                self._closing.future.add_done_callback(lambda _: ending.cancel())
             self._bridge.refusal = _stopped()
         if not self._listeners.is_inside:  # a listener of this close cannot wait for it
             await self._closing.result()

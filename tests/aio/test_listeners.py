@@ -9,7 +9,7 @@ import pytest
 
 from pykafka2 import KafkaProducer, TopicPartition
 from pykafka2.aio import KafkaConsumer
-from pykafka2.errors import IllegalState
+from pykafka2.errors import IllegalState, KafkaTimeoutError
 from pykafka2.testing import KafkaCluster
 from tests.aio.running import run
 
@@ -96,6 +96,23 @@ def test_task_that_a_listener_started_reads_after_the_listener_has_ended(kafka_c
 
     run(program())
     assert not kafka_cluster.group("billing").members
+
+
+def test_timeout_of_close_ends_a_listener_that_never_returns(kafka_cluster: KafkaCluster) -> None:
+    async def program() -> None:
+        async def hanging(revoked: Any) -> None:
+            await asyncio.sleep(3600)
+
+        consumer = consumer_of(kafka_cluster)
+        consumer.subscribe(["orders"], on_revoked=hanging)
+        while not consumer.assignment():
+            await consumer.poll(50)
+        async with asyncio.timeout(30):  # less than max_poll_interval_ms
+            with pytest.raises(KafkaTimeoutError, match="the listener was cancelled"):
+                await consumer.close(2.0)
+
+    run(program())
+    kafka_cluster.wait_until(lambda: not kafka_cluster.group("billing").members)
 
 
 def test_cancelled_unsubscribe_cancels_the_listener_that_it_waits_for(kafka_cluster: KafkaCluster) -> None:
