@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pykafka2.broker.log.batch import placed
 from pykafka2.broker.log.disk.log_directory import on_disk
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.segments import RollLimits
@@ -154,4 +155,37 @@ def test_unfinished_compaction_is_dropped_and_a_swapped_one_is_completed(tmp_pat
         ".metadata",
         ".snapshot",
     }
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_recreated_topic_survives_a_kill_before_the_next_checkpoint(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    for number in range(5):
+        append(log, b"%d" % number)
+    log.advance_high_watermark(5)
+    log.advance_log_start(3)
+    log.flush()
+    for now in (0.0, 61.0):
+        disk.storage.run(now)
+    disk.storage.remove(log)
+    again = disk.log(topic_id=bytes(reversed(TOPIC_ID)))
+    append(again, b"acknowledged")
+    disk.storage.stop(is_clean=False, broker_epoch=-1)
+    disk.storage.start()
+    found = disk.log(topic_id=bytes(reversed(TOPIC_ID)))
+    assert (found.log_start_offset, found.log_end_offset, found.high_watermark) == (0, 1, 0)
+    assert found.recovery_point == 0
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_log_that_starts_within_a_batch_survives_a_kill(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    log.truncate_fully_and_start_at(3)  # the leader's log start after DeleteRecords
+    log.append_as_follower(batch([b"%d" % number for number in range(5)]))
+    log.append_as_follower(placed(view(batch([b"after"])), 5, 0).buffer)
+    again = disk.restart(is_clean=False)
+    assert (again.log_start_offset, again.log_end_offset) == (3, 6)
+    assert len(held(again)) == 2
     disk.storage.stop(is_clean=True, broker_epoch=1)

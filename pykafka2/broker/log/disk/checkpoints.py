@@ -71,6 +71,18 @@ class CheckpointFiles:
     def write_clean_offsets(self, logs: Iterable[PartitionLog]) -> None:
         self._write(CLEANER, {_key(log): log.clean_offset for log in logs if log.clean_offset})
 
+    def forget(self, topic: str, partition: int) -> None:
+        """Removes the offsets of an earlier log of this name, before another one is created.
+
+        After a crash they would apply to the new log, whose records can be before that log's start. Raises
+        `KafkaStorageError`.
+        """
+        key = (topic, partition)
+        for name in (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER):
+            offsets = self._written.get(name, {})
+            if offsets.get(key):
+                self._write(name, {one: offset for one, offset in offsets.items() if one != key})
+
     def _write(self, name: str, offsets: dict[Key, int], *, flushes: bool = True) -> None:
         """Raises `KafkaStorageError`."""
         is_written = self._written.get(name) == offsets and not (flushes and name in self._unflushed)

@@ -240,6 +240,7 @@ class DiskStorage:
         try:
             if self._files.exists(directory):
                 self._move_aside(volume, directory, STRAY)
+            self._checkpoints[volume.path].forget(topic, partition)
             self._files.make_directory(directory)
             text = encode_topic_id(UUID(bytes=topic_id))
             # Flushed in the background: a topic of many partitions would wait for a flush of each.

@@ -106,7 +106,7 @@ def recover(segment: DiskSegment, on_batch: OnBatch | None = None) -> int:
     for batch in _valid_batches(segment, size):
         if on_batch is not None:
             on_batch(batch)
-        if batch.base_offset != segment.end_offset or batch.count <= batch.last_offset_delta:
+        if batch.base_offset > segment.end_offset or batch.count <= batch.last_offset_delta:
             segment.has_gaps = True
         segment.add_to_index(batch, segment.size_bytes)
     segment.finish()
@@ -129,7 +129,10 @@ def _valid_batches(segment: DiskSegment, size: int) -> Iterator[RecordBatch]:
         while at + HEADER_BYTES <= end:
             base_offset, length = START.unpack_from(data, at)
             stop = at + LENGTH_END + length
-            if length < HEADER_BYTES - LENGTH_END or position + stop > size or base_offset < next_offset:
+            if length < HEADER_BYTES - LENGTH_END or position + stop > size:
+                return
+            # The first segment of a follower can start within a batch, if its leader's log does.
+            if base_offset < next_offset and position + at:
                 return
             if stop > end:
                 wanted = max(stop - at, CHUNK_BYTES)
@@ -140,6 +143,8 @@ def _valid_batches(segment: DiskSegment, size: int) -> Iterator[RecordBatch]:
                 batch = open_view(data[at:stop], where)
                 batch.verify_crc(where)
             except (CorruptData, BrokerError):
+                return
+            if batch.next_offset <= next_offset:
                 return
             yield batch
             next_offset, at = batch.next_offset, stop
