@@ -236,18 +236,23 @@ def test_directory_in_use_is_refused(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- kill -9
 
 
-def free_port(chosen: random.Random) -> int:
-    """Returns a free port that no other test gets by asking for any: the broker listens there again."""
+HOST = "127.{}.{}.{}".format(*os.getpid().to_bytes(3, "big")) if sys.platform == "linux" else "127.0.0.1"
+"""An address of this process alone: while the broker is down, no other test's broker gets its records."""
+
+
+def free_port() -> int:
+    """Returns a port that is free now, and that no connection takes while the broker is down."""
     while True:
-        port = chosen.randint(20_000, 30_000)
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+        port = random.SystemRandom().randint(20_000, 30_000)
+        with suppress(OSError), socket.create_server((HOST, port)):
             return port
 
 
 @contextmanager
 def broker_process(path: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """A broker of one's own in a process, killed at the end."""
-    command = [sys.executable, "-m", "pykafka2", "broker", "--brokers", "1", "--port", str(port), "--quick"]
+    command = [sys.executable, "-m", "pykafka2", "broker", "--brokers", "1", "--quick"]
+    command += ["--host", HOST, "--port", str(port)]
     command += ["--data-dir", str(path), "--topic", "orders:1:1", "-c", "log.segment.bytes=1048576"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
@@ -263,13 +268,13 @@ def test_kill_9_under_load_loses_and_repeats_no_acknowledged_record(
     tmp_path: Path, seed: int, kills: int
 ) -> None:
     chosen = random.Random(seed)
-    port = free_port(chosen)
+    port = free_port()
     acknowledged: list[int] = []
     is_over = threading.Event()
 
     def produce() -> None:
         with KafkaProducer(
-            bootstrap_servers=f"127.0.0.1:{port}",
+            bootstrap_servers=f"{HOST}:{port}",
             linger_ms=0,
             delivery_timeout_ms=300_000,
             request_timeout_ms=5000,
