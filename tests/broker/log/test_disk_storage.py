@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -188,4 +189,92 @@ def test_log_that_starts_within_a_batch_survives_a_kill(tmp_path: Path) -> None:
     again = disk.restart(is_clean=False)
     assert (again.log_start_offset, again.log_end_offset) == (3, 6)
     assert len(held(again)) == 2
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+@pytest.mark.parametrize("is_torn_at", [1, 2])
+def test_kill_while_a_log_moves_keeps_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_torn_at: int
+) -> None:
+    disk = StorageOnDisk(tmp_path, directories=2)
+    log = disk.log()
+    append(log, b"first")
+    append(log, b"second")
+    before = held(log)
+    renames: list[str] = []
+    rename = disk.files.rename
+
+    def killed(path: str, new_path: str) -> None:
+        renames.append(path)
+        if len(renames) == is_torn_at:
+            raise KeyboardInterrupt
+        rename(path, new_path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk.files, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            disk.storage.move(log, f"{tmp_path}/1")
+    again = disk.restart(is_clean=False)
+    assert held(again) == before
+    append(again, b"third")
+    assert len(held(disk.restart(is_clean=False))) == 3
+    assert len([*tmp_path.glob("[01]/t-0")]) == 1
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_log_start_survives_a_kill_after_the_log_has_moved(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path, directories=2)
+    log = disk.log()
+    for number in range(5):
+        append(log, b"%d" % number)
+    log.advance_high_watermark(5)
+    log.advance_log_start(3)
+    disk.storage.move(log, f"{tmp_path}/1")
+    assert disk.restart(is_clean=False).log_start_offset == 3
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+@pytest.mark.parametrize("name", ["my-delete", "t-\u00b2", "-0", "t--1", "orders-0.x-delete"])
+def test_foreign_directories_in_a_data_directory_are_left_alone(tmp_path: Path, name: str) -> None:
+    disk = StorageOnDisk(tmp_path)
+    append(disk.log(), b"x")
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "file").write_bytes(b"foreign")
+    assert len(held(disk.restart())) == 1
+    assert (tmp_path / name / "file").read_bytes() == b"foreign"
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+@pytest.mark.parametrize(
+    "name", ["x.log", "notes.snapshot", "copy.index", "README", "0.log.bak", "\u00b2.log", "x.swap", "x.tmp"]
+)
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_foreign_files_in_a_log_are_left_alone(tmp_path: Path, name: str, is_clean: bool) -> None:
+    disk = StorageOnDisk(tmp_path)
+    append(disk.log(), b"x")
+    (tmp_path / "t-0" / name).write_bytes(b"foreign")
+    assert len(held(disk.restart(is_clean=is_clean))) == 1
+    assert (tmp_path / "t-0" / name).read_bytes() == b"foreign"
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_file_and_symbolic_link_named_like_a_deleted_log_do_not_prevent_a_start(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    append(disk.log(), b"x")
+    elsewhere = tmp_path.parent / f"{tmp_path.name}-elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").write_bytes(b"")
+    (tmp_path / f"t-1.{'0' * 32}-delete").write_bytes(b"a file")
+    (tmp_path / f"t-2.{'0' * 32}-delete").symlink_to(elsewhere)
+    assert len(held(disk.restart())) == 1
+    assert (elsewhere / "kept").exists()
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_deleted_log_of_a_long_name_keeps_its_partition_as_in_kafka(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    disk.storage.remove(disk.log("x" * 249, 12))
+    [renamed] = tmp_path.glob("x*-delete")
+    assert re.fullmatch(r"x+-12\.[0-9a-f]{32}-delete", renamed.name)
+    assert len(renamed.name) == 255
     disk.storage.stop(is_clean=True, broker_epoch=1)

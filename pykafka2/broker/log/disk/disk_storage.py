@@ -8,6 +8,7 @@ in Kafka. Access requires the cluster's lock.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
@@ -37,6 +38,8 @@ DELETE: Final = "-delete"
 STRAY: Final = "-stray"
 FUTURE: Final = "-future"
 MAX_NAME: Final = 255
+LOG_NAME: Final = re.compile(r"(.+)-([0-9]+)")
+DELETED_NAME: Final = re.compile(r".+-[0-9]+\.[0-9a-f]{32}-delete")
 
 
 @attrs.define
@@ -101,25 +104,27 @@ class DiskStorage:
         known = checkpoints.read()
         for name in self._files.names(volume.path):
             path = volume.directory.path_of(name)
-            if name.endswith(DELETE):
-                self._files.remove_tree(path)
+            if DELETED_NAME.fullmatch(name):
+                self._remove_deleted(path)
                 continue
-            topic, _, number = name.rpartition("-")
-            if (
-                not topic
-                or not number.isdigit()
-                or name == METADATA_LOG
-                or not self._files.is_directory(path)
-            ):
+            match = LOG_NAME.fullmatch(name)
+            if match is None or name == METADATA_LOG or not self._files.is_directory(path):
                 continue
+            topic, partition = match[1], int(match[2])
             try:
-                checkpoint = known.get((topic, int(number)), Checkpoints())
-                self._load(volume, path, topic, int(number), checkpoint, was_clean)
+                checkpoint = known.get((topic, partition), Checkpoints())
+                self._load(volume, path, topic, partition, checkpoint, was_clean)
             except OSError as error:
                 volume.fail(error, f"loading {path}")
                 return
             except KafkaStorageError:
                 return  # the volume is offline
+
+    def _remove_deleted(self, path: str) -> None:
+        try:
+            self._files.remove_tree(path)
+        except OSError as error:  # a file or a symbolic link of this name
+            logger.warning("Deleted log cannot be removed: %s: %s", path, error)
 
     def _load(
         self,
@@ -141,9 +146,17 @@ class DiskStorage:
         files = DiskLogFiles(
             volume, path, self.disk, state, loader.snapshots, self._background, self._write_clean_offsets
         )
-        log = self._logs[topic_id, partition] = PartitionLog(topic, partition, topic_id, files)
+        log = PartitionLog(topic, partition, topic_id, files)
         if not was_clean:
             files.epochs_changed(log.epochs.entries)
+        before = self._logs.get((topic_id, partition))
+        if before is not None and before.topic == topic:
+            # The broker ended while the log moved: its copy was complete, and the old one not yet deleted.
+            if before.log_end_offset >= log.log_end_offset:
+                self._set_aside(log)
+                return before
+            self._set_aside(before)
+        self._logs[topic_id, partition] = log
         self.places.move(topic_id, partition, volume.path)
         return log
 
@@ -265,13 +278,17 @@ class DiskStorage:
         try:
             files.copy_to(log, future)
             old = files.volume, files.volume.directory.path_of(self._new_name(name, DELETE))
-            self._files.rename(files.directory, old[1])
+            # In this order, as in Kafka: after a crash in between the log exists twice.
             self._files.rename(future, target.directory.path_of(name))
+            self._files.rename(files.directory, old[1])
         except OSError as error:
             raise target.fail(error, f"moving {name}") from error
         old[0].remove_later(old[1])
         files.moved(log, target, target.directory.path_of(name))
         self.places.move(log.topic_id, log.partition, path)
+        logs = [one for one in self._logs.values() if _files_of(one).volume is target]
+        for checkpoint in ("recovery_point", "log_start"):
+            self._checkpoint(target, checkpoint, logs)
 
     def find(self, topic_id: bytes, partition: int) -> PartitionLog | None:
         return self._logs.get((topic_id, partition))
@@ -300,15 +317,26 @@ class DiskStorage:
         else:
             logger.warning("Renamed the log of a topic that does not exist any more to %s", directory)
 
+    def _set_aside(self, log: PartitionLog) -> None:
+        """Renames one of two copies of a log."""
+        files = _files_of(log)
+        directory = files.volume.directory.path_of(self._new_name(f"{log.topic}-{log.partition}", STRAY))
+        logger.warning("Renamed %s, a second copy of the log, to %s", files.directory, directory)
+        files.rename(log, directory)
+
     def _move_aside(self, volume: Volume, directory: str, ending: str) -> None:
         name = self._new_name(directory.rpartition("/")[2], ending)
         self._files.rename(directory, volume.directory.path_of(name))
         logger.warning("Renamed %s, which belongs to another topic, to %s", directory, name)
 
     def _new_name(self, name: str, ending: str) -> str:
-        """Returns Kafka's name of a renamed directory, orders-0.UUID-delete, of at most 255 bytes."""
-        ending = f".{self._new_id().hex}{ending}"
-        return name[: MAX_NAME - len(ending)] + ending
+        """Returns Kafka's name of a renamed directory, orders-0.UUID-delete, of at most 255 bytes.
+
+        A long topic name is cut.
+        """
+        topic, _, partition = name.rpartition("-")
+        ending = f"-{partition}.{self._new_id().hex}{ending}"
+        return topic[: MAX_NAME - len(ending)] + ending
 
     # ------------------------------------------------------------------ crashes
 

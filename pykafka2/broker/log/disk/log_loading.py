@@ -13,7 +13,13 @@ import attrs
 
 from pykafka2.broker.log.disk.log_directory import EPOCHS
 from pykafka2.broker.log.disk.producer_snapshots import SNAPSHOT, ProducerSnapshots
-from pykafka2.broker.log.disk.recovery import clear_interrupted, open_segment, recover, remove_segment
+from pykafka2.broker.log.disk.recovery import (
+    bases_in,
+    clear_interrupted,
+    open_segment,
+    recover,
+    remove_segment,
+)
 from pykafka2.broker.log.disk.segment_file import (
     LOG,
     OFFSET_INDEX,
@@ -65,10 +71,8 @@ class LogLoader:
         names = files.names(directory)
         if any(not name.endswith(KNOWN) for name in names):
             names = clear_interrupted(self._volume, directory, names)
-        bases = [int(name[: -len(LOG)]) for name in names if name.endswith(LOG)]
-        self.snapshots = ProducerSnapshots(
-            files, directory, [int(name[: -len(SNAPSHOT)]) for name in names if name.endswith(SNAPSHOT)]
-        )
+        bases = bases_in(names, LOG)
+        self.snapshots = ProducerSnapshots(files, directory, bases_in(names, SNAPSHOT))
         has_epochs = self._read_epochs(names)
         segments = self._open_segments(bases)
         checkpoints = self._checkpoints

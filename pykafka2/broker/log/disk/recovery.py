@@ -9,7 +9,7 @@ LogLoader and LogSegment.recover.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -32,7 +32,12 @@ from pykafka2.records.batch import OFFSET_AND_LENGTH as START
 logger = logging.getLogger(__name__)
 
 SWAP: Final = ".swap"
-TEMPORARY: Final = ".tmp"
+OWN_TEMPORARY: Final = (
+    ".snapshot.tmp",
+    ".txnindex.tmp",
+    "leader-epoch-checkpoint.tmp",
+    "partition.metadata.tmp",
+)
 CHUNK_BYTES: Final = 4 << 20
 DIGITS: Final = 20
 
@@ -163,24 +168,24 @@ def clear_interrupted(volume: Volume, directory: str, names: list[str]) -> list[
     .swap, the compaction is completed: the segments that they replace are removed. Raises `OSError`.
     """
     files = volume.files
-    cleaned = [_base_of(name) for name in names if name.endswith(CLEANED)]
+    cleaned = bases_in(names, CLEANED)
     first_cleaned = min(cleaned, default=None)
     swapped: set[int] = set()
     for name in names:
         path = f"{directory}/{name}"
-        if name.endswith((DELETED, CLEANED, TEMPORARY)):
+        if name.endswith((DELETED, CLEANED, *OWN_TEMPORARY)):
             files.remove(path)
         elif name.endswith(SWAP):
             if first_cleaned is not None and _base_of(name) >= first_cleaned:
                 files.remove(path)
             else:
                 swapped.add(_base_of(name))
-    for base_offset in swapped:
+    for base_offset in swapped - {-1}:
         _complete_swap(volume, directory, base_offset)
     names = files.names(directory)
     logs = {_base_of(name) for name in names if name.endswith(LOG)}
     for name in names:
-        if name.endswith((OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)) and _base_of(name) not in logs:
+        if name.endswith((OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)) and _base_of(name) not in {*logs, -1}:
             logger.warning("Removed %s/%s, an index without a segment", directory, name)
             files.remove(f"{directory}/{name}")
     return [name for name in names if files.exists(f"{directory}/{name}")]
@@ -212,6 +217,12 @@ def remove_segment(volume: Volume, directory: str, base_offset: int) -> None:
             volume.files.remove(f"{directory}/{file_name(base_offset, kind)}")
 
 
+def bases_in(names: Iterable[str], kind: str) -> list[int]:
+    """Returns the base offsets in the names of files of a kind. Files with other names are ignored."""
+    return [_base_of(name) for name in names if name.endswith(kind) and _base_of(name) >= 0]
+
+
 def _base_of(name: str) -> int:
+    """Returns the base offset in the name of a file, or -1 if it is not Kafka's."""
     digits = name.partition(".")[0]
-    return int(digits) if digits.isdigit() else -1
+    return int(digits) if len(digits) == DIGITS and digits.isascii() and digits.isdigit() else -1
