@@ -278,3 +278,29 @@ def test_deleted_log_of_a_long_name_keeps_its_partition_as_in_kafka(tmp_path: Pa
     assert re.fullmatch(r"x+-12\.[0-9a-f]{32}-delete", renamed.name)
     assert len(renamed.name) == 255
     disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_power_loss_after_a_truncation_below_the_recovery_point_leaves_no_hole() -> None:
+    files = SimFiles(1)
+    disk = StorageOnDisk("/data", files=files)
+    log = disk.log()
+    log.limit_segments(RollLimits(max_bytes=300))
+    for number in range(20):
+        append(log, b"old %d" % number * 10)
+    log.flush()
+    for now in (0.0, 61.0):
+        disk.storage.run(now)
+    log.truncate_to(4)
+    disk.runs_at_once = False  # the flushes of rolled segments do not end before the crash
+    for number in range(16):
+        append(log, b"new %d" % number * 10)
+    disk.storage.stop(is_clean=False, broker_epoch=-1)
+    for segment in range(5, 12):  # only some segments reach the disk
+        path = f"/data/t-0/{segment:020d}.log"
+        if files.exists(path):
+            files.content(path).data.clear()
+    disk.storage.start()
+    offsets = [one.base_offset for one in disk.log().batches()]
+    assert offsets == [*range(len(offsets))]
+    assert disk.log().log_end_offset == len(offsets) < 12
+    disk.storage.stop(is_clean=True, broker_epoch=1)

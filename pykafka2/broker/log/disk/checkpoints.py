@@ -58,6 +58,16 @@ class CheckpointFiles:
     def write_recovery_points(self, logs: Iterable[PartitionLog], *, flushes: bool) -> None:
         self._write(RECOVERY_POINT, {_key(log): log.recovery_point for log in logs}, flushes=flushes)
 
+    def lower_recovery_point(self, log: PartitionLog) -> None:
+        """Writes the recovery point of a truncated log if the file has a higher one.
+
+        Otherwise a crash of the machine could lose records that are appended now, and recovery would not read
+        their segments. Raises `KafkaStorageError`.
+        """
+        offsets = self._written.get(RECOVERY_POINT, {})
+        if offsets.get(_key(log), 0) > log.recovery_point:
+            self._write(RECOVERY_POINT, {**offsets, _key(log): log.recovery_point})
+
     def write_log_starts(self, logs: Iterable[PartitionLog]) -> None:
         # As in Kafka, a log that starts with a segment is left out.
         starts = {

@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -144,7 +145,14 @@ class DiskStorage:
         loader = LogLoader(volume, path, checkpoints, was_clean)
         state = loader.load()
         files = DiskLogFiles(
-            volume, path, self.disk, state, loader.snapshots, self._background, self._write_clean_offsets
+            volume,
+            path,
+            self.disk,
+            state,
+            loader.snapshots,
+            self._background,
+            self._write_clean_offsets,
+            partial(self._lower_recovery_point, topic_id, partition),
         )
         log = PartitionLog(topic, partition, topic_id, files)
         if not was_clean:
@@ -230,6 +238,11 @@ class DiskStorage:
     def _write_clean_offsets(self, volume: Volume) -> None:
         logs = [one for one in self._logs.values() if _files_of(one).volume is volume]
         self._checkpoints[volume.path].write_clean_offsets(logs)
+
+    def _lower_recovery_point(self, topic_id: bytes, partition: int) -> None:
+        log = self._logs.get((topic_id, partition))
+        if log is not None:
+            self._checkpoints[_files_of(log).volume.path].lower_recovery_point(log)
 
     def _write_checkpoints(self) -> None:
         for volume in self.volumes:

@@ -50,8 +50,12 @@ class DiskLogFiles:
         snapshots: ProducerSnapshots,
         background: Background,
         before_swap: Callable[[Volume], None],
+        after_truncation: Callable[[], None],
     ) -> None:
-        """`before_swap` writes the checkpoint of compacted offsets."""
+        """`before_swap` writes the checkpoint of compacted offsets.
+
+        `after_truncation` lowers the recovery point in its checkpoint.
+        """
         self.volume = volume
         self.directory = directory
         self.disk = disk
@@ -59,6 +63,7 @@ class DiskLogFiles:
         self._state = state
         self._background = background
         self._before_swap = before_swap
+        self._after_truncation = after_truncation
 
     def load(self) -> LogState:
         return self._state
@@ -197,9 +202,11 @@ class DiskLogFiles:
             self.snapshots.truncate_to(end_offset)
         except OSError as error:
             raise self.volume.fail(error, f"truncating {self.directory}") from error
+        self._after_truncation()
 
     def cleared(self) -> None:
         self._remove_snapshots(self.snapshots.offsets)
+        self._after_truncation()
 
     def _remove_snapshots(self, offsets: Sequence[int]) -> None:
         try:
