@@ -166,6 +166,23 @@ def test_failed_metadata_log_rejects_changes_and_leaves_the_brokers_running(tmp_
         cluster.create_topic("b")
 
 
+@pytest.mark.parametrize("content", [b"", b"\x00" * 100])
+def test_logs_with_an_empty_metadata_log_are_refused(tmp_path: Path, content: bytes) -> None:
+    with KafkaCluster(1, {"a": 1}, data_dir=tmp_path):
+        pass
+    log = tmp_path / "broker-0/__cluster_metadata-0/00000000000000000000.log"
+    whole = log.read_bytes()
+    log.write_bytes(content)
+    with pytest.raises(
+        ConfigurationError, match="it is empty, but the data directory has 1 logs, such as a-0"
+    ):
+        KafkaCluster(1, data_dir=tmp_path).start()
+    assert log.read_bytes() == content
+    log.write_bytes(whole)
+    with KafkaCluster(1, data_dir=tmp_path) as cluster:
+        assert cluster.topics() == ["a"]
+
+
 def test_logs_without_their_metadata_log_are_refused(tmp_path: Path) -> None:
     # Otherwise the cluster would start without topics, and their logs would be set aside.
     with KafkaCluster(2, {"a": Topic(2, 2)}, data_dir=tmp_path):

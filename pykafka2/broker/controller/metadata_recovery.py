@@ -18,7 +18,7 @@ from pykafka2.broker.controller.metadata_storage import DiskMetadataStorage, Quo
 from pykafka2.broker.controller.records import FeatureSet, Record, ScramUserSet
 from pykafka2.broker.controller.state import State
 from pykafka2.broker.controller.to_metadata import Converter, DirectoriesOf
-from pykafka2.broker.log.disk.data_directory import refused
+from pykafka2.broker.log.disk.data_directory import logs_in, refused
 from pykafka2.broker.log.disk.file_system import FileSystem
 from pykafka2.broker.log.disk.metadata_batches import MetadataBatch
 from pykafka2.broker.log.disk.metadata_directory import (
@@ -163,6 +163,10 @@ def _opened(
     quorum = _quorum(place, replay)
     is_new = contents is None or not contents.end_offset
     bootstrap: Sequence[MetadataRecord] = ()
+    if contents is not None and is_new:
+        logs = [name for name in logs_in(place.data_directory, files) if name != DIRECTORY]
+        if logs:  # they would be set aside, because their topics are unknown
+            raise CorruptData(f"it is empty, but the data directory has {len(logs)} logs, such as {logs[0]}")
     if is_new:
         bootstrap = _formatted(place, replay.image)
     if is_new and not bootstrap:

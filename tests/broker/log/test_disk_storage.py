@@ -304,3 +304,31 @@ def test_power_loss_after_a_truncation_below_the_recovery_point_leaves_no_hole()
     assert offsets == [*range(len(offsets))]
     assert disk.log().log_end_offset == len(offsets) < 12
     disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+@pytest.mark.parametrize(
+    "name", [".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"]
+)
+def test_unreadable_file_of_one_directory_takes_only_that_one_offline(tmp_path: Path, name: str) -> None:
+    disk = StorageOnDisk(tmp_path, directories=2)
+    append(disk.log(), b"in the first one")
+    append(disk.log(partition=1), b"in the second one")
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+    (tmp_path / "1" / name).unlink()
+    (tmp_path / "1" / name).mkdir()
+    disk.storage.start()
+    assert len(held(disk.log())) == 1
+    for now in (0.0, 61.0):
+        disk.storage.run(now)
+    assert [volume.failure is None for volume in disk.storage.volumes] == [True, False]
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_checkpoint_with_an_offset_beyond_64_bits_is_ignored(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    append(disk.log(), b"x")
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+    (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\nt 0 {2**63}\n")
+    disk.storage.start()
+    assert len(held(disk.log())) == 1
+    disk.storage.stop(is_clean=True, broker_epoch=1)

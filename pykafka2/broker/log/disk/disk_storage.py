@@ -96,14 +96,15 @@ class DiskStorage:
             raise
 
     def _load_all(self, volume: Volume) -> None:
+        checkpoints = self._checkpoints[volume.path] = CheckpointFiles(volume)
         try:
             was_clean = volume.directory.begin()
+            known = checkpoints.read()
+            names = self._files.names(volume.path)
         except OSError as error:
             volume.fail(error, f"opening {volume.path}")
             return
-        checkpoints = self._checkpoints[volume.path] = CheckpointFiles(volume)
-        known = checkpoints.read()
-        for name in self._files.names(volume.path):
+        for name in names:
             path = volume.directory.path_of(name)
             if DELETED_NAME.fullmatch(name):
                 self._remove_deleted(path)

@@ -18,6 +18,7 @@ from pykafka2.errors import CorruptData
 CHECKPOINT_VERSION = 0
 METADATA_VERSION = 0
 PROPERTIES_VERSION = 1
+MAX_OFFSET = 2**63 - 1
 
 T = TypeVar("T")
 
@@ -32,6 +33,8 @@ def decode_offsets(text: str, where: str) -> dict[tuple[str, int], int]:
 
     def entry(line: str) -> tuple[tuple[str, int], int]:
         topic, partition, offset = line.split(" ")
+        if int(offset) > MAX_OFFSET:
+            raise ValueError(offset)
         return (topic, int(partition)), int(offset)
 
     return dict(_entries(text, where, entry)) if text else {}
