@@ -162,8 +162,8 @@ def is_confirmed(arguments: argparse.Namespace, output: Output, question: str, i
     """Return whether to go on: ask if stdin is a terminal, unless --yes was typed."""
     if arguments.yes or not is_terminal(sys.stdin):
         return True
-    asked = printable(f"{question}: {_shortened(list(items))}? [y/N] ")
-    print(asked, end="", file=sys.stderr, flush=True)
+    prompt = printable(f"{question}: {_shortened(list(items))}? [y/N] ")
+    print(prompt, end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline()
     if not answer:
         output.note("")

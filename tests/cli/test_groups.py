@@ -73,7 +73,9 @@ def test_lag_of_an_open_transaction_counts_only_with_read_uncommitted(admin: Adm
         producer.begin_transaction()
         producer.send(topic, b"open", partition=0).result(10)
         assert admin.rows("groups", "describe", group)[0]["lag"] == 12
-        assert admin.rows("groups", "describe", group, "--read-uncommitted")[0]["lag"] == 13
+        assert (
+            admin.rows("groups", "describe", group, "--isolation-level", "read_uncommitted")[0]["lag"] == 13
+        )
         producer.abort_transaction()
 
 
@@ -97,7 +99,7 @@ def test_partition_without_a_commit_has_none_and_its_whole_log_is_the_lag(admin:
     assert admin("groups", "delete-offsets", group, "--topic", f"{topic}:1")[0] == 0
     with member_of(admin, group, topic):
         (found,) = admin.rows("groups", "describe", group)
-    assert [(one["committed"], one["start"], one["lag"]) for one in found["partitions"]] == [
+    assert [(one["committed"], one["earliest"], one["lag"]) for one in found["partitions"]] == [
         (4, 0, 6),
         (None, 0, 10),
     ]

@@ -163,7 +163,7 @@ def test_acks_and_compression_are_those_of_the_request(
         (["--until", "-8", "--count", "5"], "v0 v1 ", 2),
     ],
 )
-def test_group_commits_what_was_printed_and_no_more(
+def test_group_commits_only_printed_records(
     words: list[str], shown: str, offset: int, servers: str, run: Run, new_topic: NewTopicOf
 ) -> None:
     topic = new_topic(TEN)

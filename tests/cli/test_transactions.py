@@ -87,10 +87,10 @@ def test_abort_in_one_partition_writes_its_marker(admin: Admin) -> None:
         assert row["latest"] == 2
 
 
-def leave_hanging(admin: Admin, topic: str, time_ms: int = 1000) -> None:
-    """Write a record of a transaction that no coordinator knows, by default with a timestamp of 1970."""
+def leave_hanging(admin: Admin, topic: str, timestamp: int = 1000) -> None:
+    """Write a record of a transaction that no coordinator knows, by default of 1970."""
     records = batch(
-        producer_id=7001, producer_epoch=3, base_sequence=0, attributes=TRANSACTIONAL, timestamp=time_ms
+        producer_id=7001, producer_epoch=3, base_sequence=0, attributes=TRANSACTIONAL, timestamp=timestamp
     )
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
     request = ProduceRequest(transactional_id="lost", acks=-1, timeout_ms=5000, topic_data=[data])
@@ -125,9 +125,9 @@ def test_hanging_transaction_is_found_and_aborted(admin: Admin) -> None:
 def test_transaction_hangs_only_if_it_is_older_than_typed(admin: Admin, two_brokers: KafkaCluster) -> None:
     topic = admin.name()
     assert admin("topics", "create", topic, "-p", "1", "-r", "1")[0] == 0
-    leave_hanging(admin, topic, int(time.time() - 3600) * 1000)
+    leave_hanging(admin, topic, round((time.time() - 3600) * 1000))
     words = ("transactions", "find-hanging", "--topic", topic, "--older-than")
-    assert admin.rows(*words, "7200") == []
+    assert admin.rows(*words, "86400") == []
     assert len(admin.rows(*words, "60")) == 1
     words = ("transactions", "abort", "--partition", f"{topic}:0", "--producer-id", "7001")
     code, _, errors = admin(*words, "--producer-epoch", "3", "--coordinator-epoch", "5")
@@ -156,7 +156,10 @@ def test_find_hanging_finds_none(admin: Admin) -> None:
         (["list", "--state", "ongonig"], "did you mean Ongoing?"),
         (["find-hanging", "--older-than", "soon"], "--older-than"),
         (["describe"], "TRANSACTIONAL_ID"),
-        (["list", "--producer-id", "99999999999999999999"], "producer_ids=99999999999999999999 must be"),
+        (
+            ["list", "--producer-id", "99999999999999999999"],
+            "argument --producer-id: '99999999999999999999' is not valid",
+        ),
         (
             ["abort", "--partition", "t:0", "--producer-id", "1", "--producer-epoch", "99999"],
             "producer_epoch=99999 must be",
