@@ -158,7 +158,7 @@ def test_find_hanging_finds_none(admin: Admin) -> None:
         (["describe"], "TRANSACTIONAL_ID"),
         (
             ["list", "--producer-id", "99999999999999999999"],
-            "argument --producer-id: '99999999999999999999' is not valid",
+            "--producer-id: '99999999999999999999' is not",
         ),
         (
             ["abort", "--partition", "t:0", "--producer-id", "1", "--producer-epoch", "99999"],
