@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -331,4 +333,32 @@ def test_checkpoint_with_an_offset_beyond_64_bits_is_ignored(tmp_path: Path) -> 
     (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\nt 0 {2**63}\n")
     disk.storage.start()
     assert len(held(disk.log())) == 1
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_process_without_a_free_descriptor_closes_files_instead_of_failing_the_disk(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    disk = StorageOnDisk(tmp_path)
+    taken: list[int] = []
+    used = len(os.listdir("/dev/fd"))
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 60, limits[1]))
+        for partition in range(40):
+            append(disk.log(partition=partition), b"x" * 100)
+        with suppress(OSError):
+            while True:  # as clients do that connect
+                taken.append(os.dup(1))
+        for partition in range(40):
+            append(disk.log(partition=partition), b"y" * 100)
+        new = disk.log(partition=40)
+        append(new, b"z")
+        new.roll()
+        append(new, b"z")
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert disk.storage.volumes[0].failure is None
+    assert len(held(disk.log(partition=7))) == 2
     disk.storage.stop(is_clean=True, broker_epoch=1)

@@ -13,7 +13,7 @@ import shutil
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from pykafka2.records.batch import Buffer
 
@@ -21,12 +21,18 @@ MAX_OPEN_FILES: Final = 256
 CLOSED: Final = -1
 TEMPORARY: Final = ".tmp"
 
+T = TypeVar("T")
+
 _locked: set[str] = set()
 """Locked paths of this process, because its own locks never exclude each other (fcntl)."""
 
 
 class RealFiles:
-    """The machine's file system. `max_open` is the number of descriptors that stay open."""
+    """The machine's file system.
+
+    `max_open` is the number of descriptors that stay open. If the process has no descriptor left, which
+    connections can use up, files are closed: this is not a failure of the disk.
+    """
 
     def __init__(self, max_open: int = MAX_OPEN_FILES) -> None:
         self._max_open = max_open
@@ -45,10 +51,10 @@ class RealFiles:
         return os.path.isdir(path)
 
     def names(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        return sorted(self.with_free_descriptor(lambda: os.listdir(path)))
 
     def read(self, path: str) -> bytes:
-        with open(path, "rb") as file:
+        with self.with_free_descriptor(lambda: open(path, "rb")) as file:
             return file.read()
 
     def size(self, path: str) -> int:
@@ -58,7 +64,7 @@ class RealFiles:
         if not flushes and os.path.exists(path):
             self._overwrite(path, data)
             return
-        with open(path + TEMPORARY, "wb") as file:
+        with self.with_free_descriptor(lambda: open(path + TEMPORARY, "wb")) as file:
             file.write(data)
             if flushes:
                 file.flush()
@@ -69,7 +75,7 @@ class RealFiles:
 
     def _overwrite(self, path: str, data: bytes) -> None:
         """Writes a file in place: ext4 flushes a file that replaces another, which takes milliseconds."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        descriptor = self.with_free_descriptor(lambda: os.open(path, os.O_WRONLY | os.O_CLOEXEC))
         try:
             os.pwrite(descriptor, data, 0)
             os.ftruncate(descriptor, len(data))
@@ -104,6 +110,20 @@ class RealFiles:
         """Closes all files, which open themselves again if they are used."""
         for file in list(self._open):
             file.close()
+
+    def with_free_descriptor(self, opens: Callable[[], T]) -> T:
+        """Calls a function that needs descriptors; closes files and repeats it if there are none.
+
+        Half of the files are closed, because a flush of a directory on another thread cannot close any.
+        """
+        try:
+            return opens()
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
+                raise
+        for file in list(self._open)[: len(self._open) // 2 + 1]:
+            file.close()
+        return opens()
 
     def opened(self, file: RealFile) -> None:
         """Records an opened file, and closes the one that was used longest ago if there are too many."""
@@ -183,7 +203,7 @@ class RealFile:
         return flush
 
     def duplicate(self) -> int:
-        return os.dup(self._opened())
+        return self._files.with_free_descriptor(lambda: os.dup(self._opened()))
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, CLOSED
@@ -200,7 +220,8 @@ class RealFile:
 
     def _open(self, flags: int) -> None:
         self.close()
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | flags, 0o666)
+        path, flags = self.path, flags | os.O_RDWR | os.O_CLOEXEC
+        self._descriptor = self._files.with_free_descriptor(lambda: os.open(path, flags, 0o666))
         self._files.opened(self)
 
 
