@@ -551,12 +551,16 @@ def test_rows_of_a_cancelled_send_many_are_not_in_the_next_transaction(kafka_clu
             bootstrap_servers=kafka_cluster.bootstrap_servers, transactional_id="t", value_serializer=encode
         ) as producer:
             await producer.init_transactions()
-            with pytest.raises(asyncio.CancelledError):
+
+            async def block() -> None:
                 async with producer.transaction():
                     sending = asyncio.create_task(producer.send_many("orders", [b"row"], partition=0))
                     await kafka_cluster.wait_until_async(is_encoding.is_set)
                     sending.cancel()
                     await sending
+
+            with pytest.raises(asyncio.CancelledError):
+                await block()
             asyncio.get_running_loop().call_later(0.05, may_continue.set)
             async with producer.transaction():
                 await producer.send("orders", b"first", partition=0)

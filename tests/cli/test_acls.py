@@ -109,6 +109,7 @@ def test_wrong_argument_has_exit_code_2(admin: Admin, words: list[str], shown: s
     assert shown in errors
 
 
+@pytest.mark.gate
 def test_brokers_without_an_authorizer_are_named() -> None:
     with KafkaCluster(brokers=1) as cluster:
         ended = pykafka2("acls", "list", "-b", cluster.bootstrap_servers)

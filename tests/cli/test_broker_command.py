@@ -100,6 +100,7 @@ def test_consecutive_ports_options_and_no_auto_creation() -> None:
             assert [node.port for node in response.brokers] == [first, first + 1]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_racks_are_assigned_to_the_brokers_in_turn() -> None:
     with broker("--port", "0", "--racks", "east, west") as (_, addresses), Wire(addresses[0]) as wire:
@@ -117,6 +118,7 @@ def test_option_data_dir_keeps_topics_when_the_broker_is_killed(tmp_path: Path) 
         assert (topic.name, len(topic.partitions)) == ("orders", 2)
 
 
+@pytest.mark.gate
 def test_option_as_version_lowers_the_advertised_ranges() -> None:
     with broker("--port", "0", "--brokers", "1", "--as-version", "2.8") as (_, addresses):
         request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
@@ -140,6 +142,7 @@ def test_rack_without_a_name_is_refused(racks: str, capsys: pytest.CaptureFixtur
     assert f"--racks {racks!r}: a rack has no name" in capsys.readouterr().err
 
 
+@pytest.mark.gate
 def test_package_runs_as_the_command() -> None:
     for module in ("pykafka2", "pykafka2.cli"):
         done = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True)

@@ -14,6 +14,7 @@ from tests.cli.test_broker_command import broker
 from tests.testing.wire import Wire
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_the_command_has_several_listeners() -> None:
     options = (

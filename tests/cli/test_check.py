@@ -46,6 +46,7 @@ def test_details_have_a_line_for_each_step(servers: str) -> None:
     assert shown.count("connected to 127.0.0.1:") == 2
 
 
+@pytest.mark.gate
 def test_guide_names_each_field_of_the_json(servers: str) -> None:
     guide = (ROOT / "docs" / "guides" / "operating.md").read_text(encoding="utf-8")
     found = json.loads(pykafka2("check", "-b", servers, "--json").stdout)
@@ -59,6 +60,7 @@ def test_guide_names_each_field_of_the_json(servers: str) -> None:
     assert [name for name in sorted(names) if f"`{name}`" not in guide] == []
 
 
+@pytest.mark.gate
 def test_json_is_one_object_with_all_steps(servers: str) -> None:
     ended = pykafka2("check", "-b", servers, "--json")
     (line,) = ended.stdout.splitlines()
@@ -116,6 +118,7 @@ def test_wrong_port_in_json(servers: str) -> None:
     assert failed["fix"].startswith("correct the port")
 
 
+@pytest.mark.gate
 def test_no_address_that_responds_is_a_table_of_failures() -> None:
     with answering_port(http) as web, answering_port(silence) as silent:
         ended = pykafka2("check", "-b", f"127.0.0.1:{web},127.0.0.1:{silent}", "--timeout", "0.5")
@@ -126,6 +129,7 @@ def test_no_address_that_responds_is_a_table_of_failures() -> None:
     assert "2 of 2 addresses failed." in shown
 
 
+@pytest.mark.gate
 def test_wrong_password_is_not_shown(tmp_path: Path) -> None:
     properties = tmp_path / "client.properties"
     properties.write_text(
@@ -139,6 +143,7 @@ def test_wrong_password_is_not_shown(tmp_path: Path) -> None:
     assert b"hush" not in ended.stdout + ended.stderr
 
 
+@pytest.mark.gate
 def test_check_in_a_terminal(servers: str) -> None:
     code, shown = in_terminal("check", "-b", servers)
     assert code == 0

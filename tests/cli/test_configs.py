@@ -80,6 +80,7 @@ def test_unknown_setting_is_named_with_the_nearest(admin: Admin) -> None:
     assert f"topic '{name}': there is no setting retention.mss; did you mean retention.ms?" in errors
 
 
+@pytest.mark.gate
 def test_missing_topic_is_one_line_and_the_others_are_shown(admin: Admin) -> None:
     name = new_topic(admin, "retention.ms=5000")
     code, shown, errors = admin("configs", "describe", "topic", name, "no-such-topic", "--json")

@@ -69,6 +69,7 @@ def test_positions_bound_the_printed_records(
     assert consume(servers, topic, *words) == [f"v{n}" for n in range(first, last + 1)]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     "words", rest_in_gate([["-o", "latest", "-e"], ["-o", "5", "-u", "5"], ["-u", "+0"]])
 )
@@ -99,6 +100,7 @@ def test_end_behind_the_marker_of_a_transaction_is_reached(servers: str, new_top
     assert consume(servers, topic, "-e", "--isolation-level", "read_committed") == ["a"]
 
 
+@pytest.mark.gate
 def test_format_has_the_letters_of_kcat_and_rpk(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic()
     with KafkaProducer(bootstrap_servers=servers) as producer:
@@ -121,6 +123,7 @@ def test_format_has_the_letters_of_kcat_and_rpk(servers: str, new_topic: NewTopi
     ]
 
 
+@pytest.mark.gate
 def test_json_has_one_object_per_record_and_keeps_every_byte(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic()
     with KafkaProducer(bootstrap_servers=servers) as producer:
@@ -158,6 +161,7 @@ def test_grep_matches_keys_and_values_and_count_counts_matches(servers: str, new
     assert consume(servers, topic, "--count", "2", "--grep", "^red$", "-f", "%o ") == ["0 3 "]
 
 
+@pytest.mark.gate
 def test_group_continues_after_the_printed_records(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic(TEN)
     group = f"{topic}-group"
@@ -207,6 +211,7 @@ def test_new_records_are_followed_in_a_terminal_until_ctrl_c(servers: str, new_t
     assert shown.splitlines() == ["v0", "later", "^C"]
 
 
+@pytest.mark.gate
 def test_closed_pipe_ends_following_even_without_new_records(servers: str, new_topic: NewTopicOf) -> None:
     process = started("consume", "-b", servers, new_topic(TEN[:1]))
     assert process.stdout is not None
@@ -220,6 +225,7 @@ def test_closed_pipe_ends_following_even_without_new_records(servers: str, new_t
         stream.close()
 
 
+@pytest.mark.gate
 def test_closed_pipe_ends_following_while_no_record_matches(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic(TEN[:1])
     process = started("consume", "-b", servers, topic, "--grep", "v0")

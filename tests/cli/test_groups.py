@@ -128,6 +128,7 @@ def test_watch_prints_again(admin: Admin) -> None:
     assert [row["lag"] for row in rows] == [12, 12, 12]
 
 
+@pytest.mark.gate
 def test_watch_in_a_terminal_ends_with_ctrl_c(admin: Admin) -> None:
     group, _ = new_group(admin)
     terminal = Terminal("groups", "describe", group, "-b", admin.servers, "--watch", "60")
@@ -295,6 +296,7 @@ def test_typed_in_a_pipe_and_in_a_terminal(admin: Admin) -> None:
     assert topic in shown
 
 
+@pytest.mark.gate
 def test_deletion_is_confirmed_in_a_terminal(admin: Admin) -> None:
     group, _ = new_group(admin)
     terminal = Terminal("groups", "delete", group, "-b", admin.servers)

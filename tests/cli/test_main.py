@@ -96,6 +96,7 @@ def test_closed_pipe_ends_the_command_without_an_error() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_closed_pipe_keeps_the_exit_code_of_a_failure() -> None:
     reading, writing = os.pipe()

@@ -58,6 +58,7 @@ def test_produce_sends_the_records_and_measures(cluster: KafkaCluster, servers: 
     assert 0 < latency["p50"] <= latency["p95"] <= latency["p99"] <= latency["p99_9"] <= latency["max"]
 
 
+@pytest.mark.gate
 def test_produce_at_a_rate_for_a_duration(servers: str) -> None:
     code, result, _ = perf(servers, "produce", "load", "--rate", "200", "--duration", "1")
     assert code == 0
@@ -75,6 +76,7 @@ def test_produce_for_people_has_a_line_for_each_figure(servers: str) -> None:
     assert ended.stderr == b""  # no bar in a pipe
 
 
+@pytest.mark.gate
 def test_produce_in_a_terminal_shows_a_bar(servers: str) -> None:
     code, shown = in_terminal("perf", "produce", "load", "--rate", "1000", "--records", "800", "-b", servers)
     assert code == 0
@@ -145,6 +147,7 @@ def test_consume_stops_at_a_number_of_records(servers: str, read: int) -> None:
     assert (code, result["records"]) == (0, 300)
 
 
+@pytest.mark.gate
 def test_consume_with_a_group_commits(cluster: KafkaCluster, servers: str, read: int) -> None:
     code, result, _ = perf(servers, "consume", "read", "--group", "loadtest")
     assert (code, result["records"]) == (0, read)
@@ -180,6 +183,7 @@ def test_consume_in_a_terminal_ends_with_ctrl_c(servers: str, read: int) -> None
 # ---------------------------------------------------------------------- latency
 
 
+@pytest.mark.gate
 def test_latency_one_record_at_a_time(cluster: KafkaCluster, servers: str) -> None:
     code, result, errors = perf(servers, "latency", "latency", "--records", "50", "--warmup", "3")
     assert (code, errors) == (0, "")
@@ -189,6 +193,7 @@ def test_latency_one_record_at_a_time(cluster: KafkaCluster, servers: str) -> No
     assert len(cluster.log("latency", 0).values()) >= 53
 
 
+@pytest.mark.gate
 def test_latency_at_a_rate(servers: str) -> None:
     code, result, _ = perf(servers, "latency", "latency", "--records", "100", "--rate", "300")
     assert (code, result["records"], result["mode"]) == (0, 100, "300 records per second")
@@ -231,6 +236,7 @@ def test_lost_broker_does_not_hold_up_the_end(words: list[str], is_interrupted: 
     assert json.loads(out)["topic"] == "t"
 
 
+@pytest.mark.gate
 def test_guide_names_each_field_of_the_json(servers: str, read: int) -> None:
     guide = (ROOT / "docs" / "guides" / "operating.md").read_text(encoding="utf-8")
     for words in (
@@ -268,6 +274,7 @@ def test_wrong_argument_has_exit_code_2(servers: str, words: list[str], named: s
     assert named in ended.stderr.decode()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("action", ["consume", "latency"])
 def test_missing_topic_fails_by_name_and_is_not_created(servers: str, action: str) -> None:
     code, result, errors = perf(servers, action, f"missing-{action}")

@@ -91,6 +91,7 @@ def test_files_are_read_in_order_and_as_whole_records(
     assert [value for _, value in records_of(servers, whole)] == [b"a\nb\n", b"c"]
 
 
+@pytest.mark.gate
 def test_json_of_consume_makes_the_same_records(servers: str, new_topic: NewTopicOf) -> None:
     source, copy = new_topic(partitions=2), new_topic(partitions=2)
     lines = [
@@ -126,6 +127,7 @@ def test_headers_of_the_command_line_are_added(servers: str, new_topic: NewTopic
     assert shown == b"x a=1=2,b=\ny a=1,own=h\n"
 
 
+@pytest.mark.gate
 def test_bad_lines_are_reported_and_the_others_are_delivered(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic()
     lines = [
@@ -172,6 +174,7 @@ def test_record_that_is_too_large_is_reported_with_its_line(servers: str, new_to
     assert [value for _, value in records_of(servers, topic)] == [b"a", b"b", b"c"]
 
 
+@pytest.mark.gate
 def test_record_that_the_broker_rejects_is_reported_with_its_line(
     servers: str, new_topic: NewTopicOf
 ) -> None:
@@ -185,6 +188,7 @@ def test_record_that_the_broker_rejects_is_reported_with_its_line(
     assert [value for _, value in records_of(servers, topic)] == [b"a", b"b"]
 
 
+@pytest.mark.gate
 def test_typed_lines_are_sent_at_once_in_a_terminal(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic()
     terminal = Terminal("produce", "-b", servers, topic)
@@ -244,6 +248,7 @@ def test_rate_limits_records_per_second(servers: str, new_topic: NewTopicOf) -> 
     assert time.monotonic() - started_at >= 0.9
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("is_good", rest_in_gate([True, False]))
 def test_transaction_is_committed_only_if_every_record_was_delivered(
     is_good: bool, servers: str, new_topic: NewTopicOf
@@ -256,6 +261,7 @@ def test_transaction_is_committed_only_if_every_record_was_delivered(
     assert json.loads(done.stdout)["delivered"] == (1 if is_good else 0)
 
 
+@pytest.mark.gate
 def test_commit_without_response_has_an_unknown_outcome() -> None:
     with KafkaCluster(brokers=1) as cluster:
         cluster.controls.hold(EndTxnRequest)
@@ -267,6 +273,7 @@ def test_commit_without_response_has_an_unknown_outcome() -> None:
     assert b"transaction was aborted" not in done.stderr
 
 
+@pytest.mark.gate
 def test_ctrl_c_during_the_commit_waits_for_it() -> None:
     with KafkaCluster(brokers=1) as cluster:
         rule = cluster.controls.hold(EndTxnRequest)
@@ -290,6 +297,7 @@ def test_ctrl_c_during_the_commit_waits_for_it() -> None:
     assert b"the transaction was committed" in err
 
 
+@pytest.mark.gate
 def test_records_before_an_unreadable_file_are_reported(
     servers: str, new_topic: NewTopicOf, tmp_path: Path
 ) -> None:
@@ -332,6 +340,7 @@ def test_lost_brokers_end_the_command_with_the_undelivered_records(tmp_path: Pat
     assert b"Traceback" not in err
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     rest_in_gate(

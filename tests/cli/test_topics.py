@@ -250,6 +250,7 @@ def test_truncate_deletes_before_a_position(admin: Admin) -> None:
     assert f"{name}-0: OffsetOutOfRange" in errors
 
 
+@pytest.mark.gate
 def test_truncate_of_a_missing_partition_is_one_line(admin: Admin) -> None:
     name = new_topic(admin)
     code, shown, errors = admin("topics", "truncate", f"{name}:7")
@@ -291,6 +292,7 @@ def test_offsets_reports_a_partition_with_an_unknown_first_offset(
     assert len(shown.splitlines()) == 2
 
 
+@pytest.mark.gate
 def test_offsets_of_a_missing_partition_are_a_failure_and_the_others_are_shown(
     admin: Admin, two_brokers: KafkaCluster
 ) -> None:
@@ -423,6 +425,7 @@ def test_closed_pipe_is_a_failure_that_reports_the_items_without_a_result(
     assert admin("topics", "delete", *names[:3])[0] == 0
 
 
+@pytest.mark.gate
 def test_typed_in_a_pipe(admin: Admin) -> None:
     name = new_topic(admin)
     ended = pykafka2("topics", "list", name, "-b", admin.servers, "--json")

@@ -73,6 +73,7 @@ def test_abort_ends_the_transaction_and_fences_the_producer(admin: Admin) -> Non
         assert found["state"] in ("Empty", "CompleteAbort", "PrepareAbort")
 
 
+@pytest.mark.gate
 def test_abort_in_one_partition_writes_its_marker(admin: Admin) -> None:
     with open_transaction(admin) as (name, topic):
         (found,) = admin.rows("transactions", "describe", name)

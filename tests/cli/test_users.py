@@ -127,6 +127,7 @@ def test_password_that_is_not_utf_8_is_a_wrong_argument(
     assert (code, errors) == (2, "pykafka2 users: --password-stdin: it is not UTF-8 text\n")
 
 
+@pytest.mark.gate
 def test_password_is_read_twice_without_echo_in_a_terminal(admin: Admin) -> None:
     user = admin.name("user")
     terminal = Terminal("users", "add", user, "-b", admin.servers)
