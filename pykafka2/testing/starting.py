@@ -204,6 +204,8 @@ def start_brokers(running: Running, first_controller: int) -> None:
     with running.lock:
         controllers.election.is_held = False
         controllers.elect(first_controller, running.now())
+    if running.storage is not None:
+        running.storage.check()  # without a controller the brokers would wait forever
     for broker in running.brokers:
         broker.process.finish_start()
     # Registration is the same in every run; the timeline begins with the actions of the test.

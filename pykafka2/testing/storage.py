@@ -29,6 +29,7 @@ from pykafka2.broker.log.disk.data_directory import (
 )
 from pykafka2.broker.log.disk.file_system import FileSystem
 from pykafka2.clock import Entropy
+from pykafka2.errors import ConfigurationError, KafkaStorageError
 from pykafka2.protocol.primitives import uuid_to_text
 
 
@@ -58,6 +59,13 @@ class ClusterStorage:
             for directory in directories:
                 directory.close(is_clean=is_clean)
                 directory.files.close()
+
+    def check(self) -> None:
+        """Raises `ConfigurationError` if the metadata log could not be written, such as on a full disk."""
+        try:
+            self.metadata.check()
+        except KafkaStorageError as error:
+            raise ConfigurationError(str(error)) from error
 
 
 def open_storage(

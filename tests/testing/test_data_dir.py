@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import errno
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import KafkaAdminClient
+from pykafka2.broker.controller.metadata_storage import DiskMetadataStorage
 from pykafka2.errors import ConfigurationError, KafkaStorageError
 from pykafka2.testing import KafkaCluster, Topic
 
@@ -179,6 +182,23 @@ def test_logs_with_an_empty_metadata_log_are_refused(tmp_path: Path, content: by
         KafkaCluster(1, data_dir=tmp_path).start()
     assert log.read_bytes() == content
     log.write_bytes(whole)
+    with KafkaCluster(1, data_dir=tmp_path) as cluster:
+        assert cluster.topics() == ["a"]
+
+
+def test_full_disk_ends_the_start_with_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with KafkaCluster(1, {"a": 1}, data_dir=tmp_path):
+        pass
+
+    def full(storage: DiskMetadataStorage, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DiskMetadataStorage, "_write_bytes", full)
+        with pytest.raises(
+            ConfigurationError, match=r"__cluster_metadata-0 cannot be written: .*No space left"
+        ):
+            KafkaCluster(1, data_dir=tmp_path).start()
     with KafkaCluster(1, data_dir=tmp_path) as cluster:
         assert cluster.topics() == ["a"]
 

@@ -135,7 +135,7 @@ class DiskMetadataStorage:
 
     def append(self, records: Sequence[Record]) -> None:
         """Appends records, all or none. Raises `KafkaStorageError`, and from then on always."""
-        self._check()
+        self.check()
         self._append(self.converter.convert(records))
 
     def _append(self, records: Sequence[MetadataRecord]) -> None:
@@ -231,15 +231,16 @@ class DiskMetadataStorage:
 
     def _do(self, action: Callable[[], None]) -> None:
         """Runs an operation on files; after a failure the log accepts nothing more, as in Kafka."""
-        self._check()
+        self.check()
         try:
             action()
         except OSError as error:
             self._failure = error
             logger.exception("metadata log %s cannot be written", self.path)
-            self._check()
+            self.check()
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raises `KafkaStorageError` if the log could not be written."""
         if self._failure is not None:
             raise KafkaStorageError(
                 f"The metadata log {self.path} cannot be written: {self._failure}. "
