@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import _get_running_loop as running_loop
+from asyncio import current_task
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
@@ -20,6 +21,7 @@ from pykafka2.aio.aiokafka_options import adapt_options
 from pykafka2.aio.batch_builder import BatchBuilder
 from pykafka2.aio.bridge import UNBOUND, Bridge, Call
 from pykafka2.aio.line import Line, Place
+from pykafka2.cluster.client import GRACE
 from pykafka2.errors import ClientClosed, IllegalState, KafkaError, LoopBlocked
 from pykafka2.option_fields import NOT_AWAITED, is_async
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
@@ -43,8 +45,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MISSES_BETWEEN_TURNS = 4
-"""Records beside the shortcut that a task sends before other tasks run, if it never waits. A plain record
-misses the shortcut once in each millisecond."""
+"""Records beside the shortcut after which a task that never waits lets other tasks run. A plain record misses
+the shortcut once in each millisecond."""
 
 
 class KafkaProducer(Generic[K, V]):
@@ -85,6 +87,8 @@ class KafkaProducer(Generic[K, V]):
         self._is_plain = self._producer._open_batches is not None
         """Whether an attempt of the sync `send` calls nothing of the application, so it can be repeated."""
         self._loop: object = UNBOUND
+        self._sender: asyncio.Task[Any] | None = None
+        """The task that sent when `_left` was 0."""
         self._left = MISSES_BETWEEN_TURNS
         self._open_batches = self._producer._open_batches
         self._wall_ns = self._driver.clock.wall_ns
@@ -162,7 +166,11 @@ class KafkaProducer(Generic[K, V]):
         self._left -= 1
         if self._left <= 0:
             self._left = MISSES_BETWEEN_TURNS
-            await asyncio.sleep(0)
+            before, self._sender = self._sender, current_task(self._loop)
+            if before is self._sender:
+                # If another task has sent since, it has had its turn. A pause would only let tasks that
+                # began later append before this one, such as those of one `gather`.
+                await asyncio.sleep(0)
         callback = None if on_delivery is None else self._on_loop(topic, on_delivery)
         if self._is_plain and not self._waiting:
             try:
@@ -549,21 +557,43 @@ class KafkaProducer(Generic[K, V]):
 
     async def _wait_for_route(self, topic: str, partition: int | None, began: float) -> None:
         """Wait for the metadata of a topic, in one call for all tasks that do."""
+        deadline, monotonic = began + self._max_block, self._driver.clock.monotonic
+        failure: KafkaError | None = None
+        while True:
+            # The call ends with its own error at about the deadline of the task that has started it. A task
+            # that began later waits on with another call, which can outlast it.
+            seconds = max(0.0, deadline - monotonic()) + (GRACE if failure is None else 0.0)
+            try:
+                if await self._join_route_call(topic, partition, seconds):
+                    return
+            except KafkaError as error:
+                failure = error
+                if error.retriable and monotonic() < deadline:
+                    continue
+            if failure is not None:
+                raise failure.anew() from failure.__cause__
+            self._appender.await_route(topic, partition, 0.0)  # does not wait; raises the reason
+            return
+
+    async def _join_route_call(self, topic: str, partition: int | None, seconds: float) -> bool:
+        """Wait for the call of this topic and partition; False if it has not ended within `seconds`."""
         place = topic, partition
         waiting = self._route_calls.get(place)
         if waiting is None:
             call = self._bridge.start(self._appender.await_route, topic, partition)
             waiting = self._route_calls[place] = _RouteCall(call)
         waiting.tasks += 1
+        future = waiting.call.future
         try:
-            await waiting.call.result()
-        except KafkaError as error:
-            # The call began with another task; this one waits on if it has time left.
-            if not error.retriable or self._driver.clock.monotonic() >= began + self._max_block:
-                raise error.anew() from error.__cause__
+            if not future.done():
+                await asyncio.wait([future], timeout=seconds)
+            if future.done():
+                future.result()
+                return True
+            return False
         finally:
             waiting.tasks -= 1
-            if not waiting.tasks or waiting.call.future.done():
+            if not waiting.tasks or future.done():
                 waiting.call.cancel()  # has no effect on a call that has ended
                 if self._route_calls.get(place) is waiting:
                     del self._route_calls[place]

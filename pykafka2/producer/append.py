@@ -244,9 +244,14 @@ class Appender:
             note_open(open_batches, topic, route.sticky.tail, row[2])
         return delivery
 
-    def await_route(self, topic: str, partition: int | None) -> None:
-        """Wait until `place` finds the topic's route, and the partition if one is named; raises as `send`."""
-        route, deadline = self._route(topic)
+    def await_route(self, topic: str, partition: int | None, timeout: float | None = None) -> None:
+        """Wait until `place` finds the topic's route, and the partition if one is named; raises as `send`.
+
+        Waits at most `timeout` seconds, or max_block_ms if it is None.
+        """
+        seconds = self.options.max_block if timeout is None else timeout
+        deadline = self.clock.monotonic() + seconds
+        route = self.routes.current(topic) or self.routes.route(topic, seconds)
         if partition is not None and not 0 <= partition < len(route.queues):
             self.routes.explicit(route, topic, partition, self._remaining(deadline))
 
