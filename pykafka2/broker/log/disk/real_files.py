@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +20,7 @@ from pykafka2.records.batch import Buffer
 
 MAX_OPEN_FILES: Final = 256
 CLOSED: Final = -1
+NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
 TEMPORARY: Final = ".tmp"
 
 T = TypeVar("T")
@@ -37,6 +39,9 @@ class RealFiles:
     def __init__(self, max_open: int = MAX_OPEN_FILES) -> None:
         self._max_open = max_open
         self._open: OrderedDict[RealFile, None] = OrderedDict()
+        self._spare = CLOSED
+        """For flushes of directories on a background thread, which cannot close files."""
+        self._spare_lock = threading.Lock()
 
     def open(self, path: str, *, creates: bool = False) -> RealFile:
         file = RealFile(path, self)
@@ -95,11 +100,22 @@ class RealFiles:
         shutil.rmtree(path)
 
     def flush_directory(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with self._spare_lock:
+            try:
+                descriptor = os.open(path, os.O_RDONLY)
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR or self._spare == CLOSED:
+                    raise
+                os.close(self._spare)
+                self._spare = CLOSED
+                descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+                if self._spare == CLOSED:
+                    with suppress(OSError):
+                        self._spare = os.open(os.devnull, os.O_RDONLY)
 
     def lock(self, path: str) -> RealLock:
         return RealLock(path)
@@ -110,16 +126,17 @@ class RealFiles:
         """Closes all files, which open themselves again if they are used."""
         for file in list(self._open):
             file.close()
+        with self._spare_lock:
+            if self._spare != CLOSED:
+                os.close(self._spare)
+                self._spare = CLOSED
 
     def with_free_descriptor(self, opens: Callable[[], T]) -> T:
-        """Calls a function that needs descriptors; closes files and repeats it if there are none.
-
-        Half of the files are closed, because a flush of a directory on another thread cannot close any.
-        """
+        """Calls a function that needs descriptors; closes files and repeats it if there are none."""
         try:
             return opens()
         except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
+            if error.errno not in NO_DESCRIPTOR or not self._open:
                 raise
         for file in list(self._open)[: len(self._open) // 2 + 1]:
             file.close()
