@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -99,6 +100,29 @@ def test_cancelled_gather_ends_at_once_and_the_deliveries_can_be_awaited_again(
     kafka_cluster.wait_until(lambda: sum(len(kafka_cluster.log("orders", n).values()) for n in range(3)) == 3)
 
 
+def test_gather_that_begins_while_another_is_cancelled_does_not_keep_that_one(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    async def program() -> None:
+        async with held(kafka_cluster, 1) as (delivery,):
+
+            async def wait() -> Any:
+                return await asyncio.gather(delivery)
+
+            task = asyncio.create_task(wait())
+            await asyncio.sleep(0.02)
+            task.cancel()
+            again = asyncio.gather(delivery)  # before the callbacks of the first one
+            done, _ = await asyncio.wait([task], timeout=5)
+            assert done
+            assert task.cancelled()
+            assert not delivery.cancelled()
+            kafka_cluster.controls.release(ProduceRequest)
+            assert len(await again) == 1
+
+    run(program())
+
+
 def test_wait_for_raises_timeout_error_and_the_record_is_sent(kafka_cluster: KafkaCluster) -> None:
     async def program() -> None:
         async with held(kafka_cluster, 1) as (delivery,):
@@ -175,6 +199,22 @@ def test_callback_that_raises_is_reported_and_the_others_are_called(kafka_cluste
         assert isinstance(context["exception"], ZeroDivisionError)
 
     run(program())
+
+
+def test_exit_in_a_callback_is_raised_and_the_other_callbacks_are_called(kafka_cluster: KafkaCluster) -> None:
+    called: list[int] = []
+
+    async def program() -> None:
+        async with held(kafka_cluster, 3) as deliveries:
+            deliveries[0].add_done_callback(lambda _: sys.exit(3))
+            for number, delivery in enumerate(deliveries):
+                delivery.add_done_callback(lambda _, number=number: called.append(number))
+            kafka_cluster.controls.release(ProduceRequest)
+            await asyncio.sleep(60)
+
+    with pytest.raises(SystemExit):
+        run(program())
+    assert sorted(called) == [0, 1, 2]
 
 
 def test_deliveries_of_the_sync_producer_can_be_gathered(kafka_cluster: KafkaCluster) -> None:

@@ -57,13 +57,14 @@ class LoopCallbacks:
         """Call all callbacks, if the batch is done."""
         if self._outcome.is_done:
             self._outcome.waiters.leave(self)
-            lasting, self.lasting = self.lasting, []
-            self._call(lasting)
-            waiting = self.by_index
-            for index in list(waiting):  # a callback can cancel the wait for another record
-                self._call(waiting.pop(index, ()))
+            callbacks, self.lasting = self.lasting, []
+            for of_record in self.by_index.values():
+                callbacks += of_record
+            self.by_index.clear()
+            self._call(callbacks)
 
     def _call(self, callbacks: Iterable[tuple[Any, Callback, Context]]) -> None:
+        exit_request: BaseException | None = None
         for delivery, callback, context in callbacks:
             try:
                 context.run(callback, delivery)
@@ -71,6 +72,10 @@ class LoopCallbacks:
                 self._loop.call_exception_handler(
                     {"message": f"Exception in callback {callback!r}", "exception": error}
                 )
+            except BaseException as error:  # such as SystemExit; the other callbacks are still called
+                exit_request = exit_request or error
+        if exit_request is not None:
+            raise exit_request
 
     def cancel(self, index: int) -> bool:
         """Call the callbacks of one record soon; False if it has none."""
@@ -79,8 +84,21 @@ class LoopCallbacks:
             return False
         self.cancelled.add(index)
         for delivery, callback, context in callbacks:
-            self._loop.call_soon(callback, delivery, context=context)
+            self._loop.call_soon(self._call_cancelled, index, delivery, callback, context=context)
         return True
+
+    def _call_cancelled(self, index: int, delivery: LoopFuture, callback: Callback) -> None:
+        """Call a callback of a cancelled wait, to which the delivery is cancelled.
+
+        To a wait that has begun meanwhile it is not, before and after.
+        """
+        cancelled, is_waited_for = self.cancelled, index in self.by_index
+        cancelled.add(index)
+        try:
+            callback(delivery)
+        finally:
+            if is_waited_for:
+                cancelled.discard(index)
 
     def remove(self, index: int, callback: Callback) -> int:
         """Remove a callback of one record; return how often it was there."""
