@@ -6,15 +6,15 @@ list with that client. A call that is missing in the list works, too, but type c
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack
 
 from pykafka2 import lifecycle
 from pykafka2.admin.admin import KafkaAdminClient as SyncAdmin
 from pykafka2.aio.aiokafka_options import adapt_options
-from pykafka2.aio.bridge import Bridge, Call
+from pykafka2.aio.bridge import Bridge
 from pykafka2.errors import ClientClosed, IllegalState, KafkaError
 from pykafka2.other_clients import no_such_attribute
 
@@ -31,7 +31,7 @@ def awaited(
 ) -> Callable[Concatenate[KafkaAdminClient, P], Coroutine[Any, Any, T]]:
     """Return a coroutine function that runs a method of the sync client on a helper thread."""
 
-    @functools.wraps(method)
+    @wraps(method)
     async def call(self: KafkaAdminClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._bridge.run(method, self._admin, *args, **kwargs)
 
@@ -57,11 +57,11 @@ class KafkaAdminClient:
         **options: Unpack[AdminConfig],
     ) -> None:
         self._bridge = bridge = Bridge("KafkaAdminClient", runtime)
-        adapt_options(cast("dict[str, Any]", options), bridge)
-        self._admin = SyncAdmin(config, runtime=bridge.runtime, **options)
+        self._admin = SyncAdmin(
+            adapt_options(config, bridge), runtime=bridge.runtime, **adapt_options(options, bridge)
+        )
         if bridge.owns_runtime:
             self._admin._cluster._own_runtime = bridge.runtime  # which ends with the client
-        self._closing: Call[None] | None = None
 
     # ------------------------------------------------------------------ cluster, topics, partitions
 
@@ -167,10 +167,9 @@ class KafkaAdminClient:
     async def close(self, timeout: float = 5.0) -> None:
         """Close all connections, within `timeout` seconds. Can be repeated."""
         self._bridge.enter_to_close()
-        if self._closing is None:
-            self._closing = self._bridge.start_to_close(self._admin.close, timeout)
-            self._bridge.refusal = ClientClosed("the admin client is closed; create a new one")
-        await self._closing.result()
+        refusal = ClientClosed("the admin client is closed; create a new one")
+        self._bridge.begin_close(refusal, partial(self._admin.close, timeout))
+        await self._bridge.end_close()
 
     async def __aenter__(self) -> Self:
         self._bridge.enter()
@@ -193,7 +192,7 @@ class KafkaAdminClient:
             method = None if name.startswith("_") else getattr(SyncAdmin, name, None)
             if method is None:
                 raise no_such_attribute(self, name)
-            return functools.partial(awaited(method), self)
+            return partial(awaited(method), self)
 
     def __reduce__(self) -> NoReturn:
         lifecycle.refuse_pickling(self)

@@ -1,9 +1,11 @@
-"""Options that aiokafka's clients have and the sync clients do not: renamed, ignored, or awaited."""
+"""Options that aiokafka's clients have and the sync clients do not: renamed, ignored, or awaited.
+
+Callbacks among the options run on the client's event loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pykafka2.aio.bridge import Bridge
@@ -18,6 +20,7 @@ IGNORED = {
     "rebalance_timeout_ms": "max_poll_interval_ms is the rebalance timeout",
 }
 
+COMMIT_CALLBACK = "default_offset_commit_callback"
 
 TOKEN_PROVIDER = "sasl_oauth_token_provider"  # noqa: S105 - the name of an option
 
@@ -25,24 +28,46 @@ TOKEN_TIMEOUT = 30.0
 """Seconds that a connection waits for the coroutine of a token provider."""
 
 
-def adapt_options(options: dict[str, Any], bridge: Bridge) -> None:
-    """Replace aiokafka's options; one that has no effect here warns, unless it is None.
+def adapt_options(options: Any, bridge: Bridge) -> Any:
+    """Return options for the sync client: those of aiokafka replaced, callbacks called on the event loop.
+
+    Names can be dotted. An option that has no effect here warns, unless it is None. Returns topics, and None,
+    unchanged.
 
     Raises:
         ConfigurationError: an option is given under both names.
     """
-    for name, ours in RENAMED.items():
-        if name in options:
-            if ours in options:
+    if not isinstance(options, Mapping):
+        return options
+    adapted: dict[Any, Any] = {}
+    names = {_name(written) for written in options}
+    for written, value in options.items():
+        name = _name(written)
+        if name in IGNORED:
+            if value is not None:
+                warn_caller(f"{name} has no effect: {IGNORED[name]}", IgnoredOption)
+        elif name in RENAMED:
+            ours = RENAMED[name]
+            if ours in names:
                 raise ConfigurationError(f"{name} and {ours} are the same option; set one of them")
-            options[ours] = options.pop(name)
-    for name, reason in IGNORED.items():
-        if options.pop(name, None) is not None:
-            warn_caller(f"{name} has no effect: {reason}", IgnoredOption)
-    provider = options.get(TOKEN_PROVIDER)
-    call = getattr(provider, "token", provider)
-    if callable(call) and is_async(call):
-        options[TOKEN_PROVIDER] = TokenOfLoop(bridge, call)
+            adapted[ours] = value
+        else:
+            adapted[written] = _on_loop(name, value, bridge)
+    return adapted
+
+
+def _name(written: Any) -> Any:
+    return written.replace(".", "_") if isinstance(written, str) else written
+
+
+def _on_loop(name: str, value: Any, bridge: Bridge) -> Any:
+    """Return an option's value; if it is a callback, one that runs on the event loop."""
+    if name == TOKEN_PROVIDER:
+        call = getattr(value, "token", value)
+        return TokenOfLoop(bridge, call) if callable(call) and is_async(call) else value
+    if name == COMMIT_CALLBACK and callable(value) and not is_async(value):
+        return bridge.on_loop(value)
+    return value
 
 
 class TokenOfLoop:

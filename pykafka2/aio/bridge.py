@@ -95,6 +95,9 @@ class Bridge:
         """The error of calls on helper threads after the client was closed."""
         self._calls: LoopCalls | None = None
         self._running: set[Call[Any]] = set()
+        self.closing: Call[None] | None = None
+        self._is_closed = False
+        """Whether a caller has received the end of the close."""
 
     # ------------------------------------------------------------------ the loop
 
@@ -134,6 +137,11 @@ class Bridge:
         """Run `call` on the loop soon. Any thread; does nothing before the first awaited call."""
         if self._calls is not None:
             self._calls.post(call)
+
+    def on_loop(self, callback: Callable[..., object]) -> Callable[..., None]:
+        """Return a function that calls `callback` on the loop; any thread can call it."""
+        post = self.post
+        return lambda *args: post(partial(callback, *args))
 
     # ------------------------------------------------------------------ waiting
 
@@ -202,10 +210,6 @@ class Bridge:
         """Start a blocking call on a helper thread."""
         return self._start(Lane.CALLS, partial(function, *args, **kwargs))
 
-    def start_to_close(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> Call[T]:
-        """Start a call that closes the client; it does not wait until others leave it a thread."""
-        return self._start(Lane.CLOSING, partial(function, *args, **kwargs))
-
     def _start(self, lane: Lane, function: Callable[[], T]) -> Call[T]:
         loop, calls = self.enter(), self._calls
         if self.refusal is not None:
@@ -241,6 +245,25 @@ class Bridge:
             call.future.set_result(outcome.value)
         else:
             call.future.set_exception(outcome.error)
+
+    # ------------------------------------------------------------------ the end
+
+    def begin_close(self, refusal: KafkaError, close: Callable[[], None]) -> Call[None]:
+        """Begin to close the client, once, and return that call; later calls raise `refusal`.
+
+        The close does not wait until other calls leave it a thread.
+        """
+        if self.closing is None:
+            self.closing = self._start(Lane.CLOSING, close)
+            self.refusal = refusal
+        return self.closing
+
+    async def end_close(self) -> None:
+        """Wait for the end of the close and raise its error; does nothing once a caller has received it."""
+        if self.closing is not None and not self._is_closed:
+            await self.closing.wait()
+            self._is_closed = True
+            await self.closing.result()
 
 
 def _threads() -> Runtime:

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, Unpack, overload
 
 from pykafka2 import lifecycle
 from pykafka2.aio.aiokafka_options import adapt_options
@@ -24,7 +24,7 @@ from pykafka2.aio.listeners import Listeners
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.arguments import checked_partition
 from pykafka2.cluster.client import GRACE
-from pykafka2.consumer.calls.arguments import checked_timeout
+from pykafka2.consumer.calls.arguments import checked_close, checked_timeout
 from pykafka2.consumer.commit.committer import unacknowledged
 from pykafka2.consumer.consumer import KafkaConsumer as SyncConsumer
 from pykafka2.consumer.options import ConsumerConfig
@@ -64,9 +64,6 @@ T = TypeVar("T")
 MOST_SECONDS_OF_READING = 0.005
 """A task that always finds records lets other tasks run after this time."""
 
-CLOSE_TIMEOUT = 5.0
-"""Seconds that `close` gives to a listener that runs, if it has no timeout."""
-
 
 class KafkaConsumer(Generic[K, V]):
     """Reads records from a cluster, in the tasks of one event loop.
@@ -94,11 +91,11 @@ class KafkaConsumer(Generic[K, V]):
         **options: Unpack[ConsumerConfig[K, V]],
     ) -> None:
         self._bridge = bridge = Bridge("KafkaConsumer", runtime)
-        adapt_options(cast("dict[str, Any]", options), bridge)
-        callback = options.get("default_offset_commit_callback")
-        if callable(callback) and not is_async(callback):
-            options["default_offset_commit_callback"] = self._on_loop(callback)
-        self._consumer: SyncConsumer[K, V] = SyncConsumer(*topics, runtime=bridge.runtime, **options)
+        self._consumer: SyncConsumer[K, V] = SyncConsumer(
+            *(adapt_options(topic, bridge) for topic in topics),
+            runtime=bridge.runtime,
+            **adapt_options(options, bridge),
+        )
         if bridge.owns_runtime:
             self._consumer._cluster._own_runtime = bridge.runtime  # which ends with the client
         self._consumer._lock = self._turn = bridge.runtime.turn  # type: ignore[assignment]
@@ -113,7 +110,6 @@ class KafkaConsumer(Generic[K, V]):
         self._loop: object = UNBOUND
         self._attending: Call[None] | None = None
         """The step of the group that runs, or whose result no read has received."""
-        self._closing: Call[None] | None = None
         self._is_stopped = False
         self._is_woken = False
         """Whether `wakeup` was called and no read has ended since."""
@@ -544,7 +540,7 @@ class KafkaConsumer(Generic[K, V]):
         """
         self._bridge.enter()
         if callable(callback) and not is_async(callback):
-            callback = self._on_loop(callback)
+            callback = self._bridge.on_loop(callback)
         return self._consumer.commit_async(offsets, callback)
 
     async def store_offsets(
@@ -641,6 +637,7 @@ class KafkaConsumer(Generic[K, V]):
         consumer continues to close, and a second call waits for it. Arguments are those of
         `pykafka2.KafkaConsumer.close`. A coroutine listener has half of `timeout`, then it is cancelled.
         """
+        seconds = checked_close(None if isinstance(timeout, bool) else timeout, None)
         if self._bridge.has_lost_its_loop:
             self._listeners.abandon()
             self._gate, self._reads = Gate(), asyncio.Lock()
@@ -650,25 +647,37 @@ class KafkaConsumer(Generic[K, V]):
             with suppress(ClientClosed):
                 self._consumer._rewind_iteration()  # no record is returned after the last commit
             self._bridge.runtime.check_waiters()  # of pending reads
-        if self._closing is None and self._attending is not None and not self._listeners.is_inside:
-            cancelling = loop.call_later(
-                CLOSE_TIMEOUT if timeout is None else timeout, self._listeners.cancel
-            )
+        begin = partial(self._begin_close, loop, timeout, leave_group, autocommit)
+        attending = self._attending
+        if self._bridge.closing is None and attending is not None and not self._listeners.is_inside:
+            cancelling = loop.call_later(seconds, self._listeners.cancel)
             try:
-                await self._attending.wait()
-            finally:
+                await attending.wait()
                 cancelling.cancel()
-        if self._closing is None:
-            close = partial(self._consumer.close, timeout, leave_group, autocommit=autocommit)
-            self._closing = self._bridge.start_to_close(close)
-            if isinstance(timeout, int | float) and not isinstance(timeout, bool):
-                # Half the time for the listener that close calls, the rest to leave the group. Without a
-                # timeout the listener has max_poll_interval_ms.
-                ending = loop.call_later(timeout / 2, self._listeners.cancel)
-                self._closing.future.add_done_callback(lambda _: ending.cancel())
-            self._bridge.refusal = _stopped()
+            except asyncio.CancelledError:  # of this task; the close goes on without it
+                attending.future.add_done_callback(lambda _: cancelling.cancel())
+                attending.future.add_done_callback(lambda _: begin())
+                raise
+        begin()
         if not self._listeners.is_inside:  # a listener of this close cannot wait for it
-            await self._closing.result()
+            await self._bridge.end_close()
+
+    def _begin_close(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        timeout: float | None,
+        leave_group: bool | None,
+        autocommit: bool,
+    ) -> None:
+        if self._bridge.closing is not None:
+            return
+        close = partial(self._consumer.close, timeout, leave_group, autocommit=autocommit)
+        closing = self._bridge.begin_close(_stopped(), close)
+        if timeout is not None and not isinstance(timeout, bool):
+            # Half the time for the listener that close calls, the rest to leave the group. Without a
+            # timeout the listener has max_poll_interval_ms.
+            ending = loop.call_later(timeout / 2, self._listeners.cancel)
+            closing.future.add_done_callback(lambda _: ending.cancel())
 
     async def __aenter__(self) -> Self:
         self._bridge.enter()
@@ -710,11 +719,6 @@ class KafkaConsumer(Generic[K, V]):
         except asyncio.CancelledError:
             call.cancel()
             raise
-
-    def _on_loop(self, callback: Callable[..., object]) -> Callable[..., None]:
-        """Return a function that calls `callback` on the loop; any thread can call it."""
-        post = self._bridge.post
-        return lambda *args: post(partial(callback, *args))
 
 
 class Done:

@@ -28,7 +28,7 @@ from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
 from pykafka2.producer.accumulator.open_batch import append_unlocked
 from pykafka2.producer.accumulator.room import NoRoom, Room
 from pykafka2.producer.append import Prepared
-from pykafka2.producer.arguments import K, V, refuse
+from pykafka2.producer.arguments import K, V, checked_timeout, refuse
 from pykafka2.producer.bulk.columns import ArrowData
 from pykafka2.producer.bulk.delivery import BulkDelivery, OnBatch
 from pykafka2.producer.delivery.delivery import Delivery, OnDelivery
@@ -76,8 +76,9 @@ class KafkaProducer(Generic[K, V]):
         **options: Unpack[ProducerConfig[K, V]],
     ) -> None:
         self._bridge = bridge = Bridge("KafkaProducer", runtime)
-        adapt_options(cast("dict[str, Any]", options), bridge)
-        self._producer: SyncProducer[K, V] = SyncProducer(config, runtime=bridge.runtime, **options)
+        self._producer: SyncProducer[K, V] = SyncProducer(
+            adapt_options(config, bridge), runtime=bridge.runtime, **adapt_options(options, bridge)
+        )
         if bridge.owns_runtime:
             self._producer._client._own_runtime = bridge.runtime  # which ends with the client
         self._appender = self._producer._appender
@@ -96,7 +97,6 @@ class KafkaProducer(Generic[K, V]):
         self._waiting = self._line.waiting
         self._send = self._producer.send
         self._route_calls: dict[tuple[str, int | None], _RouteCall] = {}
-        self._closing: Call[None] | None = None
         self._is_started = False
         self._is_registered = False
         self._is_registered_by_start = False
@@ -447,14 +447,14 @@ class KafkaProducer(Generic[K, V]):
         If the task is cancelled, the producer continues to close, and a second call waits for it. Raises as
         `pykafka2.KafkaProducer.close` does.
         """
+        timeout = checked_timeout(timeout)
         if self._bridge.has_lost_its_loop:
             self._abandoned.clear()
         self._bridge.enter_to_close()
         self._open_batches = None
-        if self._closing is None:
-            self._closing = self._bridge.start_to_close(self._producer.close, timeout)
-            self._bridge.refusal = ClientClosed("the producer is closed; create a new one")
-        await self._closing.result()
+        refusal = ClientClosed("the producer is closed; create a new one")
+        self._bridge.begin_close(refusal, partial(self._producer.close, timeout))
+        await self._bridge.end_close()
 
     async def __aenter__(self) -> Self:
         self._bridge.enter()
@@ -604,8 +604,7 @@ class KafkaProducer(Generic[K, V]):
             refuse("on_delivery", on_delivery, topic, "must be a callable of metadata and error")
         if is_async(on_delivery):
             refuse("on_delivery", on_delivery, topic, f"{NOT_AWAITED}, or await the delivery")
-        post = self._bridge.post
-        return lambda metadata, error: post(partial(on_delivery, metadata, error))
+        return self._bridge.on_loop(on_delivery)
 
 
 class _RouteCall:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -90,6 +91,34 @@ def test_options_of_aiokafka_are_renamed_or_ignored() -> None:
             KafkaProducer(max_batch_size=77, batch_size=78)  # type: ignore[call-arg]
 
     run(program())
+
+
+def test_options_of_a_mapping_are_adapted_as_those_by_name(kafka_cluster: KafkaCluster) -> None:
+    threads: list[int] = []
+
+    async def program() -> None:
+        servers = kafka_cluster.bootstrap_servers
+        with pytest.warns(IgnoredOption, match="loop has no effect"):
+            producer: Any = KafkaProducer({"bootstrap.servers": servers, "max.batch.size": 77, "loop": 1})
+        assert producer._producer._options.batch_size == 77
+        await producer.send_and_wait("orders", b"v", partition=0)
+        await producer.close()
+        options = {
+            "bootstrap.servers": servers,
+            "group.id": "billing",
+            "auto.offset.reset": "earliest",
+            "default.offset.commit.callback": lambda *_: threads.append(threading.get_ident()),
+        }
+        async with KafkaConsumer(options, "orders") as consumer:
+            await consumer.getone()
+            await (await consumer.commit_async())
+            while not threads:
+                await consumer.poll(20)
+        with pytest.raises(ConfigurationError, match="max_batch_size and batch_size are the same option"):
+            KafkaProducer({"max.batch.size": 77, "batch.size": 78})
+
+    run(program())
+    assert set(threads) == {threading.get_ident()}
 
 
 def test_sync_client_refuses_a_token_provider_with_a_coroutine() -> None:

@@ -16,7 +16,15 @@ import uvloop
 from pykafka2 import TopicPartition
 from pykafka2.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from pykafka2.driver.thread_driver import MAX_CALL_THREADS
-from pykafka2.errors import ClientClosed, KafkaError, LoopBlocked, NoBrokersAvailable, WrongEventLoop
+from pykafka2.errors import (
+    ClientClosed,
+    ConsumerStopped,
+    KafkaError,
+    KafkaTimeoutError,
+    LoopBlocked,
+    NoBrokersAvailable,
+    WrongEventLoop,
+)
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster
 from tests.aio.running import run
@@ -270,3 +278,77 @@ def test_producer_dropped_without_close_warns_and_does_not_block_the_loop(
     assert took < 1.0  # a sync producer blocks here until its DROP_TIMEOUT
     kafka_cluster.wait_until(lambda: kafka_cluster.log("orders", 0).values() == [b"sent at the end"])
     kafka_cluster.wait_until(lambda: not any("pykafka2-" in one.name for one in threading.enumerate()))
+
+
+@pytest.mark.parametrize("client", [KafkaProducer, KafkaConsumer])
+def test_close_with_a_wrong_timeout_raises_and_leaves_the_client_open(
+    kafka_cluster: KafkaCluster, client: Any
+) -> None:
+    async def program() -> None:
+        used = client(bootstrap_servers=kafka_cluster.bootstrap_servers)
+        await used.start()
+        with pytest.raises((KafkaError, TypeError), match="timeout='soon'"):
+            await used.close("soon")
+        if client is KafkaProducer:
+            await used.send_and_wait("orders", b"v")
+        else:
+            assert await used.topics() == {"orders"}
+        await used.close()
+
+    run(program())
+
+
+def test_error_of_close_is_raised_to_concurrent_calls_and_not_to_later_ones(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    async def program() -> None:
+        kafka_cluster.controls.hold(ProduceRequest)
+        producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
+        await producer.send("orders", b"v")
+        closed = await asyncio.gather(producer.close(0.05), producer.close(), return_exceptions=True)
+        assert [type(error) for error in closed] == [KafkaTimeoutError] * 2
+        await producer.close()
+        kafka_cluster.controls.release(ProduceRequest)
+
+    run(program())
+
+
+def test_error_of_a_cancelled_close_is_raised_by_the_next_close(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    async def program() -> None:
+        kafka_cluster.controls.hold(ProduceRequest)
+        producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
+        await producer.send("orders", b"v")
+        closing = asyncio.create_task(producer.close(0.05))
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        await kafka_cluster.wait_until_async(lambda: producer.health()["state"] == "closed")
+        with pytest.raises(KafkaTimeoutError):
+            await producer.close()
+        kafka_cluster.controls.release(ProduceRequest)
+
+    run(program())
+
+
+def test_cancelled_close_that_waits_for_a_listener_continues(kafka_cluster: KafkaCluster) -> None:
+    async def program() -> None:
+        consumer = KafkaConsumer(bootstrap_servers=kafka_cluster.bootstrap_servers, group_id="billing")
+        started, may_return = asyncio.Event(), asyncio.Event()
+
+        async def assigned(partitions: Any) -> None:
+            started.set()
+            await may_return.wait()
+
+        consumer.subscribe(["orders"], on_assigned=assigned)
+        reading = asyncio.create_task(consumer.getone())
+        await started.wait()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(consumer.close(), 0.05)
+        may_return.set()
+        with pytest.raises(ConsumerStopped):
+            await reading
+        await kafka_cluster.wait_until_async(lambda: consumer.health()["state"] == "closed")
+
+    run(program())
