@@ -1,4 +1,4 @@
-"""The recipes whose libraries the project does not install: FastAPI (with httpx), and kafkajs for Node.
+"""The recipes whose libraries the project does not install: FastAPI (with httpx2), and kafkajs for Node.
 
     python -m tests.conformance.recipe_programs [fastapi | node]
 
@@ -22,7 +22,7 @@ from .suites import run
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "docs" / "guides" / "recipes.md"
 JAVASCRIPT = re.compile(r"^```js\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FASTAPI = ("fastapi==0.165.0", "httpx==0.28.1")
+FASTAPI = ("fastapi==0.165.0", "httpx2==2.16.2")
 KAFKAJS = "kafkajs@2.2.4"
 INSTALL_TIMEOUT = 300.0
 RUN_TIMEOUT = 120.0
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _with_fastapi() -> bool:
-    folder = cache_folder() / f"recipes-{FASTAPI[0]}"
+    folder = cache_folder() / f"recipes-{'-'.join(FASTAPI)}"
     if not (folder / "fastapi").exists():
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), *FASTAPI]
         subprocess.run(command, check=True, timeout=INSTALL_TIMEOUT)
