@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
-from pykafka2 import lifecycle
 from pykafka2.admin.admin import KafkaAdminClient as SyncAdmin
 from pykafka2.aio.aiokafka_options import adapt_options
 from pykafka2.aio.bridge import Bridge
-from pykafka2.errors import ClientClosed, IllegalState, KafkaError
+from pykafka2.aio.client import AsyncClient
+from pykafka2.errors import ClientClosed, KafkaError
 from pykafka2.other_clients import no_such_attribute
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def awaited(
     return call
 
 
-class KafkaAdminClient:
+class KafkaAdminClient(AsyncClient):
     """Creates, describes, alters and deletes the resources of a cluster, from the tasks of one event loop.
 
     Calls, arguments, results and errors are those of `pykafka2.KafkaAdminClient`. Any number of tasks can use
@@ -57,7 +57,7 @@ class KafkaAdminClient:
         **options: Unpack[AdminConfig],
     ) -> None:
         self._bridge = bridge = Bridge("KafkaAdminClient", runtime)
-        self._admin = SyncAdmin(
+        self._sync = self._admin = SyncAdmin(
             adapt_options(config, bridge), runtime=bridge.runtime, **adapt_options(options, bridge)
         )
         if bridge.owns_runtime:
@@ -160,10 +160,6 @@ class KafkaAdminClient:
             raise
         return self
 
-    async def stop(self) -> None:
-        """`close`, by the name that the other clients have."""
-        await self.close()
-
     async def close(self, timeout: float = 5.0) -> None:
         """Close all connections, within `timeout` seconds. Can be repeated."""
         self._bridge.enter_to_close()
@@ -180,11 +176,6 @@ class KafkaAdminClient:
     ) -> None:
         await self.close()
 
-    def __enter__(self) -> NoReturn:
-        raise IllegalState("write `async with`; this is the KafkaAdminClient of pykafka2.aio")
-
-    def __exit__(self, *args: object) -> None: ...
-
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -193,9 +184,3 @@ class KafkaAdminClient:
             if method is None:
                 raise no_such_attribute(self, name)
             return partial(awaited(method), self)
-
-    def __reduce__(self) -> NoReturn:
-        lifecycle.refuse_pickling(self)
-
-    def __repr__(self) -> str:
-        return repr(self._admin).replace("<KafkaAdminClient", "<aio.KafkaAdminClient", 1)

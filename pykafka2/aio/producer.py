@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 from asyncio import _get_running_loop as running_loop
 from asyncio import current_task
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
 
-from pykafka2 import lifecycle
 from pykafka2.aio.aiokafka_options import adapt_options
 from pykafka2.aio.batch_builder import BatchBuilder
 from pykafka2.aio.bridge import UNBOUND, Bridge, Call
+from pykafka2.aio.client import AsyncClient
 from pykafka2.aio.line import Line, Place
+from pykafka2.aio.transactions import TransactionCalls
 from pykafka2.cluster.client import GRACE
 from pykafka2.errors import ClientClosed, IllegalState, KafkaError, LoopBlocked
 from pykafka2.option_fields import NOT_AWAITED, is_async
@@ -35,12 +35,10 @@ from pykafka2.producer.delivery.delivery import Delivery, OnDelivery
 from pykafka2.producer.options import ProducerConfig
 from pykafka2.producer.producer import KafkaProducer as SyncProducer
 from pykafka2.records.encoder import NO_HEADERS
-from pykafka2.types import ConsumerGroupMetadata, GivenHeaders, PartitionInfo, RecordMetadata
+from pykafka2.types import GivenHeaders, PartitionInfo, RecordMetadata
 
 if TYPE_CHECKING:
-    from pykafka2.cluster.offset_arguments import OffsetsToCommit
     from pykafka2.driver.runtime import Runtime
-    from pykafka2.producer.transactions.handle import TransactionHandle
 
 T = TypeVar("T")
 
@@ -49,7 +47,7 @@ MISSES_BETWEEN_TURNS = 4
 the shortcut once in each millisecond."""
 
 
-class KafkaProducer(Generic[K, V]):
+class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
     """Sends records to a cluster in batches, from the tasks of one event loop.
 
     Options, defaults, results and errors are those of `pykafka2.KafkaProducer`. The producer belongs to the
@@ -79,6 +77,7 @@ class KafkaProducer(Generic[K, V]):
         self._producer: SyncProducer[K, V] = SyncProducer(
             adapt_options(config, bridge), runtime=bridge.runtime, **adapt_options(options, bridge)
         )
+        self._sync = self._producer
         if bridge.owns_runtime:
             self._producer._client._own_runtime = bridge.runtime  # which ends with the client
         self._appender = self._producer._appender
@@ -281,119 +280,6 @@ class KafkaProducer(Generic[K, V]):
         except LoopBlocked:
             return await self._bridge.run(self._producer.partition_infos, topic)
 
-    # ------------------------------------------------------------------ transactions
-
-    async def init_transactions(self, timeout: float | None = None) -> None:
-        """Register the transactional_id; call it once, before the first transaction.
-
-        Does nothing after `start`, which has registered it.
-        """
-        if self._is_registered_by_start:
-            self._is_registered_by_start = False
-            return
-        await self._run_in_order(self._producer.init_transactions, timeout)
-        self._is_registered = True
-
-    async def begin_transaction(self) -> None:
-        """Begin a transaction; every record sent from now on belongs to it.
-
-        If the task is cancelled, the transaction may be open; abort it.
-        """
-        await self._run_in_order(self._producer.begin_transaction)
-
-    async def send_offsets_to_transaction(
-        self,
-        offsets: OffsetsToCommit,
-        group_metadata: ConsumerGroupMetadata | str,
-        timeout: float | None = None,
-    ) -> None:
-        """Add a consumer's offsets to the transaction; they are committed only if it commits."""
-        call = self._producer.send_offsets_to_transaction
-        await self._run_in_order(call, offsets, group_metadata, timeout)
-
-    async def commit_transaction(self, timeout: float | None = None) -> None:
-        """Send the remaining records and commit. If the task is cancelled, call it again to wait."""
-        await self._run_in_order(self._producer.commit_transaction, timeout)
-
-    async def abort_transaction(self, timeout: float | None = None) -> None:
-        """Abort the transaction. If the task is cancelled, call it again to wait."""
-        await self._run_in_order(self._producer.abort_transaction, timeout)
-
-    async def detach_transaction(self, timeout: float | None = None) -> TransactionHandle:
-        """Send the remaining records and leave the transaction open for `pykafka2.end_transaction`."""
-        return await self._run_in_order(self._producer.detach_transaction, timeout)
-
-    def transaction(self) -> AbstractAsyncContextManager[None]:
-        """Return a context manager that begins a transaction, and commits it at the end of the block.
-
-        If the block raises, is cancelled, or a record failed, it aborts the transaction. A task that is
-        cancelled at the start of the block leaves no transaction open. One that is cancelled at the end of
-        the block does not stop that end; the next transaction waits for it.
-        """
-        return self._transaction()
-
-    @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[None]:
-        block = self._producer.transaction()
-        await self._await_abandoned()
-        begin = self._bridge.start(block.__enter__)
-        try:
-            await begin.result()
-        except asyncio.CancelledError as error:
-            end = partial(self._end_abandoned_block, block, error)
-            if begin.future.done():
-                end(begin.future)  # now, because a callback would come after the task's next transaction
-            else:
-                begin.cancel()
-                self._abandon(begin)
-                begin.future.add_done_callback(end)
-            raise
-        try:
-            yield
-        except BaseException as error:
-            await self._end_block(partial(block.__exit__, type(error), error, error.__traceback__))
-            raise
-        await self._end_block(partial(block.__exit__, None, None, None))
-
-    async def _end_block(self, end: partial[Any]) -> None:
-        call = self._bridge.start(end)
-        self._abandon(call)
-        await call.result()
-
-    def _end_abandoned_block(
-        self, block: AbstractContextManager[None], error: BaseException, begin: asyncio.Future[None]
-    ) -> None:
-        """Abort a transaction that began although its task was cancelled."""
-        if begin.exception() is None:
-            with suppress(ClientClosed):  # a producer that closes aborts it
-                self._abandon(self._bridge.start(block.__exit__, type(error), error, None))
-
-    async def _run_in_order(self, function: Callable[..., T], *args: Any) -> T:
-        """Run a transactional call on a helper thread, after the end of cancelled ones."""
-        await self._await_abandoned()
-        return await self._result_of(self._bridge.start(function, *args))
-
-    async def _result_of(self, call: Call[T]) -> T:
-        """Wait for a call. If the task is cancelled, the next transactional call begins after the call's end.
-
-        Otherwise a call that is still on its way could take effect in the next transaction.
-        """
-        try:
-            return await call.result()
-        except asyncio.CancelledError:
-            call.cancel()
-            self._abandon(call)
-            raise
-
-    def _abandon(self, call: Call[Any]) -> None:
-        if not call.future.done():
-            self._abandoned.add(call.future)
-            call.future.add_done_callback(self._abandoned.discard)
-
-    async def _await_abandoned(self) -> None:
-        while self._abandoned:
-            await asyncio.wait(self._abandoned)
-
     # ------------------------------------------------------------------ inspection
 
     def bootstrap_connected(self) -> bool:
@@ -437,10 +323,6 @@ class KafkaProducer(Generic[K, V]):
             raise
         return self
 
-    async def stop(self) -> None:
-        """`close`, by aiokafka's name."""
-        await self.close()
-
     async def close(self, timeout: float | None = None) -> None:
         """Send what is left, then close the connections. Can be repeated.
 
@@ -472,17 +354,6 @@ class KafkaProducer(Generic[K, V]):
             if error is None:
                 raise
             error.add_note(f"while the producer was closed: {type(closing).__name__}: {closing}")
-
-    def __enter__(self) -> NoReturn:
-        raise IllegalState("write `async with`; this is the KafkaProducer of pykafka2.aio")
-
-    def __exit__(self, *args: object) -> None: ...
-
-    def __reduce__(self) -> NoReturn:
-        lifecycle.refuse_pickling(self)
-
-    def __repr__(self) -> str:
-        return repr(self._producer).replace("<KafkaProducer", "<aio.KafkaProducer", 1)
 
     # ------------------------------------------------------------------ inside
 

@@ -1,0 +1,287 @@
+"""The calls of the asyncio consumer that read records.
+
+Records are taken from the fetch buffer on the loop's thread, in the step that returns them, so a cancelled
+task never loses one. A read that finds none waits on the loop. Steps of the group that can block or call
+listeners run on a helper thread (gate.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import _get_running_loop as running_loop
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+from pykafka2.aio.bridge import Bridge, Call
+from pykafka2.aio.gate import Gate
+from pykafka2.aio.listeners import Listeners
+from pykafka2.clock import FOREVER
+from pykafka2.consumer.calls.arguments import checked_timeout
+from pykafka2.consumer.consumer import KafkaConsumer as SyncConsumer
+from pykafka2.errors import ClientClosed, ConsumerStopped, ConsumerWakeup, IllegalState
+from pykafka2.records.columns import Columns
+from pykafka2.types import ConsumerRecord, K, TopicPartition, V
+
+if TYPE_CHECKING:
+    from pykafka2.aio.runtime import Turn
+    from pykafka2.consumer.options import ConsumerOptions
+    from pykafka2.consumer.poll.poller import Poller
+    from pykafka2.consumer.state.iteration_queue import IterationQueue
+    from pykafka2.driver.driver import Driver
+
+T = TypeVar("T")
+
+MOST_SECONDS_OF_READING = 0.005
+"""A task that always finds records lets other tasks run after this time."""
+
+
+class Reads(Generic[K, V]):
+    """Mixed into the consumer."""
+
+    _bridge: Bridge
+    _consumer: SyncConsumer[K, V]
+    _turn: Turn
+    _poller: Poller
+    _driver: Driver
+    _queue: IterationQueue
+    _options: ConsumerOptions
+    _listeners: Listeners
+    _gate: Gate
+    _reads: asyncio.Lock
+    _loop: object
+    _attending: Call[None] | None
+    """The step of the group that runs, or whose result no read has received."""
+    _is_stopped: bool
+    _is_woken: bool
+    """Whether `wakeup` was called and no read has ended since."""
+    _read_since: float
+
+    async def poll(
+        self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
+        """Return records by partition as soon as there are some, or an empty dict after `timeout_ms`.
+
+        A cancelled call has taken no record. Arguments and errors are those of
+        `pykafka2.KafkaConsumer.poll`.
+
+        Raises:
+            ConsumerStopped: the consumer was stopped, also during the call.
+            WrongEventLoop: another loop, or no loop, runs in this thread.
+        """
+        limit, timeout = self._consumer._limit(max_records), checked_timeout(timeout_ms)
+        return await self._poll(timeout, limit, not update_offsets)
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
+        """`poll`, by aiokafka's name; with partitions it returns records of these only.
+
+        Records of the other partitions are returned by later reads.
+
+        Raises:
+            IllegalState: one of the partitions is not among those of `assign`.
+        """
+        limit, timeout = self._consumer._limit(max_records), checked_timeout(timeout_ms)
+        only = self._consumer._checked_choice(partitions) if partitions else None
+        return await self._poll(timeout, limit, only=only)
+
+    async def _poll(
+        self,
+        timeout: float,
+        limit: int,
+        keep_position: bool = False,
+        only: frozenset[TopicPartition] | None = None,
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
+        consumer = self._consumer
+        async with self._reading():
+            with suppress(ConsumerWakeup):
+                await self._begin_read()
+                if self._queue:
+                    queued = consumer._take_queued(limit, keep_position, only)
+                    if queued:
+                        return queued
+                take = partial(consumer._take_records, limit, keep_position, only)
+                return await self._read(take, timeout) or {}
+        return {}
+
+    async def poll_columns(
+        self, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, Columns]:
+        """Poll records as columns; see `pykafka2.KafkaConsumer.poll_columns`."""
+        limit, timeout = self._consumer._limit(max_records), checked_timeout(timeout_ms)
+        async with self._reading():
+            with suppress(ConsumerWakeup):
+                await self._begin_read()
+                self._consumer._rewind_iteration()
+                return await self._read(lambda: self._consumer._take_columns(limit), timeout) or {}
+        return {}
+
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
+        """Return the next record, of these partitions if any are named; waits until there is one.
+
+        Raises:
+            ConsumerWakeup: `wakeup` was called.
+            KafkaError: as for `getmany`.
+        """
+        # Hot: a pop from the records of the last poll.
+        if self._loop is not running_loop():
+            self._loop = self._bridge.enter()
+        if partitions:
+            return await self._getone_of(self._consumer._checked_choice(partitions))
+        queue = self._queue
+        for record in queue.slice:
+            return record
+        while True:
+            await self._fill(FOREVER)
+            for record in queue.slice:
+                return record
+
+    async def _getone_of(self, only: frozenset[TopicPartition]) -> ConsumerRecord[K, V]:
+        consumer = self._consumer
+        async with self._reading():
+            await self._begin_read()
+            found = consumer._take_queued(1, False, only) if self._queue else {}
+            while not found:
+                found = await self._read(partial(consumer._take_records, 1, False, only), FOREVER) or {}
+        (records,) = found.values()
+        record: ConsumerRecord[K, V] = records[0]
+        return record
+
+    def wakeup(self) -> None:
+        """End the current read early, or the next one. Any thread, also signal handlers.
+
+        `poll`, `getmany` and `poll_columns` return an empty dict, an iteration ends, and `getone` raises
+        `ConsumerWakeup`. No record is lost. An iteration first returns the records of its current slice
+        (about 0.1 s of work).
+        """
+        self._is_woken = True
+        self._driver.notify()
+
+    def __aiter__(self) -> Self:
+        """Iterate over records until consumer_timeout_ms passes without one, or until `wakeup` or `stop`."""
+        return self
+
+    async def __anext__(self) -> ConsumerRecord[K, V]:
+        """Return the next record, as iteration does."""
+        if self._loop is not running_loop():
+            self._loop = self._bridge.enter()
+        queue = self._queue
+        for record in queue.slice:
+            return record
+        with suppress(ConsumerStopped, ConsumerWakeup):
+            await self._fill(self._options.consumer_timeout)
+            for record in queue.slice:
+                return record
+        raise StopAsyncIteration
+
+    async def _fill(self, timeout: float) -> None:
+        """Start the next slice of the iteration queue; reads records if it is empty."""
+        async with self._reading():
+            await self._begin_read()
+            if not self._consumer._continue_iteration():
+                await self._read(self._consumer._refill_iteration, timeout)
+
+    def _reading(self) -> asyncio.Lock:
+        """Return the lock of reads, which one task at a time holds, in order."""
+        self._bridge.enter()
+        if self._listeners.is_inside:
+            raise IllegalState(
+                "a read inside a rebalance listener would wait for itself; return from the listener first"
+            )
+        return self._reads
+
+    async def _begin_read(self) -> None:
+        """Let other tasks run if this one never waits. Raises ConsumerStopped, ConsumerWakeup."""
+        now = self._driver.clock.monotonic()
+        if now - self._read_since >= MOST_SECONDS_OF_READING:
+            await asyncio.sleep(0)
+            self._read_since = self._driver.clock.monotonic()
+        if self._is_stopped:
+            raise stopped()
+        self._take_wakeup()
+
+    def _take_wakeup(self) -> None:
+        if self._is_woken:
+            self._is_woken = False
+            raise ConsumerWakeup("wakeup() was called; the next read continues")
+
+    async def _read(self, take: Callable[[], T], timeout: float) -> T | None:
+        """Take records as soon as there are some, in the step that returns them; None after the timeout."""
+        poller, monotonic = self._poller, self._driver.clock.monotonic
+        deadline = monotonic() + timeout
+        has_waited = False
+        try:
+            while True:
+                if self._attending is not None:
+                    await self._end_attending()
+                with self._turn:
+                    is_news = poller.begin()
+                    needs_to_attend = poller.needs_to_attend()
+                if needs_to_attend:
+                    try:
+                        self._attending = await self._gate.start(
+                            lambda: self._bridge.start(self._attend), max(deadline - monotonic(), 0.0)
+                        )
+                    except TimeoutError:  # a call of another task waits for longer than this read
+                        return None
+                    await self._end_attending()
+                    has_waited = True
+                found = take()
+                if found:
+                    return found
+                remaining = deadline - monotonic()
+                if remaining <= 0:
+                    if not has_waited:
+                        await asyncio.sleep(0)
+                    return None
+                if poller.collector.is_unfinished:
+                    await asyncio.sleep(0)
+                else:
+                    with self._turn:
+                        seconds = poller.wait_for(remaining)
+                    await self._wait_for_news(is_news, seconds)
+                has_waited = True
+                if self._is_stopped:
+                    raise stopped()
+                self._take_wakeup()
+        finally:
+            with self._turn:
+                poller.returned()
+
+    async def _wait_for_news(self, is_news: Callable[[], bool], seconds: float) -> None:
+        # From the moment at which there is news the application has max_poll_interval_ms to take it, also if
+        # it blocks the loop.
+        try:
+            await self._bridge.wait(
+                self._driver,
+                lambda: is_news() or self._is_stopped or self._is_woken,
+                seconds,
+                on_wake=self._poller.returned,
+            )
+        except ClientClosed:
+            if self._is_stopped:
+                raise stopped() from None
+            raise
+
+    def _attend(self) -> None:
+        """Take the steps of the group. On a helper thread."""
+        with self._turn:
+            self._poller.attend()
+
+    async def _end_attending(self) -> None:
+        """Wait for the steps of the group, which a cancelled task leaves running."""
+        call = self._attending
+        if call is None:
+            return
+        await call.wait()
+        self._attending = None
+        if self._is_stopped:
+            raise stopped()
+        call.future.result()
+
+
+def stopped() -> ConsumerStopped:
+    """Return the error of calls of a stopped consumer."""
+    return ConsumerStopped("the consumer is stopped; create a new one")

@@ -1,0 +1,146 @@
+"""The transactional calls of the asyncio producer, and what cancelling them leaves.
+
+A cancelled call can still be on its way on a helper thread. The next transactional call begins after its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pykafka2.aio.bridge import Bridge, Call
+from pykafka2.errors import ClientClosed
+from pykafka2.producer.producer import KafkaProducer as SyncProducer
+from pykafka2.types import ConsumerGroupMetadata
+
+if TYPE_CHECKING:
+    from pykafka2.cluster.offset_arguments import OffsetsToCommit
+    from pykafka2.producer.transactions.handle import TransactionHandle
+
+T = TypeVar("T")
+
+
+class TransactionCalls:
+    """Mixed into the producer."""
+
+    _bridge: Bridge
+    _producer: SyncProducer[Any, Any]
+    _is_registered: bool
+    _is_registered_by_start: bool
+    """Whether `start` has registered the transactional_id, and `init_transactions` was not called yet."""
+    _abandoned: set[asyncio.Future[Any]]
+    """Calls of cancelled tasks; the next transactional call begins after they ended."""
+
+    async def init_transactions(self, timeout: float | None = None) -> None:
+        """Register the transactional_id; call it once, before the first transaction.
+
+        Does nothing after `start`, which has registered it.
+        """
+        if self._is_registered_by_start:
+            self._is_registered_by_start = False
+            return
+        await self._run_in_order(self._producer.init_transactions, timeout)
+        self._is_registered = True
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction; every record sent from now on belongs to it.
+
+        If the task is cancelled, the transaction may be open; abort it.
+        """
+        await self._run_in_order(self._producer.begin_transaction)
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: OffsetsToCommit,
+        group_metadata: ConsumerGroupMetadata | str,
+        timeout: float | None = None,
+    ) -> None:
+        """Add a consumer's offsets to the transaction; they are committed only if it commits."""
+        call = self._producer.send_offsets_to_transaction
+        await self._run_in_order(call, offsets, group_metadata, timeout)
+
+    async def commit_transaction(self, timeout: float | None = None) -> None:
+        """Send the remaining records and commit. If the task is cancelled, call it again to wait."""
+        await self._run_in_order(self._producer.commit_transaction, timeout)
+
+    async def abort_transaction(self, timeout: float | None = None) -> None:
+        """Abort the transaction. If the task is cancelled, call it again to wait."""
+        await self._run_in_order(self._producer.abort_transaction, timeout)
+
+    async def detach_transaction(self, timeout: float | None = None) -> TransactionHandle:
+        """Send the remaining records and leave the transaction open for `pykafka2.end_transaction`."""
+        return await self._run_in_order(self._producer.detach_transaction, timeout)
+
+    def transaction(self) -> AbstractAsyncContextManager[None]:
+        """Return a context manager that begins a transaction, and commits it at the end of the block.
+
+        If the block raises, is cancelled, or a record failed, it aborts the transaction. A task that is
+        cancelled at the start of the block leaves no transaction open. One that is cancelled at the end of
+        the block does not stop that end; the next transaction waits for it.
+        """
+        return self._transaction()
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[None]:
+        block = self._producer.transaction()
+        await self._await_abandoned()
+        begin = self._bridge.start(block.__enter__)
+        try:
+            await begin.result()
+        except asyncio.CancelledError as error:
+            end = partial(self._end_abandoned_block, block, error)
+            if begin.future.done():
+                end(begin.future)  # now, because a callback would come after the task's next transaction
+            else:
+                begin.cancel()
+                self._abandon(begin)
+                begin.future.add_done_callback(end)
+            raise
+        try:
+            yield
+        except BaseException as error:
+            await self._end_block(partial(block.__exit__, type(error), error, error.__traceback__))
+            raise
+        await self._end_block(partial(block.__exit__, None, None, None))
+
+    async def _end_block(self, end: partial[Any]) -> None:
+        call = self._bridge.start(end)
+        self._abandon(call)
+        await call.result()
+
+    def _end_abandoned_block(
+        self, block: AbstractContextManager[None], error: BaseException, begin: asyncio.Future[None]
+    ) -> None:
+        """Abort a transaction that began although its task was cancelled."""
+        if begin.exception() is None:
+            with suppress(ClientClosed):  # a producer that closes aborts it
+                self._abandon(self._bridge.start(block.__exit__, type(error), error, None))
+
+    async def _run_in_order(self, function: Callable[..., T], *args: Any) -> T:
+        """Run a transactional call on a helper thread, after the end of cancelled ones."""
+        await self._await_abandoned()
+        return await self._result_of(self._bridge.start(function, *args))
+
+    async def _result_of(self, call: Call[T]) -> T:
+        """Wait for a call. If the task is cancelled, the next transactional call begins after the call's end.
+
+        Otherwise a call that is still on its way could take effect in the next transaction.
+        """
+        try:
+            return await call.result()
+        except asyncio.CancelledError:
+            call.cancel()
+            self._abandon(call)
+            raise
+
+    def _abandon(self, call: Call[Any]) -> None:
+        if not call.future.done():
+            self._abandoned.add(call.future)
+            call.future.add_done_callback(self._abandoned.discard)
+
+    async def _await_abandoned(self) -> None:
+        while self._abandoned:
+            await asyncio.wait(self._abandoned)
