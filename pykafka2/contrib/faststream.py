@@ -26,15 +26,12 @@ from faststream.kafka.schemas.params import AdminClientConnectionParams, Consume
 
 from pykafka2 import NewTopic, TopicPartition
 from pykafka2.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from pykafka2.aio.batch_builder import BatchBuilder
 from pykafka2.errors import ConsumerStopped, KafkaError, TopicAlreadyExists
 from pykafka2.types import ConsumerRecord, RecordMetadata
 
 UNUSED_OPTIONS = frozenset({"loop", "api_version", "sasl_kerberos_service_name", "sasl_kerberos_domain_name"})
 """Options of aiokafka that FastStream always passes and that have no counterpart."""
-
-DEFAULT_BATCH_BYTES = 16_384
-
-RENAMED_OPTIONS = {"max_batch_size": "batch_size"}
 
 CONSUMER_UNUSED_OPTIONS = frozenset(
     {"consumer_timeout_ms", "rebalance_timeout_ms", "partition_assignment_strategy"}
@@ -97,7 +94,6 @@ class Producer:
         if not own.get("enable_idempotence"):
             # FastStream's default, not a wish: with acks=all records are sent idempotently.
             own.pop("enable_idempotence", None)
-        self._batch_bytes: int = own.get("batch_size", DEFAULT_BATCH_BYTES)
         self._producer: KafkaProducer[Any, Any] = KafkaProducer(**own)
         self._closed = False
 
@@ -122,36 +118,20 @@ class Producer:
     ) -> Awaitable[RecordMetadata]:
         return await self._producer.send(topic, value, key, headers, partition, timestamp_ms)
 
-    def create_batch(self) -> Batch:
-        return Batch(self._batch_bytes)
+    def create_batch(self) -> BatchBuilder:
+        return self._producer.create_batch()
 
     async def send_batch(
-        self, batch: Batch, topic: str, *, partition: int | None = None
+        self, batch: BatchBuilder, topic: str, *, partition: int | None = None
     ) -> Awaitable[RecordMetadata]:
         """Sends the records of a batch; awaiting the result waits for all and returns the first one's."""
         deliveries = [
             await self._producer.send(topic, value, key, headers, partition, timestamp_ms)
-            for key, value, timestamp_ms, headers in batch.records
+            for key, value, timestamp_ms, headers in zip(
+                batch.keys, batch.values, batch.timestamps_ms, batch.headers, strict=True
+            )
         ]
         return asyncio.ensure_future(first_of(deliveries))
-
-
-class Batch:
-    """Records of one `publish_batch`, up to the batch size of the producer."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self.records: list[tuple[Any, Any, int | None, Any]] = []
-        self._left_bytes = max_bytes
-
-    def append(
-        self, *, key: Any, value: bytes | None, timestamp: int | None, headers: Sequence[tuple[str, bytes]]
-    ) -> int | None:
-        """Returns the number of records, or None if the batch is full."""
-        self._left_bytes -= len(value or b"") + sum(len(name) + len(data) for name, data in headers)
-        if self._left_bytes < 0 and self.records:
-            return None
-        self.records.append((key, value, timestamp, headers))
-        return len(self.records)
 
 
 async def first_of(deliveries: Sequence[Awaitable[RecordMetadata]]) -> RecordMetadata:
@@ -285,7 +265,7 @@ class Admin(AdminService):
 def options_of(options: Mapping[str, Any], unused: frozenset[str] = frozenset()) -> dict[str, Any]:
     """Returns pykafka2's options for those that FastStream passes to aiokafka."""
     own = {
-        RENAMED_OPTIONS.get(name, name): value
+        name: value
         for name, value in options.items()
         if name not in UNUSED_OPTIONS and name not in unused and value is not _UNSET
     }
