@@ -126,7 +126,9 @@ class Listeners:
         if not inspect.isawaitable(result):
             run.end(None)
             return
-        run.task = task = asyncio.get_running_loop().create_task(_awaited(result), context=context)
+        # As it is, because a task that is cancelled before its first step would not close an inner coroutine.
+        listening = result if inspect.iscoroutine(result) else _awaited(result)
+        run.task = task = asyncio.get_running_loop().create_task(listening, context=context)
         task.add_done_callback(lambda done: run.end(_error_of(done)))
 
 

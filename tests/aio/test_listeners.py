@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
+import warnings
 from typing import Any
 
 import pytest
 
 from pykafka2 import KafkaProducer, TopicPartition
 from pykafka2.aio import KafkaConsumer
+from pykafka2.aio.bridge import Bridge
+from pykafka2.aio.listeners import Listeners
 from pykafka2.errors import IllegalState, KafkaTimeoutError
 from pykafka2.testing import KafkaCluster
 from tests.aio.running import run
@@ -135,5 +140,33 @@ def test_cancelled_unsubscribe_cancels_the_listener_that_it_waits_for(kafka_clus
             leaving.cancel()
             async with asyncio.timeout(5):
                 await ended.wait()
+
+    run(program())
+
+
+def test_listener_that_is_cancelled_before_its_first_step_is_not_reported_as_never_awaited() -> None:
+    """The loop is blocked until after the timeout, so it starts and cancels the coroutine in one turn."""
+
+    async def listener(partitions: Any) -> None:
+        pytest.fail("it has no time left")
+
+    async def program() -> None:
+        bridge = Bridge("KafkaConsumer", None)
+        bridge.enter()
+        call = Listeners(bridge, 0.01, None).function(listener)
+
+        def wait() -> None:
+            with pytest.raises(KafkaTimeoutError, match="did not return within"):
+                call([])
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        thread.join()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            await asyncio.sleep(0.01)
+            gc.collect()
+        assert [str(one.message) for one in caught] == []
+        bridge.runtime.close()
 
     run(program())
