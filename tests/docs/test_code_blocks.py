@@ -63,7 +63,7 @@ def run_with_a_cluster(code: str, name: str) -> None:
         if EXAMPLE_ADDRESS in code:
             cluster = stack.enter_context(KafkaCluster(brokers=1))
             code = code.replace(EXAMPLE_ADDRESS, cluster.bootstrap_servers)
-        exec(compile(code, name, "exec"), namespace)
+        exec(compile(code, name, "exec", dont_inherit=True), namespace)
     for test in [value for key, value in namespace.items() if key.startswith("test_") and callable(value)]:
         # A test with `@pytest.mark.kafka(...)` needs another cluster; its guide runs it in a file of its own.
         if list(signature(test).parameters) == ["kafka_cluster"] and not hasattr(test, "pytestmark"):
@@ -155,5 +155,5 @@ def test_the_check_finds_a_block_at_its_own_lines(tmp_path: Path) -> None:
     document = tmp_path / "x.md"
     document.write_text("a\n\n```python\n1 / 0\n```\n")
     with pytest.raises(ZeroDivisionError) as caught:
-        exec(compile(code_of(document), str(document), "exec"), {})
+        exec(compile(code_of(document), str(document), "exec", dont_inherit=True), {})
     assert caught.traceback[-1].lineno == 3
