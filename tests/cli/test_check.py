@@ -173,7 +173,7 @@ def test_ctrl_c_ends_a_check_that_waits() -> None:
     rest_in_gate(
         [
             (["--timeout", "0"], "--timeout"),
-            (["--timeout", "1e-9"], "timeout=1e-09 must be a number, at least 0.001"),
+            (["--timeout", "1e-9"], "'1e-9' is not valid; use a number above 0"),
             (["--max-clock-skew", "soon"], "--max-clock-skew"),
             (["--detail"], "--details"),
             (["-X", "security.protocl=SSL"], "security_protocol"),

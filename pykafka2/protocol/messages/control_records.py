@@ -7,6 +7,7 @@ their version as a field of their own.
 from __future__ import annotations
 
 from pykafka2.protocol.fields import Int16, Int32, Int64, String, UInt16, Uuid, field
+from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.protocol.struct import Data, Struct
 
 
@@ -24,7 +25,7 @@ class EndTxnMarker(Data, versions="0"):
 
 class LeaderVoter(Struct):
     voter_id: Int32
-    voter_directory_id: Uuid = field("1+")
+    voter_directory_id: Uuid = field("1+", default=ZERO_UUID)
 
 
 class LeaderChangeMessage(Data, versions="0-1", flexible="0+"):
