@@ -131,4 +131,4 @@ def test_clock_of_each_broker_is_compared_by_a_record(cluster: Cluster) -> None:
         for step in broker["steps"]
         if step["name"] == "clock"
     }
-    assert clocks == {0: "ok", 1: "ok", 2: "skipped"}
+    assert clocks == {0: "ok", 1: "ok", 2: "warning"}  # it has no replica of the topic

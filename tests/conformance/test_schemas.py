@@ -21,8 +21,6 @@ NOT_SPOKEN = {
     "EndQuorumEpoch": "KRaft among controllers",
     "FetchSnapshot": "KRaft among controllers",
     "ControllerRegistration": "KRaft among controllers",
-    "AddRaftVoter": "KRaft among controllers",
-    "RemoveRaftVoter": "KRaft among controllers",
     "UpdateRaftVoter": "KRaft among controllers",
     "AssignReplicasToDirs": "the controller's bookkeeping of directories",
 }

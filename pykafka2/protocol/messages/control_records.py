@@ -64,8 +64,8 @@ class VoterEndpoint(Struct):
 
 
 class KRaftVersionFeature(Struct):
-    min_supported_version: Int16
-    max_supported_version: Int16
+    min_supported_version: Int16 = field(default=0)
+    max_supported_version: Int16 = field(default=0)
 
 
 class Voter(Struct):
