@@ -51,7 +51,6 @@ KNOWN: tuple[Known, ...] = (
     Known("api_versions_advertised", r"^API (76|77|78|79|83|84|85|86|87|90|91|92)$", "^$", UNSERVED),
     Known("api_versions_advertised", r"^API (88|89)$", "^$", NO_STREAMS),
     Known("api_versions_advertised", "streams.version", "^$", NO_STREAMS),
-    Known("api_versions_advertised", r"^API (80|81)$", "^$", "Raft APIs"),
     Known("api_versions_advertised", "eligible.leader.replicas.version", "^$", NO_ELR),
     # With ELR Kafka sets min.insync.replicas for the whole cluster, so it is not a default any more.
     Known(

@@ -8,7 +8,6 @@ from ..behaviour.known import NO_ELR, NO_STREAMS, UNSERVED, Known
 KNOWN: tuple[Known, ...] = (
     Known("admin", "(?i)acls|DelegationToken|Scram|Share", "", UNSERVED),
     Known("admin", "Streams", "", NO_STREAMS),
-    Known("admin", "RaftVoter", "", "Raft APIs"),
     Known("admin", "describeConfigs", r"^min\.insync\.replicas$", NO_ELR),
     Known("admin", "describeFeatures", r"streams\.version", NO_STREAMS),
     Known("admin", "describeFeatures", r"eligible\.leader\.replicas\.version", NO_ELR),
