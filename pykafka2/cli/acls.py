@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from pykafka2.admin import ACLOperation
 from pykafka2.cli import connection
 from pykafka2.cli.changes import add_dry_run, add_yes, change, checked, counted, is_confirmed
 from pykafka2.cli.output import Output
@@ -33,21 +34,8 @@ NAMED = {
     "user": "USER",
 }
 """Resource types by option."""
-OPERATIONS = (
-    "ALL",
-    "READ",
-    "WRITE",
-    "CREATE",
-    "DELETE",
-    "ALTER",
-    "DESCRIBE",
-    "CLUSTER_ACTION",
-    "DESCRIBE_CONFIGS",
-    "ALTER_CONFIGS",
-    "IDEMPOTENT_WRITE",
-    "CREATE_TOKENS",
-    "DESCRIBE_TOKENS",
-    "TWO_PHASE_COMMIT",
+OPERATIONS = tuple(
+    operation.name for operation in ACLOperation if operation not in (ACLOperation.UNKNOWN, ACLOperation.ANY)
 )
 COLUMNS = (
     "resource_type",
