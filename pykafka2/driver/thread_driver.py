@@ -213,9 +213,7 @@ class ThreadRuntime:
         watched = None if queues else Watched(predicate, parker.unpark)
         look = predicate if watched is None else watched.look
         try:
-            self._waiters[parker] = None
-            if watched is not None:
-                self._watched[watched] = None
+            self.join(parker, watched)
             for queue in queues:
                 queue.join(parker)
             # Checked again after registering: a wake in between has set the permit.
@@ -228,9 +226,7 @@ class ThreadRuntime:
         finally:
             for queue in queues:
                 queue.leave(parker)
-            if watched is not None:
-                self._watched.pop(watched, None)
-            self._waiters.pop(parker, None)
+            self.leave(parker, watched)
 
     def notify(self) -> None:
         """Wake all waiters, whose conditions can have changed.  Any thread; 0.05 us without waiters."""
