@@ -34,9 +34,6 @@ from pykafka2.records.batch import (
 from pykafka2.records.decoder import decode_tuples
 from pykafka2.records.encoder import BatchBuilder
 
-MAX_BATCH_BYTES: Final = 8 << 20
-"""Kafka's limit of a batch in the metadata log."""
-
 KINDS: Final[dict[int, type[Data]]] = {
     2: LeaderChangeMessage,
     3: SnapshotHeaderRecord,
