@@ -29,8 +29,8 @@ from benchmarks.tuning.curves import PACED_RATE, RECORD_BYTES, Workload
 from pykafka2 import KafkaConsumer, KafkaProducer
 
 RUN_TIMEOUT = 120.0
-TICKS_PER_SECOND = 20
-"""Batches of sends in each second of a paced run."""
+GROUPS_PER_SECOND = 200
+"""Groups of sends in each second of a paced run."""
 
 
 @attrs.frozen
@@ -153,8 +153,8 @@ def _times_to_poll(point: Point, options: dict[str, Any]) -> list[float]:
 
 def _paced(send: Callable[[], object], seconds: float) -> None:
     """Call `send` PACED_RATE times a second, evenly in small groups."""
-    pause = 1 / TICKS_PER_SECOND / 10
-    group = round(PACED_RATE * pause)
+    pause = 1 / GROUPS_PER_SECOND
+    group = PACED_RATE // GROUPS_PER_SECOND
     due = time.perf_counter()
     for _ in range(round(seconds / pause)):
         for _ in range(group):
