@@ -1,8 +1,17 @@
-"""The command line `pykafka2`: one module per verb, and what all verbs share.
+"""The command line `pykafka2`: main.py is its entry point, each verb is a module.
+
+    records/   produce and consume, and the formats of their records
+    admin/     topics, groups, configs, acls, users, transactions, cluster, check
+    perf/      perf
+    demo/      demo
+    broker/    broker
+    common/    what the verbs share: arguments (parsing.py, partitions.py, positions.py), options of the
+               clients from all sources (connection.py, properties.py, profiles.py), tables and JSON
+               (output.py), sub-verbs (verbs.py), outcomes and confirmation (changes.py), exit codes
 
 How to add a verb:
 
-1. Write a module in `pykafka2/cli/`. Its docstring is the text of `pykafka2 NAME --help`, with examples.
+1. Write a module in one of these folders. Its docstring is the text of `pykafka2 NAME --help`, with examples.
    The module has three names:
 
        SUMMARY = "one line for `pykafka2 --help`"
@@ -25,8 +34,4 @@ How to add a verb:
    which goes to stderr. `output.progress` shows a bar if stderr is a terminal.
 5. Test it as typed in tests/cli (tests/cli/typed.py): in a subprocess, in a pipe and in a pseudo-terminal.
    Describe the verb and its JSON in docs/guides/command-line.md.
-
-Shared modules: main.py (entry point), parsing.py (argparse with suggestions, types of arguments),
-connection.py (options of the clients from all sources), properties.py and profiles.py (files), output.py
-(tables and JSON), verbs.py (sub-verbs).
 """

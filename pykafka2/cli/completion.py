@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 
-from pykafka2.cli.output import CLI_EXTRA, Output
+from pykafka2.cli.common.output import CLI_EXTRA, Output
 
 SUMMARY = "print the completion script for bash, zsh or fish"
 

@@ -15,26 +15,26 @@ from importlib import import_module
 from types import FrameType, ModuleType
 from typing import NoReturn
 
-from pykafka2.cli.exits import EXIT_FAILED, EXIT_OK, EXIT_USAGE, Terminated, code_of
-from pykafka2.cli.output import Output
-from pykafka2.cli.parsing import Parser, UsageError
+from pykafka2.cli.common.exits import EXIT_FAILED, EXIT_OK, EXIT_USAGE, Terminated, code_of
+from pykafka2.cli.common.output import Output
+from pykafka2.cli.common.parsing import Parser, UsageError
 from pykafka2.errors import ConfigurationError, IllegalArgument, InvalidTopicException, KafkaError
 
 VERBS = {
-    "produce": "pykafka2.cli.produce",
-    "consume": "pykafka2.cli.consume",
-    "topics": "pykafka2.cli.topics",
-    "groups": "pykafka2.cli.groups",
-    "configs": "pykafka2.cli.configs",
-    "acls": "pykafka2.cli.acls",
-    "users": "pykafka2.cli.users",
-    "transactions": "pykafka2.cli.transactions",
-    "cluster": "pykafka2.cli.cluster",
-    "check": "pykafka2.cli.check",
-    "perf": "pykafka2.cli.perf",
+    "produce": "pykafka2.cli.records.produce",
+    "consume": "pykafka2.cli.records.consume",
+    "topics": "pykafka2.cli.admin.topics",
+    "groups": "pykafka2.cli.admin.groups",
+    "configs": "pykafka2.cli.admin.configs",
+    "acls": "pykafka2.cli.admin.acls",
+    "users": "pykafka2.cli.admin.users",
+    "transactions": "pykafka2.cli.admin.transactions",
+    "cluster": "pykafka2.cli.admin.cluster",
+    "check": "pykafka2.cli.admin.check",
+    "perf": "pykafka2.cli.perf.perf",
     "completion": "pykafka2.cli.completion",
-    "demo": "pykafka2.cli.demo",
-    "broker": "pykafka2.cli.broker",
+    "demo": "pykafka2.cli.demo.demo",
+    "broker": "pykafka2.cli.broker.broker",
 }
 """The module of each verb, in the order of `pykafka2 --help`; see the docstring of the package."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykafka2.cli.listeners import parsed_listeners, parsed_users
+from pykafka2.cli.broker.listeners import parsed_listeners, parsed_users
 from pykafka2.cli.main import main
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.messages.metadata import MetadataRequest

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pykafka2.cli import connection
-from pykafka2.cli.connection import Kind, client_options
+from pykafka2.cli.common import connection
+from pykafka2.cli.common.connection import Kind, client_options
+from pykafka2.cli.common.parsing import Parser, UsageError
+from pykafka2.cli.common.profiles import profiles_path
+from pykafka2.cli.common.properties import parse_properties, read_properties
 from pykafka2.cli.main import main
-from pykafka2.cli.parsing import Parser, UsageError
-from pykafka2.cli.profiles import profiles_path
-from pykafka2.cli.properties import parse_properties, read_properties
 from tests.cli.typed import pykafka2
 
 SECRET = "s3cr3t"
@@ -255,7 +255,7 @@ def test_wrong_broker_option_exits_with_2(capsys: pytest.CaptureFixture[str]) ->
 def test_verb_waits_for_the_first_broker_as_long_as_consume(
     line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("pykafka2.cli.connection.CONNECT_TIMEOUT_MS", 300)
+    monkeypatch.setattr("pykafka2.cli.common.connection.CONNECT_TIMEOUT_MS", 300)
     assert main([*line.split(), "-b", "127.0.0.1:1"]) == 1
     assert "NoBrokersAvailable: within 0.3 s no broker could be reached" in capsys.readouterr().err
 

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 import pytest
 
 from pykafka2 import KafkaConsumer, KafkaProducer, TopicPartition
-from pykafka2.cli.consume import POLL_MS, RECORDS_PER_POLL, Reading
+from pykafka2.cli.common.output import Output
 from pykafka2.cli.main import build_parser
-from pykafka2.cli.output import Output
-from pykafka2.cli.record_formats import json_lines
+from pykafka2.cli.records.consume import POLL_MS, RECORDS_PER_POLL, Reading
+from pykafka2.cli.records.record_formats import json_lines
 from tests.cli.conftest import NewTopicOf
 from tests.cli.typed import COMMAND, Terminal, pykafka2, started
 from tests.gate import rest_in_gate

@@ -7,8 +7,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from pykafka2.cli.demo_data import DemoRecord, lines_of, order_events
-from pykafka2.cli.demo_proof import Proof, Verdict
+from pykafka2.cli.demo.data import DemoRecord, lines_of, order_events
+from pykafka2.cli.demo.proof import Proof, Verdict
 from pykafka2.types import ConsumerRecord
 
 SENT = list(order_events(100, seed=1))

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from pykafka2.cli.common.parsing import SUBCOMMANDS
 from pykafka2.cli.main import VERBS, build_parser, main
-from pykafka2.cli.parsing import SUBCOMMANDS
 from tests.cli.typed import COMMAND, environment, in_terminal, pykafka2
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pykafka2.cli.output import Output, Time, time_or_none
+from pykafka2.cli.common.output import Output, Time, time_or_none
 
 COLUMNS = ("topic", "partition_count", "is_internal", "replicas")
 ROWS: list[tuple[object, ...]] = [("orders", 12, False, [1, 2]), ("a\x1b[31m[b]", None, True, [])]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from pykafka2.cli.common.parsing import Parser, partition_count, partition_numbers, positive, rate, time_ms
+from pykafka2.cli.common.positions import offset, until
 from pykafka2.cli.main import main
-from pykafka2.cli.parsing import Parser, partition_count, partition_numbers, positive, rate, time_ms
-from pykafka2.cli.positions import offset, until
 
 
 @pytest.mark.parametrize(

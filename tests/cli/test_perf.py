@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import KafkaAdminClient, KafkaConsumer, TopicPartition
-from pykafka2.cli.measurements import Samples, percentile, rates
+from pykafka2.cli.perf.measurements import Samples, percentile, rates
 from pykafka2.testing import QUICK, KafkaCluster
 from tests.cli.typed import ROOT, Terminal, in_terminal, pykafka2, started
 from tests.gate import rest_in_gate

@@ -8,9 +8,9 @@ from datetime import datetime
 
 import pytest
 
-from pykafka2.cli.parsing import partition_numbers, time_ms
-from pykafka2.cli.partitions import selection
-from pykafka2.cli.positions import Position, offset
+from pykafka2.cli.common.parsing import partition_numbers, time_ms
+from pykafka2.cli.common.partitions import selection
+from pykafka2.cli.common.positions import Position, offset
 
 
 def test_partition_numbers_are_a_sorted_list_without_repetitions() -> None:

@@ -14,7 +14,7 @@ import pytest
 from pykafka2 import KafkaAdminClient, KafkaConsumer, NewTopic, TopicPartition
 from pykafka2.admin import ConfigResource
 from pykafka2.cli.main import main
-from pykafka2.cli.produce_input import JsonReader
+from pykafka2.cli.records.produce_input import JsonReader
 from pykafka2.protocol.messages.transaction import EndTxnRequest
 from pykafka2.testing import KafkaCluster
 from tests.cli.conftest import NewTopicOf

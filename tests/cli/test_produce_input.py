@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pykafka2.cli import produce_input
-from pykafka2.cli.produce_input import Input, JsonReader, LineReader, Rows
+from pykafka2.cli.records import produce_input
+from pykafka2.cli.records.produce_input import Input, JsonReader, LineReader, Rows
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 100])

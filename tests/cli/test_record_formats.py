@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pykafka2.cli.record_formats import BadFormat, compile_format, json_lines, unescaped
+from pykafka2.cli.records.record_formats import BadFormat, compile_format, json_lines, unescaped
 from pykafka2.records.columns import Columns
 from pykafka2.types import LOG_APPEND_TIME
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
-from pykafka2.cli import consume, produce_input
 from pykafka2.cli.main import main
-from pykafka2.cli.produce import Sending
-from pykafka2.cli.produce_input import Rows
+from pykafka2.cli.records import consume, produce_input
+from pykafka2.cli.records.produce import Sending
+from pykafka2.cli.records.produce_input import Rows
 from pykafka2.errors import BufferExhausted, IncompleteSend
 from pykafka2.testing import QUICK, KafkaCluster
 from tests.cli.conftest import NewTopicOf

@@ -12,7 +12,7 @@ import pytest
 
 from pykafka2 import KafkaAdminClient, NewTopic
 from pykafka2.cli.main import EPILOG
-from pykafka2.cli.record_formats import ESCAPES
+from pykafka2.cli.records.record_formats import ESCAPES
 from pykafka2.testing import QUICK, KafkaCluster
 from tests.cli.typed import ROOT, environment
 

@@ -1,0 +1,1 @@
+"""The verbs about a cluster: topics, groups, configs, acls, users, transactions, cluster, check."""

@@ -1,0 +1,1 @@
+"""The verb broker: a bundled cluster until Ctrl-C."""

@@ -1,0 +1,1 @@
+"""Parts that the verbs share: arguments, options of the clients, output, sub-verbs."""

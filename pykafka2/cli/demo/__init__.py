@@ -1,0 +1,1 @@
+"""The verb demo: crashes a broker under load and proves that no record is lost."""

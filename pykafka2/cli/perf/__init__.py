@@ -1,0 +1,1 @@
+"""The verb perf: rates and latencies of produce, consume and both."""

@@ -1,0 +1,1 @@
+"""The verbs produce and consume, and the formats of their records."""
