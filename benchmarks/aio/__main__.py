@@ -8,8 +8,8 @@
 Compares pykafka2.aio with aiokafka, confluent_kafka.aio and pykafka2's own sync clients, with equal
 settings: idempotence, batches of 16 KiB, a linger of 5 ms. Records have 100 bytes.
 
-send           awaits the outcomes of a thousand records at a time; of pykafka2.aio also by asyncio.gather,
-               and with send_many of these thousand
+send           awaits the outcomes of ten thousand records at a time; of pykafka2.aio also by asyncio.gather,
+               and with send_many of ten thousand
 getmany        reads up to 500 records at a time
 async for      reads record by record
 send and wait  awaits each record before the next one, linger 0

@@ -21,7 +21,7 @@ Send = Callable[[bytes], Awaitable[Awaitable[Any]]]
 
 LINGER_MS = 5
 BATCH_BYTES = 16_384
-AWAITED_TOGETHER = 1000
+AWAITED_TOGETHER = 10_000
 WARM_UP_RECORDS = 2000
 WARM_UP_WAITS = 50
 LAG_PERIOD = 0.001
@@ -117,7 +117,7 @@ async def aiokafka_reader(run: Run) -> AsyncIterator[Any]:
 
 
 async def send_all(send: Send, values: list[bytes], count: int) -> int:
-    """Sends `count` records, and awaits the outcomes of a thousand at a time; how many failed."""
+    """Sends `count` records, and awaits the outcomes of ten thousand at a time; how many failed."""
     failed = 0
     for start in range(0, count, AWAITED_TOGETHER):
         together = [
@@ -146,7 +146,7 @@ async def gather_all(send: Send, values: list[bytes], count: int) -> int:
 
 
 async def send_columns(send_many: Any, values: list[bytes], count: int) -> int:
-    """Sends a thousand records with each call, and awaits their outcome."""
+    """Sends ten thousand records with each call, and awaits their outcome."""
     failed = 0
     for start in range(0, count, AWAITED_TOGETHER):
         end = min(start + AWAITED_TOGETHER, count)
@@ -269,7 +269,7 @@ async def read_each(consumer: Any, at_least: int) -> int:
 
 
 async def sync_send(run: Run) -> Measured:
-    """The sync producer, which waits for the last outcome of each thousand."""
+    """The sync producer, which waits for the last outcome of each ten thousand."""
     from pykafka2 import KafkaProducer
 
     values = inputs_of(Sent(size=run.cell.size)).values
