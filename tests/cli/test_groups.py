@@ -128,6 +128,15 @@ def test_watch_prints_again(admin: Admin) -> None:
     assert [row["lag"] for row in rows] == [12, 12, 12]
 
 
+def test_word_after_watch_that_is_not_a_number_is_a_group(admin: Admin) -> None:
+    group, _ = new_group(admin)
+    new_group(admin)
+    rows = admin.rows("groups", "describe", "--times", "1", "--watch", group)
+    assert [row["group"] for row in rows] == [group]
+    rows = admin.rows("groups", "list", "--times", "1", "--watch", group)
+    assert [row["group"] for row in rows] == [group]
+
+
 @pytest.mark.gate
 def test_watch_in_a_terminal_ends_with_ctrl_c(admin: Admin) -> None:
     group, _ = new_group(admin)

@@ -42,6 +42,7 @@ SUMMARY = "list and describe groups with their lag, reset offsets, delete groups
 CLEAR = "\x1b[H\x1b[2J"
 LEGAL_TARGETS = "earliest, latest, current (the committed offset), an offset or @TIME"
 NO_OFFSET = -1
+WATCH_SECONDS = 2.0
 GROUP_TYPES = ("Classic", "Consumer")
 """Types of groups that `groups describe` describes; share and streams groups are only listed."""
 
@@ -59,12 +60,35 @@ run = checked(run_action)
 # ---------------------------------------------------------------------------------------------------
 
 
+class _Watch(argparse.Action):
+    """Stores the interval of `--watch [SECONDS]`; a word that is not a number is the name after it."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        value: object,
+        option: str | None = None,
+    ) -> None:
+        namespace.watch = WATCH_SECONDS
+        if isinstance(value, str):
+            try:
+                float(value)
+            except ValueError:
+                namespace.after_watch = [value]
+                return
+            try:
+                namespace.watch = rate(value)
+            except argparse.ArgumentTypeError as error:
+                raise argparse.ArgumentError(self, str(error)) from None
+
+
 def _add_watch(parser: Parser) -> None:
+    parser.set_defaults(after_watch=[])
     parser.add_argument(
         "--watch",
         nargs="?",
-        const=2.0,
-        type=rate,
+        action=_Watch,
         metavar="SECONDS",
         help="print again every SECONDS (2) until Ctrl-C",
     )
@@ -99,7 +123,7 @@ def _print_groups(client: KafkaAdminClient, arguments: argparse.Namespace, outpu
         ["group", "state", "type", "protocol"],
         [
             [name, groups[name].state, groups[name].type or None, groups[name].protocol or None]
-            for name in matching(groups, arguments.patterns)
+            for name in matching(groups, arguments.patterns + arguments.after_watch)
         ],
     )
     return 0
@@ -123,7 +147,8 @@ def _describe(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _print_descriptions(client: KafkaAdminClient, arguments: argparse.Namespace, output: Output) -> int:
-    names = arguments.groups or sorted(one.group_id for one in client.list_groups(types=GROUP_TYPES))
+    named = arguments.groups + arguments.after_watch
+    names = named or sorted(one.group_id for one in client.list_groups(types=GROUP_TYPES))
     groups, code = found(output, client.describe_groups(names, raise_errors=False))
     has_printed = False
     for name, group in groups.items():
