@@ -80,7 +80,7 @@ class KafkaAdminClient(
         """Close all connections, within `timeout` seconds. Idempotent; any thread."""
         if self._is_forked:
             return  # the connections belong to the parent process
-        self._cluster.close(timeout)
+        self._cluster.close(self._cluster.seconds_of(timeout))
         self._tracked.end()
 
     def __enter__(self) -> KafkaAdminClient:

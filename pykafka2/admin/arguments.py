@@ -96,7 +96,7 @@ def seconds_of(timeout: float | None, timeout_ms: float | None) -> float | None:
 
 def request_timeout_ms(cluster: ClusterClient, timeout: float | None) -> int:
     """Returns how long a broker may work on a request: the call's timeout, at most request_timeout_ms."""
-    seconds = cluster.options.default_api_timeout if timeout is None else timeout
+    seconds = cluster.seconds_of(timeout)
     return max(1, int(min(seconds, cluster.options.request_timeout) * 1000))
 
 

@@ -263,7 +263,7 @@ class GroupsAdmin:
         if members is not None:
             whole_number("members", members, 0)
         clock = self._cluster.driver.clock
-        seconds = self._cluster.options.default_api_timeout if timeout is None else timeout
+        seconds = self._cluster.seconds_of(timeout)
         deadline = clock.monotonic() + seconds
         while True:
             left = max(0.0, deadline - clock.monotonic())

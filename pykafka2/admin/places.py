@@ -142,7 +142,7 @@ def at_all_brokers(
     Raises the error of a broker that fails for good, or until the timeout.
     """
     clock, options = cluster.driver.clock, cluster.options
-    seconds = options.default_api_timeout if timeout is None else timeout
+    seconds = cluster.seconds_of(timeout)
     deadline = clock.monotonic() + seconds
     while True:
         left = max(0.0, deadline - clock.monotonic())

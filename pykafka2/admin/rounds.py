@@ -94,7 +94,7 @@ class Rounds:
         self._cluster = cluster
         self._operation = operation
         self._clock = cluster.driver.clock
-        self._timeout = options.default_api_timeout if timeout is None else timeout
+        self._timeout = cluster.seconds_of(timeout)
         self._began = self._clock.monotonic()
         self._backoff = Backoff(
             options.retry_backoff, options.retry_backoff_max, cluster.driver.entropy.random

@@ -27,7 +27,7 @@ def until_accepted(
     the errors of all items.
     """
     clock = cluster.driver.clock
-    deadline = clock.monotonic() + (cluster.options.default_api_timeout if timeout is None else timeout)
+    deadline = clock.monotonic() + cluster.seconds_of(timeout)
     errors: dict[str, KafkaError] = {}
     while True:
         found, throttle_ms = send(items, max(deadline - clock.monotonic(), 0.0))

@@ -238,7 +238,7 @@ class TopicsAdmin:
         """
         timeout = seconds_of(timeout, timeout_ms)
         cluster, clock = self._cluster, self._cluster.driver.clock
-        seconds = cluster.options.default_api_timeout if timeout is None else timeout
+        seconds = cluster.seconds_of(timeout)
         deadline = clock.monotonic() + seconds
         for topic in topics:
             while True:

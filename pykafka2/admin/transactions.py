@@ -138,7 +138,7 @@ class TransactionsAdmin:
             )
             for name in texts("transactional_ids", transactional_ids)
         }
-        found, errors = gathered(started, cluster.options.default_api_timeout if timeout is None else timeout)
+        found, errors = gathered(started, cluster.seconds_of(timeout))
         fenced = {
             name: ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
             for name, response in found.items()

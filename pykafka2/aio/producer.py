@@ -21,6 +21,7 @@ from pykafka2.aio.bridge import UNBOUND, Bridge, Call
 from pykafka2.aio.client import AsyncClient
 from pykafka2.aio.line import Line, Place
 from pykafka2.aio.transactions import TransactionCalls
+from pykafka2.cluster.arguments import checked_timeout
 from pykafka2.cluster.client import GRACE
 from pykafka2.errors import ClientClosed, IllegalState, KafkaError, LoopBlocked
 from pykafka2.option_fields import NOT_AWAITED, is_async
@@ -28,7 +29,7 @@ from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
 from pykafka2.producer.accumulator.open_batch import append_unlocked
 from pykafka2.producer.accumulator.room import NoRoom, Room
 from pykafka2.producer.append import Prepared
-from pykafka2.producer.arguments import K, V, checked_timeout, refuse
+from pykafka2.producer.arguments import K, V, refuse
 from pykafka2.producer.bulk.columns import ArrowData
 from pykafka2.producer.bulk.delivery import BulkDelivery, OnBatch
 from pykafka2.producer.delivery.delivery import Delivery, OnDelivery

@@ -7,6 +7,7 @@ rejected before it is stored.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from pykafka2.errors import IllegalArgument, InvalidTopicException
 from pykafka2.option_fields import INT32_MAX
@@ -41,6 +42,14 @@ def checked_topic(topic: object) -> str:
         if has_surrogates or size > LONGEST_NAME_BYTES:
             raise InvalidTopicException(f"topic {topic[:50]!r}: the name is too long, or not valid Unicode")
     return topic
+
+
+def checked_timeout(timeout: Any, meaning_of_none: str = "no limit") -> float | None:
+    """Return the number of seconds, or None. Raises IllegalArgument for other values."""
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if timeout is None or (is_number and timeout == timeout):  # nan is unequal to itself
+        return timeout  # type: ignore[no-any-return]
+    raise IllegalArgument(f"timeout={timeout!r}: must be a number of seconds, or None for {meaning_of_none}")
 
 
 def checked_partition(partition: object) -> TopicPartition:

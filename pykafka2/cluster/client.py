@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykafka2 import lifecycle
 from pykafka2.backoff import Backoff
-from pykafka2.cluster.arguments import checked_topic
+from pykafka2.cluster.arguments import checked_timeout, checked_topic
 from pykafka2.cluster.coordinators import Coordinators
 from pykafka2.cluster.link import NodeLink, Purpose
 from pykafka2.cluster.metadata import Metadata
@@ -154,6 +154,11 @@ class ClusterClient:
 
     # ------------------------------------------------------------------ blocking calls, any thread
 
+    def seconds_of(self, timeout: float | None) -> float:
+        """Return the timeout in seconds, by default `default_api_timeout`; raises IllegalArgument."""
+        seconds = checked_timeout(timeout, "default_api_timeout_ms")
+        return self.options.default_api_timeout if seconds is None else seconds
+
     def request(
         self,
         request: Request[R],
@@ -178,7 +183,7 @@ class ClusterClient:
             KafkaTimeoutError: no successful response within the timeout; names the last error.
             ClientClosed: the client was closed before or during the call.
         """
-        timeout = self.options.default_api_timeout if timeout is None else timeout
+        timeout = self.seconds_of(timeout)
         completion = self.start(request, to, timeout, check, max_version, renewed)
         with CancelOnError(completion):
             self.driver.wait_until(
@@ -207,7 +212,7 @@ class ClusterClient:
         """
         self._raise_if_closed()
         self.driver.raise_failure()
-        timeout = self.options.default_api_timeout if timeout is None else timeout
+        timeout = self.seconds_of(timeout)
         completion: Completion[R] = Completion(self.driver, type(request).__name__)
         self.calls.start(
             RetryingCall(
@@ -281,7 +286,7 @@ class ClusterClient:
         """
         self._raise_if_closed()
         checked_topic(topic)
-        timeout = self.options.default_api_timeout if timeout is None else timeout
+        timeout = self.seconds_of(timeout)
         metadata = self.metadata
         metadata.want_topic(topic, self.driver.clock.monotonic())
         known = metadata.topic(topic)
@@ -317,7 +322,7 @@ class ClusterClient:
     def wait_for_metadata(self, newer_than: int, timeout: float | None = None) -> bool:
         """Request an update and wait for one newer than that version; returns False on timeout."""
         self._raise_if_closed()
-        timeout = self.options.default_api_timeout if timeout is None else timeout
+        timeout = self.seconds_of(timeout)
         self.metadata.request_update()
         metadata = self.metadata
         return self.driver.wait_until(

@@ -84,14 +84,6 @@ def checked_timestamp(topic: object, timestamp_ms: Any) -> int:
     return number
 
 
-def checked_timeout(timeout: Any) -> float | None:
-    """Return the number of seconds, or None. Raises IllegalArgument for other values."""
-    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if timeout is None or (is_number and timeout == timeout):  # nan is unequal to itself
-        return timeout  # type: ignore[no-any-return]
-    raise IllegalArgument(f"timeout={timeout!r}: must be a number of seconds, or None for no limit")
-
-
 def refuse(argument: str, got: object, topic: object, because: str) -> NoReturn:
     """Raise IllegalArgument with the argument, its value and the reason."""
     shown = repr(got)

@@ -13,11 +13,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, Unpack, overload
 
 from pykafka2 import lifecycle
+from pykafka2.cluster.arguments import checked_timeout
 from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, KafkaError
 from pykafka2.other_clients import no_such_attribute
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
 from pykafka2.producer.accumulator.open_batch import NS_PER_MS, OpenBatch, append_unlocked
-from pykafka2.producer.arguments import K, V, checked_timeout, refuse
+from pykafka2.producer.arguments import K, V, refuse
 from pykafka2.producer.transactions.transactions import (
     TransactionCalls,
     TransactionRunner,

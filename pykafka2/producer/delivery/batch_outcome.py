@@ -16,9 +16,9 @@ from operator import attrgetter
 from typing import Any
 
 from pykafka2.clock import FOREVER
+from pykafka2.cluster.arguments import checked_timeout
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import IllegalState, KafkaError
-from pykafka2.producer.arguments import checked_timeout
 from pykafka2.producer.delivery.callbacks import WHOLE_BATCH, Interrupt, Listeners, metadata_of, note_raised
 from pykafka2.records.rows import FIELDS, Fields, row_at
 from pykafka2.slotted import slotted

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import attrs
 
+from pykafka2.cluster.arguments import checked_timeout
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.driver.pollable import TRANSACTION, ToCoordinator
 from pykafka2.errors import (
@@ -25,7 +26,6 @@ from pykafka2.errors import (
     error_of,
 )
 from pykafka2.options import ClientConfig, ClientOptions, OptionTable
-from pykafka2.producer.arguments import checked_timeout
 from pykafka2.producer.transactions.requests import end_versions
 from pykafka2.protocol.messages.transaction import EndTxnRequest, EndTxnResponse
 from pykafka2.protocol.messages.transaction_admin import (

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from pykafka2.cluster.arguments import checked_timeout
 from pykafka2.cluster.offset_arguments import OffsetsToCommit, checked_offsets
 from pykafka2.driver.completion import Completion
 from pykafka2.errors import (
@@ -25,7 +26,6 @@ from pykafka2.errors import (
     TransactionFailed,
 )
 from pykafka2.option_fields import INT32_MAX, Because, sendable_text
-from pykafka2.producer.arguments import checked_timeout
 from pykafka2.producer.transactions.state import Call, TransactionState, TransactionStatus
 from pykafka2.types import ConsumerGroupMetadata
 
