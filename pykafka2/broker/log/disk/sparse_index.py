@@ -1,11 +1,12 @@
 """The sparse offset and time index of a segment, read by binary search in the file.
 
-Entries rise in both fields. Only the last entry is in memory: an index of 10 GiB of logs would take 50 MB.
-The formats are in index_files.py. Kafka's OffsetIndex and TimeIndex.
+Entries rise in both fields. Only the last entry and the block of the last search are in memory: the indexes
+of 10 GiB of logs would take 50 MB. The formats are in index_files.py. Kafka's OffsetIndex and TimeIndex.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from struct import Struct
 from typing import Final
 
@@ -15,17 +16,22 @@ OFFSET_ENTRY: Final = Struct(">ii")
 """Offset - base offset, position."""
 TIME_ENTRY: Final = Struct(">qi")
 """Timestamp, offset - base offset."""
+BLOCK_ENTRIES: Final = 512
+"""Entries that a search reads at once. Most searches follow another one in the same block."""
 
 
 class SparseIndex:
     """Entries of two integers in a file, which both only grow."""
 
-    __slots__ = ("_layout", "count", "file", "last")
+    __slots__ = ("_block", "_block_start", "_held", "_layout", "count", "file", "last")
 
     def __init__(self, file: File, layout: Struct, size_bytes: int = 0) -> None:
         """`size_bytes` is the size of an existing file; a partial entry at its end is ignored."""
         self.file = file
         self._layout = layout
+        self._block = b""
+        self._block_start = 0  # the number of its first entry
+        self._held: bytearray | None = None
         self.count = size_bytes // layout.size
         self.last: tuple[int, int] | None = self.entry(self.count - 1) if self.count else None
 
@@ -36,9 +42,23 @@ class SparseIndex:
 
     def append(self, first: int, second: int) -> None:
         """Adds an entry. The file changes first, so an `OSError` leaves the index as it was."""
-        self.file.write(self.count * self._layout.size, self._layout.pack(first, second))
+        entry = self._layout.pack(first, second)
+        if self._held is None:
+            self.file.write(self.count * self._layout.size, entry)
+        else:
+            self._held += entry
         self.last = (first, second)
         self.count += 1
+
+    def hold(self) -> None:
+        """Keeps new entries in memory until `write_held`; nothing but `append` can be called in between."""
+        self._held = bytearray()
+
+    def write_held(self) -> None:
+        """Writes the new entries at once. Raises `OSError`."""
+        held, self._held = self._held, None
+        if held:
+            self.file.write(self.count * self._layout.size - len(held), held)
 
     def floor(self, value: int, field: int = 0) -> tuple[int, int] | None:
         """Returns the last entry whose field is at most `value`, or None."""
@@ -47,29 +67,46 @@ class SparseIndex:
             return None
         if last[field] <= value:
             return last
-        low, high, found = 0, self.count - 1, None
-        while low < high:
-            middle = (low + high) // 2
-            entry = self.entry(middle)
-            if entry[field] <= value:
-                low, found = middle + 1, entry
-            else:
-                high = middle
-        return found
+        number = self._count_up_to(value, field) - 1
+        return None if number < 0 else self._in_block(number - self._block_start)
 
     def truncate_below(self, value: int, field: int) -> None:
         """Drops the entries whose field is `value` or more."""
-        low, high = 0, self.count
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle)[field] < value:
-                low = middle + 1
-            else:
-                high = middle
-        self.resize(low)
+        self.resize(self._count_up_to(value - 1, field))
 
     def resize(self, count: int) -> None:
         """Keeps the first `count` entries."""
         self.file.truncate(count * self._layout.size)
+        self._block = b""
         self.count = count
         self.last = self.entry(count - 1) if count else None
+
+    def _count_up_to(self, value: int, field: int) -> int:
+        """Returns the number of entries whose field is at most `value`; the last one is in the block."""
+        if not self._covers(value, field):
+            self._read_block(value, field)
+        entries = range(len(self._block) // self._layout.size)
+        return self._block_start + bisect_right(entries, value, key=lambda at: self._in_block(at)[field])
+
+    def _covers(self, value: int, field: int) -> bool:
+        """Whether the entries before and after `value` are in the block."""
+        size = len(self._block) // self._layout.size
+        return size > 0 and self._in_block(0)[field] <= value < self._in_block(size - 1)[field]
+
+    def _in_block(self, at: int) -> tuple[int, int]:
+        first, second = self._layout.unpack_from(self._block, at * self._layout.size)
+        return first, second
+
+    def _read_block(self, value: int, field: int) -> None:
+        """Reads the last block that starts with at most `value`, or the first one."""
+        low, high = 0, max(self.count - 1, 0) // BLOCK_ENTRIES
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.entry(middle * BLOCK_ENTRIES)[field] <= value:
+                low = middle
+            else:
+                high = middle - 1
+        size = self._layout.size
+        self._block_start = low * BLOCK_ENTRIES
+        entries = min(self.count - self._block_start, BLOCK_ENTRIES)
+        self._block = self.file.read(self._block_start * size, entries * size)
