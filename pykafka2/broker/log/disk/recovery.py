@@ -25,9 +25,19 @@ from pykafka2.broker.log.disk.segment_file import (
 )
 from pykafka2.broker.log.disk.sparse_index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from pykafka2.broker.log.disk.volume import DELETED, Volume
-from pykafka2.errors import BrokerError, CorruptData
-from pykafka2.records.batch import HEADER_BYTES, LENGTH_END, MAGIC, RecordBatch, open_view
-from pykafka2.records.batch import OFFSET_AND_LENGTH as START
+from pykafka2.errors import BrokerError
+from pykafka2.records.batch import (
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_END,
+    MAGIC,
+    MAX_OFFSET,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    RecordBatch,
+    crc32c,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -99,8 +109,8 @@ def _reads_tail(segment: DiskSegment) -> bool:
 def recover(segment: DiskSegment, on_batch: OnBatch | None = None) -> int:
     """Reads every batch, writes the indexes again, and cuts the file before the first invalid batch.
 
-    Returns the number of bytes that were cut off. `on_batch` is called with each valid batch. Raises
-    `OSError`.
+    Returns the number of bytes that were cut off. `on_batch` is called with each valid batch that has a
+    producer id or a leader epoch above those before it. Raises `OSError`.
     """
     files = segment.volume.files
     size = segment.log.size()
@@ -108,13 +118,22 @@ def recover(segment: DiskSegment, on_batch: OnBatch | None = None) -> int:
         files.open(segment.path_of(kind), creates=True)
     segment.reset()
     segment.has_gaps = False
-    for batch in _valid_batches(segment, size):
-        if on_batch is not None:
-            on_batch(batch)
-        if batch.base_offset > segment.end_offset or batch.count <= batch.last_offset_delta:
+    indexes = (segment.offsets, segment.times)
+    for index in indexes:
+        index.hold()
+    latest_epoch = NO_LEADER_EPOCH - 1  # so that the first batch is passed on, whatever its epoch
+    for batch, header in _valid_batches(segment, size):
+        base_offset, _, epoch, _, _, _, last_delta, _, timestamp, producer_id, _, _, count = header
+        if epoch > latest_epoch or producer_id > NO_PRODUCER_ID:
+            latest_epoch = max(epoch, latest_epoch)
+            if on_batch is not None:
+                on_batch(RecordBatch(batch))
+        if base_offset > segment.end_offset or count <= last_delta:
             segment.has_gaps = True
-        segment.add_to_index(batch, segment.size_bytes)
+        segment.count_batch(len(batch), base_offset + last_delta, timestamp)
     segment.finish()
+    for index in indexes:
+        index.write_held()
     lost = size - segment.size_bytes
     if lost:
         logger.warning("Removed %d bytes without a valid batch from %s", lost, segment.log.path)
@@ -123,36 +142,38 @@ def recover(segment: DiskSegment, on_batch: OnBatch | None = None) -> int:
     return lost
 
 
-def _valid_batches(segment: DiskSegment, size: int) -> Iterator[RecordBatch]:
-    """Iterates over the batches up to the first invalid one."""
-    where, position, next_offset = segment.log.path, 0, segment.base_offset
+def _valid_batches(segment: DiskSegment, size: int) -> Iterator[tuple[memoryview, tuple[int, ...]]]:
+    """Iterates over the batches up to the first invalid one, with the fields of their headers.
+
+    Flat, and without an object for each batch: a log can have a batch for each record.
+    """
+    position, next_offset = 0, segment.base_offset
     wanted = CHUNK_BYTES
     while position + HEADER_BYTES <= size:
         data = memoryview(segment.log.read(position, min(wanted, size - position)))
         at, end = 0, len(data)
         wanted = CHUNK_BYTES
         while at + HEADER_BYTES <= end:
-            base_offset, length = START.unpack_from(data, at)
+            header = HEADER.unpack_from(data, at)
+            base_offset, length, _, magic, crc, _, last_delta, _, _, _, _, _, count = header
             stop = at + LENGTH_END + length
-            if length < HEADER_BYTES - LENGTH_END or position + stop > size:
+            if length < HEADER_BYTES - LENGTH_END or position + stop > size or magic != MAGIC:
                 return
             # The first segment of a follower can start within a batch, if its leader's log does.
             if base_offset < next_offset and position + at:
                 return
+            after = base_offset + last_delta + 1
+            if base_offset < 0 or last_delta < 0 or not next_offset < after <= MAX_OFFSET:
+                return
+            if not 0 <= count <= last_delta + 1:
+                return
             if stop > end:
                 wanted = max(stop - at, CHUNK_BYTES)
                 break
-            if data[at + 16] != MAGIC:
+            if crc32c(data[at + CRC_START : stop]) != crc:
                 return
-            try:
-                batch = open_view(data[at:stop], where)
-                batch.verify_crc(where)
-            except (CorruptData, BrokerError):
-                return
-            if batch.next_offset <= next_offset:
-                return
-            yield batch
-            next_offset, at = batch.next_offset, stop
+            yield data[at:stop], header
+            next_offset, at = after, stop
         if not at and wanted == CHUNK_BYTES:
             return
         position += at

@@ -112,14 +112,14 @@ class DiskSegment:
         position, entries = self.size_bytes, (self.offsets.count, self.times.count)
         try:
             self.log.write(position, batch.buffer)
-            self.add_to_index(batch, position)
+            self.count_batch(len(batch.buffer), batch.last_offset, batch.max_timestamp)
         except OSError as error:
             self._undo(position, entries)
             raise self.volume.fail(error, f"appending to {self.log.path}") from error
 
-    def add_to_index(self, batch: RecordBatch, position: int) -> None:
-        """Counts a batch that is in the file at this position."""
-        last_offset, timestamp = batch.last_offset, batch.max_timestamp
+    def count_batch(self, size: int, last_offset: int, timestamp: int) -> None:
+        """Counts a batch that is in the file behind the others, and adds it to the indexes if it is time."""
+        position = self.size_bytes
         if not position:
             self.first_at = timestamp
         if timestamp > self.latest[0]:
@@ -128,7 +128,6 @@ class DiskSegment:
             self.offsets.append(last_offset - self.base_offset, position)
             self._index_time()
             self._unindexed = 0
-        size = len(batch.buffer)
         self._unindexed += size
         self.size_bytes = position + size
         self.end_offset = last_offset + 1
