@@ -11,9 +11,9 @@ Updated under the cluster's lock, once for each sent response; can be read from 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from copy import deepcopy
-from math import frexp
 from typing import Any, Final
 
 from pykafka2.broker.config.keys import nearest
@@ -50,9 +50,7 @@ class Histogram:
         self.sum += seconds
         if seconds > self.max:
             self.max = seconds
-        fraction, exponent = frexp(seconds)
-        index = (exponent - FIRST_EXPONENT - 1) * PARTS + int(fraction * 2 * PARTS) - PARTS
-        self._counts[0 if index < 0 or not fraction else min(index, BUCKETS - 1)] += 1
+        self._counts[bisect_right(_UPPER_BOUNDS, seconds)] += 1
 
     def merge(self, other: Histogram) -> None:
         """Adds the counts of another histogram."""
@@ -129,6 +127,10 @@ def _upper_bound(index: int) -> float:
     exponent, part = divmod(index, PARTS)
     bound: float = 2.0 ** (exponent + FIRST_EXPONENT) * (1 + (part + 1) / PARTS)
     return bound
+
+
+_UPPER_BOUNDS: Final = tuple(map(_upper_bound, range(BUCKETS - 1)))
+"""Of all buckets but the last one."""
 
 
 class ApiMetrics:
