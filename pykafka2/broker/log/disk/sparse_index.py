@@ -85,8 +85,11 @@ class SparseIndex:
         """Returns the number of entries whose field is at most `value`; the last one is in the block."""
         if not self._covers(value, field):
             self._read_block(value, field)
-        entries = range(len(self._block) // self._layout.size)
-        return self._block_start + bisect_right(entries, value, key=lambda at: self._in_block(at)[field])
+        block, size, unpack_from = self._block, self._layout.size, self._layout.unpack_from
+        positions = range(0, len(block) // size * size, size)
+        return self._block_start + bisect_right(
+            positions, value, key=lambda position: unpack_from(block, position)[field]
+        )
 
     def _covers(self, value: int, field: int) -> bool:
         """Whether the entries before and after `value` are in the block."""
