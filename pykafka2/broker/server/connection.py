@@ -218,9 +218,9 @@ class Connection:
         if self.is_closed:
             return
         if not self.may_read:
-            # other connections have more unsent bytes now; without this the socket would be reported
-            # repeatedly
-            self.update_interest()
+            # an earlier request is in progress, or other connections have more unsent bytes now; without this
+            # the socket would be reported repeatedly
+            self._set_interest(WRITABLE if self._unsent else 0)
             return
         scratch = self._owner.scratch[: self.frames.wanted_bytes]
         count = self._transport.read_into(scratch)
@@ -296,15 +296,22 @@ class Connection:
         self.update_interest()
 
     def update_interest(self) -> None:
-        """Registers the current interest with the selector."""
+        """Registers the current interest with the selector.
+
+        While a request is in progress the socket stays registered until it is reported (`_read`): usually the
+        response is sent first, and two system calls are saved.
+        """
         if self.is_closed:
             return
-        if not self.is_established:
-            interest = self._transport.interest()
-        else:
-            interest = self._transport.interest() if self.may_read else 0
+        interest = self._transport.interest()
+        if self.is_established:
+            if not (self._interest & READABLE or self.may_read):
+                interest = 0
             if self._unsent:
                 interest |= WRITABLE
+        self._set_interest(interest)
+
+    def _set_interest(self, interest: int) -> None:
         if interest != self._interest:
             self._interest = interest
             self._selector.modify(self._transport, interest, self)

@@ -16,6 +16,7 @@ from pykafka2.broker.server.connection import READ_BYTES, Connection, FrameBuffe
 from pykafka2.broker.server.processor import Processor
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError, Disconnected
+from pykafka2.network.selector import SocketSelector
 from pykafka2.network.tcp import TcpTransport
 from pykafka2.network.transport import SocketOptions
 from pykafka2.protocol.framing import encode_request
@@ -98,6 +99,25 @@ def test_a_frame_may_come_byte_by_byte(connect: Connect) -> None:
     for byte in framed(header(3, 0, 77) + struct.pack(">i", 0)):
         wire.socket.sendall(bytes((byte,)))
     assert wire.receive(MetadataRequest, 0)[0] == 77
+
+
+def test_connection_stays_registered_while_a_request_is_in_progress(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = connect()
+    wire.call(METADATA, 12)
+    changes: list[int] = []
+    modify = SocketSelector.modify
+    monkeypatch.setattr(
+        SocketSelector,
+        "modify",
+        lambda selector, source, interest, data: (
+            changes.append(interest) or modify(selector, source, interest, data)
+        ),
+    )
+    for _ in range(10):
+        wire.call(METADATA, 12)
+    assert not changes
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767])
