@@ -54,7 +54,8 @@ class Handler(Part):
             # thread delays no other part.
             if loop.is_shared and (loop.is_turn_over or (had_fresh and not requests.has_fresh)):
                 requests.stopped_in_pass = loop.passes
-                self.signal()
+                if len(requests):
+                    self.signal()
                 break
         else:
             self.signal()

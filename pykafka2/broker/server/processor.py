@@ -54,6 +54,8 @@ class Processor(Part):
     sent; a connection was closed because a client (by name) sent an invalid request (the reason).
     """
 
+    sends = True
+
     def __init__(
         self,
         name: str,

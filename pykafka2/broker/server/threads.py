@@ -23,7 +23,7 @@ from pykafka2.broker.base.problems import Problems
 from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Runtime, Task
 from pykafka2.errors import IllegalState, KafkaTimeoutError
-from pykafka2.network.transport import Ready, Selector
+from pykafka2.network.transport import WRITABLE, Ready, Selector
 
 # How often parts can create work for each other before the sockets are polled again.
 MAX_PASSES = 32
@@ -43,6 +43,8 @@ class Part:
 
     runs_last = False
     """Whether it runs only when no other part of its loop has work."""
+    sends = False
+    """Whether it runs once more at the end of a long turn: responses leave before the sockets are polled."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -98,6 +100,7 @@ class Loop:
         self.selector: Selector = runtime.network.selector()
         self._parts: tuple[Part, ...] = ()
         self._last: tuple[Part, ...] = ()
+        self._senders: tuple[Part, ...] = ()  # in `_parts`, too
         self._resting: dict[Part, float] = {}  # failed parts, in neither of the two tuples meanwhile
         self._until = FOREVER  # when this turn is over
         self._held_back = 0  # turns that the last parts have waited
@@ -182,6 +185,8 @@ class Loop:
             self._last = (*self._last, part)
         else:
             self._parts = (*self._parts, part)
+            if part.sends:
+                self._senders = (*self._senders, part)
 
     def remove(self, part: Part) -> None:
         self._discard(part)
@@ -191,6 +196,7 @@ class Loop:
     def _discard(self, part: Part) -> None:
         self._parts = tuple(known for known in self._parts if known is not part)
         self._last = tuple(known for known in self._last if known is not part)
+        self._senders = tuple(known for known in self._senders if known is not part)
 
     def run_once(self, now: float, events: Sequence[Ready]) -> float:
         """Runs one turn (see `runtime.Step`)."""
@@ -209,14 +215,24 @@ class Loop:
         return now if self._commands else wake_at
 
     def _turn(self, now: float, events: Sequence[Ready]) -> None:
+        # A piece of a file takes as long as a request, and whoever waits for it gets many of them: requests
+        # that have just arrived are answered first.
+        writable = [event for event in events if event[1] == WRITABLE]
+        self._dispatch([event for event in events if event[1] != WRITABLE] if writable else events, now)
+        if self._commands:
+            self._run_commands()
+        self._run_parts(now)
+        self._dispatch(writable, now)
+
+    def _dispatch(self, events: Sequence[Ready], now: float) -> None:
         for target, bits in events:
             try:
                 target.on_ready(bits, now)  # type: ignore[attr-defined]
             except Exception as error:
                 self.problems.note(f"{self.name}: {target!r}", error)
                 self._report_failure(target, error, now)
-        if self._commands:
-            self._run_commands()
+
+    def _run_parts(self, now: float) -> None:
         self._until = self.runtime.clock.monotonic() + MAX_TURN
         for _ in range(MAX_ROUNDS):
             if not self._run_until_idle(now) and self._held_back < MAX_HELD_BACK:
@@ -240,6 +256,7 @@ class Loop:
             if not self._pass(self._parts, now):
                 return True
             if self.is_turn_over:
+                self._pass(self._senders, now)
                 break
         return not any(part.is_signalled and not part.is_suspended for part in self._parts)
 

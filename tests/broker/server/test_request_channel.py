@@ -15,12 +15,12 @@ from pykafka2.broker.server.context_parts import Progress
 from pykafka2.broker.server.handler_pool import Handler
 from pykafka2.broker.server.request_channel import RequestChannel
 from pykafka2.broker.server.request_context import RequestContext
-from pykafka2.broker.server.threads import MAX_HELD_BACK, MAX_TURN, Loops, Part
+from pykafka2.broker.server.threads import MAX_HELD_BACK, MAX_TURN, Loop, Loops, Part
 from pykafka2.broker.timers import Completions
 from pykafka2.clock import FOREVER
 from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.network.tcp import TcpTransport
-from pykafka2.network.transport import READABLE
+from pykafka2.network.transport import READABLE, WRITABLE
 from pykafka2.testing import KafkaCluster
 
 REQUEST = cast(RequestContext, object())
@@ -127,6 +127,10 @@ class Last(Worker):
     runs_last = True
 
 
+class Sending(Worker):
+    sends = True
+
+
 @pytest.fixture
 def runtime() -> Iterator[ThreadRuntime]:
     with_threads = ThreadRuntime()
@@ -194,6 +198,72 @@ def test_busy_loop_polls_sockets_and_runs_the_last_parts(
         loops.stop()
     assert turns.index("received") <= 10 + 4
     assert turns.index("last") <= 4 * (MAX_HELD_BACK + 1)
+
+
+class Slow(Part):
+    """Takes a whole turn, in which other parts get something to do."""
+
+    def __init__(self, *others: Part) -> None:
+        super().__init__("slow")
+        self._others = others
+
+    def run(self, now: float) -> float:
+        until = time.perf_counter() + MAX_TURN
+        while time.perf_counter() < until:
+            pass
+        for other in self._others:
+            other.signal()
+        return FOREVER
+
+
+class Target:
+    """Notes its events."""
+
+    def __init__(self, name: str, turns: list[str]) -> None:
+        self._name = name
+        self._turns = turns
+
+    def on_ready(self, bits: int, now: float) -> None:
+        self._turns.append(self._name)
+
+
+@pytest.fixture
+def loop(runtime: ThreadRuntime) -> Loop:
+    """A loop whose turns the test runs."""
+    ended = Loop(runtime, "test")
+    ended.stop(5)
+    return ended
+
+
+def test_responses_of_a_long_turn_are_sent_before_the_sockets_are_polled(loop: Loop) -> None:
+    turns: list[str] = []
+    sending, other = Sending("sending", turns, 1), Worker("other", turns, 1)
+    for part in (sending, other, Slow(sending, other)):
+        loop.add(part)
+    loop.run_once(0.0, ())
+    assert turns == ["sending", "other", "sending"]
+
+
+def test_requests_are_handled_before_blocked_connections_are_written(loop: Loop) -> None:
+    turns: list[str] = []
+    loop.add(Worker("handler", turns, 1))
+    blocked, request = Target("blocked", turns), Target("request", turns)
+    loop.run_once(0.0, [(blocked, WRITABLE), (request, READABLE)])
+    assert turns == ["request", "handler", "blocked"]
+
+
+def test_handler_without_further_requests_is_not_run_again(loop: Loop) -> None:
+    turns: list[str] = []
+    channel = RequestChannel(100)
+    handler = Handler(
+        "handler", channel, lambda context, now: turns.append("handled"), lambda now: turns.append("end")
+    )
+    for part in (handler, Worker("other", [], 1)):
+        loop.add(part)
+    channel.put(cast(RequestContext, SimpleNamespace(progress=Progress())), is_fresh=True)
+    loop.run_once(0.0, ())
+    assert turns == ["handled", "end"]
+    assert not handler.is_signalled
 
 
 def test_last_parts_run_less_often_while_there_is_work(runtime: ThreadRuntime) -> None:
