@@ -60,6 +60,11 @@ class FrameBuffer:
         size = int.from_bytes(buffer[start : start + LENGTH_BYTES], "big", signed=True)
         return max(READ_BYTES, LENGTH_BYTES + size - held)
 
+    @property
+    def has_bytes(self) -> bool:
+        """Whether any byte of the next frame is buffered."""
+        return len(self._buffer) > self._start
+
     def next_frame(self) -> bytes | None:
         """Returns the next complete frame without its length, or None.
 

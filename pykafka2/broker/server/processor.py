@@ -234,7 +234,8 @@ class Processor(Part):
         except KafkaError as error:
             self.drop(connection, error)
             return
-        self.take_frames(connection, now)
+        if connection.frames.has_bytes:
+            self.take_frames(connection, now)
 
     def replies_leave(self, connection: Connection, slots: Sequence[Slot]) -> None:
         """Records the part that passes these responses to the transport.

@@ -271,9 +271,10 @@ class Loop:
         ran = False
         self.passes += 1
         for part in parts:
-            if part._loop is not self:
-                continue  # removed by an earlier part
-            if (part.is_signalled or part.wake_at <= now) and not part.is_suspended:
+            if not part.is_signalled and part.wake_at > now:
+                continue  # the usual case
+            # An earlier part can have removed it.
+            if part._loop is self and not part.is_suspended:
                 part.is_signalled = False
                 self._running = part
                 try:

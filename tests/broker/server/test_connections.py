@@ -18,7 +18,7 @@ from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError, Disconnected
 from pykafka2.network.selector import SocketSelector
 from pykafka2.network.tcp import TcpTransport
-from pykafka2.network.transport import SocketOptions
+from pykafka2.network.transport import Listener, SocketOptions, Transport
 from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.metadata import MetadataRequest
@@ -647,3 +647,49 @@ def test_unauthenticated_frames_are_read_in_small_pieces() -> None:
         frames.feed(struct.pack(">i", 400 << 10) + b"x")
         assert frames.next_frame() is None
         assert frames.wanted_bytes == wanted
+
+
+def test_request_and_its_response_leave_the_registration_of_the_socket(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each change is a system call, and a client that waits for each response would cause two per request."""
+    wire = connect()
+    wire.call(METADATA, 12)
+    changes: list[int] = []
+    modify = SocketSelector.modify
+
+    def spy(selector: SocketSelector, source: Transport | Listener, interest: int, data: object) -> None:
+        changes.append(interest)
+        modify(selector, source, interest, data)
+
+    monkeypatch.setattr(SocketSelector, "modify", spy)
+    for _ in range(10):
+        wire.call(METADATA, 12)
+    assert not changes
+
+
+def test_connection_that_must_not_be_read_is_reported_once(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then its registration ends, and the loop sleeps until the response is sent."""
+    wire = connect()
+    wire.call(METADATA, 12)
+    reported: list[Connection] = []
+    on_ready = Connection.on_ready
+
+    def spy(connection: Connection, bits: int, now: float) -> None:
+        reported.append(connection)
+        on_ready(connection, bits, now)
+
+    kafka_cluster.controls.hold("Metadata")
+    wire.send(METADATA, 12)
+    wait_for(lambda: kafka_cluster.controls.held("Metadata") == 1)
+    monkeypatch.setattr(Connection, "on_ready", spy)
+    wire.send(METADATA, 12)
+    wait_for(lambda: bool(reported))
+    connect().call(ApiVersionsRequest(), 3)
+    (connection,) = set(reported[:1])
+    assert reported.count(connection) == 1
+    kafka_cluster.controls.release("Metadata")
+    for _ in range(2):
+        wire.receive(MetadataRequest, 12)
