@@ -161,7 +161,8 @@ def _opened(
         replay.add(contents.snapshot_batches, f"{place.path}, snapshot")
         replay.add(contents.batches, place.path)
     quorum = _quorum(place, replay)
-    is_new = contents is None or not contents.end_offset
+    # As in Kafka: a crash can have left the first controller's epoch without the first records.
+    is_new = contents is None or not contents.has_records
     bootstrap: Sequence[MetadataRecord] = ()
     if contents is not None and is_new:
         logs = [name for name in logs_in(place.data_directory, files) if name != DIRECTORY]

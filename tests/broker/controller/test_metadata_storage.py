@@ -341,6 +341,26 @@ def test_new_log_has_the_features_of_its_cluster(tmp_path: Path) -> None:
     assert cluster.controller.state.features == {**before, "transaction.version": 1}
 
 
+@pytest.mark.parametrize("is_formatted", [True, False])
+def test_crash_between_the_first_epoch_and_the_first_records_loses_neither_features_nor_users(
+    tmp_path: Path, is_formatted: bool
+) -> None:
+    if is_formatted:
+        records = [FeatureLevelRecord(name="metadata.version", feature_level=25)]
+        data = encode_snapshot(((record, 0) for record in records), [], 0, 0, 0)
+        (tmp_path / "bootstrap.checkpoint").write_bytes(data)
+    cluster = Cluster(tmp_path)
+    segment = cluster.path / SEGMENT
+    before, whole = cluster.controller.state.features, segment.read_bytes()
+    first, *_ = decode_batches(whole, str(segment), 0)
+    segment.write_bytes(encode_controls(first.controls, 0, first.epoch, first.timestamp_ms))
+    cluster.restart()
+    assert cluster.controller.state.features == before
+    assert cluster.controller.epoch == first.epoch + 1
+    cluster.restart()
+    assert cluster.controller.state.features == before
+
+
 @pytest.mark.parametrize("kraft_version", [0, 1])
 def test_quorum_state_is_read_as_written(kraft_version: int) -> None:
     state = QuorumState(0, 7, [] if kraft_version else [0])

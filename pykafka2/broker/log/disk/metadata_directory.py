@@ -170,6 +170,11 @@ class LogContents:
         """The offset at which `batches` begin."""
         return 0 if self.snapshot is None else self.snapshot.offset
 
+    @property
+    def has_records(self) -> bool:
+        """Whether there is metadata, and not only the epochs of controllers."""
+        return any(batch.records for batch in (*self.snapshot_batches, *self.batches))
+
 
 def read_log(files: FileSystem, path: str) -> LogContents:
     """Reads the latest snapshot and the log after it.
