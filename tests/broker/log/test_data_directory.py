@@ -148,3 +148,41 @@ def test_unflushed_replacement_keeps_the_file_and_writes_in_place(tmp_path: Path
     inode = path.stat().st_ino
     files.replace(str(path), b"after", flushes=False)
     assert path.stat().st_ino == inode
+
+
+def test_directory_that_was_not_clean_stays_so_if_its_logs_are_not_used(tmp_path: Path) -> None:
+    crashed = opened(tmp_path)
+    crashed.begin()
+    (tmp_path / "orders-0").mkdir()
+    crashed.close()
+    opened(tmp_path).close(is_clean=True)  # as after a start that another broker has prevented
+    assert not opened(tmp_path).begin()
+
+
+def test_removal_of_the_mark_of_a_clean_shutdown_is_forced_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = opened(tmp_path)
+    first.mark_clean()
+    first.close()
+    again = opened(tmp_path)
+    flushed: list[bool] = []
+    monkeypatch.setattr(
+        RealFiles,
+        "flush_directory",
+        lambda self, path: flushed.append((tmp_path / ".kafka_cleanshutdown").exists()),
+    )
+    assert again.begin()
+    assert flushed == [False]
+    again.close()
+
+
+def test_unflushed_replacement_is_complete_if_the_disk_accepts_it_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, path = RealFiles(), str(tmp_path / "checkpoint")
+    files.replace(path, b"old", flushes=False)
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda descriptor, data, at: pwrite(descriptor, bytes(data)[:4], at))
+    files.replace(path, b"0\n1\nt 0 12345\n", flushes=False)
+    assert (tmp_path / "checkpoint").read_bytes() == b"0\n1\nt 0 12345\n"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
@@ -72,7 +73,9 @@ class DataDirectory:
         was_clean = self.was_clean
         self._is_in_use = True
         if was_clean:
+            # Forced to the disk: after a crash of the machine the mark would hide torn records.
             self.files.remove(self.path_of(CLEAN_SHUTDOWN))
+            self.files.flush_directory(self.path)
         return was_clean
 
     def mark_clean(self, broker_epoch: int = NO_EPOCH) -> None:
@@ -84,14 +87,16 @@ class DataDirectory:
     def close(self, *, is_clean: bool = False) -> None:
         """Releases the lock. Can be called repeatedly.
 
-        With `is_clean`, a directory whose logs were not used since is marked as clean.
+        With `is_clean`, a directory without logs is marked as clean. One whose logs were not used keeps its
+        state: a crash before can have left torn records.
         """
         lock, self._lock = self._lock, None
         if lock is None:
             return
         try:
-            if is_clean and not self._is_in_use and not self.was_clean:
-                self.mark_clean()
+            with suppress(OSError):  # without the mark, the next start recovers the logs
+                if is_clean and not (self._is_in_use or self.was_clean or logs_in(self.path, self.files)):
+                    self.mark_clean()
         finally:
             lock.release()
 

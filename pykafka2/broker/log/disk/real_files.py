@@ -19,6 +19,8 @@ from typing import Final, TypeVar
 from pykafka2.records.batch import Buffer
 
 MAX_OPEN_FILES: Final = 256
+MAX_WAITING_FLUSHES: Final = 128
+"""Flushes in the background that hold a descriptor; beyond it, files are flushed at once."""
 CLOSED: Final = -1
 NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
 TEMPORARY: Final = ".tmp"
@@ -39,6 +41,8 @@ class RealFiles:
     def __init__(self, max_open: int = MAX_OPEN_FILES) -> None:
         self._max_open = max_open
         self._open: OrderedDict[RealFile, None] = OrderedDict()
+        self.waiting_flushes: set[int] = set()
+        """Descriptors of the flushes in the background. A set, because other threads close them."""
         self._spare = CLOSED
         """For flushes of directories on a background thread, which cannot close files."""
         self._spare_lock = threading.Lock()
@@ -82,7 +86,7 @@ class RealFiles:
         """Writes a file in place: ext4 flushes a file that replaces another, which takes milliseconds."""
         descriptor = self.with_free_descriptor(lambda: os.open(path, os.O_WRONLY | os.O_CLOEXEC))
         try:
-            os.pwrite(descriptor, data, 0)
+            _write_all(descriptor, 0, data, path)
             os.ftruncate(descriptor, len(data))
         finally:
             os.close(descriptor)
@@ -188,16 +192,7 @@ class RealFile:
         return b"".join(pieces)
 
     def write(self, position: int, data: Buffer) -> None:
-        descriptor = self._opened()
-        written = os.pwrite(descriptor, data, position)
-        if written == len(data):
-            return
-        left = memoryview(data)
-        while written < len(left):
-            count = os.pwrite(descriptor, left[written:], position + written)
-            if not count:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
-            written += count
+        _write_all(self._opened(), position, data, self.path)
 
     def size(self) -> int:
         return os.stat(self.path).st_size
@@ -209,15 +204,11 @@ class RealFile:
         os.fsync(self._opened())
 
     def later_flush(self) -> Callable[[], None]:
-        descriptor = self.duplicate()
-
-        def flush() -> None:
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-
-        return flush
+        waiting = self._files.waiting_flushes
+        if len(waiting) >= MAX_WAITING_FLUSHES:
+            self.flush()
+            return _do_nothing
+        return WaitingFlush(self.duplicate(), waiting)
 
     def duplicate(self) -> int:
         return self._files.with_free_descriptor(lambda: os.dup(self._opened()))
@@ -240,6 +231,50 @@ class RealFile:
         path, flags = self.path, flags | os.O_RDWR | os.O_CLOEXEC
         self._descriptor = self._files.with_free_descriptor(lambda: os.open(path, flags, 0o666))
         self._files.opened(self)
+
+
+def _write_all(descriptor: int, position: int, data: Buffer, path: str) -> None:
+    """Writes all bytes, also if the disk accepts a part of them first. Raises `OSError`."""
+    written = os.pwrite(descriptor, data, position)
+    if written == len(data):
+        return
+    left = memoryview(data)
+    while written < len(left):
+        count = os.pwrite(descriptor, left[written:], position + written)
+        if not count:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        written += count
+
+
+class WaitingFlush:
+    """A flush that can be done on any thread, once; without it, the descriptor is closed."""
+
+    __slots__ = ("_descriptor", "_waiting")
+
+    def __init__(self, descriptor: int, waiting: set[int]) -> None:
+        self._descriptor = descriptor
+        self._waiting = waiting
+        waiting.add(descriptor)
+
+    def __call__(self) -> None:
+        try:
+            os.fsync(self._descriptor)
+        finally:
+            self._close()
+
+    def __del__(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, CLOSED
+        if descriptor != CLOSED:
+            # In this order: once it is closed, another thread can get the same descriptor.
+            self._waiting.discard(descriptor)
+            os.close(descriptor)
+
+
+def _do_nothing() -> None:
+    """The flush of a file that was flushed at once."""
 
 
 class RealLock:
