@@ -6,8 +6,9 @@ min.compaction.lag.ms are not compacted. Access requires the cluster's lock; the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Final
+from typing import Final, cast
 
 import attrs
 
@@ -16,6 +17,7 @@ from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.segment import Segment
 from pykafka2.broker.log.segments import timestamp_of
 from pykafka2.compression.steps import Steps
+from pykafka2.errors import KafkaError
 
 OVERDUE: Final = 2.0
 """Above any dirty ratio, so that logs past max.compaction.lag.ms are compacted first."""
@@ -92,19 +94,25 @@ def compact(
     """Compacts a log in steps.
 
     `from_start` also compacts clean segments again, which removes tombstones past their delete horizon.
-    Returns None if no segment could be compacted, or if the log was truncated or segments were deleted
-    meanwhile.
+    Returns None if no segment could be compacted, or if the log was truncated, moved or deleted meanwhile, or
+    has lost segments. Its new segments are deleted then, and after a `KafkaError`.
     """
     part = cleanable_part(log, policy, now_ms)
     first_dirty = log.log_start_offset if from_start else part.first_dirty_offset
     if not part.segments or part.upper_offset <= first_dirty:
         return None
-    truncations = log.truncations
+    changes = log.changes
+    made: list[Segment] = []
+
+    def new_segment(base_offset: int) -> Segment:
+        made.append(log.files.new_cleaned_segment(base_offset))
+        return made[-1]
+
     last_records = {
         state.producer_id: LastRecord(state.batches[-1].last_offset if state.batches else None, state.epoch)
         for state in log.producers
     }
-    cleaned = yield from clean(
+    steps = clean(
         CleaningRound(
             part.segments,
             first_dirty,
@@ -114,11 +122,31 @@ def compact(
             log.segments.limits.max_bytes,
             last_records,
             log.aborted_transactions(part.segments[0].base_offset, part.upper_offset),
-            log.files.new_cleaned_segment,
+            new_segment,
         )
     )
-    if log.truncations != truncations or not log.replace_cleaned(cleaned):
-        for segment in cleaned.segments:
-            segment.delete()
-        return None
-    return cleaned
+    try:
+        cleaned = yield from _until(lambda: log.changes != changes, steps)
+    except KafkaError:
+        _delete(made)
+        raise
+    if cleaned is not None and log.replace_cleaned(cleaned):
+        return cleaned
+    _delete(made)
+    return None
+
+
+def _until(is_void: Callable[[], bool], steps: Steps[Cleaned]) -> Steps[Cleaned | None]:
+    """Runs the steps; returns None once their result would be void."""
+    while not is_void():
+        try:
+            cost = next(steps)
+        except StopIteration as end:
+            return cast(Cleaned, end.value)
+        yield cost
+    return None
+
+
+def _delete(segments: list[Segment]) -> None:
+    for segment in segments:
+        segment.delete()

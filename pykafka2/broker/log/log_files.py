@@ -53,7 +53,7 @@ class OpenLog(Protocol):
     recovery_point: int
     producers: ProducerStates
     segments: Segments
-    truncations: int
+    changes: int
 
 
 class LogFiles(Protocol):

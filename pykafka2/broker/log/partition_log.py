@@ -126,8 +126,8 @@ class PartitionLog:
         self.segments = Segments(state.segments, files.new_segment)
         self.clean_offset = state.clean_offset
         """The first offset that no compaction has cleaned (Kafka's cleaner-offset-checkpoint)."""
-        self.truncations = 0
-        """The number of truncations, by which a compaction in steps detects one."""
+        self.changes = 0
+        """The number of truncations and of moves of the files: a compaction in steps ends after one."""
 
     def __repr__(self) -> str:
         return (
@@ -358,7 +358,7 @@ class PartitionLog:
             # A former leader can have started an epoch without writing in it, which another leader then used.
             self.epochs.truncate_to(self.log_end_offset)
             return False
-        self.truncations += 1
+        self.changes += 1
         first_dropped = next(self.segments.iterate(max(end_offset, self.log_start_offset)), None)
         self.segments.truncate_to(max(end_offset, self.log_start_offset))
         if first_dropped is not None:
@@ -382,7 +382,7 @@ class PartitionLog:
         self.segments.truncate_fully_and_start_at(offset)
         self.log_start_offset = self.log_end_offset = self.high_watermark = self.clean_offset = offset
         self.recovery_point = offset
-        self.truncations += 1
+        self.changes += 1
         self.epochs.clear()
         self._aborted.clear()
         self.files.cleared()

@@ -15,7 +15,7 @@ from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.replication.hosted import HostedReplicas
 from pykafka2.broker.replication.key import Key
 from pykafka2.compression.steps import Steps
-from pykafka2.errors import KafkaError, PolicyViolation
+from pykafka2.errors import KafkaError, KafkaStorageError, PolicyViolation
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,10 @@ class LogCleaner:
             if (replica.log.topic_id, replica.log.partition) in self._uncleanable:
                 continue
             policy = compaction_of(replica.config)
-            ratio = dirty_ratio(replica.log, policy, now_ms)
+            try:
+                ratio = dirty_ratio(replica.log, policy, now_ms)
+            except KafkaStorageError:
+                continue  # the volume has logged it, and is offline
             if ratio is not None and ratio > most:
                 most, self._log = ratio, replica.log
                 self._running = compact(replica.log, policy, now_ms)

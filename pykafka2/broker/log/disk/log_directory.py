@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Final, Protocol, cast
 
 from pykafka2.broker.log.disk.producer_snapshots import ProducerSnapshots
@@ -64,6 +63,8 @@ class DiskLogFiles:
         self._background = background
         self._before_swap = before_swap
         self._after_truncation = after_truncation
+        self._unflushed_names: set[str] = set()
+        """Small files that were written without a flush since the last `flush`."""
 
     def load(self) -> LogState:
         return self._state
@@ -80,7 +81,7 @@ class DiskLogFiles:
         active = log.segments.active.base_offset
         try:
             self.snapshots.take(log.producers, active)
-            flushes: list[Callable[[], None]] = [partial(self.volume.files.flush_directory, self.directory)]
+            flushes: list[Callable[[], None]] = [self._flush_of_names()]
             flushed: list[tuple[DiskSegment, int]] = []
             rolled = on_disk(log.segments)[-2]
             rolled.finish()
@@ -95,19 +96,34 @@ class DiskLogFiles:
 
     def flush_new(self) -> None:
         """Flushes the topic id and the name of a new directory in the background."""
-        flush = self.volume.files.flush_directory
-        paths = (f"{self.directory}/{PARTITION_METADATA}", self.directory, self.volume.path)
-
-        def work() -> None:
-            with suppress(FileNotFoundError):  # the topic is deleted already
-                for path in paths:
-                    flush(path)
+        volume = self.volume
+        self._unflushed_names.add(PARTITION_METADATA)
 
         def then(error: OSError | None) -> None:
             if error is not None:
-                self.volume.fail(error, f"creating {self.directory}")
+                volume.fail(error, f"creating {self.directory}")
+            else:
+                self._unflushed_names.discard(PARTITION_METADATA)
 
-        self._background(work, then)
+        self._background(self._flush_of_names(), then)
+
+    def _flush_of_names(self) -> Callable[[], None]:
+        """Returns a function that flushes the small files and the directory, from any thread.
+
+        Without the leader epochs a follower would not find where the logs diverge, and a log without its
+        topic id is set aside.
+        """
+        files, directory = self.volume.files, self.directory
+        paths = [*(f"{directory}/{name}" for name in sorted(self._unflushed_names)), directory]
+        if PARTITION_METADATA in self._unflushed_names:
+            paths.append(self.volume.path)
+
+        def flush() -> None:
+            for path in paths:
+                with suppress(FileNotFoundError):  # the topic was deleted meanwhile
+                    files.flush_directory(path)
+
+        return flush
 
     def _flush_later(
         self,
@@ -116,7 +132,7 @@ class DiskLogFiles:
         flushes: Sequence[Callable[[], None]],
         flushed: Sequence[tuple[DiskSegment, int]],
     ) -> None:
-        truncations = log.truncations
+        volume, changes = self.volume, log.changes
 
         def work() -> None:
             errors = []
@@ -130,8 +146,8 @@ class DiskLogFiles:
 
         def then(error: OSError | None) -> None:
             if error is not None:
-                self.volume.fail(error, f"flushing {self.directory}")
-            elif log.truncations == truncations:
+                volume.fail(error, f"flushing {self.directory}")
+            elif log.changes == changes:
                 for segment, size in flushed:
                     segment.flushed_bytes = max(segment.flushed_bytes, size)
                 log.recovery_point = max(log.recovery_point, end_offset)
@@ -148,13 +164,14 @@ class DiskLogFiles:
         return found[::-1]
 
     def epochs_changed(self, epochs: Sequence[EpochEntry]) -> None:
-        # Not flushed: recovery finds the epochs in the batches, too.
+        # Flushed with the next segment: recovery finds the epochs of unflushed batches.
         # An offline directory is reported by the next append: a change of the leader must not fail here.
         if self.volume.failure is not None:
             return
         path = f"{self.directory}/{EPOCHS}"
         try:
             self.volume.files.replace(path, encode_epochs(epochs).encode(), flushes=False)
+            self._unflushed_names.add(EPOCHS)
         except OSError as error:
             self.volume.fail(error, f"writing {path}")
 
@@ -164,8 +181,9 @@ class DiskLogFiles:
         for segment in unflushed:
             segment.flush()
         try:
-            if unflushed:
-                self.volume.files.flush_directory(self.directory)
+            if unflushed or self._unflushed_names:
+                self._flush_of_names()()
+                self._unflushed_names.clear()
         except OSError as error:
             raise self.volume.fail(error, f"flushing {self.directory}") from error
         log.recovery_point = log.log_end_offset
@@ -248,6 +266,7 @@ class DiskLogFiles:
 
     def moved(self, log: OpenLog, volume: Volume, directory: str) -> None:
         """Follows a log whose directory has another path."""
+        log.changes += 1  # the unfinished segments of a compaction stay behind
         self.volume = volume
         self.directory = self.snapshots.directory = directory
         for segment in on_disk(log.segments):

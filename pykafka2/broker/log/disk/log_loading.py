@@ -123,7 +123,10 @@ class LogLoader:
         if EPOCHS not in names:
             return False
         try:
-            entries = decode_epochs(self._volume.files.read(path).decode("ascii", "replace"), path)
+            data = self._volume.files.read(path)
+            if not data:
+                return False  # a crash of the machine has lost what was not flushed
+            entries = decode_epochs(data.decode("ascii", "replace"), path)
         except CorruptData as error:
             logger.warning("Reading the leader epochs from the batches: %s", error)
             return False

@@ -115,7 +115,7 @@ def recover(segment: DiskSegment, on_batch: OnBatch | None = None) -> int:
     files = segment.volume.files
     size = segment.log.size()
     for kind in (OFFSET_INDEX, TIME_INDEX):
-        files.open(segment.path_of(kind), creates=True)
+        files.open(segment.path_of(kind), creates=True).close()
     segment.reset()
     segment.has_gaps = False
     indexes = (segment.offsets, segment.times)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from struct import Struct
 from typing import Final
 
@@ -77,7 +78,7 @@ class DiskSegment:
         segment = cls(volume, directory, base_offset, suffix)
         try:
             for kind in (LOG, OFFSET_INDEX, TIME_INDEX):
-                volume.files.open(segment.path_of(kind), creates=True)
+                volume.files.open(segment.path_of(kind), creates=True).close()
             if volume.files.exists(segment.path_of(TRANSACTION_INDEX)):
                 volume.files.remove(segment.path_of(TRANSACTION_INDEX))
         except OSError as error:
@@ -97,7 +98,10 @@ class DiskSegment:
     @property
     def first_timestamp(self) -> int:
         if self.first_at is None:
-            data = self.log.read(MAX_TIMESTAMP_AT, TIMESTAMP.size)
+            try:
+                data = self.log.read(MAX_TIMESTAMP_AT, TIMESTAMP.size)
+            except OSError as error:
+                raise self._unreadable(error) from error
             self.first_at = TIMESTAMP.unpack(data)[0] if len(data) == TIMESTAMP.size else NO_TIMESTAMP
         return self.first_at
 
@@ -183,6 +187,11 @@ class DiskSegment:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: OSError) -> KafkaStorageError:
+        files = self.volume.files
+        if isinstance(error, FileNotFoundError) and (
+            self.suffix.endswith(DELETED) or not files.exists(self.directory)
+        ):
+            return KafkaStorageError(f"{self.log.path} was deleted")
         return self.volume.fail(error, f"reading {self.log.path}")
 
     def region(self, offset: int, upper_offset: int, max_bytes: int, min_one: bool) -> FileRegion | None:
@@ -384,13 +393,15 @@ class DiskSegment:
 
     def delete(self) -> None:
         """Renames the files; they are removed after file.delete.delay.ms, as readers may hold regions."""
-        try:
-            if self.suffix == CLEANED:
-                for path in self.close():
+        if self.suffix == CLEANED:
+            for path in self.close():
+                with suppress(OSError):  # the log has moved, or the file is removed at the next start
                     self.volume.files.remove(path)
-                return
+            return
+        try:
             for path in self.rename(self.suffix + DELETED):
                 self.volume.remove_later(path)
+            self.close()  # an open file keeps its blocks after the removal
         except OSError as error:
             raise self.volume.fail(error, f"deleting {self.log.path}") from error
 
@@ -433,7 +444,9 @@ class DiskSegment:
         flushes = [self.log.later_flush()]
         flushes += [index.file.later_flush() for index in (self.offsets, self.times) if index.count]
         if self.aborted_bytes:
-            flushes.append(self.volume.files.open(self.path_of(TRANSACTION_INDEX)).later_flush())
+            file = self.volume.files.open(self.path_of(TRANSACTION_INDEX))
+            flushes.append(file.later_flush())
+            file.close()
         return flushes
 
     def _kinds(self) -> list[str]:
