@@ -64,6 +64,10 @@ class Segment(Protocol):
         """Iterates over batches from the one that contains `offset`, including batches appended meanwhile."""
         ...
 
+    def offset_before(self, timestamp: int) -> int:
+        """Returns an offset before which no batch has this timestamp or a later one."""
+        ...
+
     def truncate_to(self, end_offset: int) -> None:
         """Drops every batch with a record at or after `end_offset`."""
         ...
@@ -125,6 +129,9 @@ class MemorySegment:
         while index < len(self._batches):
             yield self._batches[index]
             index += 1
+
+    def offset_before(self, timestamp: int) -> int:
+        return self.base_offset
 
     @property
     def next_offset(self) -> int:

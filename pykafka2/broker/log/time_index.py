@@ -29,6 +29,9 @@ def first_at(log: PartitionLog, timestamp: int) -> Steps[OffsetAtTime]:
 
     where = str(log)
     for batch in _batches_from(log, timestamp):
+        if batch is None:
+            yield 0
+            continue
         body = bytes((yield from open_in_steps(batch, where, False, MAX_OUTPUT_BYTES)))
         rows = decode_tuples(batch, where, keeps_headers=False, buffer=body)
         for count, row in enumerate(rows, 1):
@@ -40,17 +43,29 @@ def first_at(log: PartitionLog, timestamp: int) -> Steps[OffsetAtTime]:
     return NOTHING
 
 
-def _batches_from(log: PartitionLog, timestamp: int) -> Iterator[RecordBatch]:
-    """Iterate over batches with such a record; skips segments without one."""
+def _batches_from(log: PartitionLog, timestamp: int) -> Iterator[RecordBatch | None]:
+    """Iterate over batches with such a record, and None for the end of a step; skips segments without one."""
     for segment in [*log.segments]:  # segments can be deleted between two steps
         if segment.largest_timestamp >= timestamp:
-            for batch in segment.iterate(log.log_start_offset):
+            start = max(log.log_start_offset, segment.offset_before(timestamp))
+            for count, batch in enumerate(segment.iterate(start), 1):
                 if batch.max_timestamp >= timestamp:
                     yield batch
+                elif not count % SLICE:
+                    yield None
 
 
 def latest(log: PartitionLog) -> Steps[OffsetAtTime]:
     """Return the first record with the largest timestamp (KIP-734), in short steps."""
-    batches = log.batches(log.log_start_offset)
-    largest = max((batch.max_timestamp for batch in batches if batch.count), default=-1)
+    largest = max(segment.largest_timestamp for segment in log.segments)
+    found = NOTHING if largest < 0 else (yield from first_at(log, largest))
+    if found is not NOTHING or largest < 0:
+        return found
+    # That record was removed: by compaction, or because the log starts after it.
+    largest = -1
+    for count, batch in enumerate(log.batches(log.log_start_offset), 1):
+        if batch.count:
+            largest = max(largest, batch.max_timestamp)
+        if not count % SLICE:
+            yield 0
     return NOTHING if largest < 0 else (yield from first_at(log, largest))

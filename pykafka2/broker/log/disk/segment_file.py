@@ -335,6 +335,13 @@ class DiskSegment:
             yield position + stop, RecordBatch(data[at:stop])
             at = stop
 
+    def offset_before(self, timestamp: int) -> int:
+        try:
+            entry = self.times.floor(timestamp - 1)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return self.base_offset + (entry[1] if entry else 0)
+
     def aborted_transactions(self) -> list[AbortedTransaction]:
         """Reads the transaction index. Raises `CorruptData`."""
         if not self.aborted_bytes:
