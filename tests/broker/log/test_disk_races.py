@@ -209,3 +209,34 @@ def test_cleaner_skips_a_log_with_an_unreadable_segment_and_compacts_the_others(
     assert [volume.failure is None for volume in disk.storage.volumes] == [False, True]
     assert len(list(logs[1].batches())) == 2
     disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_move_from_an_unreadable_directory_takes_only_that_one_offline() -> None:
+    files = SimFiles(1)
+    disk = StorageOnDisk("/data", files=files, directories=2)
+    log = disk.log()
+    append(log, b"x")
+    files.broken.add("/data/0/t-0/00000000000000000000.log")
+    with pytest.raises(KafkaStorageError, match="reading /data/0/t-0"):
+        disk.storage.move(log, "/data/1")
+    assert [volume.failure is None for volume in disk.storage.volumes] == [False, True]
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_copy_of_a_moved_log_is_forced_to_the_disk_before_the_old_one_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = StorageOnDisk(tmp_path, directories=2)
+    log = disk.log()
+    append(log, b"x")
+    names: dict[str, list[str]] = {}
+    flush = RealFiles.flush_directory
+
+    def noted(self: RealFiles, path: str) -> None:
+        names.setdefault(path, [name for name in os.listdir(tmp_path / "0") if name.startswith("t-")])
+        flush(self, path)
+
+    monkeypatch.setattr(RealFiles, "flush_directory", noted)
+    disk.storage.move(log, f"{tmp_path}/1")
+    assert names[f"{tmp_path}/1"] == ["t-0"]
+    disk.storage.stop(is_clean=True, broker_epoch=1)

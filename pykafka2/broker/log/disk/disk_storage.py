@@ -291,13 +291,17 @@ class DiskStorage:
         future = target.directory.path_of(self._new_name(name, FUTURE))
         try:
             files.copy_to(log, future)
-            old = files.volume, files.volume.directory.path_of(self._new_name(name, DELETE))
             # In this order, as in Kafka: after a crash in between the log exists twice.
             self._files.rename(future, target.directory.path_of(name))
-            self._files.rename(files.directory, old[1])
+            self._files.flush_directory(target.path)
         except OSError as error:
             raise target.fail(error, f"moving {name}") from error
-        old[0].remove_later(old[1])
+        source, old = files.volume, files.volume.directory.path_of(self._new_name(name, DELETE))
+        try:
+            self._files.rename(files.directory, old)
+            source.remove_later(old)
+        except OSError as error:
+            source.fail(error, f"moving {name}")  # the copy is complete
         files.moved(log, target, target.directory.path_of(name))
         self.places.move(log.topic_id, log.partition, path)
         logs = [one for one in self._logs.values() if _files_of(one).volume is target]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol, cast
 
+from pykafka2.broker.log.disk.file_system import File
 from pykafka2.broker.log.disk.producer_snapshots import ProducerSnapshots
 from pykafka2.broker.log.disk.recovery import SWAP
 from pykafka2.broker.log.disk.segment_file import CLEANED, DiskSegment
@@ -273,7 +274,10 @@ class DiskLogFiles:
             segment.move_to(volume, directory)
 
     def copy_to(self, log: OpenLog, directory: str) -> None:
-        """Copies the log into a new directory, and flushes the copy. Raises `OSError`."""
+        """Copies the log into a new directory, and flushes the copy.
+
+        Raises `OSError`, or `KafkaStorageError` if a file of the log cannot be read.
+        """
         files = self.volume.files
         for segment in on_disk(log.segments):
             segment.close()
@@ -282,10 +286,16 @@ class DiskLogFiles:
             source = files.open(f"{self.directory}/{name}")
             target = files.open(f"{directory}/{name}", creates=True)
             position = 0
-            while data := source.read(position, COPIED_BYTES):
+            while data := self._read(source, position):
                 target.write(position, data)
                 position += len(data)
             target.flush()
             source.close()
             target.close()
         files.flush_directory(directory)
+
+    def _read(self, file: File, position: int) -> bytes:
+        try:
+            return file.read(position, COPIED_BYTES)
+        except OSError as error:
+            raise self.volume.fail(error, f"reading {file.path}") from error
