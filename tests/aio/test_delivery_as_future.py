@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +17,7 @@ import uvloop
 from pykafka2 import KafkaProducer as SyncProducer
 from pykafka2.aio import KafkaProducer
 from pykafka2.errors import KafkaError, RecordPurged
+from pykafka2.producer.delivery import loop_future
 from pykafka2.producer.delivery.delivery import Delivery
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster
@@ -123,6 +125,82 @@ def test_gather_that_begins_while_another_is_cancelled_does_not_keep_that_one(
     run(program())
 
 
+def test_wait_that_was_cancelled_before_the_batch_was_done_has_no_effect_afterwards(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    async def program() -> None:
+        async with held(kafka_cluster, 1) as (delivery,):
+            called: list[Any] = []
+            delivery.add_done_callback(called.append)
+            assert delivery.cancel()
+            assert delivery.cancelled()
+            await asyncio.sleep(0)
+            assert called == [delivery]
+            kafka_cluster.controls.release(ProduceRequest)
+            await delivery
+            assert not delivery.cancelled()
+            assert not delivery.cancel()
+            assert called == [delivery]
+
+    run(program())
+
+
+def test_cancel_of_a_done_delivery_returns_false_also_before_its_callbacks_ran(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    async def program() -> None:
+        async with held(kafka_cluster, 1) as (delivery,):
+            called: list[Any] = []
+            delivery.add_done_callback(called.append)
+            kafka_cluster.controls.release(ProduceRequest)
+            while not delivery.done():
+                time.sleep(0.001)  # the loop cannot run the callback
+            assert not delivery.cancel()
+            assert not called
+            await asyncio.sleep(0)
+            assert called == [delivery]
+
+    run(program())
+
+
+def test_callbacks_leave_the_queue_of_their_batch(kafka_cluster: KafkaCluster) -> None:
+    async def program() -> None:
+        async with held(kafka_cluster, 1) as (delivery,):
+            waiters = delivery.place[0].waiters._waiters
+            gathering = asyncio.gather(delivery)
+            assert len(waiters) == 1
+            kafka_cluster.controls.release(ProduceRequest)
+            await gathering
+            assert not waiters
+
+    run(program())
+
+
+def test_batch_that_is_done_before_the_callback_is_registered_calls_it(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The IO thread wakes the waiters of the batch between the check and the registration."""
+    create = loop_future.LoopCallbacks
+
+    async def program() -> None:
+        async with held(kafka_cluster, 1) as (delivery,):
+
+            def done_first(outcome: Any, loop: Any) -> Any:
+                kafka_cluster.controls.release(ProduceRequest)
+                while not delivery.done():
+                    time.sleep(0.001)
+                time.sleep(0.01)
+                return create(outcome, loop)
+
+            monkeypatch.setattr(loop_future, "LoopCallbacks", done_first)
+            called: list[Any] = []
+            delivery.add_done_callback(called.append)
+            await asyncio.sleep(0.05)
+            assert called == [delivery]
+
+    run(program())
+
+
 def test_wait_for_raises_timeout_error_and_the_record_is_sent(kafka_cluster: KafkaCluster) -> None:
     async def program() -> None:
         async with held(kafka_cluster, 1) as (delivery,):
@@ -192,9 +270,12 @@ def test_callback_that_raises_is_reported_and_the_others_are_called(kafka_cluste
         reported: list[Any] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
         async with held(kafka_cluster, 1) as (delivery,):
+            called: list[Any] = []
             delivery.add_done_callback(lambda _: 1 / 0)
+            delivery.add_done_callback(called.append)
             kafka_cluster.controls.release(ProduceRequest)
             await asyncio.gather(delivery)
+            assert called == [delivery]
         (context,) = reported
         assert isinstance(context["exception"], ZeroDivisionError)
 

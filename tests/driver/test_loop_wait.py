@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
 from pykafka2.driver.completion import Completion
-from pykafka2.driver.loop_wait import LoopWaiter
+from pykafka2.driver.loop_wait import LoopWaiter, calls_of
 from pykafka2.driver.wait_queue import WaitQueue
 
 
@@ -76,3 +78,87 @@ def test_completion_between_the_check_and_joining_the_queue_is_not_missed() -> N
     awaited = completion()
     awaited.waiters = CompletesFirst()
     assert asyncio.run(asyncio.wait_for(await_it(awaited), 5)) == 7
+
+
+class CountingLoop(asyncio.SelectorEventLoop):
+    """An event loop that counts the wake-ups by other threads."""
+
+    wakeups = 0
+
+    def _write_to_self(self) -> None:
+        self.wakeups += 1
+        super()._write_to_self()  # type: ignore[misc]
+
+
+def test_calls_that_arrive_before_the_loop_runs_share_one_wakeup() -> None:
+    loop = CountingLoop()
+    called: list[int] = []
+
+    async def main() -> None:
+        calls, before = calls_of(loop), loop.wakeups
+        for turn in range(2):
+            for number in range(100):
+                calls.post(partial(called.append, number))
+            assert loop.wakeups == before + turn + 1
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    loop.run_until_complete(main())
+    loop.close()
+    assert called == [*range(100)] * 2
+
+
+def test_call_that_is_posted_by_a_call_runs_in_the_next_turn() -> None:
+    story: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        calls = calls_of(loop)
+
+        def first() -> None:
+            story.append("first")
+            loop.call_soon(story.append, "turn")
+            calls.post(lambda: story.append("third"))
+
+        calls.post(first)
+        calls.post(lambda: story.append("second"))
+        while len(story) < 4:
+            await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(main(), 5))
+    assert story == ["first", "second", "turn", "third"]
+
+
+def test_call_that_fails_is_reported_and_the_others_run() -> None:
+    reported: list[Any] = []
+    called: list[int] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+        calls = calls_of(loop)
+        calls.post(lambda: called.append(1 // 0))
+        calls.post(lambda: called.append(1))
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert called == [1]
+    assert [type(error) for error in reported] == [ZeroDivisionError]
+
+
+def test_second_wakeup_of_a_waiter_has_no_effect() -> None:
+    reported: list[Any] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(context))
+        waiter = LoopWaiter(calls_of(loop), loop.create_future())
+        for _ in range(2):
+            waiter.unpark()
+        await waiter.done
+        waiter.unpark()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert not reported
