@@ -157,6 +157,9 @@ class ConsumerCalls:
         Raises:
             IllegalState: a partition is not assigned, or no partition is.
         """
+        self._bridge.enter()
+        if self._consumer._refusal is not None:
+            self._consumer._refuse()
         chosen = list(partitions) or self._consumer._subscription.some_assigned("seek_to_committed()")
         for partition in chosen:
             self._consumer._subscription.find(checked_partition(partition))

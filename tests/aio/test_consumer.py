@@ -22,6 +22,7 @@ from pykafka2.errors import (
     WrongEventLoop,
 )
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
+from pykafka2.protocol.messages.group import LeaveGroupRequest
 from pykafka2.protocol.messages.offsets import ListOffsetsRequest
 from pykafka2.testing import KafkaCluster
 from tests.aio.running import run
@@ -132,6 +133,33 @@ def test_getone_waits_without_using_the_processor(kafka_cluster: KafkaCluster) -
     run(program())
 
 
+def test_reads_of_buffered_records_let_other_tasks_run(kafka_cluster: KafkaCluster) -> None:
+    fill(kafka_cluster, 1000)
+
+    async def program() -> None:
+        async with consumer_of(kafka_cluster, "orders", max_poll_records=1000) as consumer:
+            await consumer.getone()
+            turns = 0
+
+            async def count() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            other = asyncio.create_task(count())
+            found = 1
+            while found < 1000:  # none of these polls waits
+                found += sum(map(len, (await consumer.poll(5000, max_records=5)).values()))
+                time.sleep(0.0002)
+            for _ in range(200):
+                assert await consumer.poll(0) == {}
+            other.cancel()
+            assert turns >= 200 + 5
+
+    run(program())
+
+
 def test_busy_reader_lets_other_tasks_run(kafka_cluster: KafkaCluster) -> None:
     fill(kafka_cluster, 5000)
 
@@ -154,6 +182,118 @@ def test_busy_reader_lets_other_tasks_run(kafka_cluster: KafkaCluster) -> None:
                     left -= sum(map(len, (await consumer.poll(1000)).values()))
             other.cancel()
             assert turns >= 3
+
+    run(program())
+
+
+def test_reads_raise_consumer_stopped_while_stop_is_in_progress(kafka_cluster: KafkaCluster) -> None:
+    fill(kafka_cluster, 10)
+
+    async def program() -> None:
+        consumer = consumer_of(kafka_cluster, "orders", group_id="billing", consumer_timeout_ms=60_000)
+        assert await take(consumer, 3) == [0, 1, 2]  # the others are in the buffer
+        consumer.pause(FIRST, SECOND)
+        pending = asyncio.create_task(consumer.poll(60_000))
+        await asyncio.sleep(0.05)
+        kafka_cluster.controls.hold(LeaveGroupRequest)
+        stopping = asyncio.create_task(consumer.stop())
+        await kafka_cluster.wait_until_async(lambda: kafka_cluster.controls.held(LeaveGroupRequest))
+        for call in (pending, consumer.getone(), consumer.poll(), consumer.getone(FIRST)):
+            with pytest.raises(ConsumerStopped):
+                await asyncio.wait_for(call, 5)
+        assert [record async for record in consumer] == []
+        assert not stopping.done()
+        kafka_cluster.controls.release(LeaveGroupRequest)
+        await stopping
+
+    run(program())
+    assert kafka_cluster.group("billing").offsets[FIRST] == 3
+
+
+def test_record_in_the_buffer_is_not_returned_after_the_call_of_stop(kafka_cluster: KafkaCluster) -> None:
+    fill(kafka_cluster, 10)
+
+    async def program() -> None:
+        consumer = consumer_of(kafka_cluster, "orders", group_id="billing")
+        assert await take(consumer, 3) == [0, 1, 2]
+        stopping = asyncio.create_task(consumer.stop())
+        await asyncio.sleep(0)
+        with pytest.raises(ConsumerStopped):
+            await consumer.getone()
+        await stopping
+
+    run(program())
+    assert kafka_cluster.group("billing").offsets[FIRST] == 3
+
+
+def test_block_that_raises_commits_nothing(kafka_cluster: KafkaCluster) -> None:
+    fill(kafka_cluster, 10)
+
+    async def program() -> None:
+        async with consumer_of(kafka_cluster, "orders", group_id="billing") as consumer:
+            assert await take(consumer, 3) == [0, 1, 2]
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(program())
+    assert FIRST not in kafka_cluster.group("billing").offsets
+
+
+def test_named_partitions_leave_buffered_records_of_the_others(kafka_cluster: KafkaCluster) -> None:
+    fill(kafka_cluster, 10, partition=0)
+    fill(kafka_cluster, 10, partition=1)
+
+    async def program() -> None:
+        async with consumer_of(kafka_cluster, "orders") as consumer:
+            await consumer.poll(5000, max_records=1)
+            await kafka_cluster.wait_until_async(lambda: consumer.highwater(FIRST) == consumer.highwater(SECOND))
+            first = await consumer.getone()  # its slice contains records of both partitions
+            other = SECOND if first.partition == 0 else FIRST
+            polled = await consumer.getmany(other, timeout_ms=5000)
+            assert [*polled] == [other]
+            assert [*(await consumer.getmany(other, timeout_ms=0))] in ([], [other])
+
+    run(program())
+
+
+def test_cancelled_query_ends_and_lets_the_next_one_begin(kafka_cluster: KafkaCluster) -> None:
+    async def program() -> None:
+        async with consumer_of(kafka_cluster, "orders") as consumer:
+            await consumer.topics()
+            kafka_cluster.controls.hold(ListOffsetsRequest)
+            task = asyncio.create_task(consumer.end_offsets([FIRST]))
+            await kafka_cluster.wait_until_async(lambda: kafka_cluster.controls.held(ListOffsetsRequest))
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await kafka_cluster.wait_until_async(lambda: not consumer._bridge._running)
+            kafka_cluster.controls.release(ListOffsetsRequest)
+            assert await consumer.end_offsets([FIRST]) == {FIRST: 0}
+
+    run(program())
+
+
+def test_poll_columns_returns_buffered_records_of_an_iteration(kafka_cluster: KafkaCluster) -> None:
+    fill(kafka_cluster, 10)
+
+    async def program() -> None:
+        async with consumer_of(kafka_cluster, "orders") as consumer:
+            assert await take(consumer, 3) == [0, 1, 2]
+            columns = await consumer.poll_columns(5000)
+            assert [int(value or b"") for value in columns[FIRST].values][0] == 3
+
+    run(program())
+
+
+def test_poll_without_update_offsets_returns_the_records_again(kafka_cluster: KafkaCluster) -> None:
+    fill(kafka_cluster, 10)
+
+    async def program() -> None:
+        async with consumer_of(kafka_cluster, "orders") as consumer:
+            for update_offsets in (False, False, True):
+                polled = await consumer.poll(5000, max_records=4, update_offsets=update_offsets)
+                assert [record.offset for record in polled[FIRST]] == [0, 1, 2, 3]
+            assert (await consumer.getone()).offset == 4
 
     run(program())
 
@@ -241,6 +381,30 @@ def test_commits_are_those_of_the_sync_consumer(kafka_cluster: KafkaCluster) -> 
     assert kafka_cluster.group("storing").offsets[FIRST] == 1
 
 
+@pytest.mark.parametrize("is_default", [False, True], ids=["argument", "option"])
+def test_commit_callback_that_close_calls_runs_on_the_loop(
+    kafka_cluster: KafkaCluster, is_default: bool
+) -> None:
+    fill(kafka_cluster, 5)
+
+    async def program() -> None:
+        called: list[Any] = []
+
+        def callback(offsets: Any, error: Any) -> None:
+            called.append((asyncio.get_running_loop(), error))
+
+        options = {"default_offset_commit_callback": callback} if is_default else {}
+        consumer = consumer_of(kafka_cluster, "orders", group_id="billing", **options)
+        await take(consumer, 5)
+        await (await consumer.commit_async(None, None if is_default else callback))
+        assert not called
+        await consumer.close()  # on a helper thread
+        await asyncio.sleep(0)
+        assert called == [(asyncio.get_running_loop(), None)]
+
+    run(program())
+
+
 def test_stop_commits_the_returned_records_only(kafka_cluster: KafkaCluster) -> None:
     fill(kafka_cluster, 500)
 
@@ -312,6 +476,53 @@ def test_exception_of_a_listener_is_raised_by_the_read(kafka_cluster: KafkaClust
             with pytest.raises(ZeroDivisionError):
                 await consumer.getone()
             assert await take(consumer, 1) == [0]
+
+    run(program())
+
+
+def test_plain_listener_runs_on_the_loop_and_its_awaitable_is_awaited(kafka_cluster: KafkaCluster) -> None:
+    fill(kafka_cluster, 1)
+
+    async def program() -> None:
+        loop = asyncio.get_running_loop()
+        story: list[Any] = []
+
+        def plain(assigned: Any) -> None:
+            story.append((threading.get_ident(), asyncio.get_running_loop()))
+
+        def returns_a_future(assigned: Any) -> Any:
+            future = loop.create_future()
+            loop.call_later(0.1, lambda: (story.append("done"), future.set_result(None)))
+            return future
+
+        for listener, expected in ((plain, (threading.get_ident(), loop)), (returns_a_future, "done")):
+            story.clear()
+            async with consumer_of(kafka_cluster, group_id=listener.__name__) as consumer:
+                consumer.subscribe(["orders"], on_assigned=listener)
+                await consumer.getone()
+                assert story == [expected]
+                assert not consumer._listeners.is_running
+
+    run(program())
+
+
+def test_stop_waits_for_a_listener_that_ends_in_time(kafka_cluster: KafkaCluster) -> None:
+    async def program() -> None:
+        started, story = asyncio.Event(), []
+
+        async def slow(assigned: Any) -> None:
+            started.set()
+            await asyncio.sleep(0.3)
+            story.append("listener")
+
+        consumer = consumer_of(kafka_cluster, group_id="billing")
+        consumer.subscribe(["orders"], on_assigned=slow)
+        reading = asyncio.create_task(consumer.getone())
+        await started.wait()
+        await consumer.close()
+        assert story == ["listener"]
+        with pytest.raises(ConsumerStopped):
+            await reading
 
     run(program())
 

@@ -25,6 +25,7 @@ from pykafka2.errors import (
     NoBrokersAvailable,
     WrongEventLoop,
 )
+from pykafka2.protocol.messages.group import LeaveGroupRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster
 from tests.aio.running import run
@@ -189,6 +190,80 @@ def test_calls_after_close_raise_client_closed(kafka_cluster: KafkaCluster) -> N
             producer.purge(),
             producer.partitions_for("orders"),
             producer.start(),
+        ):
+            with pytest.raises(ClientClosed):
+                await call
+
+    run(program())
+
+
+def test_second_close_waits_for_the_first_one(kafka_cluster: KafkaCluster) -> None:
+    async def program() -> None:
+        servers = kafka_cluster.bootstrap_servers
+        producer = KafkaProducer(bootstrap_servers=servers, linger_ms=60_000)
+        await producer.partitions_for("orders")
+        await producer.send("orders", b"v")
+        kafka_cluster.controls.hold(ProduceRequest)
+        closing = [asyncio.create_task(producer.close()) for _ in range(2)]
+        await kafka_cluster.wait_until_async(lambda: kafka_cluster.controls.held(ProduceRequest))
+        assert not any(task.done() for task in closing)
+        kafka_cluster.controls.release(ProduceRequest)
+        await asyncio.gather(*closing)
+
+        consumer = KafkaConsumer("orders", bootstrap_servers=servers, group_id="billing")
+        while not consumer.assignment():
+            await consumer.poll(100)
+        kafka_cluster.controls.hold(LeaveGroupRequest)
+        closing = [asyncio.create_task(consumer.close(timeout=30)) for _ in range(2)]
+        await kafka_cluster.wait_until_async(lambda: kafka_cluster.controls.held(LeaveGroupRequest))
+        assert not any(task.done() for task in closing)
+        kafka_cluster.controls.release(LeaveGroupRequest)
+        await asyncio.gather(*closing)
+
+    run(program())
+
+
+@pytest.mark.parametrize("client", [KafkaProducer, KafkaConsumer])
+def test_async_with_on_a_closed_client_raises_client_closed(client: Any) -> None:
+    async def program() -> None:
+        closed = client(bootstrap_servers=NOWHERE)
+        await closed.close()
+        with pytest.raises(ClientClosed):
+            await closed.__aenter__()
+
+    run(program())
+
+
+def test_send_of_a_closed_producer_calls_no_serializer() -> None:
+    async def program() -> None:
+        called: list[str] = []
+        producer = KafkaProducer(bootstrap_servers=NOWHERE, value_serializer=called.append)
+        await producer.close()
+        with pytest.raises(ClientClosed):
+            await producer.send("orders", b"v")
+        assert not called
+
+    run(program())
+
+
+def test_calls_of_a_stopped_consumer_raise_client_closed() -> None:
+    async def program() -> None:
+        partition = TopicPartition("orders", 0)
+        consumer = KafkaConsumer("orders", bootstrap_servers=NOWHERE, group_id="billing")
+        await consumer.stop()
+        for call in (
+            consumer.topics(),
+            consumer.committed(partition),
+            consumer.position(partition),
+            consumer.partitions_for_topic("orders"),
+            consumer.beginning_offsets([partition]),
+            consumer.end_offsets([partition]),
+            consumer.offsets_for_times({partition: 0}),
+            consumer.commit(),
+            consumer.commit_async(),
+            consumer.unsubscribe(),
+            consumer.start(),
+            consumer.seek_to_committed(partition),
         ):
             with pytest.raises(ClientClosed):
                 await call

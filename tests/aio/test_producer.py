@@ -472,6 +472,32 @@ def test_transaction_that_is_cancelled_when_it_has_begun_is_aborted_before_the_n
     wait_for_committed(kafka_cluster, [b"second"])
 
 
+def test_cancelled_transaction_block_is_aborted(kafka_cluster: KafkaCluster) -> None:
+    async def program() -> None:
+        async with KafkaProducer(
+            bootstrap_servers=kafka_cluster.bootstrap_servers, transactional_id="t"
+        ) as producer:
+            await producer.init_transactions()
+            is_inside = asyncio.Event()
+
+            async def block() -> None:
+                async with producer.transaction():
+                    await (await producer.send("orders", b"dropped", partition=0))
+                    is_inside.set()
+                    await asyncio.sleep(3600)
+
+            task = asyncio.create_task(block())
+            await is_inside.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            async with producer.transaction():
+                await producer.send("orders", b"kept", partition=0)
+
+    run(program())
+    wait_for_committed(kafka_cluster, [b"kept"])
+
+
 class LateThread:
     """Stops the helper thread of the first transactional call of a kind, before or after it takes effect."""
 
@@ -569,3 +595,120 @@ def test_rows_of_a_cancelled_send_many_are_not_in_the_next_transaction(kafka_clu
 
     run(program())
     wait_for_committed(kafka_cluster, [b"first", b"second"])
+
+
+@pytest.mark.parametrize("kind", [Call.BEGIN, Call.COMMIT], ids=lambda kind: kind.value)
+def test_block_that_is_cancelled_while_it_begins_or_ends_needs_no_call_before_the_next(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, kind: Call
+) -> None:
+    async def program() -> None:
+        async with KafkaProducer(
+            bootstrap_servers=kafka_cluster.bootstrap_servers, transactional_id="t"
+        ) as producer:
+            await producer.init_transactions()
+
+            async def block(value: bytes) -> None:
+                async with producer.transaction():
+                    await producer.send("orders", value, partition=0)
+                    await asyncio.sleep(0.1)
+                    await producer.send("orders", value, partition=0)
+
+            late = LateThread(monkeypatch, kind, after=kind is Call.BEGIN)
+            task = asyncio.create_task(block(b"cancelled"))
+            await kafka_cluster.wait_until_async(late.has_stopped.is_set)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            asyncio.get_running_loop().call_later(0.05, late.may_continue.set)
+            await block(b"next")
+
+    run(program())
+    first = [] if kind is Call.BEGIN else [b"cancelled"] * 2
+    wait_for_committed(kafka_cluster, [*first, b"next", b"next"])
+
+
+def test_call_by_hand_begins_after_the_end_of_a_cancelled_one(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def program() -> None:
+        async with KafkaProducer(
+            bootstrap_servers=kafka_cluster.bootstrap_servers, transactional_id="t"
+        ) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send("orders", b"first", partition=0)
+            late = LateThread(monkeypatch, Call.COMMIT, after=False)
+            task = asyncio.create_task(producer.commit_transaction())
+            await kafka_cluster.wait_until_async(late.has_stopped.is_set)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            again = asyncio.create_task(producer.commit_transaction())
+            await asyncio.sleep(0.05)
+            assert not again.done()
+            late.may_continue.set()
+            await again
+            await producer.begin_transaction()
+            await producer.send("orders", b"second", partition=0)
+            await producer.commit_transaction()
+
+    run(program())
+    wait_for_committed(kafka_cluster, [b"first", b"second"])
+
+
+def test_error_at_the_end_of_the_block_is_a_note_of_the_error_of_the_block(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    async def block(has_bug: bool) -> None:
+        async with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+            await producer.partitions_for("orders")
+            kafka_cluster.controls.fail_next(ProduceRequest, TopicAuthorizationFailed)
+            await producer.send("orders", b"v", partition=0)
+            if has_bug:
+                raise ZeroDivisionError
+
+    with pytest.raises(TopicAuthorizationFailed):
+        run(block(has_bug=False))
+    with pytest.raises(ZeroDivisionError) as raised:
+        run(block(has_bug=True))
+    assert "while the producer was closed: TopicAuthorizationFailed" in raised.value.__notes__[0]
+
+
+def test_on_delivery_of_send_many_runs_on_the_loop(kafka_cluster: KafkaCluster) -> None:
+    async def program() -> None:
+        where: list[Any] = []
+
+        def on_delivery(batch: Any, error: Any) -> None:
+            where.append((asyncio.get_running_loop(), error))
+
+        async def never_awaited(batch: Any, error: Any) -> None: ...
+
+        async with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+            await (await producer.send_many("orders", [b"a"], partition=0, on_delivery=on_delivery))
+            await asyncio.sleep(0)
+            with pytest.raises(IllegalArgument, match="it is async"):
+                await producer.send_many("orders", [b"a"], on_delivery=never_awaited)  # type: ignore[arg-type]
+        assert where == [(asyncio.get_running_loop(), None)]
+
+    run(program())
+
+
+def test_dropped_deliveries_of_a_partition_that_keeps_failing_are_logged_once(
+    kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def program() -> None:
+        producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
+        await producer.partitions_for("orders")
+        kafka_cluster.controls.fail_next(ProduceRequest, TopicAuthorizationFailed, times=3)
+        for _ in range(3):
+            delivery = await producer.send("orders", b"v", partition=0)
+            while not delivery.done():
+                await asyncio.sleep(0.001)
+            del delivery
+        await producer.send_and_wait("orders", b"v", partition=0)
+        with pytest.raises(TopicAuthorizationFailed):
+            await producer.close()
+
+    with caplog.at_level(logging.ERROR):
+        run(program())
+    assert len([one for one in caplog.records if "orders-0" in one.getMessage()]) == 1
