@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 import pytest
@@ -198,7 +198,8 @@ def test_reads_raise_consumer_stopped_while_stop_is_in_progress(kafka_cluster: K
         kafka_cluster.controls.hold(LeaveGroupRequest)
         stopping = asyncio.create_task(consumer.stop())
         await kafka_cluster.wait_until_async(lambda: kafka_cluster.controls.held(LeaveGroupRequest))
-        for call in (pending, consumer.getone(), consumer.poll(), consumer.getone(FIRST)):
+        calls: list[Awaitable[Any]] = [pending, consumer.getone(), consumer.poll(), consumer.getone(FIRST)]
+        for call in calls:
             with pytest.raises(ConsumerStopped):
                 await asyncio.wait_for(call, 5)
         assert [record async for record in consumer] == []
@@ -246,7 +247,9 @@ def test_named_partitions_leave_buffered_records_of_the_others(kafka_cluster: Ka
     async def program() -> None:
         async with consumer_of(kafka_cluster, "orders") as consumer:
             await consumer.poll(5000, max_records=1)
-            await kafka_cluster.wait_until_async(lambda: consumer.highwater(FIRST) == consumer.highwater(SECOND))
+            await kafka_cluster.wait_until_async(
+                lambda: consumer.highwater(FIRST) == consumer.highwater(SECOND)
+            )
             first = await consumer.getone()  # its slice contains records of both partitions
             other = SECOND if first.partition == 0 else FIRST
             polled = await consumer.getmany(other, timeout_ms=5000)
@@ -280,7 +283,7 @@ def test_poll_columns_returns_buffered_records_of_an_iteration(kafka_cluster: Ka
         async with consumer_of(kafka_cluster, "orders") as consumer:
             assert await take(consumer, 3) == [0, 1, 2]
             columns = await consumer.poll_columns(5000)
-            assert [int(value or b"") for value in columns[FIRST].values][0] == 3
+            assert [int(value or b"") for value in columns[FIRST].values][:1] == [3]
 
     run(program())
 
@@ -492,7 +495,12 @@ def test_plain_listener_runs_on_the_loop_and_its_awaitable_is_awaited(kafka_clus
 
         def returns_a_future(assigned: Any) -> Any:
             future = loop.create_future()
-            loop.call_later(0.1, lambda: (story.append("done"), future.set_result(None)))
+
+            def end() -> None:
+                story.append("done")
+                future.set_result(None)
+
+            loop.call_later(0.1, end)
             return future
 
         for listener, expected in ((plain, (threading.get_ident(), loop)), (returns_a_future, "done")):
@@ -508,7 +516,8 @@ def test_plain_listener_runs_on_the_loop_and_its_awaitable_is_awaited(kafka_clus
 
 def test_stop_waits_for_a_listener_that_ends_in_time(kafka_cluster: KafkaCluster) -> None:
     async def program() -> None:
-        started, story = asyncio.Event(), []
+        started = asyncio.Event()
+        story: list[str] = []
 
         async def slow(assigned: Any) -> None:
             started.set()
