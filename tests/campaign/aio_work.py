@@ -129,6 +129,22 @@ class Application:
             self._world.simulation.sleep(seconds)
 
 
+class Member(Application):
+    """An application with a consumer in a group; `options` are those of all members."""
+
+    def __init__(
+        self,
+        world: World,
+        stop: SimEvent,
+        done: SimEvent,
+        number: int,
+        cancels: float,
+        options: dict[str, Any],
+    ) -> None:
+        super().__init__(world, stop, done, number, cancels)
+        self._options = options
+
+
 # ---------------------------------------------------------------------- sending
 
 
@@ -290,23 +306,14 @@ async def _result(delivery: Delivery) -> Any:
 # ---------------------------------------------------------------------- copying
 
 
-class Copier(Application):
+class Copier(Member):
     """Copies its share of the input in transactions, whose calls are cancelled (copy_story.py)."""
 
     kind = "copier"
 
-    def __init__(
-        self,
-        world: World,
-        stop: SimEvent,
-        done: SimEvent,
-        number: int,
-        cancels: float,
-        options: dict[str, Any],
-    ) -> None:
-        super().__init__(world, stop, done, number, cancels)
+    def __init__(self, *place: Any) -> None:
+        super().__init__(*place)
         self.commits = 0
-        self._options = options
         self._consumer: KafkaConsumer[Any, Any] | None = None
         self._producer: KafkaProducer[Any, Any] | None = None
         self._abandoned: list[Any] = []
@@ -474,23 +481,14 @@ def behind(polled: Polled) -> dict[TopicPartition, OffsetAndMetadata]:
 # ---------------------------------------------------------------------- reading
 
 
-class Reader(Application):
+class Reader(Member):
     """A member of a group of its own, which reads the input at least once in every way there is."""
 
     kind = "reader"
 
-    def __init__(
-        self,
-        world: World,
-        stop: SimEvent,
-        done: SimEvent,
-        number: int,
-        cancels: float,
-        options: dict[str, Any],
-    ) -> None:
-        super().__init__(world, stop, done, number, cancels)
+    def __init__(self, *place: Any) -> None:
+        super().__init__(*place)
         self.read: set[tuple[TopicPartition, int]] = set()
-        self._options = options
         self._held: dict[TopicPartition, int | None] = {}
         """By partition the next offset; None before the first record."""
         self._consumer: KafkaConsumer[Any, Any]
