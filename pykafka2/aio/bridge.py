@@ -64,6 +64,14 @@ class Call(Generic[T]):
         assert self._outcome is not None  # noqa: S101
         return self._outcome.get()
 
+    async def own_result(self) -> T:
+        """Return the result to the task that started the call; if the task is cancelled, so is the call."""
+        try:
+            return await self.result()
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+
     def _has_ended(self) -> bool:
         return self._outcome is not None
 
@@ -230,12 +238,7 @@ class Bridge:
 
     async def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Run a blocking call on a helper thread; if the task is cancelled, the call's next wait ends."""
-        call = self.start(function, *args, **kwargs)
-        try:
-            return await call.result()
-        except asyncio.CancelledError:
-            call.cancel()
-            raise
+        return await self.start(function, *args, **kwargs).own_result()
 
     def _end(self, call: Call[Any], outcome: Outcome[Any]) -> None:
         self._running.discard(call)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -332,8 +331,4 @@ class ConsumerCalls:
             call = self._bridge.start(function, *args)
         else:
             call = await self._gate.start(lambda: self._bridge.start(function, *args))
-        try:
-            return await call.result()
-        except asyncio.CancelledError:
-            call.cancel()
-            raise
+        return await call.own_result()

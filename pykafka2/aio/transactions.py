@@ -130,11 +130,9 @@ class TransactionCalls:
         Otherwise a call that is still on its way could take effect in the next transaction.
         """
         try:
-            return await call.result()
-        except asyncio.CancelledError:
-            call.cancel()
-            self._abandon(call)
-            raise
+            return await call.own_result()
+        finally:
+            self._abandon(call)  # has no effect on a call that has ended
 
     def _abandon(self, call: Call[Any]) -> None:
         if not call.future.done():
