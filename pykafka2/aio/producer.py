@@ -97,10 +97,9 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         self._waiting = self._line.waiting
         self._send = self._producer.send
         self._route_calls: dict[tuple[str, int | None], _RouteCall] = {}
-        self._is_started = False
         self._is_registered = False
         self._is_registered_by_start = False
-        """Whether `start` has registered the transactional_id, and `init_transactions` was not called yet."""
+        self._registering = asyncio.Lock()
         self._abandoned: set[asyncio.Future[Any]] = set()
         """Calls of cancelled tasks; the next transactional call begins after they ended."""
 
@@ -314,11 +313,8 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         self._bridge.enter()
         try:
             await self._bridge.run(self._producer._client.bootstrap, self._max_block)
-            is_transactional = self._producer._options.transactional_id is not None
-            if is_transactional and not self._is_started and not self._is_registered:
-                await self._bridge.run(self._producer.init_transactions)
-                self._is_registered_by_start = True
-            self._is_started = True
+            if self._producer._options.transactional_id is not None:
+                await self._register()
         except KafkaError:
             await self.close()
             raise

@@ -31,6 +31,8 @@ class TransactionCalls:
     _is_registered: bool
     _is_registered_by_start: bool
     """Whether `start` has registered the transactional_id, and `init_transactions` was not called yet."""
+    _registering: asyncio.Lock
+    """Held while `start` or `init_transactions` registers the transactional_id."""
     _abandoned: set[asyncio.Future[Any]]
     """Calls of cancelled tasks; the next transactional call begins after they ended."""
 
@@ -39,11 +41,20 @@ class TransactionCalls:
 
         Does nothing after `start`, which has registered it.
         """
-        if self._is_registered_by_start:
-            self._is_registered_by_start = False
-            return
-        await self._run_in_order(self._producer.init_transactions, timeout)
-        self._is_registered = True
+        self._bridge.enter()
+        async with self._registering:
+            if self._is_registered_by_start:
+                self._is_registered_by_start = False
+                return
+            await self._run_in_order(self._producer.init_transactions, timeout)
+            self._is_registered = True
+
+    async def _register(self) -> None:
+        """Register the transactional_id for `start`, unless it is registered."""
+        async with self._registering:
+            if not self._is_registered:
+                await self._run_in_order(self._producer.init_transactions)
+                self._is_registered = self._is_registered_by_start = True
 
     async def begin_transaction(self) -> None:
         """Begin a transaction; every record sent from now on belongs to it.

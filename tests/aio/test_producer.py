@@ -416,6 +416,19 @@ def test_start_after_init_transactions_keeps_the_registration(kafka_cluster: Kaf
     wait_for_committed(kafka_cluster, [b"committed"])
 
 
+def test_concurrent_starts_and_init_transactions_register_the_transactional_id_once(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    async def program() -> None:
+        producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers, transactional_id="t")
+        await asyncio.gather(producer.start(), producer.init_transactions(), producer.start())
+        async with producer, producer.transaction():
+            await producer.send("orders", b"committed", partition=0)
+
+    run(program())
+    wait_for_committed(kafka_cluster, [b"committed"])
+
+
 def test_transaction_that_is_cancelled_at_its_end_still_ends_before_the_next(
     kafka_cluster: KafkaCluster,
 ) -> None:
@@ -520,6 +533,29 @@ class LateThread:
             return value
 
         monkeypatch.setattr(TransactionRunner, "run", run)
+
+
+def test_start_with_a_late_thread_does_not_register_again_in_a_transaction(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def program() -> None:
+        producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers, transactional_id="t")
+        late = LateThread(monkeypatch, Call.INIT, after=False)
+
+        async def start_and_send() -> None:
+            await producer.start()
+            async with producer.transaction():
+                await producer.send("orders", b"committed", partition=0)
+
+        starting = [asyncio.create_task(producer.start()), asyncio.create_task(start_and_send())]
+        await kafka_cluster.wait_until_async(late.has_stopped.is_set)
+        await asyncio.wait(starting, timeout=0.5, return_when=asyncio.FIRST_COMPLETED)
+        late.may_continue.set()
+        await asyncio.gather(*starting)
+        await producer.stop()
+
+    run(program())
+    wait_for_committed(kafka_cluster, [b"committed"])
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
