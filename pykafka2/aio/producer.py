@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MOST_ROUTE_CALLS = 32
+"""Topics and partitions whose metadata helper threads wait for; tasks that need others wait on the loop, so
+that threads are left for other calls."""
+
 MISSES_BETWEEN_TURNS = 4
 """Records beside the shortcut after which a task that never waits lets other tasks run. A plain record misses
 the shortcut once in each millisecond."""
@@ -430,9 +434,9 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         while True:
             # The call ends with its own error at about the deadline of the task that has started it. A task
             # that began later waits on with another call, which can outlast it.
-            seconds = max(0.0, deadline - monotonic()) + (GRACE if failure is None else 0.0)
+            seconds, grace = max(0.0, deadline - monotonic()), GRACE if failure is None else 0.0
             try:
-                if await self._join_route_call(topic, partition, seconds):
+                if await self._join_route_call(topic, partition, seconds, grace):
                     return
             except KafkaError as error:
                 failure = error
@@ -443,18 +447,20 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
             self._appender.await_route(topic, partition, 0.0)  # does not wait; raises the reason
             return
 
-    async def _join_route_call(self, topic: str, partition: int | None, seconds: float) -> bool:
-        """Wait for the call of this topic and partition; False if it has not ended within `seconds`."""
+    async def _join_route_call(self, topic: str, partition: int | None, seconds: float, grace: float) -> bool:
+        """Wait for the call of this topic and partition; False if it has not ended in this time."""
         place = topic, partition
         waiting = self._route_calls.get(place)
         if waiting is None:
+            if len(self._route_calls) >= MOST_ROUTE_CALLS:
+                return await self._wait_beside_route_calls(topic, partition, seconds)
             call = self._bridge.start(self._appender.await_route, topic, partition)
             waiting = self._route_calls[place] = _RouteCall(call)
         waiting.tasks += 1
         future = waiting.call.future
         try:
             if not future.done():
-                await asyncio.wait([future], timeout=seconds)
+                await asyncio.wait([future], timeout=seconds + grace)
             if future.done():
                 future.result()
                 return True
@@ -465,6 +471,26 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
                 waiting.call.cancel()  # has no effect on a call that has ended
                 if self._route_calls.get(place) is waiting:
                     del self._route_calls[place]
+
+    async def _wait_beside_route_calls(self, topic: str, partition: int | None, seconds: float) -> bool:
+        """Wait on the loop until a response has the topic and partition; False if it has not in time.
+
+        Also False for an error that waiting cannot cure.
+        """
+        metadata = self._producer._client.metadata
+
+        def is_usable() -> bool:
+            known = metadata.topic(topic)
+            if known is None or not known.is_usable:
+                return False
+            return partition is None or 0 <= partition <= max(known.partitions)
+
+        def is_settled() -> bool:
+            error = metadata.topic_error(topic)
+            return is_usable() or (error is not None and not error.retriable)
+
+        await self._bridge.wait(self._driver, is_settled, seconds, metadata.waiters)
+        return is_usable()
 
     def _on_loop(self, topic: str, on_delivery: Any) -> Any:
         """Return a callback of the IO thread that calls `on_delivery` on the loop."""

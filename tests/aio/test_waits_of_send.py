@@ -10,7 +10,9 @@ import pytest
 
 from pykafka2.aio import KafkaProducer
 from pykafka2.aio.line import Line
+from pykafka2.aio.producer import MOST_ROUTE_CALLS
 from pykafka2.cluster.client import GRACE
+from pykafka2.driver.thread_driver import MAX_CALL_THREADS
 from pykafka2.errors import BufferExhausted, KafkaError, UnknownTopicOrPartition
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
@@ -239,6 +241,41 @@ def test_call_for_metadata_ends_with_the_last_task_that_waits_for_it(world: Worl
 
     world.simulation.run(main)
     assert world.cluster.log("orders", 0).values() == [b"usable"]
+
+
+def test_sends_to_many_missing_topics_leave_helper_threads_for_other_calls(world: World) -> None:
+    async def main() -> None:
+        async with world.producer(allow_auto_create_topics=False) as producer:
+            began = world.simulation.now
+            missing = [
+                asyncio.create_task(
+                    world.ended_at(producer.send(f"missing-{number}", b"v"), UnknownTopicOrPartition)
+                )
+                for number in range(MAX_CALL_THREADS + 5)
+            ]
+            await asyncio.sleep(0.1)
+            assert len(producer._bridge._running) == MOST_ROUTE_CALLS < MAX_CALL_THREADS
+            assert (await producer.send_and_wait("orders", b"v")).offset == 0  # its metadata is unknown, too
+            assert world.simulation.now - began < 1
+            assert [await task - began for task in missing] == [pytest.approx(MAX_BLOCK, abs=0.2)] * len(
+                missing
+            )
+            assert not producer._bridge._running
+
+    world.simulation.run(main)
+
+
+def test_topics_beyond_the_route_calls_are_sent_to_when_they_are_created(world: World) -> None:
+    async def main() -> None:
+        async with world.producer(allow_auto_create_topics=False) as producer:
+            names = [f"later-{number}" for number in range(MOST_ROUTE_CALLS + 5)]
+            sending = [asyncio.create_task(producer.send_and_wait(name, b"v")) for name in names]
+            await asyncio.sleep(0.5)
+            for name in names:
+                world.cluster.create_topic(name)
+            assert [(await task).topic for task in sending] == names
+
+    world.simulation.run(main)
 
 
 # ---------------------------------------------------------------------- other tasks
