@@ -123,8 +123,11 @@ class Producer:
 
     async def send_batch(
         self, batch: BatchBuilder, topic: str, *, partition: int | None = None
-    ) -> Awaitable[RecordMetadata]:
-        """Sends the records of a batch; awaiting the result waits for all and returns the first one's."""
+    ) -> Awaitable[RecordMetadata | None]:
+        """Sends the records of a batch; awaiting the result waits for all and returns the first one's.
+
+        The result of an empty batch is None.
+        """
         deliveries = [
             await self._producer.send(topic, value, key, headers, partition, timestamp_ms)
             for key, value, timestamp_ms, headers in zip(
@@ -134,13 +137,13 @@ class Producer:
         return asyncio.ensure_future(first_of(deliveries))
 
 
-async def first_of(deliveries: Sequence[Awaitable[RecordMetadata]]) -> RecordMetadata:
-    """Waits for all deliveries; raises the first error."""
+async def first_of(deliveries: Sequence[Awaitable[RecordMetadata]]) -> RecordMetadata | None:
+    """Waits for all deliveries; raises the first error. Without deliveries it returns None."""
     outcomes = await asyncio.gather(*deliveries, return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
             raise outcome
-    return outcomes[0]  # type: ignore[return-value]
+    return outcomes[0] if outcomes else None  # type: ignore[return-value]
 
 
 # ---------------------------------------------------------------------- consuming
