@@ -1,8 +1,9 @@
 """Run the quick suite on other Pythons: `python -m tests.packages.pythons 3.12` (stage `tests` of `.ci/run`).
 
 Each Python gets a fresh environment with the wheel and the tests' requirements. It runs a fixed list of tests
-outside the clone, so that they import the wheel.  Interpreters are searched on PATH, then in pyenv; 3.14 is
-unpacked from Debian's packages if neither has it.  A missing interpreter is reported; with CI=true it fails.
+outside the clone, so that they import the wheel.  The next environment is prepared while a suite runs.
+Interpreters are searched on PATH, then in pyenv; 3.14 is unpacked from Debian's packages if neither has it.
+A missing interpreter is reported; with CI=true it fails.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from attrs import frozen
 
 from tests.packages.debian_python import DebianPythonMissing, unpack_python
 
@@ -28,8 +32,16 @@ QUICK_SUITE = (
     "tests/test_lifecycle.py",
     "tests/test_serializers.py",
     "tests/test_interrupts.py",
-    "tests/admin",
-    "tests/cli",
+    "tests/admin/test_checks.py",
+    "tests/admin/test_kafka_python_programs.py",
+    "tests/admin/test_topics.py",
+    "tests/cli/test_broker_command.py",
+    "tests/cli/test_consume.py",
+    "tests/cli/test_demo.py",
+    "tests/cli/test_main.py",
+    "tests/cli/test_parsing.py",
+    "tests/cli/test_produce.py",
+    "tests/cli/test_records_in_process.py",
     "tests/cluster",
     "tests/compression",
     "tests/consumer/test_consumer_on_sockets.py",
@@ -41,7 +53,7 @@ QUICK_SUITE = (
     "tests/records/test_decoders_agree.py",
     "tests/testing/test_pytest_plugin.py",
 )
-"""Tests of code that depends on the Python (bytecode, sockets, threads, codecs), and of each client."""
+"""Tests of code that depends on the Python (bytecode, sockets, threads, signals), and of each client."""
 
 NEEDED = ("hypothesis>=6.100", "pytest>=8.2", "pytest-xdist>=3.6", "trustme>=1.1")
 """Requirements of the quick suite besides the wheel."""
@@ -88,23 +100,51 @@ def make_environment(python: Path, folder: Path, *requirements: str) -> Path:
     subprocess.run([python, "-m", "venv", "--without-pip", folder], check=True)
     inside = folder / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(inside)]
-    subprocess.run([*pip, "install", "--quiet", *requirements], check=True)
+    # The suite compiles what it imports, into a folder of its own.
+    subprocess.run([*pip, "install", "--quiet", "--no-compile", *requirements], check=True)
     return inside
 
 
-def run_quick_suite(python: Path, wheel: Path, work: Path, options: Sequence[str]) -> int:
-    """Install the wheel for an interpreter and run the quick suite; return the exit code of pytest."""
-    inside = make_environment(python, work / "venv", str(wheel), *NEEDED)
-    clone = work / "clone"
+class InterpreterMissing(Exception):
+    """No interpreter of this version was found; the message has the reason."""
+
+
+@frozen
+class Prepared:
+    """What a run of the quick suite needs: an environment with the wheel, and a copy of the tests."""
+
+    interpreter: Path
+    python: Path
+    """The Python of the environment."""
+    work: Path
+
+
+def prepare(version: str, wheel: Path, work: Path) -> Prepared:
+    """Install the wheel and the requirements for a version, and copy the tests."""
+    found, reason = interpreter(version), "not on PATH and not in pyenv"
+    if found is None and version == "3.14":
+        try:
+            found = unpack_python(version, work / "debian")
+        except DebianPythonMissing as error:
+            reason += f"; {error}"
+    if found is None:
+        raise InterpreterMissing(reason)
+    python = make_environment(found, work / "venv", str(wheel), *NEEDED)
     for name in ("tests", "docs"):
-        shutil.copytree(ROOT / name, clone / name, ignore=shutil.ignore_patterns("__pycache__", "golden"))
+        ignored = shutil.ignore_patterns("__pycache__", "golden")
+        shutil.copytree(ROOT / name, work / "clone" / name, ignore=ignored)
     for name in ("pyproject.toml", "README.md"):
-        shutil.copy(ROOT / name, clone)
+        shutil.copy(ROOT / name, work / "clone")
+    return Prepared(found, python, work)
+
+
+def run_quick_suite(prepared: Prepared, options: Sequence[str]) -> int:
+    """Run the quick suite in a prepared environment; return the exit code of pytest."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment["PYTHONPYCACHEPREFIX"] = str(work / "pycache")
-    command = [str(inside), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "-W", IGNORED]
+    environment["PYTHONPYCACHEPREFIX"] = str(prepared.work / "pycache")
+    command = [str(prepared.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "-W", IGNORED]
     command += [*options, *QUICK_SUITE]
-    return subprocess.run(command, cwd=clone, env=environment).returncode
+    return subprocess.run(command, cwd=prepared.work / "clone", env=environment).returncode
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -116,26 +156,22 @@ def main(words: Sequence[str] | None = None) -> int:
     failed: list[str] = []
     # Started by a shell in the background, it and its children ignore SIGINT, which tests of Ctrl-C need.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    with TemporaryDirectory() as folder:
+    # One thread prepares the next environments, mostly waiting for a disk and an index, while a suite runs.
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(1) as pool:
         wheel = build_wheel(Path(folder))
-        for version in chosen.versions:
-            started, work = time.monotonic(), Path(folder) / version
-            python, reason = interpreter(version), "not on PATH and not in pyenv"
-            if python is None and version == "3.14":
-                try:
-                    python = unpack_python(version, work / "debian")
-                except DebianPythonMissing as error:
-                    reason += f"; {error}"
-            if python is None:
-                print(f"=== Python {version} DID NOT RUN: {reason}", flush=True)
+        coming = [(name, pool.submit(prepare, name, wheel, Path(folder) / name)) for name in chosen.versions]
+        for version, preparation in coming:
+            started = time.monotonic()
+            try:
+                prepared = preparation.result()
+            except InterpreterMissing as error:
+                print(f"=== Python {version} DID NOT RUN: {error}", flush=True)
                 if os.environ.get("CI") == "true":
                     failed.append(version)
                 continue
-            code = run_quick_suite(python, wheel, work, chosen.option)
-            outcome = "FAILED" if code else "passed"
-            print(
-                f"=== Python {version} {outcome} in {time.monotonic() - started:.0f} s: {python}", flush=True
-            )
+            code = run_quick_suite(prepared, chosen.option)
+            outcome, seconds = "FAILED" if code else "passed", time.monotonic() - started
+            print(f"=== Python {version} {outcome} in {seconds:.0f} s: {prepared.interpreter}", flush=True)
             if code:
                 failed.append(version)
     return 1 if failed else 0

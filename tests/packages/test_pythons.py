@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from tests.packages import debian_python, pythons
 from tests.packages.debian_python import DebianPythonMissing
-from tests.packages.pythons import QUICK_SUITE, ROOT, interpreter
+from tests.packages.pythons import QUICK_SUITE, ROOT, Prepared, interpreter
 
 THIS = ".".join(map(str, sys.version_info[:2]))
 
@@ -62,11 +63,30 @@ def test_a_missing_interpreter_is_reported_and_fails_in_ci(
     )
 
 
+def prepared_at_once(version: str, wheel: Path, work: Path) -> Prepared:
+    return Prepared(Path(sys.executable), Path(sys.executable), work)
+
+
 def test_a_failed_quick_suite_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pythons, "build_wheel", lambda folder: folder / "none.whl")
-    monkeypatch.setattr(pythons, "interpreter", lambda version: Path(sys.executable))
-    monkeypatch.setattr(pythons, "run_quick_suite", lambda *_: 1)
-    assert pythons.main(["3.12"]) == 1
+    monkeypatch.setattr(pythons, "prepare", prepared_at_once)
+    monkeypatch.setattr(pythons, "run_quick_suite", lambda prepared, _: int(prepared.work.name == "3.12"))
+    assert pythons.main(["3.13"]) == 0
+    assert pythons.main(["3.12", "3.13"]) == 1
+
+
+def test_the_next_environment_is_prepared_while_a_suite_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared_3_13 = Event()
+
+    def prepare(version: str, wheel: Path, work: Path) -> Prepared:
+        if version == "3.13":
+            prepared_3_13.set()
+        return prepared_at_once(version, wheel, work)
+
+    monkeypatch.setattr(pythons, "build_wheel", lambda folder: folder / "none.whl")
+    monkeypatch.setattr(pythons, "prepare", prepare)
+    monkeypatch.setattr(pythons, "run_quick_suite", lambda *_: int(not prepared_3_13.wait(10)))
+    assert pythons.main(["3.12", "3.13"]) == 0
 
 
 def test_a_command_of_debian_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
