@@ -13,6 +13,7 @@ from typing import Protocol
 
 from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.controller_channel import ControllerChannel
+from pykafka2.broker.log.storage import LogStorage
 from pykafka2.broker.node import Node
 from pykafka2.clock import FOREVER
 from pykafka2.errors import IllegalTransition
@@ -85,6 +86,7 @@ class BrokerLifecycle:
         channel: ControllerChannel,
         listener: LifecycleListener,
         incarnation_id: bytes,
+        logs: LogStorage,
     ) -> None:
         self.state = BrokerState.STARTING
         self.incarnation_id = incarnation_id
@@ -99,6 +101,8 @@ class BrokerLifecycle:
         self._is_in_flight = False
         self._sent_shutdown = False
         self._wants_fence = False
+        self._logs = logs
+        self._failed: list[bytes] = []
 
     def _move_to(self, state: BrokerState) -> None:
         if state not in LEGAL_MOVES[self.state]:
@@ -128,6 +132,7 @@ class BrokerLifecycle:
                 for name, levels in node.release.supported.items()
             ],
             rack=node.rack,
+            log_dirs=sorted(self._logs.online_directories),
             previous_broker_epoch=node.epoch,
         )
         self.due = now + RETRY_INTERVAL  # an election may be needed first
@@ -147,6 +152,22 @@ class BrokerLifecycle:
         if not self._wants_fence:
             self._wants_fence = True
             self.heartbeat_now(now)
+
+    def check_directories(self, now: float) -> bool:
+        """Reports data directories that have failed to the controller, with this and all later heartbeats.
+
+        It moves the leaderships of the replicas there (KIP-858). Returns whether any has failed since the
+        last call.
+        """
+        failed = [*self._logs.failed_directories]
+        if failed == self._failed:
+            return False
+        self._failed = failed
+        if self._logs.is_offline:
+            self.fence(now)
+        else:
+            self.heartbeat_now(now)
+        return True
 
     def heartbeat_now(self, now: float) -> None:
         """Sends the next heartbeat now, because conditions may have improved."""
@@ -192,6 +213,7 @@ class BrokerLifecycle:
             current_metadata_offset=self._node.image.version,
             want_fence=self._wants_fence,
             want_shut_down=self._sent_shutdown,
+            offline_log_dirs=[] if self._wants_fence else self._failed,
         )
         self._channel.send(
             request,

@@ -69,7 +69,9 @@ class Parts:
         shared, node = self._shared, self._node
         controllers = shared.controllers
         self.channel = ControllerChannel(node, shared.links, controllers, self.wake_for_timers)
-        self.lifecycle = BrokerLifecycle(node, controllers, self.channel, self, self._entropy.token_bytes(16))
+        self.lifecycle = BrokerLifecycle(
+            node, controllers, self.channel, self, self._entropy.token_bytes(16), self._logs
+        )
         self.controller_node = controllers.new_node(node)
         self.producer_ids = ProducerIds(node, self.channel)
         self.fetchers = FollowerFetchers(
@@ -95,6 +97,7 @@ class Parts:
             next_producer_id=self._next_producer_id,
         )
         self.timers = BrokerTimers(node, self._logs, self.lifecycle, self.replicas, self.coordinators)
+        self._logs.watch(self.timers.signal)
 
     def _make_requests(self, metrics: RequestMetrics, services_of: Callable[[int], Services]) -> None:
         """Creates the request handling."""

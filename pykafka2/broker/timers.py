@@ -56,8 +56,8 @@ class BrokerTimers(Part):
                 self.due = FOREVER
                 return FOREVER
             node.wheel.advance(now)
-            if self._logs.is_offline:
-                self._lifecycle.fence(now)
+            if self._lifecycle.check_directories(now):
+                replicas.directories_failed()
             self._lifecycle.run(now)
             if now >= self._isr_check_at:
                 self._isr_check_at = now + self._isr_check_every

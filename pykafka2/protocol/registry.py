@@ -82,6 +82,7 @@ class ApiKey:
     CONSUMER_GROUP_DESCRIBE: Final = 69
     GET_TELEMETRY_SUBSCRIPTIONS: Final = 71
     PUSH_TELEMETRY: Final = 72
+    ASSIGN_REPLICAS_TO_DIRS: Final = 73
     LIST_CONFIG_RESOURCES: Final = 74
     DESCRIBE_TOPIC_PARTITIONS: Final = 75
     SHARE_GROUP_HEARTBEAT: Final = 76
@@ -183,6 +184,7 @@ API_KEYS: Final[dict[int, ApiInfo]] = {
         ApiInfo(69, "ConsumerGroupDescribe", "consumer_group", 0, 1, 0),
         ApiInfo(71, "GetTelemetrySubscriptions", "telemetry", 0, 0, 0),
         ApiInfo(72, "PushTelemetry", "telemetry", 0, 0, 0),
+        ApiInfo(73, "AssignReplicasToDirs", "broker_lifecycle", 0, 0, 0),
         ApiInfo(74, "ListConfigResources", "configs", 0, 1, 0),
         ApiInfo(75, "DescribeTopicPartitions", "metadata", 0, 0, 0),
         ApiInfo(76, "ShareGroupHeartbeat", "share_group", 1, 1, 0),

@@ -19,7 +19,7 @@ import pytest
 from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from pykafka2.broker.log.disk.log_directory import on_disk
 from pykafka2.broker.log.disk.segment_file import DiskSegment
-from pykafka2.errors import ConfigurationError
+from pykafka2.errors import ConfigurationError, KafkaStorageError
 from pykafka2.structs import TopicPartitionReplica
 from pykafka2.testing import KafkaCluster, Topic
 from tests.gate import rest_in_gate
@@ -319,6 +319,63 @@ def test_closed_cluster_leaves_no_file_open(tmp_path: Path) -> None:
         cluster.controls.restart_broker(0)
         fill(cluster, 10)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_failed_directory_of_a_broker_costs_clients_no_record(tmp_path: Path) -> None:
+    options = {**QUICK, "log.dirs": "a,b", "min.insync.replicas": 2}
+    with KafkaCluster(3, {"orders": Topic(6, 3)}, data_dir=tmp_path, config=options) as cluster:
+        parts = [TopicPartition("orders", number) for number in range(6)]
+
+        def leaders() -> list[int]:
+            return [cluster.partition("orders", number).leader for number in range(6)]
+
+        def lost() -> list[int]:
+            held = cluster.broker(1).replicas.replicas
+            return [
+                number
+                for number in range(6)
+                if held["orders", number].log.files.volume.path.endswith("a")  # type: ignore[attr-defined]
+            ]
+
+        with (
+            KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0) as producer,
+            KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers) as consumer,
+            KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,
+        ):
+            consumer.assign(parts)
+            consumer.seek_to_beginning(*parts)
+            for number in range(40):
+                producer.send("orders", b"%d" % number, partition=number % 6).result(30)
+            assert any(leaders()[number] == 1 for number in lost())
+            (tmp_path / "broker-1/a").rename(tmp_path / "unplugged")  # its open files can still be written
+            with suppress(KafkaStorageError):
+                cluster.controls.roll_segments()
+            for number in range(40, 80):
+                producer.send("orders", b"%d" % number, partition=number % 6).result(30)
+            found: list[int] = []
+            while len(found) < 80:
+                for records in consumer.poll(1000).values():
+                    found += [int(record.value or b"") for record in records]
+            assert sorted(found) == list(range(80))
+            assert all(leaders()[number] not in (1, -1) for number in lost())
+            assert 1 in leaders()
+            [failed, healthy] = admin.describe_log_dirs([1])[1].values()
+            assert isinstance(failed.error, KafkaStorageError)
+            assert not failed.replicas
+            assert healthy.replicas
+        assert not cluster.controller.image.brokers[1].is_fenced
+        cluster.controls.crash_broker(1, lose_unreplicated=False)
+        (tmp_path / "unplugged").rename(tmp_path / "broker-1/a")
+        cluster.controls.restart_broker(1)
+        cluster.wait_until(
+            lambda: all(set(cluster.partition("orders", number).isr) == {0, 1, 2} for number in range(6)), 30
+        )
+        cluster.wait_until(
+            lambda: (
+                [cluster.log("orders", number, 1).values() for number in range(6)]
+                == [cluster.log("orders", number).values() for number in range(6)]
+            )
+        )
 
 
 def test_replica_moves_between_the_directories_of_its_broker(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ NOT_SPOKEN = {
     "FetchSnapshot": "KRaft among controllers",
     "ControllerRegistration": "KRaft among controllers",
     "UpdateRaftVoter": "KRaft among controllers",
-    "AssignReplicasToDirs": "the controller's bookkeeping of directories",
 }
 """The APIs of Kafka 4.3.1 that are left out, and why."""
 

@@ -7,10 +7,12 @@ topic with `is`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import attrs
 
+from pykafka2.broker.base.directories import UNASSIGNED, is_online
 from pykafka2.broker.base.endpoints import Endpoint
 from pykafka2.broker.base.features import LATEST, TRANSACTION_VERSION
 from pykafka2.broker.config.configs import TopicConfig
@@ -48,6 +50,8 @@ class BrokerImage:
     incarnation_id: bytes = b""
     endpoints: tuple[Endpoint, ...] = ()
     """Endpoints of all listeners, if there are several; `host` and `port` are those of the first."""
+    directories: tuple[bytes, ...] = ()
+    """The ids of its log directories that work (KIP-858); empty if it has none on disk."""
 
     def address_by(self, listener: str) -> tuple[str, int]:
         """Returns the host and port of a listener, for a client connected by the same listener."""
@@ -72,10 +76,19 @@ class PartitionImage:
     """
     removing: tuple[int, ...] = ()
     """Replicas that a reassignment removes once the added ones are in sync. They are still in `replicas`."""
+    directories: tuple[tuple[int, bytes], ...] = ()
+    """The log directories of the replicas that their brokers have reported: (broker, directory id)."""
 
     @property
     def is_reassigned(self) -> bool:
         return bool(self.adding or self.removing)
+
+    def directory_of(self, broker_id: int) -> bytes:
+        """Returns the id of the log directory of a replica, UNASSIGNED if it is unknown."""
+        for replica, directory in self.directories:
+            if replica == broker_id:
+                return directory
+        return UNASSIGNED
 
 
 @attrs.define(frozen=True)
@@ -145,6 +158,25 @@ class ClusterImage:
         """Whether a broker can be a leader or in the ISR."""
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.is_fenced and not broker.is_shutting_down
+
+    def has_directory(self, partition: PartitionImage, broker_id: int) -> bool:
+        """Whether the log directory of a replica works, as far as its broker has reported (KIP-858)."""
+        if not partition.directories:
+            return True
+        broker = self.brokers.get(broker_id)
+        return broker is None or is_online(partition.directory_of(broker_id), broker.directories)
+
+    def is_online(self, partition: PartitionImage, broker_id: int) -> bool:
+        """Whether a replica is online: its broker is alive, and its log directory works."""
+        return self.is_alive(broker_id) and self.has_directory(partition, broker_id)
+
+    def may_lead(self, partition: PartitionImage, broker_id: int) -> bool:
+        """Whether a replica of this partition can be the leader or in the ISR. Kafka's LeaderAcceptor."""
+        return self.is_eligible(broker_id) and self.has_directory(partition, broker_id)
+
+    def eligible_in(self, partition: PartitionImage) -> Callable[[int], bool]:
+        """Returns `may_lead` for one partition."""
+        return partial(self.may_lead, partition)
 
     def changed_since(self, older: ClusterImage) -> dict[str, TopicImage | None]:
         """Returns the topics that differ; the value is None for deleted topics."""

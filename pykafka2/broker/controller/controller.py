@@ -6,14 +6,16 @@ Access requires the cluster's lock; calls are serialized.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import attrs
 
 from pykafka2.broker.base.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.controller.elections import IsEligible, elect, moved
+from pykafka2.broker.controller.directories import assigned, with_directories
+from pykafka2.broker.controller.elections import elect, moved
 from pykafka2.broker.controller.metadata_log import SNAPSHOT_AFTER, MetadataLog
 from pykafka2.broker.controller.new_topic import NewTopic
 from pykafka2.broker.controller.reassignment import completed
@@ -38,10 +40,14 @@ from pykafka2.errors import (
     InvalidRequest,
     InvalidUpdateVersion,
     NotController,
+    NotLeaderOrFollower,
     TopicDeletionDisabled,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from pykafka2.protocol.primitives import uuid_to_text
+
+logger = logging.getLogger(__name__)
 
 PRODUCER_ID_BLOCK: Final = 1000
 
@@ -96,11 +102,22 @@ class Controller:
         """Writes all of these records or, if this controller's epoch has ended, none (`NotController`)."""
         if not records:
             return
+        records = [self._placed(record) for record in records]
         end_offset = self.log.append(records, self.epoch)
         changed = self.state.replay(records, end_offset)
         if self.log.length > SNAPSHOT_AFTER:
             self.log.replace_with_snapshot(self.state)
         self._publish(self.state.image, changed)
+
+    def _placed(self, record: Record) -> Record:
+        """Returns the record of a partition with the log directories of its replicas.
+
+        As in Kafka, a replica on a broker with one directory is in it; any other broker reports its choice.
+        """
+        if not isinstance(record, PartitionSet):
+            return record
+        image = with_directories(record.image, self.state.brokers)
+        return record if image is record.image else attrs.evolve(record, image=image)
 
     # ------------------------------------------------------------------ brokers
 
@@ -128,30 +145,51 @@ class Controller:
         """Changes a registration and the partitions that depend on it in one write."""
         may_lead = not broker.is_fenced and not broker.is_shutting_down
 
-        def is_eligible(replica: int) -> bool:
-            return may_lead if replica == broker.id else self.image.is_eligible(replica)
-
         def is_affected(partition: PartitionImage) -> bool:
             if may_lead:
                 return partition.leader == NO_LEADER and broker.id in partition.replicas
             return broker.id in partition.isr or partition.leader == broker.id
 
-        self.write([BrokerSet(broker), *self._elections(is_affected, is_eligible)])
+        self.write([BrokerSet(broker), *self._elections(is_affected, self._image_with(broker))])
+
+    def fail_directories(self, broker_id: int, failed: Collection[bytes]) -> None:
+        """Takes log directories of a broker offline: its replicas there leave the ISRs, and others lead.
+
+        Directories that are not registered, or offline already, are ignored (KIP-858). So are the last ones:
+        a broker without any is fenced.
+        """
+        broker = self.state.brokers[broker_id]
+        left = tuple(directory for directory in broker.directories if directory not in failed)
+        if not left or left == broker.directories:
+            return
+        logger.warning(
+            "Log directories of broker %d are offline: %s",
+            broker_id,
+            ", ".join(uuid_to_text(directory) for directory in broker.directories if directory in failed),
+        )
+        changed = attrs.evolve(broker, directories=left)
+
+        def is_affected(partition: PartitionImage) -> bool:
+            return broker_id in partition.isr and partition.directory_of(broker_id) in failed
+
+        self.write([*self._elections(is_affected, self._image_with(changed)), BrokerSet(changed)])
+
+    def _image_with(self, broker: BrokerImage) -> ClusterImage:
+        """Returns the image with another registration of a broker."""
+        return attrs.evolve(self.image, brokers={**self.image.brokers, broker.id: broker})
 
     def elect_leaderless(self) -> None:
         """Retries elections of partitions without a leader: unclean election can be enabled by now."""
-        self.write(self._elections(lambda partition: partition.leader == NO_LEADER, self.image.is_eligible))
+        self.write(self._elections(lambda partition: partition.leader == NO_LEADER, self.image))
 
-    def _elections(
-        self, is_affected: Callable[[PartitionImage], bool], is_eligible: IsEligible
-    ) -> list[Record]:
+    def _elections(self, is_affected: Callable[[PartitionImage], bool], image: ClusterImage) -> list[Record]:
         """Returns the records that update ISR and leader of the affected partitions."""
         records: list[Record] = []
         for topic in self.state.topics.values():
             unclean = bool(topic.config.get("unclean.leader.election.enable"))
             for number, partition in enumerate(topic.partitions):
                 if is_affected(partition):
-                    elected = elect(partition, is_eligible, unclean=unclean)
+                    elected = elect(partition, image.eligible_in(partition), unclean=unclean)
                     if elected is not partition:
                         records.append(PartitionSet(topic.name, number, elected))
         return records
@@ -225,15 +263,52 @@ class Controller:
         if leader not in change.isr or not set(change.isr) <= set(image.replicas):
             raise InvalidRequest(f"{sorted(change.isr)} cannot be in sync in {where}")
         for replica, epoch in sorted(change.isr.items()):
-            if not self._may_be_in_sync(replica, epoch):
-                raise IneligibleReplica(f"broker {replica} is fenced, shutting down or has another epoch")
+            if not self._may_be_in_sync(image, replica, epoch):
+                raise IneligibleReplica(
+                    f"broker {replica} is fenced, shutting down, has another epoch or a failed directory"
+                )
         # In the leader's order, as in Kafka's controller: tools print it.
         altered = attrs.evolve(image, isr=tuple(change.isr), partition_epoch=image.partition_epoch + 1)
-        return completed(altered, self.image.is_eligible)
+        return completed(altered, self.image.eligible_in(altered))
 
-    def _may_be_in_sync(self, replica: int, epoch: int) -> bool:
+    def _may_be_in_sync(self, partition: PartitionImage, replica: int, epoch: int) -> bool:
         broker = self.state.brokers.get(replica)
-        return broker is not None and self.image.is_eligible(replica) and epoch in (-1, broker.epoch)
+        return broker is not None and self.image.may_lead(partition, replica) and epoch in (-1, broker.epoch)
+
+    def assign_directories(
+        self, broker_id: int, assignments: Iterable[tuple[bytes, int, bytes]]
+    ) -> list[BrokerError | None]:
+        """Stores the log directories of a broker's replicas: topic id, partition, directory id (KIP-858).
+
+        A replica in a directory that has failed leaves the ISR, and another one leads. Returns for each the
+        error that rejected it, or None.
+        """
+        refusals: list[BrokerError | None] = []
+        records: list[Record] = []
+        for topic_id, number, directory in assignments:
+            topic = self.state.image.topic_by_id(topic_id)
+            if topic is None:
+                refusals.append(UnknownTopicId())
+                continue
+            if not 0 <= number < len(topic.partitions):
+                refusals.append(UnknownTopicOrPartition())
+                continue
+            known = topic.partitions[number]
+            if broker_id not in known.replicas:
+                refusals.append(NotLeaderOrFollower())
+                continue
+            refusals.append(None)
+            image = assigned(known, broker_id, directory)
+            if image is known:
+                continue
+            records.append(PartitionSet(topic.name, number, image))
+            if not self.image.has_directory(image, broker_id):
+                unclean = bool(topic.config.get("unclean.leader.election.enable"))
+                elected = elect(image, self.image.eligible_in(image), unclean=unclean)
+                if elected is not image:
+                    records.append(PartitionSet(topic.name, number, elected))
+        self.write(records)
+        return refusals
 
     def move_leader(self, topic: str, partition: int, to: int, *, unclean: bool = True) -> PartitionImage:
         """Makes another replica the leader.
@@ -245,8 +320,8 @@ class Controller:
             raise InvalidReplicaAssignment(
                 f"broker {to} is not a replica of {topic}-{partition}, which has {list(image.replicas)}"
             )
-        if not self.image.is_eligible(to):
-            raise IneligibleReplica(f"broker {to} is not running")
+        if not self.image.may_lead(image, to):
+            raise IneligibleReplica(f"broker {to} is not running, or the log directory has failed")
         if to not in image.isr and not unclean:
             raise IneligibleReplica(f"broker {to} is not in the ISR {list(image.isr)} of {topic}-{partition}")
         changed = moved(image, to, image.isr if to in image.isr else (to,))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import attrs
 
-from pykafka2.broker.base.image import NO_LEADER, PartitionImage, TopicImage
+from pykafka2.broker.base.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from pykafka2.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -20,7 +20,9 @@ from pykafka2.errors import (
 )
 
 IsEligible = Callable[[int], bool]
-"""Whether a broker can lead and be in sync: registered, not fenced, not shutting down."""
+"""Whether a replica can lead and be in sync: its broker is registered, not fenced, not shutting down, and its
+log directory has not failed.
+"""
 
 
 def elect(partition: PartitionImage, is_eligible: IsEligible, *, unclean: bool) -> PartitionImage:
@@ -52,7 +54,7 @@ def elect_preferred(partition: PartitionImage, is_eligible: IsEligible) -> Parti
 
 
 def requested_election(
-    topic: TopicImage | None, name: str, number: int, is_eligible: IsEligible, *, unclean: bool
+    topic: TopicImage | None, name: str, number: int, cluster: ClusterImage, *, unclean: bool
 ) -> PartitionImage:
     """Returns the result of ElectLeaders for one partition. Raises why there is no election."""
     if topic is None:
@@ -60,6 +62,7 @@ def requested_election(
     if not 0 <= number < len(topic.partitions):
         raise UnknownTopicOrPartition(f"No such partition as {name}-{number}")
     partition = topic.partitions[number]
+    is_eligible = cluster.eligible_in(partition)
     if unclean:
         if partition.leader != NO_LEADER:
             raise ElectionNotNeeded("Leader election not needed for topic partition.")

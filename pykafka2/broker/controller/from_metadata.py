@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from pykafka2.broker.base.directories import UNASSIGNED
 from pykafka2.broker.base.endpoints import Endpoint
 from pykafka2.broker.base.features import METADATA_VERSION, SUPPORTED, Levels
 from pykafka2.broker.base.image import TOPIC_RESOURCE, BrokerImage, PartitionImage
@@ -103,6 +104,7 @@ def _broker(record: RegisterBrokerRecord) -> BrokerImage:
         record.in_controlled_shutdown,
         record.incarnation_id,
         endpoints,
+        tuple(record.log_dirs),
     )
 
 
@@ -125,6 +127,11 @@ def _partition(record: PartitionRecord) -> PartitionImage:
         record.partition_epoch,
         tuple(record.adding_replicas),
         tuple(record.removing_replicas),
+        tuple(
+            (replica, directory)
+            for replica, directory in zip(record.replicas, record.directories, strict=False)
+            if directory != UNASSIGNED
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from pykafka2.broker.base.directories import UNASSIGNED
 from pykafka2.protocol.messages.metadata_records import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
@@ -18,9 +19,6 @@ from pykafka2.protocol.struct import MetadataRecord
 
 NO_LEADER_CHANGE: Final = -2
 NO_RECOVERY_CHANGE: Final = -1
-
-UNASSIGNED: Final = bytes(16)
-"""The directory of a replica whose broker has not placed it yet (DirectoryId.UNASSIGNED)."""
 
 # Versions of records by the lowest metadata.version that has them (MetadataVersion), the newest first.
 _VERSIONS: Final[dict[type[MetadataRecord], tuple[tuple[int, int], ...]]] = {

@@ -208,7 +208,7 @@ class ControllerNode(Part):
         records: list[Record] = []
         for topic in controller.state.topics.values():
             for number, partition in enumerate(topic.partitions):
-                elected = elect_preferred(partition, controller.image.is_eligible)
+                elected = elect_preferred(partition, controller.image.eligible_in(partition))
                 if elected is not partition:
                     records.append(PartitionSet(topic.name, number, elected))
         controller.write(records)

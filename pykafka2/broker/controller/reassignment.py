@@ -44,7 +44,7 @@ def reassigned(
     if not 0 <= partition < len(known.partitions):
         raise UnknownTopicOrPartition(f"Unable to find partition {topic}:{partition}.")
     image = known.partitions[partition]
-    is_eligible = state.image.is_eligible
+    is_eligible = state.image.eligible_in(image)
     if target is None:
         unclean = bool(known.config.get("unclean.leader.election.enable"))
         changed = cancelled(image, is_eligible, where=f"{topic}-{partition}", unclean=unclean)

@@ -6,6 +6,8 @@ BrokerHeartbeatManager).
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import attrs
 
 from pykafka2.broker.base.endpoints import Endpoint
@@ -23,6 +25,8 @@ class Registration:
     """The endpoints of its listeners, at least one."""
     rack: str | None
     incarnation_id: bytes
+    directories: tuple[bytes, ...] = ()
+    """The ids of its log directories that work; empty if it has none on disk."""
 
 
 @attrs.define(frozen=True)
@@ -55,6 +59,7 @@ def register(controller: Controller, new: Registration) -> int:
             is_fenced=True,
             incarnation_id=new.incarnation_id,
             endpoints=new.endpoints,
+            directories=new.directories,
         )
     )
     return epoch
@@ -78,8 +83,15 @@ def process_heartbeat(
     *,
     want_fence: bool,
     want_shut_down: bool,
+    failed: Collection[bytes] = (),
 ) -> HeartbeatReply:
-    """Applies a heartbeat: unfences a broker that has the metadata, fences it, or lets it shut down."""
+    """Applies a heartbeat: unfences a broker that has the metadata, fences it, or lets it shut down.
+
+    Its log directories in `failed` are offline from now on.
+    """
+    check_epoch(controller, broker_id, epoch)
+    if failed:
+        controller.fail_directories(broker_id, failed)
     broker = check_epoch(controller, broker_id, epoch)
     is_caught_up = metadata_offset > epoch
     if want_shut_down:

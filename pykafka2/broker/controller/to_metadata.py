@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from pykafka2.broker.base.directories import UNASSIGNED
 from pykafka2.broker.base.endpoints import Endpoint
 from pykafka2.broker.base.features import SUPPORTED, Levels
 from pykafka2.broker.base.image import TOPIC_RESOURCE, BrokerImage, PartitionImage
@@ -22,7 +23,6 @@ from pykafka2.broker.controller.metadata_image import (
 )
 from pykafka2.broker.controller.metadata_partitions import (
     NO_LEADER_CHANGE,
-    UNASSIGNED,
     directories_of,
     merged,
 )
@@ -128,13 +128,19 @@ class Converter:
         if known == wanted:
             return
         if known is not None and (broker.is_shutting_down or not known.in_controlled_shutdown):
-            same = evolved(known, fenced=broker.is_fenced, in_controlled_shutdown=broker.is_shutting_down)
+            same = evolved(
+                known,
+                fenced=broker.is_fenced,
+                in_controlled_shutdown=broker.is_shutting_down,
+                log_dirs=wanted.log_dirs,
+            )
             if same == wanted:
                 yield BrokerRegistrationChangeRecord(
                     broker_id=broker.id,
                     broker_epoch=broker.epoch,
                     fenced=_change(known.fenced, broker.is_fenced),
                     in_controlled_shutdown=int(broker.is_shutting_down and not known.in_controlled_shutdown),
+                    log_dirs=wanted.log_dirs if wanted.log_dirs != known.log_dirs else [],
                 )
                 return
         yield wanted
@@ -160,7 +166,8 @@ class Converter:
             rack=broker.rack,
             fenced=broker.is_fenced,
             in_controlled_shutdown=broker.is_shutting_down,
-            log_dirs=(
+            log_dirs=sorted(broker.directories)
+            or (
                 known.log_dirs
                 if known is not None and is_same
                 else sorted(self._directories_of_broker(broker.id))
@@ -206,13 +213,14 @@ class Converter:
         self, topic_id: bytes, number: int, image: PartitionImage, known: PartitionRecord | None
     ) -> PartitionRecord:
         replicas = [*image.replicas]
-        if known is None or not known.directories:
-            directories = [self._default_directory(replica) for replica in replicas]
-        else:
-            directories = [
-                self._default_directory(replica) if directory == UNASSIGNED else directory
-                for replica, directory in zip(replicas, directories_of(replicas, known), strict=True)
-            ]
+        before = [] if known is None else directories_of(replicas, known)
+        directories = [
+            self._default_directory(replica) if directory == UNASSIGNED else directory
+            for replica, directory in zip(replicas, before or [UNASSIGNED] * len(replicas), strict=True)
+        ]
+        for replica, directory in image.directories:
+            if replica in replicas:
+                directories[replicas.index(replica)] = directory
         return PartitionRecord(
             partition_id=number,
             topic_id=topic_id,

@@ -35,7 +35,9 @@ def handle_registration(
         Endpoint(listener.name, listener.host, listener.port, listener.security_protocol)
         for listener in request.listeners
     )
-    new = Registration(request.broker_id, endpoints, request.rack, request.incarnation_id)
+    new = Registration(
+        request.broker_id, endpoints, request.rack, request.incarnation_id, tuple(request.log_dirs)
+    )
     epoch = register(controller, new)
     services.controller_node.sessions.forget(request.broker_id)
     return BrokerRegistrationResponse(broker_epoch=epoch)
@@ -56,7 +58,11 @@ def handle_heartbeat(
     if not registered.is_fenced:
         node.sessions.touch(request.broker_id, now)
     services.catch_up(request.broker_id, now)
-    changes = registered.is_fenced or registered.is_shutting_down
+    changes = (
+        registered.is_fenced
+        or registered.is_shutting_down
+        or not set(registered.directories).isdisjoint(request.offline_log_dirs)
+    )
     if not changes and not request.want_fence and not request.want_shut_down:
         return BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False, should_shut_down=False)
 
@@ -71,6 +77,7 @@ def handle_heartbeat(
                 request.current_metadata_offset,
                 want_fence=request.want_fence,
                 want_shut_down=request.want_shut_down,
+                failed=request.offline_log_dirs,
             )
         except BrokerError as error:
             context.reply(refuse_heartbeat(request, error.code or -1))

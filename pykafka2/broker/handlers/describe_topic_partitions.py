@@ -90,7 +90,9 @@ def _partition(
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=[replica for replica in partition.replicas if not image.is_alive(replica)],
+        offline_replicas=[
+            replica for replica in partition.replicas if not image.is_online(partition, replica)
+        ],
     )
 
 

@@ -42,7 +42,7 @@ def handle(
         for number in numbers:
             try:
                 elected = requested_election(
-                    topics.get(name), name, number, controller.image.is_eligible, unclean=kind == UNCLEAN
+                    topics.get(name), name, number, controller.image, unclean=kind == UNCLEAN
                 )
             except BrokerError as error:
                 # A request for all partitions ignores those that need no election.

@@ -56,6 +56,8 @@ def describe(
     return DescribeLogDirsResponse(
         results=[
             DescribeLogDirsResult(log_dir=path, topics=list(topics.values()))
+            if services.logs.is_online(path)
+            else DescribeLogDirsResult(error_code=KafkaStorageError.code or 0, log_dir=path, topics=[])
             for path, topics in directories.items()
         ]
     )
@@ -83,8 +85,12 @@ def _move(services: Services, key: Key, path: str) -> int:
     places = services.logs.places
     if path not in places.paths:
         return LogDirNotFound.code or 0
+    if not services.logs.is_online(path):
+        return KafkaStorageError.code or 0
     try:
         log = services.replicas.replica_of(key).log
+    except KafkaStorageError as error:
+        return error.code or 0
     except BrokerError as error:
         places.prefer(*key, path)  # for a replica that is created later
         return error.code or 0

@@ -190,7 +190,9 @@ def _partition(image: ClusterImage, number: int, partition: PartitionImage) -> M
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        offline_replicas=[replica for replica in partition.replicas if not image.is_alive(replica)],
+        offline_replicas=[
+            replica for replica in partition.replicas if not image.is_online(partition, replica)
+        ],
     )
 
 

@@ -32,6 +32,7 @@ HANDLER_MODULES: Final = (
     "allocate_producer_ids",
     "alter_partition",
     "api_versions",
+    "assign_replicas_to_dirs",
     "broker_registration",
     "delete_records",
     "envelope",

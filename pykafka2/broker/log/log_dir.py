@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
+from pykafka2.broker.base.directories import UNASSIGNED
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.free_memory import release_free_memory
 from pykafka2.broker.log.log_files import Disk, MemoryLogFiles
@@ -39,6 +40,23 @@ class LogDir:
     def is_offline(self) -> bool:
         return False
 
+    @property
+    def online_directories(self) -> Sequence[bytes]:
+        return ()
+
+    @property
+    def failed_directories(self) -> Sequence[bytes]:
+        return ()
+
+    def is_online(self, path: str) -> bool:
+        return True
+
+    def directory_of(self, log: PartitionLog) -> bytes:
+        return UNASSIGNED
+
+    def watch(self, on_failure: Callable[[], object]) -> None:
+        """Memory does not fail."""
+
     def start(self) -> None:
         """Logs in memory outlive the broker."""
 
@@ -48,7 +66,9 @@ class LogDir:
     def run(self, now: float) -> float:
         return FOREVER
 
-    def open(self, topic: str, topic_id: bytes, partition: int) -> PartitionLog:
+    def open(
+        self, topic: str, topic_id: bytes, partition: int, directory: bytes = UNASSIGNED
+    ) -> PartitionLog:
         """Returns the log, and creates it if it does not exist."""
         log = self._logs.get((topic_id, partition))
         if log is None:

@@ -61,6 +61,11 @@ class LogFiles(Protocol):
 
     disk: Disk
 
+    @property
+    def is_offline(self) -> bool:
+        """Whether its data directory has failed."""
+        ...
+
     def load(self) -> LogState:
         """Returns the state of the log, once."""
         ...
@@ -114,6 +119,10 @@ class MemoryLogFiles:
     def __init__(self, disk: Disk | None = None) -> None:
         self.disk = Disk() if disk is None else disk
         self._before_start = ProducerStates()
+
+    @property
+    def is_offline(self) -> bool:
+        return False
 
     def load(self) -> LogState:
         return LogState([MemorySegment(0)])

@@ -140,6 +140,11 @@ class PartitionLog:
         return self.segments.size_bytes
 
     @property
+    def is_offline(self) -> bool:
+        """Whether its data directory has failed, so that it can be neither read nor written."""
+        return self.files.is_offline
+
+    @property
     def last_stable_offset(self) -> int:
         """The end of what read_committed consumers read.
 

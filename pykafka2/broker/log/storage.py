@@ -6,8 +6,10 @@ requires the cluster's lock.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from pykafka2.broker.base.directories import UNASSIGNED
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.log_files import Disk
 from pykafka2.broker.log.log_places import LogPlaces
@@ -28,6 +30,28 @@ class LogStorage(Protocol):
         """Whether all directories have failed, so that the broker has no logs any more."""
         ...
 
+    @property
+    def online_directories(self) -> Sequence[bytes]:
+        """The ids of the directories that work; empty in memory."""
+        ...
+
+    @property
+    def failed_directories(self) -> Sequence[bytes]:
+        """The ids of the directories that have failed."""
+        ...
+
+    def is_online(self, path: str) -> bool:
+        """Whether a directory works."""
+        ...
+
+    def directory_of(self, log: PartitionLog) -> bytes:
+        """Returns the id of a log's directory, UNASSIGNED in memory."""
+        ...
+
+    def watch(self, on_failure: Callable[[], object]) -> None:
+        """Calls `on_failure` from now on whenever a directory fails."""
+        ...
+
     def start(self) -> None:
         """Opens the storage before the broker starts.
 
@@ -46,8 +70,14 @@ class LogStorage(Protocol):
         """Does periodic work. Returns the time of the next call, in seconds of the monotonic clock."""
         ...
 
-    def open(self, topic: str, topic_id: bytes, partition: int) -> PartitionLog:
-        """Returns the log, and creates it if it does not exist."""
+    def open(
+        self, topic: str, topic_id: bytes, partition: int, directory: bytes = UNASSIGNED
+    ) -> PartitionLog:
+        """Returns the log, and creates it if it does not exist.
+
+        `directory` is the id of the directory in the metadata. Raises `KafkaStorageError` if the log can be
+        a directory that has failed.
+        """
         ...
 
     def find(self, topic_id: bytes, partition: int) -> PartitionLog | None:

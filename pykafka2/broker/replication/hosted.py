@@ -12,18 +12,20 @@ from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
 from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.replica import Replica
-from pykafka2.errors import NotLeaderOrFollower, UnknownTopicOrPartition
+from pykafka2.errors import KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
 
 
 class HostedReplicas:
     """The replicas of one broker by partition, in the roles that `image` defines."""
 
-    __slots__ = ("broker_id", "image", "moved", "replicas")
+    __slots__ = ("broker_id", "image", "moved", "offline", "replicas")
 
     def __init__(self, broker_id: int, image: ClusterImage) -> None:
         self.broker_id = broker_id
         self.image = image
         self.replicas: dict[Key, Replica] = {}
+        self.offline: set[Key] = set()
+        """Partitions whose log could not be opened, because its data directory has failed."""
         self.moved: dict[Key, bool] = {}
         """Partitions that moved in this turn; operations that wait for them are tried at its end.
 
@@ -43,13 +45,17 @@ class HostedReplicas:
     def replica_of(self, key: Key) -> Replica:
         """Returns this broker's replica.
 
-        Raises `NotLeaderOrFollower` if only other brokers have one, `UnknownTopicOrPartition` if the
-        partition does not exist.
+        Raises `KafkaStorageError` if its data directory has failed, `NotLeaderOrFollower` if only other
+        brokers have one, `UnknownTopicOrPartition` if the partition does not exist.
         """
         replica = self.replicas.get(key)
         if replica is not None:
+            if replica.log.is_offline:
+                raise KafkaStorageError(f"the data directory of {key[0]}-{key[1]} is offline")
             return replica
         self.check_known(key)
+        if key in self.offline:
+            raise KafkaStorageError(f"the data directory of {key[0]}-{key[1]} is offline")
         raise NotLeaderOrFollower(f"broker {self.broker_id} has no replica of {key[0]}-{key[1]}")
 
     def check_known(self, key: Key) -> None:

@@ -153,9 +153,9 @@ class IsrManager:
         return len(replica.image.isr) < len(replica.image.replicas)
 
     def _may_join(self, replica: Replica, broker_id: int) -> bool:
-        """Whether the broker is eligible and the follower's fetches carry its current registration."""
+        """Whether the broker is eligible, its log directory works, and its fetches carry its registration."""
         fetched_with = replica.followers[broker_id].broker_epoch
-        return self._hosted.image.is_eligible(broker_id) and fetched_with in (
+        return self._hosted.image.may_lead(replica.image, broker_id) and fetched_with in (
             -1,
             self._hosted.image.brokers[broker_id].epoch,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from pykafka2.broker.base.image import ClusterImage, PartitionImage, TopicImage
 from pykafka2.broker.base.purgatory import Purgatory
@@ -23,10 +23,11 @@ from pykafka2.broker.log.validation import single_batch, start_walk, validate
 from pykafka2.broker.log.verifications import VerificationGuard
 from pykafka2.broker.replication.cleaner import LogCleaner
 from pykafka2.broker.replication.delayed import DelayedProduce, ProduceResult, follower_key
+from pykafka2.broker.replication.directory_assignments import DirectoryAssignments
 from pykafka2.broker.replication.fetch_session import FetchSession
 from pykafka2.broker.replication.fetch_sessions import FetchSessions
 from pykafka2.broker.replication.hosted import HostedReplicas
-from pykafka2.broker.replication.isr_manager import IsrManager, Send
+from pykafka2.broker.replication.isr_manager import IsrManager
 from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.log_manager import LogManager
 from pykafka2.broker.replication.replica import Replica
@@ -68,7 +69,8 @@ class Fetchers(Protocol):
 class ReplicaManager:
     """The replicas of one broker.
 
-    `ask_controller` sends ISR changes; `on_moved` is called for every moved partition at the end of the turn.
+    `ask_controller` sends ISR changes and the directories of replicas; `on_moved` is called for every moved
+    partition at the end of the turn.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class ReplicaManager:
         image: ClusterImage,
         entropy: Entropy,
         fetchers: Fetchers,
-        ask_controller: Send,
+        ask_controller: Callable[[Any, int, Callable[[Any, float], None], float], None],
         on_moved: Callable[[Key], None],
     ) -> None:
         self.broker_id = broker_id
@@ -92,6 +94,7 @@ class ReplicaManager:
         self.sessions = FetchSessions(config.int("max.incremental.fetch.session.cache.slots"), entropy)
         self.isrs = IsrManager(self.hosted, config.seconds("replica.lag.time.max.ms"), ask_controller)
         self.log_manager = LogManager(self.hosted, self.deletes, self.log_start_moved)
+        self.directories = DirectoryAssignments(self.hosted, logs, wheel, ask_controller)
         self.cleaner = LogCleaner(self.hosted, config)
         self.reader = ReplicaReader(
             self.hosted,
@@ -130,6 +133,7 @@ class ReplicaManager:
         for name, topic in changed.items():
             old = before.topics.get(name)
             for key in [(name, number) for number in range(0 if old is None else len(old.partitions))]:
+                self.hosted.offline.discard(key)
                 if key in self.replicas and (
                     topic is None
                     or self.replicas[key].log.topic_id != topic.id
@@ -141,6 +145,7 @@ class ReplicaManager:
                 for number, partition in enumerate(topic.partitions):
                     if self.broker_id in partition.replicas:
                         self._host((name, number), topic, partition, config, now)
+        self.directories.send(now)
         # ISR membership depends on the brokers, and a change that was rejected can be valid by now.
         if brokers_changed:
             self.isrs.expand(self.replicas.values(), now)
@@ -162,10 +167,12 @@ class ReplicaManager:
             return
         if replica is None:
             try:
-                log = self._logs.open(topic.name, topic.id, key[1])
+                log = self._logs.open(topic.name, topic.id, key[1], image.directory_of(self.broker_id))
             except KafkaStorageError as error:
                 logger.error("Cannot host %s-%d: %s", *key, error)
+                self.hosted.offline.add(key)
                 return
+            self.hosted.offline.discard(key)
             log.verifications.required = self._verifies
             replica = self.replicas[key] = Replica(self.broker_id, key, log, image, config)
         if replica.config is not config:
@@ -180,8 +187,17 @@ class ReplicaManager:
             self.isrs.advance_high_watermark(replica, now)
         else:
             changed = replica.follow(image) or is_new
-            self._fetchers.follow(replica, changed)
+            if not replica.log.is_offline:
+                self._fetchers.follow(replica, changed)
         self._moved[key] = True
+        self.directories.check(replica)
+
+    def directories_failed(self) -> None:
+        """Handles failed data directories: their replicas stop to follow, waiting requests complete."""
+        for key, replica in self.replicas.items():
+            if replica.log.is_offline:
+                self._fetchers.unfollow(key)
+                self._moved[key] = True
 
     def _drop(self, key: Key, now: float) -> None:
         """Drops a replica of a deleted or moved topic: waiting requests complete, then the log is removed."""
@@ -325,7 +341,9 @@ class ReplicaManager:
         return self.hosted.replica_of(key)
 
     def log_of(self, key: Key) -> PartitionLog:
-        return self.hosted.replica_of(key).log
+        """Returns the log of this broker's replica, even if its data directory has failed."""
+        replica = self.replicas.get(key)
+        return self.hosted.replica_of(key).log if replica is None else replica.log
 
     # ------------------------------------------------------------------ completion
 

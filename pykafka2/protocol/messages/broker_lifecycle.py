@@ -1,6 +1,7 @@
-"""Requests of brokers to the controller: registration, heartbeats, in-sync replicas, producer ids.
+"""Requests of brokers to the controller: registration, heartbeats, in-sync replicas, ids, directories.
 
-AlterPartition, BrokerRegistration, BrokerHeartbeat, AllocateProducerIds; clients never send them.
+AlterPartition, BrokerRegistration, BrokerHeartbeat, AllocateProducerIds, AssignReplicasToDirs; clients never
+send them.
 """
 
 from __future__ import annotations
@@ -137,3 +138,50 @@ class AllocateProducerIdsResponse(Response, api_key=67, versions="0", flexible="
     error_code: Int16 = field(default=0)
     producer_id_start: Int64
     producer_id_len: Int32
+
+
+class AssignReplicasToDirsRequestPartitionData(Struct):
+    partition_index: Int32
+
+
+class AssignReplicasToDirsRequestTopicData(Struct):
+    topic_id: Uuid
+    partitions: list[AssignReplicasToDirsRequestPartitionData]
+
+
+class AssignReplicasToDirsRequestDirectoryData(Struct):
+    id: Uuid
+    topics: list[AssignReplicasToDirsRequestTopicData]
+
+
+class AssignReplicasToDirsRequest(
+    Request["AssignReplicasToDirsResponse"], api_key=73, versions="0", flexible="0+"
+):
+    """Report the log directories of a broker's replicas (KIP-858)."""
+
+    broker_id: Int32
+    broker_epoch: Int64 = field(default=-1)
+    directories: list[AssignReplicasToDirsRequestDirectoryData]
+
+
+class AssignReplicasToDirsResponsePartitionData(Struct):
+    partition_index: Int32
+    error_code: Int16 = field(default=0)
+
+
+class AssignReplicasToDirsResponseTopicData(Struct):
+    topic_id: Uuid
+    partitions: list[AssignReplicasToDirsResponsePartitionData]
+
+
+class AssignReplicasToDirsResponseDirectoryData(Struct):
+    id: Uuid
+    topics: list[AssignReplicasToDirsResponseTopicData]
+
+
+class AssignReplicasToDirsResponse(Response, api_key=73, versions="0", flexible="0+"):
+    """Per replica: whether the controller has stored its directory."""
+
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
+    directories: list[AssignReplicasToDirsResponseDirectoryData]

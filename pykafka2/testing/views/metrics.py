@@ -15,7 +15,14 @@ from pykafka2.testing.running import Running
 
 # Requests between brokers, which are not of interest next to those of clients.
 BETWEEN_BROKERS = frozenset(
-    {"AllocateProducerIds", "AlterPartition", "BrokerHeartbeat", "BrokerRegistration", "Envelope"}
+    {
+        "AllocateProducerIds",
+        "AlterPartition",
+        "AssignReplicasToDirs",
+        "BrokerHeartbeat",
+        "BrokerRegistration",
+        "Envelope",
+    }
 )
 
 

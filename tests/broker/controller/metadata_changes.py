@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from pykafka2.broker.base.directories import LOST
 from pykafka2.broker.base.endpoints import Endpoint
 from pykafka2.broker.base.image import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from pykafka2.broker.config.configs import BrokerConfig
@@ -29,6 +30,12 @@ SECRET_KEY = "the key of all tokens"
 CONFIG = BrokerConfig({"delegation.token.secret.key": SECRET_KEY})
 TOPICS = ("a", "b", "__consumer_offsets")
 BROKERS = (0, 1, 2)
+DIRECTORIES = {
+    0: [bytes([1] * 16)],
+    1: [bytes([2] * 16), bytes([3] * 16)],
+    2: [bytes([4] * 16), bytes([5] * 16), bytes([6] * 16)],
+}
+"""The ids of the log directories of each broker."""
 
 Change = tuple[int, int, int]
 """The number of an operation, and two numbers that select its arguments."""
@@ -61,6 +68,8 @@ class Changes:
             self.delete_user,
             self.set_quota,
             self.remove_quota,
+            self.fail_directory,
+            self.assign_directory,
         )
 
     def make(self, changes: Sequence[Change]) -> None:
@@ -84,7 +93,10 @@ class Changes:
             for number, name in enumerate(("PLAINTEXT", "SSL")[: 1 + second % 2])
         )
         rack = "rack" if second % 3 else None
-        register(self.controller, Registration(broker, endpoints, rack, bytes([second % 5] * 16)))
+        register(
+            self.controller,
+            Registration(broker, endpoints, rack, bytes([second % 5] * 16), tuple(DIRECTORIES[broker])),
+        )
 
     def heartbeat(self, first: int, second: int) -> None:
         broker = self.controller.state.brokers.get(first % len(BROKERS))
@@ -97,6 +109,31 @@ class Changes:
                 want_fence=second % 7 == 6,
                 want_shut_down=second % 7 == 5,
             )
+
+    def fail_directory(self, first: int, second: int) -> None:
+        broker = self.controller.state.brokers.get(first % len(BROKERS))
+        if broker is not None:
+            known = DIRECTORIES[broker.id]
+            process_heartbeat(
+                self.controller,
+                broker.id,
+                broker.epoch,
+                0,
+                want_fence=False,
+                want_shut_down=False,
+                failed=[known[second % len(known)]],
+            )
+
+    def assign_directory(self, first: int, second: int) -> None:
+        broker = first % len(BROKERS)
+        known = [*DIRECTORIES[broker], LOST]
+        self.controller.assign_directories(
+            broker,
+            [
+                (topic.id, second % len(topic.partitions), known[second % len(known)])
+                for topic in self.controller.state.topics.values()
+            ],
+        )
 
     def fence(self, first: int, second: int) -> None:
         self.controller.fence_broker(first % len(BROKERS))

@@ -17,9 +17,7 @@ from pykafka2.broker.log.disk.metadata_directory import DIRECTORY
 from pykafka2.broker.log.disk.real_files import RealFiles
 from pykafka2.clock import SeededEntropy
 
-from .metadata_changes import CONFIG, SECRET_KEY, Changes
-
-DIRECTORY_IDS = {broker: [bytes([broker + 1] * 16)] for broker in range(3)}
+from .metadata_changes import CONFIG, DIRECTORIES, SECRET_KEY, Changes
 
 
 class Cluster:
@@ -64,5 +62,5 @@ def opened(
     now_ms: Callable[[], int] = lambda: 0,
     config: BrokerConfig = CONFIG,
 ) -> tuple[State, DiskMetadataStorage]:
-    place = MetadataPlace(files or RealFiles(), str(folder), 0, lambda broker: DIRECTORY_IDS.get(broker, []))
+    place = MetadataPlace(files or RealFiles(), str(folder), 0, lambda broker: DIRECTORIES.get(broker, []))
     return open_metadata(place, new or State("cluster", BrokerConfig()), config, SeededEntropy(3), now_ms)

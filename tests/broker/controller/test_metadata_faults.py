@@ -21,7 +21,7 @@ from .metadata_changes import Change, shown
 from .metadata_clusters import Cluster
 
 SMALL = st.integers(0, 1000)
-CHANGES = st.lists(st.tuples(st.integers(0, 19), SMALL, SMALL), min_size=1, max_size=25)
+CHANGES = st.lists(st.tuples(st.integers(0, 21), SMALL, SMALL), min_size=1, max_size=25)
 FOLDER = Path("/data")
 
 

@@ -30,10 +30,10 @@ from pykafka2.protocol.messages.metadata_records import (
 from pykafka2.protocol.struct import MetadataRecord
 from tests.gate import examples
 
-from .metadata_changes import CONFIG, SECRET_KEY, Change, Changes, shown
+from .metadata_changes import CONFIG, DIRECTORIES, SECRET_KEY, Change, Changes, shown
 
 SMALL = st.integers(0, 1000)
-CHANGES = st.lists(st.tuples(st.integers(0, 19), SMALL, SMALL), max_size=60)
+CHANGES = st.lists(st.tuples(st.integers(0, 21), SMALL, SMALL), max_size=60)
 TOPIC_ID = bytes(range(16))
 
 
@@ -42,7 +42,7 @@ class RecordingLog(MetadataLog):
 
     def __init__(self, state: State) -> None:
         super().__init__(state)
-        self.converter = Converter(MetadataImage(), lambda broker_id: [bytes([broker_id + 1] * 16)])
+        self.converter = Converter(MetadataImage(), DIRECTORIES.__getitem__)
         self.written: list[MetadataRecord] = self.converter.convert(
             FeatureSet(name, level) for name, level in state.features.items()
         )

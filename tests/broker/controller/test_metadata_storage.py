@@ -47,7 +47,7 @@ from .metadata_changes import CONFIG, Change, shown
 from .metadata_clusters import Cluster, opened
 
 SMALL = st.integers(0, 1000)
-CHANGES = st.lists(st.tuples(st.integers(0, 19), SMALL, SMALL), max_size=25)
+CHANGES = st.lists(st.tuples(st.integers(0, 21), SMALL, SMALL), max_size=25)
 SEGMENT = f"{0:020d}.log"
 
 

@@ -372,6 +372,7 @@ def test_the_requests_of_brokers_to_the_controller_are_those_of_kafka() -> None:
     assert names == {
         "AllocateProducerIds",
         "AlterPartition",
+        "AssignReplicasToDirs",
         "BrokerHeartbeat",
         "BrokerRegistration",
         "Envelope",

@@ -17,6 +17,7 @@ from uuid import UUID
 
 import attrs
 
+from pykafka2.broker.base.directories import UNASSIGNED
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.disk.checkpoints import CheckpointFiles
 from pykafka2.broker.log.disk.data_directory import DataDirectory
@@ -78,15 +79,36 @@ class DiskStorage:
         self._checkpoints: dict[str, CheckpointFiles] = {}
         self._logs: dict[tuple[bytes, int], PartitionLog] = {}
         self._due: dict[str, float] = {}
+        self._on_failure: Callable[[], object] = lambda: None
 
     @property
     def is_offline(self) -> bool:
         return bool(self.volumes) and all(volume.failure is not None for volume in self.volumes)
 
+    @property
+    def online_directories(self) -> Sequence[bytes]:
+        return [_id_of(volume) for volume in self.volumes if volume.failure is None]
+
+    @property
+    def failed_directories(self) -> Sequence[bytes]:
+        return [_id_of(volume) for volume in self.volumes if volume.failure is not None]
+
+    def is_online(self, path: str) -> bool:
+        return any(volume.path == path and volume.failure is None for volume in self.volumes)
+
+    def directory_of(self, log: PartitionLog) -> bytes:
+        return _id_of(_files_of(log).volume)
+
+    def watch(self, on_failure: Callable[[], object]) -> None:
+        self._on_failure = on_failure
+
+    def _failed(self) -> None:
+        self._on_failure()
+
     # ------------------------------------------------------------------ start and stop
 
     def start(self) -> None:
-        self.volumes = [Volume(directory, self._settings) for directory in self._directories]
+        self.volumes = [Volume(directory, self._settings, self._failed) for directory in self._directories]
         self._due.clear()
         try:
             for volume in self.volumes:
@@ -253,16 +275,31 @@ class DiskStorage:
 
     # ------------------------------------------------------------------ logs
 
-    def open(self, topic: str, topic_id: bytes, partition: int) -> PartitionLog:
+    def open(
+        self, topic: str, topic_id: bytes, partition: int, directory: bytes = UNASSIGNED
+    ) -> PartitionLog:
         log = self._logs.get((topic_id, partition))
         if log is not None:
             return log
-        healthy = [volume.path for volume in self.volumes if volume.failure is None]
-        if not healthy:
-            raise KafkaStorageError(f"{topic}-{partition}: all data directories are offline")
-        self.places.add(topic, topic_id, partition, healthy)
+        self.places.add(topic, topic_id, partition, self._choices(topic, partition, directory))
         path = self.places.of(topic_id, partition)
         volume = next(one for one in self.volumes if one.path == path)
+        return self._create(volume, topic, topic_id, partition)
+
+    def _choices(self, topic: str, partition: int, directory: bytes) -> list[str]:
+        """Returns the directories that a new log can be in: the one in the metadata, if that works.
+
+        If it does not, the log can be there already, so that a new one would be a second one without records.
+        """
+        healthy = [volume for volume in self.volumes if volume.failure is None]
+        if not healthy:
+            raise KafkaStorageError(f"{topic}-{partition}: all data directories are offline")
+        assigned = [volume.path for volume in healthy if _id_of(volume) == directory]
+        if directory != UNASSIGNED and not assigned and len(healthy) < len(self.volumes):
+            raise KafkaStorageError(f"{topic}-{partition}: its data directory is offline")
+        return assigned or [volume.path for volume in healthy]
+
+    def _create(self, volume: Volume, topic: str, topic_id: bytes, partition: int) -> PartitionLog:
         directory = volume.directory.path_of(f"{topic}-{partition}")
         try:
             if self._files.exists(directory):
@@ -375,6 +412,10 @@ class DiskStorage:
             lost += log.log_end_offset - max(log.recovery_point, log.log_start_offset)
             _files_of(log).lose_unflushed(log)
         return lost
+
+
+def _id_of(volume: Volume) -> bytes:
+    return volume.directory.directory_id.bytes
 
 
 def _files_of(log: PartitionLog) -> DiskLogFiles:

@@ -67,6 +67,10 @@ class DiskLogFiles:
         self._unflushed_names: set[str] = set()
         """Small files that were written without a flush since the last `flush`."""
 
+    @property
+    def is_offline(self) -> bool:
+        return self.volume.failure is not None
+
     def load(self) -> LogState:
         return self._state
 

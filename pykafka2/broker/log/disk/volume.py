@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 
 import attrs
@@ -34,12 +35,18 @@ class DiskSettings:
 class Volume:
     """One data directory of a running broker. `failure` is set once it is offline."""
 
-    def __init__(self, directory: DataDirectory, settings: DiskSettings) -> None:
+    def __init__(
+        self,
+        directory: DataDirectory,
+        settings: DiskSettings,
+        on_failure: Callable[[], object] = lambda: None,
+    ) -> None:
         self.directory = directory
         self.path = directory.path
         self.files: FileSystem = directory.files
         self.settings = settings
         self.failure: KafkaStorageError | None = None
+        self._on_failure = on_failure
         self._removals: deque[tuple[float, str]] = deque()
         self._unplanned: list[str] = []
 
@@ -57,6 +64,7 @@ class Volume:
             reason = error.strerror or str(error)
             self.failure = KafkaStorageError(f"{what} failed ({reason}), so {self.path} is offline")
             logger.error("Data directory is offline: %s: %s: %s", self.path, what, error)
+            self._on_failure()
         return KafkaStorageError(str(self.failure))
 
     # ------------------------------------------------------------------ removal

@@ -1,0 +1,177 @@
+"""Log directories in the metadata: assignments by brokers, and directories that fail (KIP-858)."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2.broker.base.directories import LOST, MIGRATING, UNASSIGNED, is_online
+from pykafka2.broker.base.endpoints import Endpoint
+from pykafka2.broker.base.image import PartitionImage
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.controller import Controller, IsrChange, NewTopic
+from pykafka2.broker.controller.metadata_log import MetadataLog
+from pykafka2.broker.controller.registrations import Registration, process_heartbeat, register
+from pykafka2.broker.controller.state import State
+from pykafka2.clock import SeededEntropy
+from pykafka2.errors import IneligibleReplica, NotLeaderOrFollower, UnknownTopicId, UnknownTopicOrPartition
+
+ENDPOINTS = (Endpoint("PLAINTEXT", "host", 9092),)
+DIRECTORIES = {broker: (bytes([broker + 1, 1] * 8), bytes([broker + 1, 2] * 8)) for broker in range(3)}
+FIRST, SECOND = DIRECTORIES[0]
+
+
+class World:
+    """A controller with three brokers of two directories each, and a topic of one partition, led by 0."""
+
+    def __init__(self, *, directories: int = 2) -> None:
+        self.directories = directories
+        self.controller = Controller(
+            0,
+            MetadataLog(State("cluster", BrokerConfig())),
+            BrokerConfig(),
+            SeededEntropy(1),
+            lambda image, changed: None,
+        )
+        for broker in range(3):
+            self.register(broker)
+        self.controller.create_topic(NewTopic("t", assignment={0: (0, 1, 2)}))
+        self.topic_id = self.controller.image.topics["t"].id
+
+    def register(self, broker: int, incarnation: int = 1) -> None:
+        directories = DIRECTORIES[broker][: self.directories]
+        register(
+            self.controller, Registration(broker, ENDPOINTS, None, bytes([incarnation] * 16), directories)
+        )
+        self.heartbeat(broker)
+
+    def heartbeat(self, broker: int, *failed: bytes) -> None:
+        process_heartbeat(
+            self.controller,
+            broker,
+            self.controller.image.brokers[broker].epoch,
+            self.controller.log.end_offset,
+            want_fence=False,
+            want_shut_down=False,
+            failed=failed,
+        )
+
+    def assign(self, broker: int, directory: bytes) -> None:
+        assert self.controller.assign_directories(broker, [(self.topic_id, 0, directory)]) == [None]
+
+    @property
+    def partition(self) -> PartitionImage:
+        return self.controller.image.topics["t"].partitions[0]
+
+
+@pytest.mark.parametrize(
+    ("directory", "online", "expected"),
+    [
+        (FIRST, (FIRST, SECOND), True),
+        (FIRST, (SECOND,), False),
+        (FIRST, (), True),
+        (UNASSIGNED, (SECOND,), True),
+        (MIGRATING, (SECOND,), True),
+        (LOST, (SECOND,), False),
+    ],
+)
+def test_directory_is_online_as_in_kafka(directory: bytes, online: tuple[bytes, ...], expected: bool) -> None:
+    assert is_online(directory, online) is expected
+
+
+def test_replica_on_a_broker_with_one_directory_is_in_it_without_a_report() -> None:
+    world = World(directories=1)
+    assert world.partition.directories == tuple((broker, DIRECTORIES[broker][0]) for broker in range(3))
+    assert World().partition.directories == ()
+
+
+def test_reported_directory_is_stored_with_a_new_partition_epoch() -> None:
+    world = World()
+    world.assign(0, FIRST)
+    assert world.partition.directory_of(0) == FIRST
+    assert world.partition.partition_epoch == 1
+    world.assign(0, FIRST)
+    assert world.partition.partition_epoch == 1
+    world.assign(0, SECOND)
+    assert world.partition.directory_of(0) == SECOND
+    assert (world.partition.leader, world.partition.leader_epoch) == (0, 0)
+
+
+def test_failed_directory_moves_the_leader_and_shrinks_the_isr() -> None:
+    world = World()
+    for broker in range(3):
+        world.assign(broker, DIRECTORIES[broker][0])
+    world.heartbeat(0, SECOND)
+    assert world.partition.leader == 0
+    world.heartbeat(2, DIRECTORIES[2][0])
+    assert (world.partition.leader, world.partition.isr) == (0, (0, 1))
+    assert world.controller.image.brokers[0].directories == (FIRST,)
+    world.register(0, incarnation=2)
+    world.heartbeat(0, FIRST)
+    image = world.controller.image
+    assert (world.partition.leader, world.partition.isr) == (1, (1,))
+    assert image.brokers[0].directories == (SECOND,)
+    assert not image.brokers[0].is_fenced
+    assert [image.is_online(world.partition, broker) for broker in range(3)] == [False, True, False]
+
+
+def test_replica_of_a_failed_directory_cannot_join_the_isr_or_lead() -> None:
+    world = World()
+    world.assign(0, FIRST)
+    world.heartbeat(0, FIRST)
+    change = IsrChange(
+        world.topic_id,
+        0,
+        world.partition.leader_epoch,
+        world.partition.partition_epoch,
+        dict.fromkeys(range(3), -1),
+    )
+    [error] = world.controller.alter_partitions(1, [change])
+    assert isinstance(error, IneligibleReplica)
+    with pytest.raises(IneligibleReplica):
+        world.controller.move_leader("t", 0, 0)
+    world.register(0, incarnation=2)
+    world.controller.move_leader("t", 0, 0)
+    assert world.partition.leader == 0
+
+
+def test_last_replica_in_sync_stays_in_the_isr_until_its_directory_is_back() -> None:
+    world = World()
+    world.assign(0, FIRST)
+    for broker in (1, 2):
+        world.controller.fence_broker(broker)
+    world.heartbeat(0, FIRST)
+    assert (world.partition.leader, world.partition.isr) == (-1, (0,))
+    for broker in (1, 2):
+        world.heartbeat(broker)
+    assert (world.partition.leader, world.partition.isr) == (-1, (0,))
+    world.register(0, incarnation=2)
+    assert (world.partition.leader, world.partition.isr) == (0, (0,))
+
+
+@pytest.mark.parametrize("directory", [LOST, bytes([9] * 16)])
+def test_report_of_a_directory_that_does_not_work_moves_the_leader(directory: bytes) -> None:
+    world = World()
+    world.assign(0, directory)
+    assert (world.partition.leader, world.partition.isr) == (1, (1, 2))
+
+
+def test_last_directory_of_a_broker_stays_registered() -> None:
+    world = World(directories=1)
+    world.heartbeat(0, FIRST)
+    assert world.controller.image.brokers[0].directories == (FIRST,)
+
+
+def test_invalid_assignments_are_rejected_one_by_one() -> None:
+    world = World()
+    world.controller.create_topic(NewTopic("other", assignment={0: (1, 2)}))
+    other = world.controller.image.topics["other"].id
+    refusals = world.controller.assign_directories(
+        0, [(bytes(16), 0, FIRST), (world.topic_id, 7, FIRST), (other, 0, FIRST), (world.topic_id, 0, FIRST)]
+    )
+    assert [type(refusal) for refusal in refusals] == [
+        UnknownTopicId,
+        UnknownTopicOrPartition,
+        NotLeaderOrFollower,
+        type(None),
+    ]
+    assert world.partition.directory_of(0) == FIRST
