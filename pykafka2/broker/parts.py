@@ -200,6 +200,7 @@ class Parts:
         if config.version == version:
             return False
         self.quotas.configure()
+        self._logs.configure(config)
         self.replicas.configure()
         return True
 

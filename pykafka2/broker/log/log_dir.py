@@ -57,6 +57,9 @@ class LogDir:
     def watch(self, on_failure: Callable[[], object]) -> None:
         """Memory does not fail."""
 
+    def configure(self, config: BrokerConfig) -> None:
+        """No option of the broker applies to logs in memory."""
+
     def start(self) -> None:
         """Logs in memory outlive the broker."""
 

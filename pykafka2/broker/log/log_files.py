@@ -12,6 +12,7 @@ from typing import Protocol
 
 import attrs
 
+from pykafka2.broker.log.disk.volume import DiskSettings
 from pykafka2.broker.log.leader_epochs import EpochEntry
 from pykafka2.broker.log.producer_state import ProducerStates
 from pykafka2.broker.log.segment import MemorySegment, Segment
@@ -70,6 +71,10 @@ class LogFiles(Protocol):
         """Returns the state of the log, once."""
         ...
 
+    def configure(self, settings: DiskSettings) -> None:
+        """Sets the topic's options for the following appends and deletions."""
+        ...
+
     def new_segment(self, base_offset: int) -> Segment:
         """Creates the segment that a roll makes active."""
         ...
@@ -126,6 +131,8 @@ class MemoryLogFiles:
 
     def load(self) -> LogState:
         return LogState([MemorySegment(0)])
+
+    def configure(self, settings: DiskSettings) -> None: ...
 
     def new_segment(self, base_offset: int) -> Segment:
         return MemorySegment(base_offset)

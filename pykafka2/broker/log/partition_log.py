@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Final
+from zlib import crc32
 
 import attrs
 
@@ -123,7 +124,7 @@ class PartitionLog:
         self.producers = state.producers
         self.verifications = Verifications()
         self._aborted = TransactionIndex(state.aborted)
-        self.segments = Segments(state.segments, files.new_segment)
+        self.segments = Segments(state.segments, files.new_segment, crc32(topic_id, partition))
         self.clean_offset = state.clean_offset
         """The first offset that no compaction has cleaned (Kafka's cleaner-offset-checkpoint)."""
         self.changes = 0
@@ -440,5 +441,5 @@ class PartitionLog:
         self.files.flush(self)
 
     def limit_segments(self, limits: RollLimits) -> None:
-        """Sets segment.bytes and segment.ms for the following appends."""
+        """Sets segment.bytes, segment.ms and segment.jitter.ms for the following appends."""
         self.segments.limits = limits

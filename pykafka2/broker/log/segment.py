@@ -38,6 +38,11 @@ class Segment(Protocol):
         """The offset after the last batch; `base_offset` if there is none."""
         ...
 
+    @property
+    def is_index_full(self) -> bool:
+        """Whether an index has no room for another entry (segment.index.bytes)."""
+        ...
+
     def append(self, batch: RecordBatch) -> None:
         """Raises `KafkaStorageError` if the disk fails; then nothing is appended."""
         ...
@@ -95,6 +100,10 @@ class MemorySegment:
         self.first_timestamp = self.largest_timestamp = NO_TIMESTAMP
         self._batches: list[RecordBatch] = []
         self._base_offsets: list[int] = []
+
+    @property
+    def is_index_full(self) -> bool:
+        return False
 
     def append(self, batch: RecordBatch) -> None:
         if not self._batches:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter, is_not
+from zlib import crc32
 
 import attrs
 
@@ -25,18 +26,29 @@ MAX_OFFSET_SPAN = 2**31 - 1
 
 @attrs.define(frozen=True)
 class RollLimits:
-    """Limits of the active segment: segment.bytes and segment.ms."""
+    """Limits of the active segment: segment.bytes, segment.ms, and segment.jitter.ms that shortens it."""
 
     max_bytes: int = 1 << 30
     max_age_ms: int = 604_800_000
+    max_jitter_ms: int = 0
+
+    def max_age_of(self, base_offset: int, salt: int) -> int:
+        """Returns the time range of a segment. Its jitter is random in Kafka, and a checksum here."""
+        limit = min(self.max_jitter_ms, self.max_age_ms)
+        if not limit:
+            return self.max_age_ms
+        return self.max_age_ms - crc32(b"%d" % base_offset, salt) % limit
 
 
 class Segments:
     """The segments of one log in offset order."""
 
-    def __init__(self, segments: Sequence[Segment], new_segment: NewSegment = MemorySegment) -> None:
-        """`segments` has at least one, in offset order."""
+    def __init__(
+        self, segments: Sequence[Segment], new_segment: NewSegment = MemorySegment, salt: int = 0
+    ) -> None:
+        """`segments` has at least one, in offset order. `salt` distinguishes the jitter of logs."""
         self.limits = RollLimits()
+        self._salt = salt
         self._new_segment = new_segment
         self._segments = [*segments]
         self.size_bytes = sum(segment.size_bytes for segment in segments)
@@ -56,6 +68,10 @@ class Segments:
         """The base offset of the oldest segment."""
         return self._segments[0].base_offset
 
+    @property
+    def _max_age_ms(self) -> int:
+        return self.limits.max_age_of(self.active.base_offset, self._salt)
+
     # ------------------------------------------------------------------ appending
 
     def append(self, batch: RecordBatch) -> None:
@@ -71,7 +87,9 @@ class Segments:
             return True
         # Compare record timestamps, so that a replayed log rolls at the same places.
         has_times = active.first_timestamp >= 0 and batch.max_timestamp >= 0
-        if has_times and batch.max_timestamp - active.first_timestamp > self.limits.max_age_ms:
+        if has_times and batch.max_timestamp - active.first_timestamp > self._max_age_ms:
+            return True
+        if active.is_index_full:
             return True
         return batch.last_offset - active.base_offset > MAX_OFFSET_SPAN
 

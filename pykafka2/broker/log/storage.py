@@ -52,6 +52,10 @@ class LogStorage(Protocol):
         """Calls `on_failure` from now on whenever a directory fails."""
         ...
 
+    def configure(self, config: BrokerConfig) -> None:
+        """Applies dynamic broker options."""
+        ...
+
     def start(self) -> None:
         """Opens the storage before the broker starts.
 

@@ -13,6 +13,7 @@ from enum import Enum
 from pykafka2.broker.base.image import PartitionImage
 from pykafka2.broker.config.configs import TopicConfig
 from pykafka2.broker.log.batch_rules import BatchRules
+from pykafka2.broker.log.disk.volume import DiskSettings
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH, EpochEnd
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.segments import RollLimits
@@ -69,7 +70,16 @@ class Replica:
         max_age_ms = config.get("segment.ms")
         if config.is_compacted:
             max_age_ms = min(max_age_ms, config.get("max.compaction.lag.ms"))
-        self.log.limit_segments(RollLimits(config.get("segment.bytes"), max_age_ms))
+        self.log.limit_segments(
+            RollLimits(config.get("segment.bytes"), max_age_ms, config.get("segment.jitter.ms"))
+        )
+        self.log.files.configure(
+            DiskSettings(
+                config.get("index.interval.bytes"),
+                config.get("segment.index.bytes"),
+                config.get("file.delete.delay.ms") / 1000,
+            )
+        )
         self.log.flush_messages = config.get("flush.messages")
 
     @property

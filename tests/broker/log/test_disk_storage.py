@@ -11,6 +11,7 @@ import pytest
 
 from pykafka2.broker.log.batch import placed
 from pykafka2.broker.log.disk.log_directory import on_disk
+from pykafka2.broker.log.disk.volume import DiskSettings
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.segments import RollLimits
 from pykafka2.errors import KafkaStorageError
@@ -115,14 +116,15 @@ def test_failed_directory_is_offline_and_the_other_one_accepts_records() -> None
     assert len(held(disk.restart())) == 1
 
 
-def test_full_index_gets_no_more_entries_and_records_are_still_found(tmp_path: Path) -> None:
+def test_full_index_rolls_the_segment_as_in_kafka(tmp_path: Path) -> None:
     disk = StorageOnDisk(tmp_path, index_interval=1)
     log = disk.log()
-    disk.storage.volumes[0].settings.max_index_bytes = 8 * 5
+    log.files.configure(DiskSettings(index_interval_bytes=1, max_index_bytes=8 * 5))
     for number in range(50):
         append(log, b"%d" % number)
-    [segment] = on_disk(log.segments)
-    assert segment.offsets.count == 5
+    segments = on_disk(log.segments)
+    assert len(segments) == 9
+    assert [segment.offsets.count for segment in segments[:-1]] == [5] * 8
     for number in range(50):
         [found] = log.read(number, number + 1, 1000, min_one=True).batches
         assert found.base_offset == number

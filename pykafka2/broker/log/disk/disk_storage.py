@@ -105,6 +105,9 @@ class DiskStorage:
     def _failed(self) -> None:
         self._on_failure()
 
+    def configure(self, config: BrokerConfig) -> None:
+        self._settings.update(settings_of(config))
+
     # ------------------------------------------------------------------ start and stop
 
     def start(self) -> None:
@@ -414,6 +417,15 @@ class DiskStorage:
         return lost
 
 
+def settings_of(config: BrokerConfig) -> DiskSettings:
+    """Returns the broker's options that files depend on, the defaults of topics."""
+    return DiskSettings(
+        config.int("log.index.interval.bytes"),
+        config.int("log.index.size.max.bytes"),
+        config.seconds("log.segment.delete.delay.ms"),
+    )
+
+
 def _id_of(volume: Volume) -> bytes:
     return volume.directory.directory_id.bytes
 
@@ -445,11 +457,7 @@ class DiskStorages:
             directories,
             lambda: UUID(bytes=self._runtime.entropy.token_bytes(16), version=4),
             self._run,
-            DiskSettings(
-                config.int("log.index.interval.bytes"),
-                config.int("log.index.size.max.bytes"),
-                config.seconds("log.segment.delete.delay.ms"),
-            ),
+            settings_of(config),
             Intervals(
                 config.seconds("log.flush.offset.checkpoint.interval.ms"),
                 config.seconds("log.flush.start.offset.checkpoint.interval.ms"),

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol, cast
 
+import attrs
+
 from pykafka2.broker.log.disk.file_system import File
 from pykafka2.broker.log.disk.producer_snapshots import ProducerSnapshots
 from pykafka2.broker.log.disk.recovery import SWAP
 from pykafka2.broker.log.disk.segment_file import CLEANED, DiskSegment
 from pykafka2.broker.log.disk.text_files import encode_epochs
-from pykafka2.broker.log.disk.volume import Volume
+from pykafka2.broker.log.disk.volume import DiskSettings, Volume
 from pykafka2.broker.log.leader_epochs import EpochEntry
 from pykafka2.broker.log.log_files import Disk, LogState, OpenLog
 from pykafka2.broker.log.producer_state import ProducerStates
@@ -60,6 +62,9 @@ class DiskLogFiles:
         self.directory = directory
         self.disk = disk
         self.snapshots = snapshots
+        self.settings = attrs.evolve(volume.settings)
+        for segment in on_disk(state.segments):
+            segment.settings = self.settings
         self._state = state
         self._background = background
         self._before_swap = before_swap
@@ -74,13 +79,20 @@ class DiskLogFiles:
     def load(self) -> LogState:
         return self._state
 
+    def configure(self, settings: DiskSettings) -> None:
+        self.settings.update(settings)
+
     def new_segment(self, base_offset: int) -> Segment:
-        self.volume.check()
-        return DiskSegment.create(self.volume, self.directory, base_offset)
+        return self._create(base_offset, "")
 
     def new_cleaned_segment(self, base_offset: int) -> Segment:
+        return self._create(base_offset, CLEANED)
+
+    def _create(self, base_offset: int, suffix: str) -> DiskSegment:
         self.volume.check()
-        return DiskSegment.create(self.volume, self.directory, base_offset, CLEANED)
+        segment = DiskSegment.create(self.volume, self.directory, base_offset, suffix)
+        segment.settings = self.settings
+        return segment
 
     def rolled(self, log: OpenLog) -> None:
         active = log.segments.active.base_offset

@@ -52,6 +52,7 @@ class DiskSegment:
         """Describes an empty segment; its files are made by `create` or opened by recovery.py."""
         self.volume = volume
         self.directory = directory
+        self.settings = volume.settings
         self.base_offset = base_offset
         self.suffix = suffix
         self.size_bytes = 0
@@ -128,7 +129,7 @@ class DiskSegment:
             self.first_at = timestamp
         if timestamp > self.latest[0]:
             self.latest = (timestamp, last_offset)
-        if self._unindexed > self.volume.settings.index_interval_bytes and not self._is_index_full:
+        if self._unindexed > self.settings.index_interval_bytes and not self.is_index_full:
             self.offsets.append(last_offset - self.base_offset, position)
             self._index_time()
             self._unindexed = 0
@@ -137,8 +138,13 @@ class DiskSegment:
         self.end_offset = last_offset + 1
 
     @property
-    def _is_index_full(self) -> bool:
-        return self.offsets.count * OFFSET_ENTRY.size >= self.volume.settings.max_index_bytes
+    def is_index_full(self) -> bool:
+        # The last entry of a time index is for the end of its segment, as in Kafka.
+        limit = self.settings.max_index_bytes
+        return (
+            self.offsets.count >= limit // OFFSET_ENTRY.size
+            or self.times.count >= limit // TIME_ENTRY.size - 1
+        )
 
     def _index_time(self) -> None:
         timestamp, offset = self.latest
@@ -407,7 +413,7 @@ class DiskSegment:
             return
         try:
             for path in self.rename(self.suffix + DELETED):
-                self.volume.remove_later(path)
+                self.volume.remove_later(path, self.settings.delete_delay)
             self.close()  # an open file keeps its blocks after the removal
         except OSError as error:
             raise self.volume.fail(error, f"deleting {self.log.path}") from error

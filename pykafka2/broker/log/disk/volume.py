@@ -7,9 +7,9 @@ trusted. Access requires the cluster's lock.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from heapq import heappop, heappush
 
 import attrs
 
@@ -24,12 +24,18 @@ DELETED = ".deleted"
 
 @attrs.define
 class DiskSettings:
-    """The broker's options that the files depend on."""
+    """The options that files depend on: those of the broker, or of a topic."""
 
     index_interval_bytes: int = 4096
     max_index_bytes: int = 10 << 20
     delete_delay: float = 60.0
     """Seconds between the deletion of a file and its removal (file.delete.delay.ms)."""
+
+    def update(self, other: DiskSettings) -> None:
+        """Takes the values of other settings."""
+        self.index_interval_bytes = other.index_interval_bytes
+        self.max_index_bytes = other.max_index_bytes
+        self.delete_delay = other.delete_delay
 
 
 class Volume:
@@ -47,8 +53,8 @@ class Volume:
         self.settings = settings
         self.failure: KafkaStorageError | None = None
         self._on_failure = on_failure
-        self._removals: deque[tuple[float, str]] = deque()
-        self._unplanned: list[str] = []
+        self._removals: list[tuple[float, str]] = []  # a heap
+        self._unplanned: list[tuple[float, str]] = []
 
     def __repr__(self) -> str:
         return f"<volume {self.path}{', offline' if self.failure else ''}>"
@@ -69,23 +75,22 @@ class Volume:
 
     # ------------------------------------------------------------------ removal
 
-    def remove_later(self, path: str) -> None:
-        """Removes a renamed file or directory once file.delete.delay.ms has passed."""
-        self._unplanned.append(path)
+    def remove_later(self, path: str, delay: float | None = None) -> None:
+        """Removes a renamed file or directory after a delay in seconds, by default that of the broker."""
+        self._unplanned.append((self.settings.delete_delay if delay is None else delay, path))
 
     def remove_due(self, now: float) -> float | None:
         """Removes what is due. Returns the time of the next removal, or None."""
-        if self._unplanned:
-            due = now + self.settings.delete_delay
-            self._removals += [(due, path) for path in self._unplanned]
-            self._unplanned.clear()
+        for delay, path in self._unplanned:
+            heappush(self._removals, (now + delay, path))
+        self._unplanned.clear()
         while self._removals and self._removals[0][0] <= now:
-            self._remove(self._removals.popleft()[1])
+            self._remove(heappop(self._removals)[1])
         return self._removals[0][0] if self._removals else None
 
     def remove_all(self) -> None:
         """Removes at once whatever waits for it."""
-        paths = [*(path for _, path in self._removals), *self._unplanned]
+        paths = [path for _, path in (*self._removals, *self._unplanned)]
         self._removals.clear()
         self._unplanned.clear()
         for path in paths:
