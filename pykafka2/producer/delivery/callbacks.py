@@ -146,8 +146,7 @@ class Listeners:
     """Runs of callables in the order in which they were added.
 
     `last` can grow until callbacks are called. It grows without a call between the check and the change, at
-    which Python could switch to another thread (`Delivery._listen`). Without
-    CPython's global lock no run grows.
+    which Python could switch to another thread (delivery.py). Without CPython's global lock no run grows.
     """
 
     __slots__ = ("_runs", "last")

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, overload
 from pykafka2.driver.loop_wait import wait_in_loop
 from pykafka2.errors import KafkaError, KafkaTimeoutError
 from pykafka2.producer.delivery.batch_outcome import BatchOutcome
-from pykafka2.producer.delivery.callbacks import Listeners, is_same
+from pykafka2.producer.delivery.callbacks import is_same
 from pykafka2.producer.delivery.loop_future import LoopFuture
 from pykafka2.types import RecordMetadata
 
@@ -116,7 +116,13 @@ class Delivery(LoopFuture):
 
     def add_callback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
         """Call `callback(*args, metadata, **kwargs)` when the record is written (kafka-python's form)."""
-        return self._listen(self._outcome.callbacks, 0, callback, args, kwargs)
+        outcome, index, listeners = self._outcome, self._index, self._outcome.callbacks
+        run = None if listeners is None or args or kwargs else listeners.last
+        # The usual case of `_listen`, without its call.
+        if run is not None and run.callback is callback and run.end == index and not outcome.is_done:
+            run.end = index + 1
+            return self
+        return self._listen(0, callback, args, kwargs)
 
     @overload
     def add_errback(self, callback: Callable[[KafkaError], object]) -> Delivery: ...
@@ -126,23 +132,20 @@ class Delivery(LoopFuture):
 
     def add_errback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
         """Call `callback(*args, error, **kwargs)` when the record has failed (kafka-python's form)."""
-        return self._listen(self._outcome.errbacks, 1, callback, args, kwargs)
+        outcome, index, listeners = self._outcome, self._index, self._outcome.errbacks
+        run = None if listeners is None or args or kwargs else listeners.last
+        # The usual case of `_listen`, without its call.
+        if run is not None and run.callback is callback and run.end == index and not outcome.is_done:
+            run.end = index + 1
+            return self
+        return self._listen(1, callback, args, kwargs)
 
     def _listen(
-        self,
-        listeners: Listeners | None,
-        kind: int,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        self, kind: int, callback: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Delivery:
-        """Add a callback; call it at once if the batch's callbacks have been called.
-
-        `listeners` are those of this kind (0: callbacks, 1: errbacks), or None if there are none yet.
-        """
+        """Add a callback (0) or an errback (1); call it at once if the batch's callbacks have been called."""
         outcome, index = self._outcome, self._index
-        if listeners is None:
-            listeners = outcome.listeners()[kind]
+        listeners = outcome.listeners()[kind]
         if args or kwargs:
             callback = partial(callback, *args, **kwargs)
         run = listeners.last
