@@ -17,8 +17,9 @@ from pykafka2.cluster.arguments import checked_timeout
 from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, KafkaError
 from pykafka2.other_clients import no_such_attribute
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
-from pykafka2.producer.accumulator.open_batch import NS_PER_MS, OpenBatch, append_unlocked
+from pykafka2.producer.accumulator.open_batch import NS_PER_MS, OpenBatch
 from pykafka2.producer.arguments import K, V, refuse
+from pykafka2.producer.delivery.delivery import Delivery
 from pykafka2.producer.transactions.transactions import (
     TransactionCalls,
     TransactionRunner,
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
     from pykafka2.producer.bulk.columns import ArrowData
     from pykafka2.producer.bulk.delivery import BulkDelivery, OnBatch
-    from pykafka2.producer.delivery.delivery import Delivery, OnDelivery
+    from pykafka2.producer.delivery.delivery import OnDelivery
     from pykafka2.producer.options import ProducerConfig
+    from pykafka2.records.encoder import Row
     from pykafka2.serializers import Buffer, SupportsSerialize, ToBytes
     from pykafka2.types import GivenHeaders, PartitionInfo
 
@@ -272,6 +274,8 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
             and (on_delivery is None or callable(on_delivery))
         ):
             wall_ns = self._wall_ns  # a local name saves the search for a method of that name
+            row: Row | None = None
+            size_bytes = SMALLEST_RECORD_BYTES + len(value)
             if key is None:
                 try:
                     batch = open_batches[topic]
@@ -279,13 +283,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
                     pass
                 else:
                     if batch.since_ns <= wall_ns() < batch.until_ns:
-                        delivery = append_unlocked(
-                            batch,
-                            (value, None, batch.timestamp, NO_HEADERS, on_delivery),
-                            SMALLEST_RECORD_BYTES + len(value),
-                        )
-                        if delivery is not None:
-                            return delivery
+                        row = (value, None, batch.timestamp, NO_HEADERS, on_delivery)
             elif type(key) is bytes and self._keys_decide:
                 key_bytes: Any = key  # mypy cannot narrow K
                 try:
@@ -297,13 +295,18 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
                         tail = route.queues[self._hashes[key_bytes] % route.count].tail
                         now_ms = wall_ns() // NS_PER_MS
                         if tail is not None and 0 <= now_ms - tail.base_timestamp < SHORT:
-                            delivery = append_unlocked(
-                                tail,
-                                (value, key_bytes, now_ms, NO_HEADERS, on_delivery),
-                                SMALLEST_RECORD_BYTES + len(value) + len(key_bytes),
-                            )
-                            if delivery is not None:
-                                return delivery
+                            batch = tail
+                            row = (value, key_bytes, now_ms, NO_HEADERS, on_delivery)
+                            size_bytes += len(key_bytes)
+            if row is not None:
+                outcome, fields = batch.outcome, batch.fields
+                # `append_unlocked` without its call, an eighth of a record's time.
+                if (room_bytes := batch.room_bytes - size_bytes) >= 0: batch.room_bytes = room_bytes; fields += row; index = batch.count; batch.count = index + 1  # fmt: skip # noqa: E501, E701, E702
+                if room_bytes >= 0:
+                    delivery = Delivery()
+                    delivery._outcome = outcome  # type: ignore[assignment]
+                    delivery._index = index
+                    return delivery
         if self._refusal is not None:
             self._refuse()
         return self._appender.append(

@@ -215,8 +215,8 @@ class Loop:
         return now if self._commands else wake_at
 
     def _turn(self, now: float, events: Sequence[Ready]) -> None:
-        # A piece of a file takes as long as a request, and a reader that waits for it gets many of them: requests
-        # that have just arrived are answered first.
+        # A piece of a file takes as long as a request, and a large fetch has many of them: requests that have
+        # just arrived are answered first.
         writable = [event for event in events if event[1] == WRITABLE]
         self._dispatch([event for event in events if event[1] != WRITABLE] if writable else events, now)
         if self._commands:

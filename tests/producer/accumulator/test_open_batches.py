@@ -141,8 +141,8 @@ def by_sending(producer: KafkaProducer, queue: PartitionQueue) -> None:
         (KafkaProducer.send, None, None),
         (KafkaProducer.send, b"key", None),
         (PartitionQueue.try_append, b"key", 0),
-        (append_unlocked, None, None),
-        (append_unlocked, b"key", None),
+        (append_unlocked, None, 0),
+        (append_unlocked, b"key", 0),
     ],
 )
 def test_send_interrupted_between_two_lines_loses_no_record(
@@ -301,9 +301,10 @@ def test_callback_of_the_next_record_joins_a_run_only_under_the_global_lock(
     assert [metadata.offset for metadata in told] == [7, 8, 9]
 
 
-def test_the_line_by_which_a_record_joins_has_no_place_where_others_come_in() -> None:
+@pytest.mark.parametrize("way", [append_unlocked, KafkaProducer.send])
+def test_the_line_by_which_a_record_joins_has_no_place_where_others_come_in(way: Callable[..., Any]) -> None:
     """No call, no jump back, and no line of its own in between for tracers."""
-    [line] = [line for line in lines_of(dis.get_instructions(append_unlocked)) if stores_count(line)]
+    [line] = [line for line in lines_of(dis.get_instructions(way)) if stores_count(line)]
     names = {one.opname for one in line}
     assert not [name for name in names if "CALL" in name or "BACKWARD" in name or "RESUME" in name]
     assert {"fields", "count", "room_bytes"} <= set(names_in(line))
