@@ -60,6 +60,9 @@ def play_seed(report: Report, play: Callable[[Simulation], None], *, keep_timeli
         _play_and_report(report, play, keep_timeline)
     finally:
         gc.collect(0)
+        # Once more for what finalizers have revived: the exception of a suspended generator that the
+        # collector closed refers to its frames, and so to the whole world. Nothing else is left there.
+        gc.collect(1)
         if was_enabled:
             gc.enable()
     report.processor_seconds = time.process_time() - began
