@@ -97,8 +97,9 @@ class DiskLogFiles:
     def rolled(self, log: OpenLog) -> None:
         active = log.segments.active.base_offset
         try:
-            self.snapshots.take(log.producers, active)
-            flushes: list[Callable[[], None]] = [self._flush_of_names()]
+            is_new = self.snapshots.take(log.producers, active)
+            taken = [self.snapshots.path_of(active)] if is_new else []
+            flushes: list[Callable[[], None]] = [self._flush_of_names(taken)]
             flushed: list[tuple[DiskSegment, int]] = []
             rolled = on_disk(log.segments)[-2]
             rolled.finish()
@@ -124,14 +125,14 @@ class DiskLogFiles:
 
         self._background(self._flush_of_names(), then)
 
-    def _flush_of_names(self) -> Callable[[], None]:
-        """Returns a function that flushes the small files and the directory, from any thread.
+    def _flush_of_names(self, others: Sequence[str] = ()) -> Callable[[], None]:
+        """Returns a function that flushes the small files, others and the directory, from any thread.
 
         Without the leader epochs a follower would not find where the logs diverge, and a log without its
         topic id is set aside.
         """
         files, directory = self.volume.files, self.directory
-        paths = [*(f"{directory}/{name}" for name in sorted(self._unflushed_names)), directory]
+        paths = [*(f"{directory}/{name}" for name in sorted(self._unflushed_names)), *others, directory]
         if PARTITION_METADATA in self._unflushed_names:
             paths.append(self.volume.path)
 
