@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from pykafka2.testing.simulation.files import SimFiles
 from tests.gate import examples
 
 from .metadata_changes import Change, shown
-from .metadata_clusters import Cluster
+from .metadata_clusters import Cluster, opened
 
 SMALL = st.integers(0, 1000)
 CHANGES = st.lists(st.tuples(st.integers(0, 21), SMALL, SMALL), min_size=1, max_size=25)
@@ -75,21 +76,22 @@ def test_state_after_a_crash_is_that_before_or_after_the_failed_change(
 
 
 @settings(max_examples=examples(40), deadline=None)
-@given(seed=st.integers(0, 2**32), changes=CHANGES, room=st.integers(0, 3000))
+@given(seed=st.integers(0, 2**32), before=CHANGES, after=CHANGES)
 def test_full_disk_rejects_changes_and_keeps_the_acknowledged_ones(
-    seed: int, changes: list[Change], room: int
+    seed: int, before: list[Change], after: list[Change]
 ) -> None:
     files = SimFiles(seed)
     cluster = Cluster(FOLDER, files)
-    used = sum(files.size(f"{FOLDER}/{DIRECTORY}/{name}") for name in files.names(f"{FOLDER}/{DIRECTORY}"))
-    files.capacity = used + room
-    for change in changes:
-        try:
-            cluster.changes.make_one(change)
-        except KafkaStorageError:
-            break
+    cluster.changes.make(before)
+    files.full.add(str(FOLDER))
     acknowledged = shown(cluster.controller.state)
-    files.capacity = None
+    with pytest.raises(KafkaStorageError, match=f"{DIRECTORY} cannot be written: .*No space left on device"):
+        cluster.controller.allocate_producer_ids()
+    for change in after:
+        with suppress(KafkaStorageError):  # some change nothing
+            cluster.changes.make_one(change)
+    assert shown(cluster.controller.state) == acknowledged
+    files.full.clear()
     cluster.restart()
     assert shown(cluster.controller.state) == acknowledged
 
@@ -126,3 +128,34 @@ def test_crash_in_the_middle_of_a_snapshot_leaves_the_log_before_it() -> None:
         files.crash(str(FOLDER), keeps_metadata=False)
         cluster.restart()
         assert shown(cluster.controller.state) == before
+
+
+def test_names_of_new_segments_and_the_cut_of_a_torn_write_are_flushed() -> None:
+    files = WatchedFiles(1)
+    cluster = Cluster(FOLDER, files)
+    folder = f"{FOLDER}/{DIRECTORY}"
+    for _ in range(2):
+        files.flushed.clear()
+        cluster.controller.allocate_producer_ids()
+        assert (folder in files.flushed) == (cluster.storage.segment > 0)
+        cluster.log.replace_with_snapshot(cluster.controller.state)
+    cluster.controller.allocate_producer_ids()
+    path = f"{folder}/{cluster.storage.segment:020d}.log"
+    files.content(path).data.extend(b"torn")
+    files.content(path).flush()
+    whole = files.size(path) - 4
+    state, _ = opened(FOLDER, files=files)
+    assert len(files.content(path).data) == len(files.content(path).flushed) == whole
+    assert state.next_producer_id == 3000
+
+
+class WatchedFiles(SimFiles):
+    """Files that remember which directories were flushed."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.flushed: list[str] = []
+
+    def flush_directory(self, path: str) -> None:
+        super().flush_directory(path)
+        self.flushed.append(path)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.controller import Controller, NewTopic
+from pykafka2.broker.controller import Controller, NewTopic, metadata_storage
 from pykafka2.broker.controller.metadata_storage import MAX_RECORDS_PER_BATCH
 from pykafka2.broker.controller.records import FeatureSet, ProducerIdsAllocated
 from pykafka2.broker.log.disk.metadata_batches import (
@@ -25,13 +25,18 @@ from pykafka2.broker.log.disk.metadata_directory import (
     decode_quorum_state,
     encode_quorum_state,
     encode_snapshot,
+    read_snapshot,
 )
+from pykafka2.broker.log.disk.real_files import RealFiles
 from pykafka2.clock import SeededEntropy
 from pykafka2.errors import ConfigurationError, CorruptData, KafkaStorageError
 from pykafka2.protocol.messages.control_records import (
+    KRaftVersionRecord,
     LeaderChangeMessage,
     LeaderVoter,
     SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
 )
 from pykafka2.protocol.messages.metadata_records import (
     BeginTransactionRecord,
@@ -395,3 +400,180 @@ def test_unknown_option_of_a_broker_is_kept_as_in_kafka(tmp_path: Path) -> None:
     appended(cluster, ConfigRecord(resource_type=4, resource_name="", name="plugin.option", value="7"))
     cluster.restart()
     assert cluster.controller.image.configs_of(4, "") == {"plugin.option": "7"}
+
+
+# ---------------------------------------------------------------------- the small files, for Apache Kafka
+
+
+def test_quorum_state_epochs_and_topic_id_are_those_of_the_log(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    starts = [(1, 0)]
+    for _ in range(3):
+        starts.append((cluster.controller.epoch + 1, cluster.log.end_offset))
+        cluster.restart()
+    assert decode_quorum_state((cluster.path / "quorum-state").read_bytes(), "") == QuorumState(0, 4, [0])
+    lines = "".join(f"{epoch} {offset}\n" for epoch, offset in starts)
+    assert (cluster.path / "leader-epoch-checkpoint").read_text() == f"0\n4\n{lines}"
+    topic_id = (cluster.path / "partition.metadata").read_text()
+    assert topic_id == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+def test_epochs_before_the_snapshot_are_those_of_the_checkpoint(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.restart()
+    cluster.log.replace_with_snapshot(cluster.controller.state)
+    cluster.restart()
+    before = list(cluster.storage.epochs.entries)
+    assert [epoch for epoch, _ in before] == [1, 2, 3]
+    for segment in segments_of(cluster.path)[:-1]:
+        segment.unlink()
+    cluster.restart()
+    assert cluster.storage.epochs.entries[:3] == before
+
+
+def test_next_epoch_is_above_that_of_quorum_state(tmp_path: Path) -> None:
+    # It is written before the epoch's first record, which a crash can lose.
+    cluster = Cluster(tmp_path)
+    (cluster.path / "quorum-state").write_bytes(encode_quorum_state(QuorumState(0, 8, [0]), 0))
+    cluster.restart()
+    assert cluster.controller.epoch == 9
+
+
+def test_voters_of_quorum_state_are_refused_like_those_of_the_log(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    (cluster.path / "quorum-state").write_bytes(encode_quorum_state(QuorumState(1, 8, [0, 1]), 0))
+    assert "its voters are the controllers [0, 1], and the only controller here is 0" in refusal_of(tmp_path)
+
+
+def test_quorum_state_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    text = (cluster.path / "quorum-state").read_text()
+    (cluster.path / "quorum-state").write_text(text.replace('"data_version":0', '"data_version":2'))
+    assert "version 2 is not 0 or 1" in refusal_of(tmp_path)
+
+
+def test_timestamps_do_not_run_back_after_a_restart_with_an_earlier_clock(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.time_ms = 50_000
+    cluster.controller.allocate_producer_ids()
+    cluster.time_ms = 0
+    cluster.controller.allocate_producer_ids()
+    cluster.restart()
+    [segment] = segments_of(cluster.path)
+    times = [batch.timestamp_ms for batch in decode_batches(segment.read_bytes(), "log", 0)]
+    assert times == sorted(times)
+    assert times[-1] > 50_000
+
+
+def test_snapshot_keeps_the_quorum_of_kraft_version_1(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    controls = [KRaftVersionRecord(version=0, k_raft_version=1), VotersRecord(version=0, voters=[])]
+    with (cluster.path / SEGMENT).open("ab") as file:
+        file.write(encode_controls(controls, cluster.log.end_offset, 1, 5))
+    cluster.restart()
+    cluster.log.replace_with_snapshot(cluster.controller.state)
+    [name] = cluster.snapshots()
+    first, *rest = read_snapshot(cluster.files, str(cluster.path / name))
+    assert [type(control) for control in first.controls] == [
+        SnapshotHeaderRecord,
+        KRaftVersionRecord,
+        VotersRecord,
+    ]
+    assert {batch.epoch for batch in (first, *rest)} == {cluster.controller.epoch}
+    cluster.restart()
+    assert cluster.storage.quorum.kraft_version == 1
+    assert b'"data_version":1' in (cluster.path / "quorum-state").read_bytes()
+
+
+def test_snapshot_has_all_records_in_batches_of_a_thousand(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot"
+    path.write_bytes(encode_snapshot(iter([(NoOpRecord(), 0)] * 2500), [], 1, 0, 0))
+    batches = read_snapshot(RealFiles(), str(path))
+    assert [len(batch.records) for batch in batches] == [0, 1000, 1000, 500, 0]
+
+
+def test_write_before_metadata_version_13_is_one_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Kafka has had transactions of metadata since 3.6.
+    monkeypatch.setattr(metadata_storage, "MAX_RECORDS_PER_BATCH", 10)
+    cluster = Cluster(tmp_path)
+    for level, sizes in ((12, [25]), (13, [1, 10, 10, 5, 1])):
+        cluster.controller.write([FeatureSet("metadata.version", level)])
+        cluster.controller.write([ProducerIdsAllocated(number) for number in range(25)])
+        [segment] = segments_of(cluster.path)
+        batches = [*decode_batches(segment.read_bytes(), "log", 0)]
+        assert [len(batch.records) for batch in batches[-len(sizes) :]] == sizes
+
+
+def test_last_snapshot_stays_even_if_it_is_larger_than_the_retention(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.restart(BrokerConfig({"metadata.max.retention.bytes": "1"}))
+    for _ in range(2):
+        cluster.controller.allocate_producer_ids()
+        cluster.log.replace_with_snapshot(cluster.controller.state)
+    assert len(cluster.snapshots()) == 1
+    cluster.controller.allocate_producer_ids()
+    cluster.restart()
+    assert cluster.controller.state.next_producer_id == 3000
+
+
+def test_snapshots_leave_one_file_open(tmp_path: Path) -> None:
+    files = RealFiles()
+    cluster = Cluster(tmp_path, files)
+    for _ in range(3):
+        cluster.controller.allocate_producer_ids()
+        cluster.log.replace_with_snapshot(cluster.controller.state)
+    cluster.controller.allocate_producer_ids()
+    assert [file.path for file in files._open] == [str(segments_of(cluster.path)[-1])]
+
+
+def test_snapshot_within_a_batch_is_refused(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    data = encode_snapshot(iter([(NoOpRecord(), 0)]), [], 1, 0, 0)
+    batches = decode_batches((cluster.path / SEGMENT).read_bytes(), "log", 0)
+    offset = next(one.base_offset + 1 for one in batches if one.next_offset > one.base_offset + 1)
+    (cluster.path / f"{offset:020d}-{1:010d}.checkpoint").write_bytes(data)
+    assert f"offset {offset} of the snapshot is within a batch" in refusal_of(tmp_path)
+
+
+def test_lower_epoch_is_refused(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    with (cluster.path / SEGMENT).open("ab") as file:
+        file.write(encode_records([(NoOpRecord(), 0)], cluster.log.end_offset, 0, 5))
+    assert "has epoch 0 after 1" in refusal_of(tmp_path)
+
+
+def test_damage_at_the_end_of_a_segment_before_others_is_refused(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    cluster.log.replace_with_snapshot(cluster.controller.state)
+    cluster.controller.allocate_producer_ids()
+    for name in cluster.snapshots():
+        (cluster.path / name).unlink()
+    first = segments_of(cluster.path)[0]
+    first.write_bytes(first.read_bytes()[:-1])
+    assert "is damaged, but other segments follow" in refusal_of(tmp_path)
+
+
+def test_snapshot_without_its_header_is_refused(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    data = encode_controls([SnapshotFooterRecord(version=0)], 0, 1, 0)
+    (cluster.path / f"{2:020d}-{1:010d}.checkpoint").write_bytes(data)
+    assert "does not begin with its header" in refusal_of(tmp_path)
+
+
+def test_snapshot_that_ends_after_its_header_is_refused(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    data = encode_controls([SnapshotHeaderRecord(version=0, last_contained_log_timestamp=5)], 0, 1, 0)
+    (cluster.path / f"{2:020d}-{1:010d}.checkpoint").write_bytes(data)
+    assert "it has no footer" in refusal_of(tmp_path)
+
+
+def test_latest_of_several_snapshots_is_read(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    for _ in range(3):
+        cluster.controller.allocate_producer_ids()
+        cluster.log.replace_with_snapshot(cluster.controller.state)
+    segments_of(cluster.path)[1].write_bytes(b"between two snapshots")
+    cluster.restart()
+    assert cluster.controller.state.next_producer_id == 3000
