@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -186,3 +187,62 @@ def test_unflushed_replacement_is_complete_if_the_disk_accepts_it_in_parts(
     monkeypatch.setattr(os, "pwrite", lambda descriptor, data, at: pwrite(descriptor, bytes(data)[:4], at))
     files.replace(path, b"0\n1\nt 0 12345\n", flushes=False)
     assert (tmp_path / "checkpoint").read_bytes() == b"0\n1\nt 0 12345\n"
+
+
+def test_file_that_was_used_last_is_the_last_to_be_closed(tmp_path: Path) -> None:
+    files = RealFiles(max_open=2)
+    first, second, third = (files.open(str(tmp_path / name), creates=True) for name in "abc")
+    first.read(0, 1)
+    second.read(0, 1)
+    first.read(0, 1)
+    third.read(0, 1)
+    assert list(files._open) == [first, third]
+    files.close()
+
+
+def test_file_is_written_and_read_whole_if_the_system_takes_a_part_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Linux moves at most 2 GB in one call.
+    files = RealFiles()
+    file = files.open(str(tmp_path / "0.log"), creates=True)
+    pwrite, pread = os.pwrite, os.pread
+    monkeypatch.setattr(os, "pwrite", lambda descriptor, data, at: pwrite(descriptor, data[:3], at))
+    monkeypatch.setattr(os, "pread", lambda descriptor, size, at: pread(descriptor, min(size, 3), at))
+    file.write(2, b"0123456789")
+    assert (tmp_path / "0.log").read_bytes() == b"\0\x000123456789"
+    assert file.read(3, 6) == b"123456"
+    assert file.read(3, 100) == b"123456789"
+    monkeypatch.setattr(os, "pwrite", lambda descriptor, data, at: 0)
+    with pytest.raises(OSError, match="No space left"):
+        file.write(0, b"full")
+    files.close()
+
+
+def test_refused_lock_leaves_no_descriptor_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fcntl = pytest.importorskip("fcntl")
+
+    def refuse(*_: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "locked by another process")
+
+    before = len(os.listdir("/dev/fd"))
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "lockf", refuse)
+        with pytest.raises(ConfigurationError, match="another broker has locked"):
+            opened(tmp_path)
+    assert len(os.listdir("/dev/fd")) == before
+    opened(tmp_path).close()
+
+
+def test_other_properties_of_a_directory_without_an_id_are_kept(tmp_path: Path) -> None:
+    text = "version=1\ncluster.id=c1\nnode.id=3\nother=kept\n"
+    (tmp_path / "meta.properties").write_text(text)
+    opened(tmp_path).close()
+    assert (tmp_path / "meta.properties").read_text().startswith(text)
+
+
+def test_descriptors_are_not_inherited(tmp_path: Path) -> None:
+    files = RealFiles()
+    file = files.open(str(tmp_path / "0.log"), creates=True)
+    assert not os.get_inheritable(file._descriptor)
+    files.close()

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from pykafka2.broker.log.batch import placed
+from pykafka2.broker.log.disk import log_directory
 from pykafka2.broker.log.disk.log_directory import on_disk
+from pykafka2.broker.log.disk.real_files import RealFile, RealFiles
 from pykafka2.broker.log.disk.volume import DiskSettings
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.segments import RollLimits
 from pykafka2.errors import KafkaStorageError
-from pykafka2.testing.simulation.files import SimFiles
+from pykafka2.testing.simulation.files import SimFile, SimFiles
 from tests.broker.log.on_disk import TOPIC_ID, StorageOnDisk
 from tests.testing.wire import batch, view
 
@@ -363,4 +365,169 @@ def test_process_without_a_free_descriptor_closes_files_instead_of_failing_the_d
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert disk.storage.volumes[0].failure is None
     assert len(held(disk.log(partition=7))) == 2
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_log_that_moves_before_the_flush_of_a_rolled_segment_keeps_the_directories_online(
+    tmp_path: Path,
+) -> None:
+    disk = StorageOnDisk(tmp_path, directories=2)
+    log = disk.log()
+    disk.runs_at_once = False
+    append(log, b"x")
+    log.roll()
+    disk.storage.move(log, f"{tmp_path}/1")
+    disk.run_background()
+    assert [volume.failure for volume in disk.storage.volumes] == [None, None]
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_log_that_is_copied_in_several_pieces_moves_as_a_whole_and_leaves_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_directory, "COPIED_BYTES", 100)
+    disk = StorageOnDisk(tmp_path, directories=2)
+    log = disk.log()
+    for number in range(10):
+        append(log, b"%d" % number * 20)
+    before = held(log)
+    disk.storage.move(log, f"{tmp_path}/1")
+    assert [file.path for file in open_files(disk) if not os.path.exists(file.path)] == []
+    assert held(log) == before
+    assert held(disk.restart(is_clean=False)) == before
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def open_files(disk: StorageOnDisk) -> list[RealFile]:
+    assert isinstance(disk.files, RealFiles)
+    return list(disk.files._open)
+
+
+def test_abandoned_cleaned_segment_leaves_no_file_open(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    segment = log.files.new_cleaned_segment(0)
+    segment.append(view(batch([b"x"])))
+    segment.delete()
+    assert not list(tmp_path.glob("t-0/*.cleaned"))
+    assert [file.path for file in open_files(disk) if not os.path.exists(file.path)] == []
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_nothing_is_written_to_a_failed_directory() -> None:
+    files = SimFiles(1)
+    disk = StorageOnDisk("/data", files=files)
+    log = disk.log()
+    append(log, b"x")
+    files.broken.add("/data/t-0")
+    with pytest.raises(KafkaStorageError):
+        append(log, b"y")
+    files.broken.clear()
+    before = contents(files)
+    log.epochs.assign(5, log.log_end_offset)
+    for action in (lambda: append(log, b"z"), log.flush, log.roll, lambda: log.read(0, 1, 9, min_one=True)):
+        with pytest.raises(KafkaStorageError, match="is offline"):
+            action()
+    for now in (0.0, 61.0):
+        disk.storage.run(now)
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+    assert contents(files) == before
+
+
+def contents(files: SimFiles) -> dict[str, bytes]:
+    return {name: bytes(one.data) for name, one in files._files.items()}
+
+
+def test_append_that_fails_in_the_index_leaves_no_bytes_in_the_segment() -> None:
+    files = SimFiles(1)
+    disk = StorageOnDisk("/data", files=files, index_interval=1)
+    log = disk.log()
+    append(log, b"first")
+    path = f"/data/t-0/{0:020d}"
+    size = files.size(f"{path}.log")
+    files.broken.add(f"{path}.timeindex")
+    with pytest.raises(KafkaStorageError):
+        append(log, b"second")
+    files.broken.clear()
+    assert (files.size(f"{path}.log"), files.size(f"{path}.index")) == (size, 0)
+    assert held(disk.restart(is_clean=False)) == [files.read(f"{path}.log")]
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_failed_flush_in_the_background_leaves_no_descriptor_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = StorageOnDisk(tmp_path, index_interval=1)
+    log = disk.log()
+    disk.runs_at_once = False
+    for number in range(3):
+        append(log, b"%d" % number)
+    before = len(open_files(disk)), len(os.listdir("/dev/fd"))
+    log.roll()
+
+    def fail(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        disk.run_background()
+    opened = len(open_files(disk)) - before[0]
+    assert len(os.listdir("/dev/fd")) - before[1] <= opened + 1  # a spare one for directories
+    assert disk.storage.is_offline
+    disk.storage.stop(is_clean=False, broker_epoch=1)
+
+
+def test_truncation_cuts_the_indexes_before_the_segment() -> None:
+    # After a crash in between, no entry points behind the end of the segment.
+    files = CutOrder(1)
+    disk = StorageOnDisk("/data", files=files, index_interval=1)
+    log = disk.log()
+    for number in range(5):
+        append(log, b"%d" % number)
+    files.cut.clear()
+    log.truncate_to(2)
+    assert files.cut.index("index") < files.cut.index("log")
+    assert files.cut.index("timeindex") < files.cut.index("log")
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+class CutOrder(SimFiles):
+    """Files that remember the order in which they were truncated."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.cut: list[str] = []
+
+    def open(self, path: str, *, creates: bool = False) -> SimFile:
+        file = super().open(path, creates=creates)
+        cut = self.cut
+
+        class Watched(SimFile):
+            def truncate(self, size: int) -> None:
+                cut.append(self.path.rpartition(".")[2])
+                super().truncate(size)
+
+        return Watched(file.path, self)
+
+
+def test_time_index_has_each_timestamp_once_at_the_first_batch_with_it(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path, index_interval=1)
+    log = disk.log()
+    for at in (5, 5, 7, 7, 6, 9):
+        log.append_as_leader(view(batch([b"x"], timestamp=at)), 0)
+    log.roll()
+    first = on_disk(log.segments)[0]
+    assert [first.times.entry(number) for number in range(first.times.count)] == [(5, 0), (7, 2), (9, 5)]
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_lost_records_after_delete_records_do_not_count_those_below_the_start(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    for number in range(5):
+        append(log, b"%d" % number)
+    log.advance_high_watermark(5)
+    log.advance_log_start(3)
+    assert disk.storage.lose_unflushed() == 2
+    disk.restart(is_clean=False)
     disk.storage.stop(is_clean=True, broker_epoch=1)

@@ -209,6 +209,4 @@ class LogLoader:
         for segment in segments:
             if segment.end_offset > first_missing:
                 for batch in segment.iterate(first_missing):
-                    if batch.base_offset >= end:
-                        return
                     self._producers.record(batch)
