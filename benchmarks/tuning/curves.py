@@ -27,6 +27,7 @@ class Curve:
     is_broker: bool = False
     fixed: tuple[tuple[str, Any], ...] = ()
     """The client's other options."""
+    fixed_of_broker: tuple[tuple[str, Any], ...] = ()
 
     @property
     def file_name(self) -> str:
@@ -39,7 +40,10 @@ class Curve:
         return chosen
 
     def broker_config(self, value: Any) -> dict[str, Any]:
-        return {self.option: value} if self.is_broker else {}
+        chosen = dict(self.fixed_of_broker)
+        if self.is_broker:
+            chosen[self.option] = value
+        return chosen
 
 
 def _powers(first: int, last: int, factor: int) -> Iterator[int]:
@@ -59,7 +63,22 @@ CURVES: Final = (
     ),
     Curve("fetch_min_bytes", "consume", (1, *_powers(4 * KIB, 1024 * KIB, 4)), "bytes"),
     Curve("max_partition_fetch_bytes", "consume", tuple(_powers(16 * KIB, 16 * 1024 * KIB, 8)), "bytes"),
-    Curve("num.network.threads", "produce", (1, 2, 3, 4, 8), is_broker=True, fixed=(("linger_ms", 5),)),
-    Curve("num.io.threads", "produce", (1, 2, 4, 8), is_broker=True, fixed=(("linger_ms", 5),)),
+    Curve("threads", "produce", ("shared", "separate"), is_broker=True, fixed=(("linger_ms", 5),)),
+    Curve(
+        "num.network.threads",
+        "produce",
+        (1, 2, 3, 4, 8),
+        is_broker=True,
+        fixed=(("linger_ms", 5),),
+        fixed_of_broker=(("threads", "separate"),),
+    ),
+    Curve(
+        "num.io.threads",
+        "produce",
+        (1, 2, 4, 8),
+        is_broker=True,
+        fixed=(("linger_ms", 5),),
+        fixed_of_broker=(("threads", "separate"),),
+    ),
     Curve("num.replica.fetchers", "replicate", (1, 2, 4), is_broker=True, fixed=(("linger_ms", 5),)),
 )
