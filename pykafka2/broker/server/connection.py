@@ -102,6 +102,10 @@ class ConnectionOwner(Protocol):
         """The buffer for socket reads; its data is consumed before the next read."""
         ...
 
+    def max_file_bytes(self, connection: Connection, now: float) -> int:
+        """Returns the limit of one write from a file."""
+        ...
+
     def take_frames(self, connection: Connection, now: float, *, are_fresh: bool = False) -> None:
         """Called if requests can be decoded: bytes have arrived (`are_fresh`), or responses were sent."""
         ...
@@ -286,7 +290,7 @@ class Connection:
 
     def flush(self, now: float) -> None:
         """Writes as much as the transport accepts; completely sent responses change the channel's state."""
-        taken = self._unsent.write()
+        taken = self._unsent.write(self._owner.max_file_bytes(self, now))
         if taken:
             self.idle_since = now
             self._sent_bytes += taken

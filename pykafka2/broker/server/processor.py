@@ -29,6 +29,7 @@ from pykafka2.broker.server.request_channel import RequestChannel
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import Part
 from pykafka2.broker.server.unsent import AllUnsent
+from pykafka2.broker.server.unsent_parts import MAX_FILE_BYTES, MAX_SHARED_FILE_BYTES
 from pykafka2.broker.server.waiting_for_room import WaitingForRoom
 from pykafka2.clock import FOREVER
 from pykafka2.errors import CorruptData, Disconnected, KafkaError, KafkaStorageError, UnsupportedVersion
@@ -236,6 +237,10 @@ class Processor(Part):
             return
         if connection.frames.has_bytes:
             self.take_frames(connection, now)
+
+    def max_file_bytes(self, connection: Connection, now: float) -> int:
+        """Returns the limit of one write from a file."""
+        return MAX_SHARED_FILE_BYTES if self.loop.has_others(connection, now) else MAX_FILE_BYTES
 
     def replies_leave(self, connection: Connection, slots: Sequence[Slot]) -> None:
         """Records the part that passes these responses to the transport.

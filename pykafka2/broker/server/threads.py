@@ -23,13 +23,15 @@ from pykafka2.broker.base.problems import Problems
 from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Runtime, Task
 from pykafka2.errors import IllegalState, KafkaTimeoutError
-from pykafka2.network.transport import WRITABLE, Ready, Selector
+from pykafka2.network.transport import READABLE, WRITABLE, Ready, Selector
 
 # How often parts can create work for each other before the sockets are polled again.
 MAX_PASSES = 32
 MAX_ROUNDS = 8
 # And for how many seconds: new requests would otherwise wait for all buffered ones.
 MAX_TURN = 0.0001
+# Seconds for which a client that has sent something counts as active.
+ACTIVE_FOR = 0.005
 # Turns that `runs_last` parts wait at most while others are busy.
 MAX_HELD_BACK = 11
 NO_THREAD = -1
@@ -104,6 +106,9 @@ class Loop:
         self._resting: dict[Part, float] = {}  # failed parts, in neither of the two tuples meanwhile
         self._until = FOREVER  # when this turn is over
         self._held_back = 0  # turns that the last parts have waited
+        self._latest_sender: object = None  # the target of the latest event with bytes to read
+        self._latest_at = 0.0
+        self._other_at = 0.0  # the latest such event of any other target
         self.passes = 0
         """The number of passes over the parts."""
         self._commands: deque[Callable[[], None]] = deque()
@@ -215,8 +220,8 @@ class Loop:
         return now if self._commands else wake_at
 
     def _turn(self, now: float, events: Sequence[Ready]) -> None:
-        # A piece of a file takes as long as a request, and a large fetch has many of them: requests that have
-        # just arrived are answered first.
+        # Blocked connections are written last, because a piece of a file takes as long as a request: a client
+        # that has just sent one would wait for it.
         writable = [event for event in events if event[1] == WRITABLE]
         self._dispatch([event for event in events if event[1] != WRITABLE] if writable else events, now)
         if self._commands:
@@ -226,6 +231,8 @@ class Loop:
 
     def _dispatch(self, events: Sequence[Ready], now: float) -> None:
         for target, bits in events:
+            if bits & READABLE:
+                self._note_sender(target, now)
             try:
                 target.on_ready(bits, now)  # type: ignore[attr-defined]
             except Exception as error:
@@ -246,6 +253,16 @@ class Loop:
     def is_turn_over(self) -> bool:
         """Whether the turn has lasted so long that the sockets must be polled. The loop's thread."""
         return self.runtime.clock.monotonic() >= self._until
+
+    def _note_sender(self, target: object, now: float) -> None:
+        if target is not self._latest_sender:
+            self._latest_sender, self._other_at = target, self._latest_at
+        self._latest_at = now
+
+    def has_others(self, target: object, now: float) -> bool:
+        """Whether other clients than this one have sent something lately. The loop's thread."""
+        at = self._other_at if target is self._latest_sender else self._latest_at
+        return now < at + ACTIVE_FOR
 
     def _run_until_idle(self, now: float) -> bool:
         """Runs all but the last parts until they are idle, for a limited time.

@@ -17,8 +17,10 @@ from pykafka2.protocol.file_part import FilePart
 from pykafka2.protocol.primitives import FramePart
 
 MAX_GATHERED_BUFFERS = 512
-MAX_FILE_BYTES = 1 << 20
-"""Limit of one write from a file."""
+MAX_FILE_BYTES = 2 << 20
+"""Limit of one write from a file. It takes about 0.2 ms."""
+MAX_SHARED_FILE_BYTES = 256 << 10
+"""The same while other clients send requests, which wait for it."""
 
 
 class UnsentParts:
@@ -45,8 +47,8 @@ class UnsentParts:
         else:
             self._parts.append(memoryview(part))
 
-    def write(self) -> int:
-        """Writes as much as the transport accepts, but at most one piece of a file.
+    def write(self, max_file_bytes: int = MAX_FILE_BYTES) -> int:
+        """Writes as much as the transport accepts, but at most one piece of a file, of up to so many bytes.
 
         Returns the number of bytes. Raises `Disconnected`, or `KafkaStorageError` if a file cannot be read.
         """
@@ -54,7 +56,7 @@ class UnsentParts:
         is_from_file = False
         while self._parts and not (is_from_file and self._file_parts):
             is_from_file = isinstance(self._parts[0], FilePart)
-            taken = self._write_with_files() if self._file_parts else self._write_bytes()
+            taken = self._write_with_files(max_file_bytes) if self._file_parts else self._write_bytes()
             if not taken:
                 break
             self._take_off(taken)
@@ -72,7 +74,7 @@ class UnsentParts:
             gathered = [*islice(parts, MAX_GATHERED_BUFFERS)]
         return self._transport.write(gathered)
 
-    def _write_with_files(self) -> int:
+    def _write_with_files(self, max_file_bytes: int) -> int:
         """Writes a piece of the file that is first, or the bytes before the first file."""
         transport = cast(FileTransport, self._transport)
         gathered: list[memoryview] = []
@@ -80,7 +82,7 @@ class UnsentParts:
             if isinstance(part, FilePart):
                 if gathered:
                     return transport.write_before_file(gathered)
-                return transport.write_file(part, MAX_FILE_BYTES)
+                return transport.write_file(part, max_file_bytes)
             gathered.append(part)
         return transport.write(gathered)
 

@@ -32,9 +32,7 @@ def index_of(path: Path, entries: int) -> tuple[SparseIndex, CountingFile]:
 
 
 @given(STEPS, st.lists(st.tuples(st.sampled_from(["floor", "append", "truncate"]), STEPS), max_size=20))
-def test_index_finds_the_same_entry_as_a_search_in_all_entries(
-    count: int, steps: list[tuple[str, int]]
-) -> None:
+def test_search_returns_the_last_entry_up_to_the_value(count: int, steps: list[tuple[str, int]]) -> None:
     index = SparseIndex(SimFiles(0).open("/index", creates=True), OFFSET_ENTRY)
     entries = [(10 * number + 5, 100 * number + 50) for number in range(count)]
     for entry in entries:

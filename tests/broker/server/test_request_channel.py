@@ -15,7 +15,7 @@ from pykafka2.broker.server.context_parts import Progress
 from pykafka2.broker.server.handler_pool import Handler
 from pykafka2.broker.server.request_channel import RequestChannel
 from pykafka2.broker.server.request_context import RequestContext
-from pykafka2.broker.server.threads import MAX_HELD_BACK, MAX_TURN, Loop, Loops, Part
+from pykafka2.broker.server.threads import ACTIVE_FOR, MAX_HELD_BACK, MAX_TURN, Loop, Loops, Part
 from pykafka2.broker.timers import Completions
 from pykafka2.clock import FOREVER
 from pykafka2.driver.thread_driver import ThreadRuntime
@@ -250,6 +250,21 @@ def test_requests_are_handled_before_blocked_connections_are_written(loop: Loop)
     blocked, request = Target("blocked", turns), Target("request", turns)
     loop.run_once(0.0, [(blocked, WRITABLE), (request, READABLE)])
     assert turns == ["request", "handler", "blocked"]
+
+
+def test_other_clients_count_while_they_have_sent_something_lately(loop: Loop) -> None:
+    reader, other = Target("reader", []), Target("other", [])
+    loop.run_once(10.0, [(reader, READABLE)])
+    loop.run_once(20.0, [(reader, READABLE)])
+    assert not loop.has_others(reader, 20.0)
+    loop.run_once(30.0, [(other, READABLE), (reader, READABLE), (reader, WRITABLE)])
+    for now in (30.0, 30.0 + ACTIVE_FOR / 2):
+        assert loop.has_others(reader, now)
+        assert loop.has_others(other, now)
+    assert not loop.has_others(reader, 30.0 + ACTIVE_FOR)
+    loop.run_once(40.0, [(other, READABLE)])
+    assert loop.has_others(reader, 40.0)
+    assert not loop.has_others(other, 40.0)
 
 
 def test_handler_without_further_requests_is_not_run_again(loop: Loop) -> None:

@@ -61,6 +61,7 @@ def test_requests_and_bytes_are_counted_by_api(
     wire = leader("t", 0)
     produce(wire, "t", 0, batch([bytes(5000)]))
     produce(wire, "t", 0, batch([bytes(5000)]), acks=1)
+    wait_for(lambda: kafka_cluster.log("t", 0).high_watermark == 2)
     wire.send(produce_request("t", 0, batch(), acks=0), 12)
     wait_for(lambda: kafka_cluster.log("t", 0).high_watermark == 3)
     fetch(wire, "t", 0, 0)

@@ -16,8 +16,9 @@ import pytest
 from pykafka2 import KafkaProducer
 from pykafka2.broker.log.disk import held_files
 from pykafka2.broker.log.disk.held_files import held
+from pykafka2.broker.server import threads
 from pykafka2.broker.server.connection import Connection
-from pykafka2.broker.server.unsent_parts import MAX_FILE_BYTES
+from pykafka2.broker.server.unsent_parts import MAX_FILE_BYTES, MAX_SHARED_FILE_BYTES
 from pykafka2.network.tcp import SendfileTransport, TcpTransport
 from pykafka2.network.transport import Buffer
 from pykafka2.protocol.framing import encode_request
@@ -264,6 +265,18 @@ def test_others_are_answered_between_the_pieces_of_a_file(
     sent = Sent(monkeypatch)
     wire.call(everything(), 12)
     assert 0 < sent.most_at_once <= MAX_FILE_BYTES
+
+
+def test_pieces_of_a_file_are_smaller_while_another_client_sends_requests(
+    cluster: KafkaCluster, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(wire)
+    monkeypatch.setattr(threads, "ACTIVE_FOR", 600.0)
+    with Wire(cluster.bootstrap_servers) as other:
+        other.call(fetch_request("t", 1, 0), 12)
+        sent = Sent(monkeypatch)
+        wire.call(everything(), 12)
+    assert 0 < sent.most_at_once <= MAX_SHARED_FILE_BYTES
 
 
 def test_bytes_of_the_metrics_are_those_of_the_response(cluster: KafkaCluster, wire: Wire) -> None:
