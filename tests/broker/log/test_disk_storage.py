@@ -531,3 +531,40 @@ def test_lost_records_after_delete_records_do_not_count_those_below_the_start(tm
     assert disk.storage.lose_unflushed() == 2
     disk.restart(is_clean=False)
     disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_checkpoints_are_written_at_their_intervals(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    disk.storage.run(0.0)
+    written: dict[str, list[int]] = {
+        "replication-offset-checkpoint": [],
+        "recovery-point-offset-checkpoint": [],
+    }
+    for second in range(1, 122):
+        append(log, b"x")
+        log.advance_high_watermark(log.log_end_offset)
+        log.recovery_point = log.log_end_offset
+        before = {name: read(tmp_path / name) for name in written}
+        disk.storage.run(float(second))
+        for name, seconds in written.items():
+            if read(tmp_path / name) != before[name]:
+                seconds.append(second)
+    assert written["replication-offset-checkpoint"] == list(range(5, 122, 5))
+    assert written["recovery-point-offset-checkpoint"] == [60, 120]
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def test_deleted_log_that_a_crash_has_left_is_removed_at_the_start(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    append(log, b"x")
+    disk.storage.remove(log)
+    assert list(tmp_path.glob("*-delete"))
+    disk.restart(is_clean=False)
+    assert not list(tmp_path.glob("*-delete"))
+    disk.storage.stop(is_clean=True, broker_epoch=1)

@@ -412,21 +412,20 @@ def write_in_transaction(log: PartitionLog, producer_id: int) -> None:
     log.append_as_leader(view(data), 0, from_client=False)
 
 
-def test_recovery_finds_aborted_and_open_transactions_and_not_committed_ones(tmp_path: Path) -> None:
+def test_aborted_and_open_transactions_survive_restarts_and_crashes(tmp_path: Path) -> None:
     disk = StorageOnDisk(tmp_path)
     log = disk.log()
-    for producer_id in (1, 2, 3):
+    for producer_id in (1, 2, 3, 4):
         write_in_transaction(log, producer_id)
-    log.append_marker(EndMarker(2, 0, False, 1), 0, 1_000)
-    log.append_marker(EndMarker(1, 0, True, 1), 0, 1_000)
-    log.advance_high_watermark(5)
-    before = log.aborted_transactions(0, 5)
-    assert [one.producer_id for one in before] == [2]
-    log = disk.restart(is_clean=False)
-    log.advance_high_watermark(5)
-    assert log.aborted_transactions(0, 5) == before
-    assert log.last_stable_offset == 2
-    assert disk.restart().aborted_transactions(0, 5) == before
+    for producer_id, is_committed in ((2, False), (1, True), (3, False)):
+        log.append_marker(EndMarker(producer_id, 0, is_committed, 1), 0, 1_000)
+    before = log.aborted_transactions(0, 7)
+    assert [one.producer_id for one in before] == [2, 3]
+    for is_clean in (True, False, True):
+        log = disk.restart(is_clean=is_clean)
+        log.advance_high_watermark(7)
+        assert log.aborted_transactions(0, 7) == before
+        assert log.last_stable_offset == 3
     disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
