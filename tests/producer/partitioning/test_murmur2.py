@@ -17,20 +17,11 @@ from pykafka2.producer.partitioning.key_hashes import (
 )
 from pykafka2.producer.partitioning.murmur2 import murmur2, murmur2_by_words, positive, positive_murmur2
 from tests.gate import rest_in_gate
+from tests.producer.partitioning.java_hashes import JAVA
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # kafka-python reads its schemas in a deprecated way
     from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
-
-# From Java's UtilsTest (signed there).
-JAVA = {
-    b"21": -973932308,
-    b"foobar": -790332482,
-    b"a-little-bit-long-string": -985981536,
-    b"a-little-bit-longer-string": -1486304829,
-    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
-    b"abc": 479470107,
-}
 
 
 @pytest.mark.parametrize("key", JAVA)

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykafka2.producer.partitioning.murmur2 import MAX_LANES, MIN_LANES, NO_KEY, murmur2, murmur2_column
+from pykafka2.producer.partitioning.murmur2 import (
+    MAX_LANES,
+    MIN_LANES,
+    NO_KEY,
+    murmur2,
+    murmur2_by_words,
+    murmur2_column,
+)
+from tests.producer.partitioning.java_hashes import JAVA
 
 KEYS = st.lists(st.none() | st.binary(max_size=40), max_size=40)
 
@@ -37,6 +45,19 @@ def test_many_keys_of_one_length(length: int, count: int) -> None:
     keys: list[bytes | None] = [chance.randbytes(length) for _ in range(count)]
     keys[: MIN_LANES // 2] = [b"\xff" * length] * (MIN_LANES // 2)  # every carry there can be
     assert murmur2_column(keys) == one_by_one(keys)
+
+
+def test_columns_of_keys_of_every_length_are_hashed_as_word_by_word() -> None:
+    chance = random.Random(7)
+    for length in range(301):
+        keys: list[bytes | None] = [chance.randbytes(length) for _ in range(MIN_LANES)]
+        keys += [b"\xff" * length, bytes(length)]
+        assert murmur2_column(keys) == [murmur2_by_words(key) for key in keys if key is not None]
+
+
+@pytest.mark.parametrize("key", JAVA)
+def test_columns_agree_with_golden_vectors_of_java(key: bytes) -> None:
+    assert murmur2_column([key] * MIN_LANES) == [JAVA[key] & 0xFFFFFFFF] * MIN_LANES
 
 
 def test_keys_that_lie_anywhere_in_a_buffer() -> None:
