@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.compiling import SharedCompiling, keep_bytecode
 from tests.failures import FailuresAtOnce
-from tests.gate import PLAIN_RUN, FewCases, GateReport, LongestFirst
+from tests.gate import PLAIN_RUN, GateReport, LongestFirst, OneCase
 from tests.hypothesis_start import leave_out_our_constants, make_unicode_tables
 from tests.memory import MemoryReport, MemorySaver
 
@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     else:
         number = int(worker["workerid"].removeprefix("gw"))
         config.pluginmanager.register(SharedCompiling(number, worker["workercount"], collect_ignore))
-    config.pluginmanager.register(FewCases(config))
+    config.pluginmanager.register(OneCase(config))
     config.pluginmanager.register(GateReport(config))
     config.pluginmanager.register(LongestFirst())
     config.pluginmanager.register(MemorySaver())

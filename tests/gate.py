@@ -1,12 +1,13 @@
 """The marker of tests that a plain `python -m pytest` leaves out: `.ci/run` and `nox -s tests` run them.
 
 A test is the gate's when it takes long and others cover the same code: many seeds, long walks and fuzzing,
-processes.  One quick case of each stays in the plain run.  Of a test with many cases, a run of all the tests
-takes a few; who names files or folders gets all their cases.
+processes.  A quick one stays in the plain run.  A run of all the tests takes one case of each test,
+a run with named files or folders takes all their cases.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
@@ -18,9 +19,6 @@ LONGEST = "longest"
 PLAIN_RUN = f"not {MARKER} and not spark"
 """The `-m` of pyproject.toml."""
 
-MOST_CASES = 3
-"""So many cases of one test a plain run of everything takes, spread over all of them."""
-
 HOW_TO_RUN = "`-m gate` runs these alone, `-m ''` everything, such as python -m pytest -m '' FILE::TEST"
 
 
@@ -31,11 +29,13 @@ def rest_in_gate(values: Iterable[object]) -> list[object]:
     return [first, *(pytest.param(*one, marks=pytest.mark.gate) for one in rest)]
 
 
-def spread(count: int, most: int = MOST_CASES) -> set[int]:
-    """Which of `count` cases stand for all: the first, the last and some between, at most so many."""
-    if count <= most:
-        return set(range(count))
-    return {place * (count - 1) // (most - 1) for place in range(most)}
+def chosen(test: str, count: int) -> int:
+    """Return the case of a test that a plain run takes.
+
+    It depends on the test's name: of many tests with the same cases, such as two group protocols, some take
+    each case.
+    """
+    return zlib.crc32(test.encode()) % count
 
 
 def examples(most: int) -> int:
@@ -69,8 +69,8 @@ class GateReport:
             terminalreporter.write_line(line)
 
 
-class FewCases:
-    """A pytest plugin: in a run of all the tests, cases beyond a few of one test are marked as the gate's."""
+class OneCase:
+    """A pytest plugin: in a run of all the tests, all cases of a test but one are marked as the gate's."""
 
     def __init__(self, config: pytest.Config) -> None:
         told: dict[str, Any] | None = getattr(config, "workerinput", None)
@@ -87,12 +87,12 @@ class FewCases:
         if self._everything:
             cases: dict[str, list[pytest.Item]] = {}
             for item in items:
-                cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-            for together in cases.values():
-                taken = spread(len(together))
-                for number, item in enumerate(together):
-                    if number not in taken:
-                        item.add_marker(MARKER)
+                if item.get_closest_marker(MARKER) is None:
+                    cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+            for test, together in cases.items():
+                del together[chosen(test, len(together))]
+                for item in together:
+                    item.add_marker(MARKER)
         yield
 
 

@@ -263,6 +263,7 @@ def broker_process(path: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
             process.send_signal(signal.SIGKILL)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("seed", "kills"), rest_in_gate([(1, 2), *((one, 25) for one in range(2, 4))]))
 def test_kill_9_under_load_loses_and_repeats_no_acknowledged_record(
     tmp_path: Path, seed: int, kills: int

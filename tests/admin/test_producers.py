@@ -95,6 +95,7 @@ def test_transaction_of_a_live_coordinator_does_not_hang(
     assert world.admin.find_hanging_transactions(older_than=0) == []
 
 
+@pytest.mark.gate
 def test_hanging_transaction_is_found_and_aborted(simulation: Simulation, world: World) -> None:
     world.fill("orders", [2, 0, 0])
     leave_hanging(world, "orders", 0)

@@ -82,6 +82,7 @@ def test_cancelled_calls_lose_and_repeat_nothing_with_other_seeds(scenario: Scen
     play(seed, scenario, has_faults=True)
 
 
+@pytest.mark.gate
 def test_same_seed_plays_the_same_cancellations() -> None:
     scenario = sockets.transactions
     first, second = (play(3, scenario, has_faults=True) for _ in range(2))

@@ -29,6 +29,7 @@ def pytest_configure(config):
 """
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("ci", ["true", ""])
 def test_killed_run_has_reported_its_failures(tmp_path: Path, ci: str) -> None:

@@ -30,6 +30,7 @@ def test_no_allowed_circle_is_over() -> None:
     assert [sorted(one - in_circles) for one in ALLOWED if one - in_circles] == []
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     "planted",
     [

@@ -1,4 +1,4 @@
-"""A plain `python -m pytest` leaves out the tests marked `gate`, takes a few cases of those with many, and
+"""A plain `python -m pytest` leaves out the tests marked `gate`, takes one case of those with several, and
 still covers every package."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.modules import PACKAGE
-from tests.gate import MARKER, MOST_CASES, spread
+from tests.gate import MARKER, chosen
 
 TESTS = Path(__file__).parents[1]
 GATE = f"pytest.mark.{MARKER}"
@@ -70,10 +70,9 @@ def test_a_file_of_the_gate_alone_counts_for_nothing() -> None:
     assert plainly_tested(ast.parse(source.format(several))) == set()
 
 
-def test_a_few_cases_are_spread_over_all() -> None:
-    assert [sorted(spread(count, 4)) for count in (0, 1, 4)] == [[], [0], [0, 1, 2, 3]]
-    assert sorted(spread(100, 4)) == [0, 33, 66, 99]
-    assert all(len(spread(count, most)) == most for most in range(2, 9) for count in range(most, 50))
+def test_each_case_is_chosen_by_some_tests() -> None:
+    assert {chosen(f"tests/test_it.py::test_{number}", 2) for number in range(20)} == {0, 1}
+    assert {chosen(f"tests/test_it.py::test_{number}", 5) for number in range(50)} == {0, 1, 2, 3, 4}
 
 
 def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -89,15 +88,15 @@ CASES = "tests/test_errors.py::test_an_error_survives_pickling"
 @pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [("-n", "0"), ("-n", "2")])
-def test_a_run_of_everything_takes_a_few_cases_of_each_test(workers: tuple[str, ...]) -> None:
+def test_a_run_of_everything_takes_one_case_of_each_test(workers: tuple[str, ...]) -> None:
     """Here all the tests are those of one file; who names it gets all cases."""
     everything = ("-o", "testpaths=tests/test_errors.py", *workers)
-    few, rest = run(*everything), run(*everything, "-m", "gate")
-    assert f"{MOST_CASES + 1} passed" in few.stdout
+    one, rest = run(*everything), run(*everything, "-m", "gate")
+    assert "2 passed" in one.stdout
     named, by_id = run("tests/test_errors.py", *workers), run(f"{CASES}[KafkaError]", *workers)
     assert "left out" not in named.stdout + by_id.stdout
     assert "1 passed" in by_id.stdout
-    counts = [int(re.search(r"(\d+) passed", done.stdout)[1]) for done in (few, rest, named)]
+    counts = [int(re.search(r"(\d+) passed", done.stdout)[1]) for done in (one, rest, named)]
     assert counts[0] + counts[1] == counts[2]
 
 

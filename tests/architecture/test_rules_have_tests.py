@@ -83,6 +83,7 @@ def test_a_rule_has_a_promise_a_source_and_tests_or_a_reason(rule: Rule) -> None
     assert gone == []
 
 
+@pytest.mark.gate
 def test_rules_that_are_mentioned_are_on_the_page() -> None:
     """As a link to `broker-rules.md`, or in a docstring as "(rule acks-0-gets-no-reply)"."""
     names = {rule.name for rule in rules()}
@@ -96,6 +97,7 @@ def test_rules_that_are_mentioned_are_on_the_page() -> None:
     assert mentioned - names == set()
 
 
+@pytest.mark.gate
 def test_texts_do_not_refer_to_numbers_that_cannot_be_looked_up() -> None:
     folders = ("pykafka2", "benchmarks", "examples")
     sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]

@@ -108,6 +108,7 @@ def test_racks_are_assigned_to_the_brokers_in_turn() -> None:
         assert {broker.node_id: broker.rack for broker in brokers} == {0: "east", 1: "west", 2: "east"}
 
 
+@pytest.mark.gate
 def test_option_data_dir_keeps_topics_when_the_broker_is_killed(tmp_path: Path) -> None:
     options = ("--port", "0", "--brokers", "1", "--data-dir", str(tmp_path))
     with broker(*options, "--topic", "orders:2") as (process, addresses), Wire(addresses[0]):

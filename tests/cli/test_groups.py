@@ -296,6 +296,7 @@ def test_wrong_argument_has_exit_code_2(admin: Admin, words: list[str], shown: s
     assert shown in errors
 
 
+@pytest.mark.gate
 def test_typed_in_a_pipe_and_in_a_terminal(admin: Admin) -> None:
     group, topic = new_group(admin)
     ended = pykafka2("groups", "describe", group, "-b", admin.servers, "--json")

@@ -84,6 +84,7 @@ def test_produce_in_a_terminal_shows_a_bar(servers: str) -> None:
     assert "records per second" in shown
 
 
+@pytest.mark.gate
 def test_ctrl_c_prints_the_measurement_so_far(servers: str) -> None:
     terminal = Terminal("perf", "produce", "load", "--duration", "60", "--rate", "500", "-b", servers)
     terminal.wait_for("produce load:")

@@ -74,6 +74,7 @@ def test_iterations_that_brokers_reject_are_a_failure(admin: Admin, secret: str)
     assert f"{user}: UnacceptableCredential" in errors
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("source", ["--password-stdin", "--password-file"])
 def test_first_line_of_the_source_logs_in_and_is_never_shown(source: str, tmp_path: Path) -> None:
     file = tmp_path / "secret.txt"

@@ -69,6 +69,7 @@ def test_streams_one_after_the_other_are_read_as_one(name: str) -> None:
     assert codec(name).decompress(codec(name).compress(b"") + other) == b"and more"
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("name", REAL)
 @pytest.mark.parametrize("count", [10_000, 50_000])
 def test_frames_that_hold_nothing_take_several_steps(name: str, count: int) -> None:

@@ -112,6 +112,7 @@ def test_clients_and_broker_work_without_functions_of_linux(removed: str) -> Non
     assert _run(removed + SEND_AND_READ) == "ok"
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_connect_that_would_block_has_begun() -> None:
     assert _run(WINDOWS + SEND_AND_READ + "print(errno.EINPROGRESS in results)") == "ok\nTrue"

@@ -68,6 +68,7 @@ def outcome(index: Path, requirement: str, python: str, platform: Platform) -> O
     return Check((requirement,), ("--no-index", "--find-links", str(index))).run(python, platform)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("requirement", "python", "platform", "expected"),

@@ -12,6 +12,7 @@ from tests.simulation.planting import assert_caught
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quiet")]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("seed", rest_in_gate([0, 1, 2, 3]))
 def test_cancelled_applications_lose_and_repeat_nothing_under_faults(seed: int) -> None:
     report = run_seed(seed)

@@ -125,6 +125,7 @@ def test_functions_cannot_cross(cluster: ProcessCluster) -> None:
         cluster.controls.add_rule(FaultRule(api="Produce", then="hold", where=lambda request: True))
 
 
+@pytest.mark.gate
 def test_misspelt_things_are_named_as_in_one_process(cluster: ProcessCluster) -> None:
     with pytest.raises(AttributeError, match="did you mean 'cut_link'"):
         cluster.controls.cut_lnik(0, 1)  # type: ignore[attr-defined]

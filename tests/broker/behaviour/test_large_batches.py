@@ -137,6 +137,7 @@ def test_two_large_batches_of_one_request_are_appended_in_full(cluster: KafkaClu
     assert (codes, ends) == ([0, 0], [COUNT, COUNT])
 
 
+@pytest.mark.gate
 def test_each_large_batch_behind_a_small_one_is_checked_before_any_is_appended(
     cluster: KafkaCluster, valid: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +167,7 @@ def record_of_headers(count: int) -> bytes:
     return varint(len(fields)) + fields
 
 
+@pytest.mark.gate
 def test_headers_of_a_small_batch_are_checked_without_objects() -> None:
     """A header takes two bytes decompressed and seventy as an object.
 
@@ -264,6 +266,7 @@ def test_many_small_batches_of_one_request_are_checked_in_slices(
     assert slices
 
 
+@pytest.mark.gate
 def test_walks_together_decompress_no_more_than_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pykafka2.broker.log.record_walk.MOST_OPEN_BYTES", 2 << 20)
     record = record_of_headers(400_000)
@@ -292,6 +295,7 @@ def test_requests_behind_a_large_batch_keep_their_order(cluster: KafkaCluster, v
     assert offsets == [0, COUNT]
 
 
+@pytest.mark.gate
 def test_timestamp_lookup_in_a_large_batch_runs_in_slices(
     cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

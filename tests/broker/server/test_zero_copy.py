@@ -153,6 +153,7 @@ def narrow(cluster: KafkaCluster) -> Wire:
     return wire
 
 
+@pytest.mark.gate
 def test_connections_that_read_slowly_get_everything_at_the_same_time(
     tmp_path: Path, cluster: KafkaCluster, wire: Wire
 ) -> None:
@@ -315,6 +316,7 @@ def test_fetch_above_the_largest_size_of_a_quota_is_cut(
     cluster.controls.clear_quotas()
 
 
+@pytest.mark.gate
 def test_tls_connection_gets_the_same_bytes_without_sendfile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

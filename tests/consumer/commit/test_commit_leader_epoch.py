@@ -71,6 +71,7 @@ def test_replaced_leader_causes_a_metadata_request_to_another_broker(
     assert read(consumer, 1) == {FIRST: [20]}
 
 
+@pytest.mark.gate
 def test_offset_out_of_range_is_raised_after_half_a_minute_without_a_newer_leader(
     simulation: Simulation, cluster: KafkaCluster, replaced: int
 ) -> None:

@@ -178,6 +178,7 @@ def test_a_batch_that_is_opened_beyond_the_budget_is_read_before_another_is_open
         assert [partition for partition, _ in groupby(order)] == [*dict.fromkeys(order)], "one by one"
 
 
+@pytest.mark.gate
 def test_polls_that_decode_a_large_batch_step_by_step_are_not_stalled(
     many: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,6 +392,7 @@ def _rows(into: list[ConsumerRecord[Any, Any]], columns: Columns) -> list[Row]:
     return [(one.offset, one.value) for one in into] + list(zip(columns.offsets, columns.values, strict=True))
 
 
+@pytest.mark.gate
 @settings(max_examples=100, deadline=None)
 @given(
     seed=st.integers(0, 1 << 30),
@@ -412,6 +414,7 @@ def test_steps_of_any_size_give_the_records_and_the_error_of_the_whole(
         assert all_rows(blob.data(start), start, limit, in_columns, check_crcs) == whole
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("uniform_records", [0, 40])
 def test_records_of_many_headers_are_skipped_in_shorter_steps(uniform_records: int) -> None:
     count, header_count = 20_000, 30

@@ -152,6 +152,7 @@ def test_a_partition_that_waits_for_its_turn_does_not_stand_still() -> None:
             cluster.runtime.run_for(5)
 
 
+@pytest.mark.gate
 def test_among_many_partitions_a_turn_may_take_minutes(caplog: pytest.LogCaptureFixture) -> None:
     """Each has data in the buffer, and the application takes one record in eleven seconds."""
     cluster = LogCluster({"orders": [0] * 14}, brokers=1)

@@ -237,6 +237,7 @@ def test_lost_heartbeat_responses_are_retried(simulation: Simulation, times: int
     assert len(group.cluster.group("g").members) == 2
 
 
+@pytest.mark.gate
 def test_coordinator_slower_than_the_heartbeat_interval_is_waited_for(simulation: Simulation) -> None:
     group = consumer_group(simulation, config={"group.consumer.heartbeat.interval.ms": 300, **LONG_SESSION})
     values = group.produce(30)
