@@ -21,6 +21,7 @@ from pykafka2.protocol.struct import Request, Response
 ResponseT = TypeVar("ResponseT", bound=Response)
 
 _LENGTH: Final = struct.Struct(">i")
+_CORRELATION_ID: Final = struct.Struct(">i")
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
 _START: Final = struct.Struct(">hhi")
 """The start of a request header: key, version, correlation id."""
@@ -52,9 +53,12 @@ def encode_response(
 
     `body` is the result of `response.encode(version)`, if known. Raises the errors of Message.encode.
     """
-    header = ResponseHeader(correlation_id=correlation_id)
-    parts: list[FramePart] = [b""]
-    header.encode_into(response_header_version(type(response), version), parts)
+    header = _CORRELATION_ID.pack(correlation_id)
+    # Brokers have no tagged fields for a response header, only their number.
+    parts: list[FramePart] = [
+        b"",
+        header + b"\0" if response_header_version(type(response), version) else header,
+    ]
     if body is None:
         response.encode_into(version, parts)
     else:

@@ -260,7 +260,7 @@ def _answer(
         )
         for topic in request.topic_data
     ]
-    if context.version < FIRST_VERSION_WITH_LEADERS:
+    if not leaders:
         return ProduceResponse(responses=topics)
     nodes = [
         NodeEndpoint(node_id=node.id, host=host, port=port, rack=node.rack)

@@ -117,18 +117,18 @@ class ProducerStates:
         raise InvalidProducerEpoch(f"{producer} was replaced by epoch {current}")
 
     def _check_sequence(self, batch: RecordBatch, state: ProducerState) -> None:
-        producer = f"producer {batch.producer_id} with epoch {batch.producer_epoch}"
-        if batch.producer_epoch > state.epoch:
-            if batch.base_sequence != 0:
-                raise OutOfOrderSequenceNumber(
-                    f"{producer} starts at sequence {batch.base_sequence}; a new epoch starts at 0"
-                )
+        is_new_epoch = batch.producer_epoch > state.epoch
+        expected = 0 if is_new_epoch else next_sequence(state.last_sequence)
+        if batch.base_sequence == expected:
             return
-        expected = next_sequence(state.last_sequence)
-        if batch.base_sequence != expected:
+        producer = f"producer {batch.producer_id} with epoch {batch.producer_epoch}"
+        if is_new_epoch:
             raise OutOfOrderSequenceNumber(
-                f"{producer} sent sequence {batch.base_sequence}, expected {expected}: a batch is missing"
+                f"{producer} starts at sequence {batch.base_sequence}; a new epoch starts at 0"
             )
+        raise OutOfOrderSequenceNumber(
+            f"{producer} sent sequence {batch.base_sequence}, expected {expected}: a batch is missing"
+        )
 
     def check_transaction(self, batch: RecordBatch) -> None:
         """Raises `InvalidTxnState` for a non-transactional batch during the producer's transaction."""

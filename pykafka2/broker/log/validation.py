@@ -60,7 +60,7 @@ def single_batch(records: Buffer | None, version: int) -> RecordBatch:
         raise UnsupportedCompressionType(
             f"Produce requests with version {version} are not allowed to use ZStandard compression"
         )
-    if _whole_batch(view, position)[0] is not None:
+    if position < len(view) and _whole_batch(view, position)[0] is not None:
         raise InvalidRecord(f"Produce requests with version {version} carry one record batch a partition")
     return batch
 

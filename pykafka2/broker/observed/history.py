@@ -8,7 +8,7 @@ responses before them. Requests between brokers are not included.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, overload
 
@@ -112,7 +112,7 @@ class History:
         self._large: deque[tuple[HistoryEntry, int]] = deque()  # with the size of the response
         self._large_bytes = 0
         self._max_large_bytes = MAX_LARGE_ANSWERS_BYTES
-        self._in_flight: Counter[tuple[str, str]] = Counter()
+        self._in_flight: dict[tuple[str, str], int] = {}
         self._in_flight_max: dict[str, int] = {}
         # the client with the latest request is last
         self._in_flight_max_of: dict[tuple[str, str | None], int] = {}
@@ -235,8 +235,7 @@ class History:
         ):
             self._bytes -= self._entries.popleft().size_bytes
         key = (context.peer, api)
-        self._in_flight[key] += 1
-        count = self._in_flight[key]
+        count = self._in_flight[key] = self._in_flight.get(key, 0) + 1
         if count > self._in_flight_max.get(api, 0):
             self._in_flight_max[api] = count
         known = self._in_flight_max_of
@@ -251,9 +250,9 @@ class History:
         if entry is None:
             return
         key = (entry.peer, entry.api)
-        self._in_flight[key] -= 1
-        if not self._in_flight[key]:
-            del self._in_flight[key]
+        left = self._in_flight.pop(key) - 1
+        if left:
+            self._in_flight[key] = left
         entry.answered_at = now
         entry.path = context.path
         # A fetch's records would keep much of the log alive.

@@ -34,6 +34,7 @@ class Replica:
     """A broker's copy of a partition."""
 
     __slots__ = (
+        "_min_insync_replicas",
         "batch_rules",
         "broker_id",
         "config",
@@ -67,6 +68,7 @@ class Replica:
         """Sets the topic's configuration, which applies to the following appends."""
         self.config = config
         self.batch_rules = BatchRules.of(config)
+        self._min_insync_replicas: int = config.get("min.insync.replicas")
         max_age_ms = config.get("segment.ms")
         if config.is_compacted:
             max_age_ms = min(max_age_ms, config.get("max.compaction.lag.ms"))
@@ -96,7 +98,7 @@ class Replica:
 
     @property
     def min_isr(self) -> int:
-        return effective_min_isr(self.config.get("min.insync.replicas"), len(self.image.replicas))
+        return effective_min_isr(self._min_insync_replicas, len(self.image.replicas))
 
     @property
     def has_enough_in_sync(self) -> bool:

@@ -34,7 +34,8 @@ class Handler(Part):
 
     def run(self, now: float) -> float:
         requests, loop = self._requests, self.loop
-        if loop.is_shared and requests.stopped_in_pass == loop.passes:
+        is_shared = loop.is_shared
+        if is_shared and requests.stopped_in_pass == loop.passes:
             self.signal()  # another handler stopped so that responses are sent first
             return FOREVER
         had_fresh = requests.has_fresh
@@ -52,9 +53,9 @@ class Handler(Part):
                 context.close()
             # Responses to requests that have just arrived are sent before anything else. A handler on its own
             # thread delays no other part.
-            if loop.is_shared and (loop.is_turn_over or (had_fresh and not requests.has_fresh)):
+            if is_shared and (loop.is_turn_over or (had_fresh and not requests.has_fresh)):
                 requests.stopped_in_pass = loop.passes
-                if len(requests):
+                if requests:
                     self.signal()
                 break
         else:

@@ -160,6 +160,7 @@ class Processor(Part):
         if client is None:
             return  # closed just now
         authentication = client.origin.authentication
+        received: ReceivedRequest | None = None
         try:
             while connection.takes_requests and not connection.is_closed:
                 if self._waiting.must_wait(has_turn=has_turn):
@@ -177,7 +178,8 @@ class Processor(Part):
             self._on_refused(connection.client_id or "a client without a client_id", str(error), now)
             self.drop(connection, error)
             return
-        connection.update_interest()
+        if not (are_fresh and received is not None):
+            connection.update_interest()
 
     def _pass_on(
         self, client: Client, connection: Connection, received: ReceivedRequest, *, is_fresh: bool
