@@ -97,7 +97,7 @@ class Parts:
             next_producer_id=self._next_producer_id,
         )
         self.timers = BrokerTimers(node, self._logs, self.lifecycle, self.replicas, self.coordinators)
-        self._logs.watch(self.timers.signal)
+        self._logs.watch(self.timers.storage_changed)
 
     def _make_requests(self, metrics: RequestMetrics, services_of: Callable[[int], Services]) -> None:
         """Creates the request handling."""

@@ -42,12 +42,18 @@ class BrokerTimers(Part):
         self._retention_check_at = node.clock.monotonic() + self._retention_check_every
         self._cleaning_at = node.clock.monotonic() + config.seconds("log.cleaner.backoff.ms")
         self._storage_at = 0.0
+        self._moves_at = 0.0
         self.due = 0.0  # the next run; unlike `wake_at` it changes under the lock only
 
     def reschedule(self) -> None:
         """Handles a new timer or a changed deadline: runs earlier if necessary."""
         if min(self._node.wheel.next_deadline(), self._lifecycle.due, self._coordinators.due) < self.due:
             self.signal()
+
+    def storage_changed(self) -> None:
+        """Handles a failed data directory, or a log that begins to move."""
+        self._moves_at = 0.0
+        self.signal()
 
     def run(self, now: float) -> float:
         node, replicas = self._node, self._replicas
@@ -77,6 +83,8 @@ class BrokerTimers(Part):
             replicas.complete_delayed(now)
             self._coordinators.send_markers(now)
             self._logs.release_memory()
+            if now >= self._moves_at:
+                self._moves_at = replicas.moves.run(now)
             if now >= self._storage_at:
                 self._storage_at = self._logs.run(now)
             self.due = min(
@@ -86,6 +94,7 @@ class BrokerTimers(Part):
                 self._retention_check_at,
                 self._cleaning_at,
                 self._storage_at,
+                self._moves_at,
                 replicas.log_manager.flush_at,
                 self._coordinators.due,
                 self._lifecycle.due,

@@ -389,7 +389,9 @@ def test_replica_moves_between_the_directories_of_its_broker(tmp_path: Path) -> 
             held = [cluster.log("orders", number).values() for number in range(2)]
             for number in range(2):
                 admin.alter_replica_log_dirs({TopicPartitionReplica("orders", number, 0): paths[1]})
-            assert {"orders-0", "orders-1"} <= {one.name for one in Path(paths[1]).iterdir()}
+            cluster.wait_until(
+                lambda: {"orders-0", "orders-1"} <= {one.name for one in Path(paths[1]).iterdir()}
+            )
             cluster.wait_until(lambda: not list(Path(paths[0]).glob("orders-*")))
     with KafkaCluster(1, data_dir=tmp_path, config=options) as cluster:
         assert [cluster.log("orders", number).values() for number in range(2)] == held

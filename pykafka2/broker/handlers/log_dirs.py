@@ -1,6 +1,6 @@
 """DescribeLogDirs and AlterReplicaLogDirs: the directories in log.dirs (KIP-113).
 
-A replica is in another directory at once, so no future replica is ever described.
+On disk a replica moves in the background; meanwhile its copy is described as a future replica.
 """
 
 from __future__ import annotations
@@ -52,6 +52,19 @@ def describe(
                 is_future_key=False,
             )
         )
+    for move in services.logs.moves:
+        key = move.log.topic, move.log.partition
+        if requested is not None and key not in requested:
+            continue
+        topic = directories[move.path].setdefault(key[0], DescribeLogDirsTopic(name=key[0], partitions=[]))
+        topic.partitions.append(
+            DescribeLogDirsPartition(
+                partition_index=key[1],
+                partition_size=move.size_bytes,
+                offset_lag=move.lag,
+                is_future_key=True,
+            )
+        )
     # The capacity is unknown: -1.
     return DescribeLogDirsResponse(
         results=[
@@ -76,11 +89,11 @@ def alter(
     for directory in request.dirs:
         for topic in directory.topics:
             for number in topic.partitions:
-                codes[topic.name, number] = _move(services, (topic.name, number), directory.path)
+                codes[topic.name, number] = _move(services, (topic.name, number), directory.path, now)
     return _moved(codes)
 
 
-def _move(services: Services, key: Key, path: str) -> int:
+def _move(services: Services, key: Key, path: str, now: float) -> int:
     """Returns the error code of moving one replica to that directory."""
     places = services.logs.places
     if path not in places.paths:
@@ -88,15 +101,15 @@ def _move(services: Services, key: Key, path: str) -> int:
     if not services.logs.is_online(path):
         return KafkaStorageError.code or 0
     try:
-        log = services.replicas.replica_of(key).log
+        replica = services.replicas.replica_of(key)
     except KafkaStorageError as error:
         return error.code or 0
     except BrokerError as error:
         places.prefer(*key, path)  # for a replica that is created later
         return error.code or 0
     try:
-        services.logs.move(log, path)
-    except KafkaStorageError as error:
+        services.replicas.moves.begin(replica, path, now)
+    except BrokerError as error:
         return error.code or 0
     return 0
 

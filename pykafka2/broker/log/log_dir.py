@@ -16,6 +16,7 @@ from pykafka2.broker.log.free_memory import release_free_memory
 from pykafka2.broker.log.log_files import Disk, MemoryLogFiles
 from pykafka2.broker.log.log_places import LogPlaces, log_dirs_of
 from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.broker.log.storage import LogMove
 from pykafka2.clock import FOREVER
 from pykafka2.records.batch import RecordBatch
 
@@ -54,7 +55,7 @@ class LogDir:
     def directory_of(self, log: PartitionLog) -> bytes:
         return UNASSIGNED
 
-    def watch(self, on_failure: Callable[[], object]) -> None:
+    def watch(self, on_change: Callable[[], object]) -> None:
         """Memory does not fail."""
 
     def configure(self, config: BrokerConfig) -> None:
@@ -87,6 +88,13 @@ class LogDir:
 
     def move(self, log: PartitionLog, path: str) -> None:
         self.places.move(log.topic_id, log.partition, path)
+
+    @property
+    def moves(self) -> Sequence[LogMove]:
+        return ()
+
+    def abandon(self, move: LogMove) -> None:
+        """No log in memory moves in steps."""
 
     def remove(self, log: PartitionLog) -> None:
         self._remove(log.topic_id, log.partition)

@@ -436,6 +436,19 @@ class PartitionLog:
         self.files.rolled(self)
         return True
 
+    def roll_at(self, offset: int) -> None:
+        """Ends the log at a later offset, by a segment that starts there."""
+        self.log_end_offset = offset
+        self.roll()
+
+    def adopt(self, copy: PartitionLog) -> None:
+        """Continues with the files of a complete copy of this log."""
+        self.files = copy.files
+        self.segments = copy.segments
+        self.recovery_point = copy.recovery_point
+        self.epochs = LeaderEpochs(self.epochs.entries, self.files.epochs_changed)
+        self.changes += 1  # whatever runs on the old segments must not end on the new ones
+
     def flush(self) -> None:
         """Forces all records to the disk. Raises `KafkaStorageError` if that fails."""
         self.files.flush(self)

@@ -16,6 +16,57 @@ from pykafka2.broker.log.log_places import LogPlaces
 from pykafka2.broker.log.partition_log import PartitionLog
 
 
+class LogMove(Protocol):
+    """A log that moves to another directory (disk/future_log.py)."""
+
+    @property
+    def log(self) -> PartitionLog: ...
+
+    @property
+    def path(self) -> str:
+        """The directory that it moves to."""
+        ...
+
+    @property
+    def directory(self) -> bytes:
+        """The id of the directory that it moves to."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the copy."""
+        ...
+
+    @property
+    def lag(self) -> int:
+        """The number of offsets that are missing in the copy."""
+        ...
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the move cannot continue, because a directory has failed."""
+        ...
+
+    def step(self, max_bytes: int) -> bool:
+        """Copies up to `max_bytes`, at least one batch. Returns whether the copy is complete.
+
+        Raises `KafkaStorageError`.
+        """
+        ...
+
+    def is_flushed(self) -> bool:
+        """Whether what was copied is flushed; flushes it in the background if that has not begun."""
+        ...
+
+    def finish(self) -> None:
+        """Puts the complete copy in the place of the log. Raises `KafkaStorageError`."""
+        ...
+
+    def cancel(self) -> None:
+        """Ends the move, and deletes the copy."""
+        ...
+
+
 class LogStorage(Protocol):
     """One broker's logs by topic id and partition. Outlives the broker's restarts.
 
@@ -48,8 +99,8 @@ class LogStorage(Protocol):
         """Returns the id of a log's directory, UNASSIGNED in memory."""
         ...
 
-    def watch(self, on_failure: Callable[[], object]) -> None:
-        """Calls `on_failure` from now on whenever a directory fails."""
+    def watch(self, on_change: Callable[[], object]) -> None:
+        """Calls `on_change` from now on whenever a directory fails, or a log begins to move."""
         ...
 
     def configure(self, config: BrokerConfig) -> None:
@@ -89,7 +140,20 @@ class LogStorage(Protocol):
         ...
 
     def move(self, log: PartitionLog, path: str) -> None:
-        """Moves a log to another directory."""
+        """Begins to move a log to another directory; in memory it is there at once.
+
+        Ends a move to another one. Raises `KafkaStorageError`, or `InvalidTopicException` for a name that is
+        too long.
+        """
+        ...
+
+    @property
+    def moves(self) -> Sequence[LogMove]:
+        """The logs that move."""
+        ...
+
+    def abandon(self, move: LogMove) -> None:
+        """Ends a move in a failed directory until the next start, which continues it."""
         ...
 
     def remove(self, log: PartitionLog) -> None:

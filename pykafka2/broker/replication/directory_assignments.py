@@ -49,6 +49,7 @@ class DirectoryAssignments:
         self._wheel = wheel
         self._send = send
         self._unsent: dict[Key, None] = {}
+        self._targets: dict[Key, bytes] = {}  # the directories that replicas are moving to
         self._is_in_flight = False
 
     def check(self, replica: Replica) -> None:
@@ -56,9 +57,28 @@ class DirectoryAssignments:
         if self._difference(replica) is not None:
             self._unsent[replica.key] = None
 
+    def is_stored(self, replica: Replica, directory: bytes, now: float) -> bool:
+        """Whether the metadata has the directory that a replica is moving to. If not, it is reported."""
+        self._targets[replica.key] = directory
+        if self._difference(replica) is None:
+            return True
+        self.check(replica)
+        self.send(now)
+        return False
+
+    def moved(self, replica: Replica) -> None:
+        """Handles the end of a move."""
+        self._targets.pop(replica.key, None)
+
+    def forget(self, replica: Replica, now: float) -> None:
+        """Handles a cancelled move: the replica's own directory is reported if the other one was."""
+        if self._targets.pop(replica.key, None) is not None:
+            self.check(replica)
+            self.send(now)
+
     def _difference(self, replica: Replica) -> bytes | None:
         """Returns the directory of a replica, or None if the metadata has it already."""
-        directory = self._logs.directory_of(replica.log)
+        directory = self._targets.get(replica.key) or self._logs.directory_of(replica.log)
         known = replica.image.directory_of(self._hosted.broker_id)
         return None if directory in (known, UNASSIGNED) else directory
 

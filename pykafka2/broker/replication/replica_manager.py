@@ -30,6 +30,7 @@ from pykafka2.broker.replication.hosted import HostedReplicas
 from pykafka2.broker.replication.isr_manager import IsrManager
 from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.log_manager import LogManager
+from pykafka2.broker.replication.log_moves import LogMoves
 from pykafka2.broker.replication.replica import Replica
 from pykafka2.broker.replication.replica_reader import ReplicaReader
 from pykafka2.clock import Entropy
@@ -95,6 +96,7 @@ class ReplicaManager:
         self.isrs = IsrManager(self.hosted, config.seconds("replica.lag.time.max.ms"), ask_controller)
         self.log_manager = LogManager(self.hosted, self.deletes, self.log_start_moved)
         self.directories = DirectoryAssignments(self.hosted, logs, wheel, ask_controller)
+        self.moves = LogMoves(self.hosted, logs, self.directories)
         self.cleaner = LogCleaner(self.hosted, config)
         self.reader = ReplicaReader(
             self.hosted,

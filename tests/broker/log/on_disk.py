@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from random import Random
 from uuid import UUID
@@ -32,10 +33,10 @@ class StorageOnDisk:
         self.files = RealFiles() if files is None else files
         self.waiting: list[tuple[Callable[[], None], Callable[[OSError | None], None]]] = []
         self.runs_at_once = True
-        random = Random(1)
+        random, ids = Random(1), count(1)
         paths = [f"{path}/{number}" for number in range(directories)] if directories > 1 else [str(path)]
         self.storage = DiskStorage(
-            open_directories(paths, self.files, Identity("c", 0), lambda: UUID(int=1)),
+            open_directories(paths, self.files, Identity("c", 0), lambda: UUID(int=next(ids))),
             lambda: UUID(int=random.getrandbits(128)),
             self.background,
             DiskSettings(index_interval_bytes=index_interval, delete_delay=60.0),
@@ -66,6 +67,17 @@ class StorageOnDisk:
         self.storage.stop(is_clean=is_clean, broker_epoch=-1)
         self.storage.start()
         return self.log()
+
+    def move(self, log: PartitionLog, path: str, step: int = 1000) -> None:
+        """Moves a log to another directory."""
+        self.storage.move(log, path)
+        [move] = self.storage.moves
+        while not move.step(step):
+            pass
+        move.is_flushed()
+        self.run_background()
+        assert move.is_flushed()
+        move.finish()
 
     def names(self, topic: str = "t-0") -> list[str]:
         return sorted(one.name for one in (self.path / topic).iterdir())

@@ -68,7 +68,7 @@ def test_move_of_a_log_ends_its_compaction_and_leaves_no_unfinished_segment(tmp_
     running = compact(log, POLICY, 0)
     while not names_below(tmp_path, ".log.cleaned"):
         next(running)
-    disk.storage.move(log, f"{tmp_path}/1")
+    disk.move(log, f"{tmp_path}/1")
     assert finish(running) is None
     assert [volume.failure for volume in disk.storage.volumes] == [None, None]
     assert sum(one.count for one in log.batches()) == 10_000
@@ -218,7 +218,7 @@ def test_move_from_an_unreadable_directory_takes_only_that_one_offline() -> None
     append(log, b"x")
     files.broken.add("/data/0/t-0/00000000000000000000.log")
     with pytest.raises(KafkaStorageError, match="reading /data/0/t-0"):
-        disk.storage.move(log, "/data/1")
+        disk.move(log, "/data/1")
     assert [volume.failure is None for volume in disk.storage.volumes] == [False, True]
     disk.storage.stop(is_clean=True, broker_epoch=1)
 
@@ -237,6 +237,6 @@ def test_copy_of_a_moved_log_is_forced_to_the_disk_before_the_old_one_is_deleted
         flush(self, path)
 
     monkeypatch.setattr(RealFiles, "flush_directory", noted)
-    disk.storage.move(log, f"{tmp_path}/1")
+    disk.move(log, f"{tmp_path}/1")
     assert names[f"{tmp_path}/1"] == ["t-0"]
     disk.storage.stop(is_clean=True, broker_epoch=1)

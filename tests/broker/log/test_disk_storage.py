@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from pykafka2.broker.log.batch import placed
-from pykafka2.broker.log.disk import log_directory
 from pykafka2.broker.log.disk.log_directory import on_disk
 from pykafka2.broker.log.disk.real_files import RealFile, RealFiles
 from pykafka2.broker.log.disk.volume import DiskSettings
@@ -46,7 +45,7 @@ def test_log_moves_to_another_directory_and_is_found_there_after_a_restart(tmp_p
         append(log, b"%d" % number * 20)
     before = held(log)
     assert (tmp_path / "0/t-0").exists()
-    disk.storage.move(log, f"{tmp_path}/1")
+    disk.move(log, f"{tmp_path}/1")
     assert held(log) == before
     append(log, b"after")
     assert (tmp_path / "1/t-0").exists()
@@ -219,7 +218,7 @@ def test_kill_while_a_log_moves_keeps_the_log(
     with monkeypatch.context() as patch:
         patch.setattr(disk.files, "rename", killed)
         with pytest.raises(KeyboardInterrupt):
-            disk.storage.move(log, f"{tmp_path}/1")
+            disk.move(log, f"{tmp_path}/1")
     again = disk.restart(is_clean=False)
     assert held(again) == before
     append(again, b"third")
@@ -235,7 +234,7 @@ def test_log_start_survives_a_kill_after_the_log_has_moved(tmp_path: Path) -> No
         append(log, b"%d" % number)
     log.advance_high_watermark(5)
     log.advance_log_start(3)
-    disk.storage.move(log, f"{tmp_path}/1")
+    disk.move(log, f"{tmp_path}/1")
     assert disk.restart(is_clean=False).log_start_offset == 3
     disk.storage.stop(is_clean=True, broker_epoch=1)
 
@@ -376,22 +375,21 @@ def test_log_that_moves_before_the_flush_of_a_rolled_segment_keeps_the_directori
     disk.runs_at_once = False
     append(log, b"x")
     log.roll()
-    disk.storage.move(log, f"{tmp_path}/1")
+    disk.move(log, f"{tmp_path}/1")
     disk.run_background()
     assert [volume.failure for volume in disk.storage.volumes] == [None, None]
     disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_log_that_is_copied_in_several_pieces_moves_as_a_whole_and_leaves_no_file_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(log_directory, "COPIED_BYTES", 100)
     disk = StorageOnDisk(tmp_path, directories=2)
     log = disk.log()
     for number in range(10):
         append(log, b"%d" % number * 20)
     before = held(log)
-    disk.storage.move(log, f"{tmp_path}/1")
+    disk.move(log, f"{tmp_path}/1", step=100)
     assert [file.path for file in open_files(disk) if not os.path.exists(file.path)] == []
     assert held(log) == before
     assert held(disk.restart(is_clean=False)) == before

@@ -222,9 +222,9 @@ def test_copy_of_a_moved_log_is_flushed_before_it_takes_the_place_of_the_log() -
     log.append_as_leader(view(batch([b"x"])), 0)
     files.unflushed_at_rename.clear()
     files.flushed.clear()
-    disk.storage.move(log, "/data/1")
-    assert files.renames[0] == "/data/1/t-0"
-    assert files.unflushed_at_rename[0] == []
+    disk.move(log, "/data/1")
+    assert [path.rpartition("-")[2] for path in files.renames[:2]] == ["delete", "0"]
+    assert files.unflushed_at_rename[1] == []
     assert any(path.endswith("-future") for path in files.flushed)
 
 

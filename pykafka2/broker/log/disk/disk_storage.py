@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -20,7 +20,8 @@ import attrs
 from pykafka2.broker.base.directories import UNASSIGNED
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.disk.checkpoints import CheckpointFiles
-from pykafka2.broker.log.disk.data_directory import DataDirectory
+from pykafka2.broker.log.disk.data_directory import DataDirectory, refused
+from pykafka2.broker.log.disk.future_log import FutureLog, files_of
 from pykafka2.broker.log.disk.log_directory import PARTITION_METADATA, Background, DiskLogFiles
 from pykafka2.broker.log.disk.log_loading import Checkpoints, LogLoader
 from pykafka2.broker.log.disk.text_files import decode_topic_id, encode_topic_id
@@ -28,9 +29,10 @@ from pykafka2.broker.log.disk.volume import DiskSettings, Volume
 from pykafka2.broker.log.log_files import Disk
 from pykafka2.broker.log.log_places import LogPlaces
 from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.broker.log.storage import LogMove
 from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Outcome, Runtime
-from pykafka2.errors import CorruptData, KafkaStorageError
+from pykafka2.errors import CorruptData, InvalidTopicException, KafkaStorageError
 from pykafka2.network.script import Lane
 
 logger = logging.getLogger(__name__)
@@ -42,6 +44,12 @@ FUTURE: Final = "-future"
 MAX_NAME: Final = 255
 LOG_NAME: Final = re.compile(r"(.+)-([0-9]+)")
 DELETED_NAME: Final = re.compile(r".+-[0-9]+\.[0-9a-f]{32}-delete")
+FUTURE_NAME: Final = re.compile(r"(.+)-([0-9]+)\.[0-9a-f]{32}-future")
+UNIQUE_BYTES: Final = 33
+"""The length of ".UUID" in the name of a renamed directory."""
+
+Ident = tuple[bytes, int]
+"""Topic id and partition of a log."""
 
 
 @attrs.define
@@ -77,9 +85,11 @@ class DiskStorage:
         self._settings = settings
         self._intervals = intervals
         self._checkpoints: dict[str, CheckpointFiles] = {}
-        self._logs: dict[tuple[bytes, int], PartitionLog] = {}
+        self._logs: dict[Ident, PartitionLog] = {}
+        self._moves: dict[Ident, FutureLog] = {}
+        self._unmatched: dict[Ident, PartitionLog] = {}  # copies of moving logs that were not found
         self._due: dict[str, float] = {}
-        self._on_failure: Callable[[], object] = lambda: None
+        self._on_change: Callable[[], object] = lambda: None
 
     @property
     def is_offline(self) -> bool:
@@ -97,13 +107,13 @@ class DiskStorage:
         return any(volume.path == path and volume.failure is None for volume in self.volumes)
 
     def directory_of(self, log: PartitionLog) -> bytes:
-        return _id_of(_files_of(log).volume)
+        return _id_of(files_of(log).volume)
 
-    def watch(self, on_failure: Callable[[], object]) -> None:
-        self._on_failure = on_failure
+    def watch(self, on_change: Callable[[], object]) -> None:
+        self._on_change = on_change
 
-    def _failed(self) -> None:
-        self._on_failure()
+    def _changed(self) -> None:
+        self._on_change()
 
     def configure(self, config: BrokerConfig) -> None:
         self._settings.update(settings_of(config))
@@ -111,11 +121,12 @@ class DiskStorage:
     # ------------------------------------------------------------------ start and stop
 
     def start(self) -> None:
-        self.volumes = [Volume(directory, self._settings, self._failed) for directory in self._directories]
+        self.volumes = [Volume(directory, self._settings, self._changed) for directory in self._directories]
         self._due.clear()
         try:
             for volume in self.volumes:
                 self._load_all(volume)
+            self._match_futures()
         except BaseException:
             self._abandon()
             raise
@@ -134,13 +145,16 @@ class DiskStorage:
             if DELETED_NAME.fullmatch(name):
                 self._remove_deleted(path)
                 continue
-            match = LOG_NAME.fullmatch(name)
+            future = FUTURE_NAME.fullmatch(name)
+            match = future or LOG_NAME.fullmatch(name)
             if match is None or name == METADATA_LOG or not self._files.is_directory(path):
                 continue
             topic, partition = match[1], int(match[2])
             try:
                 checkpoint = known.get((topic, partition), Checkpoints())
-                self._load(volume, path, topic, partition, checkpoint, was_clean)
+                self._load(
+                    volume, path, topic, partition, checkpoint, was_clean, is_future=future is not None
+                )
             except OSError as error:
                 volume.fail(error, f"loading {path}")
                 return
@@ -161,12 +175,18 @@ class DiskStorage:
         partition: int,
         checkpoints: Checkpoints,
         was_clean: bool,
+        *,
+        is_future: bool = False,
     ) -> PartitionLog | None:
         where = f"{path}/{PARTITION_METADATA}"
         try:
             topic_id = decode_topic_id(self._files.read(where).decode("utf-8", "replace"), where).bytes
         except (FileNotFoundError, CorruptData) as error:
-            logger.warning("Skipping a directory without a topic id: %s: %s", path, error)
+            if is_future:
+                logger.warning("Removing the copy of a log without a topic id: %s: %s", path, error)
+                self._remove_deleted(path)
+            else:
+                logger.warning("Skipping a directory without a topic id: %s: %s", path, error)
             return None
         loader = LogLoader(volume, path, checkpoints, was_clean)
         state = loader.load()
@@ -183,13 +203,16 @@ class DiskStorage:
         log = PartitionLog(topic, partition, topic_id, files)
         if not was_clean:
             files.epochs_changed(log.epochs.entries)
+        if is_future:
+            self._add_future(log)
+            return log
         before = self._logs.get((topic_id, partition))
-        if before is not None and before.topic == topic:
-            # The broker ended while the log moved: its copy was complete, and the old one not yet deleted.
-            if before.log_end_offset >= log.log_end_offset:
-                self._set_aside(log)
-                return before
-            self._set_aside(before)
+        if before is not None:
+            raise refused(
+                volume.path,
+                f"its log {path} is also in {files_of(before).directory}",
+                "Delete one of both directories: the one on the disk that has failed, if one has",
+            )
         self._logs[topic_id, partition] = log
         self.places.move(topic_id, partition, volume.path)
         return log
@@ -199,8 +222,8 @@ class DiskStorage:
             self._files.close()
             return
         if is_clean:
-            for log in self._logs.values():
-                files = _files_of(log)
+            for log in self._all_logs():
+                files = files_of(log)
                 if files.volume.failure is None:
                     try:
                         files.close(log)
@@ -224,6 +247,8 @@ class DiskStorage:
         """Forgets everything without a write."""
         self.volumes = []
         self._logs.clear()
+        self._moves.clear()
+        self._unmatched.clear()
         self._checkpoints.clear()
         self.places = LogPlaces(directory.path for directory in self._directories)
         self._files.close()
@@ -232,7 +257,6 @@ class DiskStorage:
 
     def run(self, now: float) -> float:
         intervals = self._intervals
-        logs = list(self._logs.values())
         for name, every in (
             ("recovery_point", intervals.recovery_point),
             ("log_start", intervals.log_start),
@@ -242,7 +266,7 @@ class DiskStorage:
                 continue
             self._due[name] = now + every
             for volume in self.volumes:
-                self._checkpoint(volume, name, [one for one in logs if _files_of(one).volume is volume])
+                self._checkpoint(volume, name, self._logs_in(volume))
         removals = [volume.remove_due(now) for volume in self.volumes]
         return min([FOREVER, *self._due.values(), *(due for due in removals if due is not None)])
 
@@ -262,17 +286,25 @@ class DiskStorage:
             pass  # the volume has logged it, and is offline
 
     def _write_clean_offsets(self, volume: Volume) -> None:
-        logs = [one for one in self._logs.values() if _files_of(one).volume is volume]
-        self._checkpoints[volume.path].write_clean_offsets(logs)
+        self._checkpoints[volume.path].write_clean_offsets(self._logs_in(volume))
+
+    def _all_logs(self) -> Iterator[PartitionLog]:
+        """Iterates over all logs, and the copies of those that move."""
+        yield from self._logs.values()
+        yield from (move.copy for move in self._moves.values())
+        yield from self._unmatched.values()
+
+    def _logs_in(self, volume: Volume) -> list[PartitionLog]:
+        return [log for log in self._all_logs() if files_of(log).volume is volume]
 
     def _lower_recovery_point(self, topic_id: bytes, partition: int) -> None:
         log = self._logs.get((topic_id, partition))
         if log is not None:
-            self._checkpoints[_files_of(log).volume.path].lower_recovery_point(log)
+            self._checkpoints[files_of(log).volume.path].lower_recovery_point(log)
 
     def _write_checkpoints(self) -> None:
         for volume in self.volumes:
-            logs = [one for one in self._logs.values() if _files_of(one).volume is volume]
+            logs = self._logs_in(volume)
             for name in ("recovery_point", "log_start", "high_watermark"):
                 self._checkpoint(volume, name, logs, flushes=True)
 
@@ -281,13 +313,15 @@ class DiskStorage:
     def open(
         self, topic: str, topic_id: bytes, partition: int, directory: bytes = UNASSIGNED
     ) -> PartitionLog:
-        log = self._logs.get((topic_id, partition))
+        log = self._logs.get((topic_id, partition)) or self._promote(topic_id, partition, directory)
         if log is not None:
             return log
         self.places.add(topic, topic_id, partition, self._choices(topic, partition, directory))
         path = self.places.of(topic_id, partition)
         volume = next(one for one in self.volumes if one.path == path)
-        return self._create(volume, topic, topic_id, partition)
+        created = self._create(volume, topic, topic_id, partition)
+        self._match_futures()
+        return created
 
     def _choices(self, topic: str, partition: int, directory: bytes) -> list[str]:
         """Returns the directories that a new log can be in: the one in the metadata, if that works.
@@ -308,51 +342,31 @@ class DiskStorage:
             if self._files.exists(directory):
                 self._move_aside(volume, directory, STRAY)
             self._checkpoints[volume.path].forget(topic, partition)
-            self._files.make_directory(directory)
-            text = encode_topic_id(UUID(bytes=topic_id))
-            # Flushed in the background: a topic of many partitions would wait for a flush of each.
-            self._files.replace(f"{directory}/{PARTITION_METADATA}", text.encode(), flushes=False)
+            self._write_topic_id(directory, topic_id)
             created = self._load(volume, directory, topic, partition, Checkpoints(), True)
             if created is not None:
-                _files_of(created).flush_new()
+                files_of(created).flush_new()
         except OSError as error:
             raise volume.fail(error, f"creating {directory}") from error
         if created is None:
             raise KafkaStorageError(f"{directory} has lost its topic id")
         return created
 
-    def move(self, log: PartitionLog, path: str) -> None:
-        files = _files_of(log)
-        if files.volume.path == path:
-            return
-        target = next(one for one in self.volumes if one.path == path)
-        target.check()
-        name = f"{log.topic}-{log.partition}"
-        future = target.directory.path_of(self._new_name(name, FUTURE))
-        try:
-            files.copy_to(log, future)
-            # In this order, as in Kafka: after a crash in between the log exists twice.
-            self._files.rename(future, target.directory.path_of(name))
-            self._files.flush_directory(target.path)
-        except OSError as error:
-            raise target.fail(error, f"moving {name}") from error
-        source, old = files.volume, files.volume.directory.path_of(self._new_name(name, DELETE))
-        try:
-            self._files.rename(files.directory, old)
-            source.remove_later(old)
-        except OSError as error:
-            source.fail(error, f"moving {name}")  # the copy is complete
-        files.moved(log, target, target.directory.path_of(name))
-        self.places.move(log.topic_id, log.partition, path)
-        logs = [one for one in self._logs.values() if _files_of(one).volume is target]
-        for checkpoint in ("recovery_point", "log_start"):
-            self._checkpoint(target, checkpoint, logs)
+    def _write_topic_id(self, directory: str, topic_id: bytes) -> None:
+        """Makes the directory of a log. Raises `OSError`."""
+        self._files.make_directory(directory)
+        text = encode_topic_id(UUID(bytes=topic_id))
+        # Flushed in the background: a topic of many partitions would wait for a flush of each.
+        self._files.replace(f"{directory}/{PARTITION_METADATA}", text.encode(), flushes=False)
 
     def find(self, topic_id: bytes, partition: int) -> PartitionLog | None:
         return self._logs.get((topic_id, partition))
 
     def remove(self, log: PartitionLog) -> None:
-        if self._logs.pop((log.topic_id, log.partition), None) is not None:
+        ident = log.topic_id, log.partition
+        if ident in self._moves:
+            self._moves[ident].cancel()
+        if self._logs.pop(ident, None) is not None:
             self._rename(log, DELETE)
 
     def remove_unknown(self, topic_ids: set[bytes]) -> None:
@@ -360,11 +374,22 @@ class DiskStorage:
             if log.topic_id not in topic_ids:
                 del self._logs[log.topic_id, log.partition]
                 self._rename(log, STRAY)
+        for ident, move in [*self._moves.items()]:
+            if ident[0] not in topic_ids:
+                del self._moves[ident]
+                self._rename_copy(move.copy, STRAY)
+        for ident, copy in [*self._unmatched.items()]:
+            if ident[0] not in topic_ids:
+                del self._unmatched[ident]
+                self._rename_copy(copy, STRAY)
 
     def _rename(self, log: PartitionLog, ending: str) -> None:
         """Renames a log's directory; a deleted one is removed later."""
         self.places.remove(log.topic_id, log.partition)
-        files = _files_of(log)
+        self._rename_copy(log, ending)
+
+    def _rename_copy(self, log: PartitionLog, ending: str) -> None:
+        files = files_of(log)
         directory = files.volume.directory.path_of(self._new_name(f"{log.topic}-{log.partition}", ending))
         try:
             files.rename(log, directory)
@@ -374,13 +399,6 @@ class DiskStorage:
             files.volume.remove_later(directory)
         else:
             logger.warning("Renamed the log of a topic that does not exist any more to %s", directory)
-
-    def _set_aside(self, log: PartitionLog) -> None:
-        """Renames one of two copies of a log."""
-        files = _files_of(log)
-        directory = files.volume.directory.path_of(self._new_name(f"{log.topic}-{log.partition}", STRAY))
-        logger.warning("Renamed %s, a second copy of the log, to %s", files.directory, directory)
-        files.rename(log, directory)
 
     def _move_aside(self, volume: Volume, directory: str, ending: str) -> None:
         name = self._new_name(directory.rpartition("/")[2], ending)
@@ -395,6 +413,117 @@ class DiskStorage:
         topic, _, partition = name.rpartition("-")
         ending = f"-{partition}.{self._new_id().hex}{ending}"
         return topic[: MAX_NAME - len(ending)] + ending
+
+    # ------------------------------------------------------------------ moves between directories
+
+    @property
+    def moves(self) -> Sequence[FutureLog]:
+        return [*self._moves.values()]
+
+    def move(self, log: PartitionLog, path: str) -> None:
+        move = self._moves.get((log.topic_id, log.partition))
+        if move is not None:
+            if move.path == path:
+                return
+            move.cancel()
+        if files_of(log).volume.path == path:
+            return
+        for volume in self.volumes:
+            volume.check()  # as in Kafka: a copy could exist in the failed one
+        target = next(one for one in self.volumes if one.path == path)
+        name = f"{log.topic}-{log.partition}"
+        if len(name) + UNIQUE_BYTES + len(FUTURE) > MAX_NAME:
+            raise InvalidTopicException("The topic name is too long.")
+        directory = target.directory.path_of(self._new_name(name, FUTURE))
+        try:
+            self._checkpoints[target.path].forget(log.topic, log.partition)
+            self._write_topic_id(directory, log.topic_id)
+            self._load(target, directory, log.topic, log.partition, Checkpoints(), True, is_future=True)
+        except OSError as error:
+            raise target.fail(error, f"creating {directory}") from error
+        copy = self._unmatched[log.topic_id, log.partition]
+        self._match_futures()
+        files_of(copy).flush_new()
+        self._changed()
+
+    def _add_future(self, copy: PartitionLog) -> None:
+        """Keeps a copy until the log is found that moves. Only one can exist, so another one is deleted."""
+        other = self._unmatched.get((copy.topic_id, copy.partition))
+        self._unmatched[copy.topic_id, copy.partition] = copy
+        if other is not None:
+            self._rename_copy(other, DELETE)
+
+    def _match_futures(self) -> None:
+        """Starts or continues the moves of all logs with a copy."""
+        for ident, copy in [*self._unmatched.items()]:
+            log = self._logs.get(ident)
+            if log is not None:
+                del self._unmatched[ident]
+                self._moves[ident] = FutureLog(log, copy, self._finish, self._cancel)
+
+    def _promote(self, topic_id: bytes, partition: int, directory: bytes) -> PartitionLog | None:
+        """Returns the copy of a log whose move was interrupted at its end, or None.
+
+        The metadata names the directory of the copy only if that is complete.
+        """
+        copy = self._unmatched.get((topic_id, partition))
+        if copy is None or directory not in (_id_of(files_of(copy).volume), UNASSIGNED):
+            return None
+        del self._unmatched[topic_id, partition]
+        logger.warning("Completing the move of a log to %s", files_of(copy).volume.path)
+        self._make_current(copy)
+        self._logs[topic_id, partition] = copy
+        self.places.move(topic_id, partition, files_of(copy).volume.path)
+        return copy
+
+    def _make_current(self, copy: PartitionLog) -> None:
+        """Gives the directory of a copy the name of the log. Raises `KafkaStorageError`."""
+        files = files_of(copy)
+        volume = files.volume
+        directory = volume.directory.path_of(f"{copy.topic}-{copy.partition}")
+        try:
+            if self._files.exists(directory):
+                self._move_aside(volume, directory, STRAY)
+            files.rename(copy, directory)
+            self._files.flush_directory(volume.path)
+        except OSError as error:
+            raise volume.fail(error, f"renaming {files.directory}") from error
+
+    def _finish(self, move: FutureLog) -> None:
+        log, copy = move.log, move.copy
+        old, target = files_of(log), files_of(copy).volume
+        if copy.log_end_offset < log.log_end_offset:
+            copy.roll_at(log.log_end_offset)
+        copy.clean_offset = log.clean_offset
+        copy.high_watermark = log.high_watermark
+        files_of(copy).epochs_changed(log.epochs.entries)
+        copy.flush()
+        for checkpoint in ("recovery_point", "log_start"):
+            self._checkpoint(target, checkpoint, self._logs_in(target))
+        before = old.directory
+        deleted = old.volume.directory.path_of(self._new_name(f"{log.topic}-{log.partition}", DELETE))
+        # In this order: after a crash in between, the next start finds the copy alone and completes the move.
+        with suppress(KafkaStorageError):  # the old directory fails now, but the copy is complete
+            old.rename(log, deleted)
+            old.volume.remove_later(deleted)
+        try:
+            self._make_current(copy)
+        except KafkaStorageError:
+            old.rename(log, before)
+            raise
+        del self._moves[log.topic_id, log.partition]
+        log.adopt(copy)
+        self.places.move(log.topic_id, log.partition, target.path)
+        for checkpoint in ("recovery_point", "log_start"):
+            self._checkpoint(old.volume, checkpoint, self._logs_in(old.volume))
+
+    def _cancel(self, move: FutureLog) -> None:
+        self._moves.pop((move.log.topic_id, move.log.partition), None)
+        if not move.copy.is_offline:
+            self._rename_copy(move.copy, DELETE)
+
+    def abandon(self, move: LogMove) -> None:
+        self._moves.pop((move.log.topic_id, move.log.partition), None)
 
     # ------------------------------------------------------------------ crashes
 
@@ -413,7 +542,8 @@ class DiskStorage:
         lost = 0
         for log in self._logs.values():
             lost += log.log_end_offset - max(log.recovery_point, log.log_start_offset)
-            _files_of(log).lose_unflushed(log)
+        for log in self._all_logs():
+            files_of(log).lose_unflushed(log)
         return lost
 
 
@@ -428,12 +558,6 @@ def settings_of(config: BrokerConfig) -> DiskSettings:
 
 def _id_of(volume: Volume) -> bytes:
     return volume.directory.directory_id.bytes
-
-
-def _files_of(log: PartitionLog) -> DiskLogFiles:
-    if not isinstance(log.files, DiskLogFiles):
-        raise TypeError(f"{log!r} is not on disk")
-    return log.files
 
 
 class DiskStorages:

@@ -13,7 +13,6 @@ from typing import Final, Protocol, cast
 
 import attrs
 
-from pykafka2.broker.log.disk.file_system import File
 from pykafka2.broker.log.disk.producer_snapshots import ProducerSnapshots
 from pykafka2.broker.log.disk.recovery import SWAP
 from pykafka2.broker.log.disk.segment_file import CLEANED, DiskSegment
@@ -26,7 +25,6 @@ from pykafka2.broker.log.segment import Segment
 
 PARTITION_METADATA: Final = "partition.metadata"
 EPOCHS: Final = "leader-epoch-checkpoint"
-COPIED_BYTES: Final = 4 << 20
 
 
 def on_disk(segments: Iterable[Segment]) -> list[DiskSegment]:
@@ -142,6 +140,18 @@ class DiskLogFiles:
                     files.flush_directory(path)
 
         return flush
+
+    def flush_later(self, log: OpenLog) -> None:
+        """Flushes the log up to its end in the background; then its recovery point advances."""
+        flushes: list[Callable[[], None]] = [self._flush_of_names()]
+        flushed: list[tuple[DiskSegment, int]] = []
+        try:
+            for segment in self._unflushed(log):
+                flushes += segment.later_flushes()
+                flushed.append((segment, segment.size_bytes))
+        except OSError as error:
+            raise self.volume.fail(error, f"flushing {self.directory}") from error
+        self._flush_later(log, log.log_end_offset, flushes, flushed)
 
     def _flush_later(
         self,
@@ -289,30 +299,3 @@ class DiskLogFiles:
         self.directory = self.snapshots.directory = directory
         for segment in on_disk(log.segments):
             segment.move_to(volume, directory)
-
-    def copy_to(self, log: OpenLog, directory: str) -> None:
-        """Copies the log into a new directory, and flushes the copy.
-
-        Raises `OSError`, or `KafkaStorageError` if a file of the log cannot be read.
-        """
-        files = self.volume.files
-        for segment in on_disk(log.segments):
-            segment.close()
-        files.make_directory(directory)
-        for name in files.names(self.directory):
-            source = files.open(f"{self.directory}/{name}")
-            target = files.open(f"{directory}/{name}", creates=True)
-            position = 0
-            while data := self._read(source, position):
-                target.write(position, data)
-                position += len(data)
-            target.flush()
-            source.close()
-            target.close()
-        files.flush_directory(directory)
-
-    def _read(self, file: File, position: int) -> bytes:
-        try:
-            return file.read(position, COPIED_BYTES)
-        except OSError as error:
-            raise self.volume.fail(error, f"reading {file.path}") from error
