@@ -6,7 +6,7 @@ Access requires the cluster's lock. The caller passes the time; nothing here wai
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from pykafka2.broker.config.configs import BrokerConfig
@@ -55,7 +55,7 @@ class KeyQuotas(Generic[M]):
 
     def __init__(self, new_meter: Callable[[], M]) -> None:
         self._new_meter: Callable[[], M] = new_meter
-        self._limits: Mapping[tuple[str | None, str | None], float] = {}
+        self._limits: dict[tuple[str | None, str | None], float] = {}
         self._meters: dict[Tags, M] = {}
         self._used_ms: dict[Tags, int] = {}
         self._cleaned_ms = 0
@@ -64,15 +64,20 @@ class KeyQuotas(Generic[M]):
         """Whether any entity has this quota."""
         return bool(self._limits)
 
-    def apply(self, quotas: Quotas, key: str) -> None:
-        """Sets the limits. Measured rates are kept, unless no entity has the quota any more."""
-        limits: dict[tuple[str | None, str | None], float] = {}
-        for entity, values in quotas.items():
+    def apply(self, changed: Quotas, key: str) -> None:
+        """Sets the limits of the changed entities; an entity without quotas is removed.
+
+        Measured rates are kept, unless no entity has the quota any more.
+        """
+        limits = self._limits
+        for entity, values in changed.items():
             names = dict(entity)
+            # "" is a type that the entity does not name, None the default entity of a type.
+            of_client = names.get(USER, ""), names.get(CLIENT_ID, "")
             if key in values:
-                # "" is a type that the entity does not name, None the default entity of a type.
-                limits[names.get(USER, ""), names.get(CLIENT_ID, "")] = values[key]
-        self._limits = limits
+                limits[of_client] = values[key]
+            else:
+                limits.pop(of_client, None)
         if not limits:
             self._meters.clear()
             self._used_ms.clear()
@@ -159,7 +164,7 @@ class ClientQuotas:
         def rate() -> WindowedRate:
             return WindowedRate(self._windows, self._window_ms)
 
-        self._applied: Quotas | None = None
+        self._applied: Quotas = {}
         self._produce = KeyQuotas(rate)
         self._fetch = KeyQuotas(rate)
         self._request = KeyQuotas(rate)
@@ -171,11 +176,12 @@ class ClientQuotas:
         """Applies the quotas of a metadata image. Returns True if they changed."""
         if quotas is self._applied:
             return False
-        self._applied = quotas
-        self._produce.apply(quotas, PRODUCER_BYTE_RATE)
-        self._fetch.apply(quotas, CONSUMER_BYTE_RATE)
-        self._request.apply(quotas, REQUEST_PERCENTAGE)
-        self._mutation.apply(quotas, CONTROLLER_MUTATION_RATE)
+        applied, self._applied = self._applied, quotas
+        changed = _changed_entities(applied, quotas)
+        self._produce.apply(changed, PRODUCER_BYTE_RATE)
+        self._fetch.apply(changed, CONSUMER_BYTE_RATE)
+        self._request.apply(changed, REQUEST_PERCENTAGE)
+        self._mutation.apply(changed, CONTROLLER_MUTATION_RATE)
         self.is_active = bool(self._produce or self._fetch or self._request or self._mutation)
         return True
 
@@ -214,6 +220,15 @@ class ClientQuotas:
     def mutation(self, user: str, client_id: str, now: float, *, is_strict: bool) -> MutationQuota:
         """Returns the controller mutation quota for one request."""
         return MutationQuota(self._mutation, user, client_id, _ms(now), is_strict=is_strict)
+
+
+def _changed_entities(before: Quotas, after: Quotas) -> Quotas:
+    """Returns the quotas of each entity that differ, which are empty for a removed entity.
+
+    A change replaces the quotas of its entity, so comparing identities suffices and costs little per entity.
+    """
+    changed = {entity: values for entity, values in after.items() if before.get(entity) is not values}
+    return {entity: {} for entity in before.keys() - after.keys()} | changed
 
 
 def connection_rates(quotas: Quotas) -> dict[str | None, float]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.quotas.client_quotas import IDLE_MS, ClientQuotas, KeyQuotas
-from pykafka2.broker.quotas.entities import Quotas, entity_of
+from pykafka2.broker.quotas.entities import QuotaEntity, Quotas, entity_of
 from pykafka2.broker.quotas.rates import TokenBucket, WindowedRate
 from pykafka2.errors import ThrottlingQuotaExceeded
 
@@ -162,6 +164,56 @@ def test_changed_quota_keeps_the_measured_rate_and_a_removed_one_does_not() -> N
     quotas.apply({})
     quotas.apply(quotas_of("producer_byte_rate", c=100.0))
     assert quotas.produced("ann", "app", 0, 0.0) == 0
+
+
+class CountedReads(dict[str, float]):
+    """The quotas of an entity that count how often they are searched for a key."""
+
+    reads = 0
+
+    def __contains__(self, key: object) -> bool:
+        self.reads += 1
+        return super().__contains__(key)
+
+
+def test_change_of_one_entity_does_not_read_the_quotas_of_the_others() -> None:
+    quotas = ClientQuotas(BrokerConfig({}))
+    unchanged = CountedReads(consumer_byte_rate=1.0)
+    first = {entity_of({"client-id": "other"}): unchanged}
+    quotas.apply(first)
+    reads = unchanged.reads
+    quotas.apply(first | quotas_of("consumer_byte_rate", c=2.0))
+    quotas.apply(first)
+    assert unchanged.reads == reads
+    assert quotas.max_fetch_bytes("ann", "other") == 10
+    assert quotas.max_fetch_bytes("ann", "app") is None
+
+
+def test_quotas_applied_change_by_change_equal_those_applied_at_once() -> None:
+    random = Random(17)
+    entities = [entity_of(names) for names in every_entity()]
+    keys = ("consumer_byte_rate", "producer_byte_rate")
+    changed, current = ClientQuotas(BrokerConfig({})), dict[QuotaEntity, dict[str, float]]()
+    for _ in range(300):
+        current = dict(current)
+        for entity in random.sample(entities, 2):
+            values = {key: float(random.randint(1, 9)) for key in keys if random.random() < 0.4}
+            current.pop(entity, None)
+            if values:
+                current[entity] = values
+        at_once = ClientQuotas(BrokerConfig({}))
+        for applied in (changed, at_once):
+            applied.apply(current)
+        clients = [(user, client) for user in ("ann", "bob") for client in ("app", "web", "")]
+        for user, client in clients:
+            assert changed.max_fetch_bytes(user, client) == at_once.max_fetch_bytes(user, client)
+        assert changed.is_active == at_once.is_active
+
+
+def every_entity() -> list[dict[str, str | None]]:
+    users: list[dict[str, str | None]] = [{}, {"user": None}, {"user": "ann"}]
+    ids: list[dict[str, str | None]] = [{}, {"client-id": None}, {"client-id": "app"}]
+    return [user | client for user in users for client in ids if user or client]
 
 
 def test_windows_are_those_of_the_brokers_options() -> None:
