@@ -42,7 +42,8 @@ QUICK_SUITE = (
     "tests/cli/test_parsing.py",
     "tests/cli/test_produce.py",
     "tests/cli/test_records_in_process.py",
-    "tests/cluster",
+    "tests/cluster/test_bootstrap.py",
+    "tests/cluster/test_port_diagnosis.py",
     "tests/compression",
     "tests/consumer/test_consumer_on_sockets.py",
     "tests/driver",
@@ -142,7 +143,7 @@ def run_quick_suite(prepared: Prepared, options: Sequence[str]) -> int:
     """Run the quick suite in a prepared environment; return the exit code of pytest."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment["PYTHONPYCACHEPREFIX"] = str(prepared.work / "pycache")
-    command = [str(prepared.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "-W", IGNORED]
+    command = [str(prepared.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "3", "-W", IGNORED]
     command += [*options, *QUICK_SUITE]
     return subprocess.run(command, cwd=prepared.work / "clone", env=environment).returncode
 
