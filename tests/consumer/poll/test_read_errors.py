@@ -46,6 +46,11 @@ from tests.gate import examples
 ORDERS_0 = TopicPartition("orders", 0)
 ORDERS_1 = TopicPartition("orders", 1)
 
+EACH_THIRD = pytest.mark.parametrize(
+    "first", [1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)]
+)
+"""An interrupt at each third line in the gate, at the others in `nox -s long`."""
+
 
 @pytest.fixture
 def cluster() -> LogCluster:
@@ -505,16 +510,17 @@ def poll_interrupted(nth: int) -> tuple[list[bytes], bool, bool]:
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_a_ctrl_c_at_any_line_of_a_poll_loses_and_repeats_nothing() -> None:
+@EACH_THIRD
+def test_a_ctrl_c_at_any_line_of_a_poll_loses_and_repeats_nothing(first: int) -> None:
     expected = sorted(b"%d-%s" % (number, half) for number in range(4) for half in (b"a", b"b"))
     too_late = 0
-    for nth in range(1, 2000):
+    for nth in range(first, 2000, 3):
         found, was_interrupted, was_too_late = poll_interrupted(nth)
         if not was_interrupted:
             break
         too_late += was_too_late
         assert was_too_late or sorted(found) == expected, f"interrupted at line {nth}"
-    assert 200 < nth < 1999
+    assert 200 < nth < 1990
     assert too_late <= 16, "lines between moving the positions and the return"
 
 
@@ -548,13 +554,14 @@ def seek_interrupted(nth: int) -> tuple[list[int], bool]:
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_interrupted_seek_can_be_repeated() -> None:
-    for nth in range(1, 2000):
+@EACH_THIRD
+def test_interrupted_seek_can_be_repeated(first: int) -> None:
+    for nth in range(first, 2000, 3):
         found, was_interrupted = seek_interrupted(nth)
         if not was_interrupted:
             break
         assert found == [3, 4, 5], f"interrupted at line {nth}"
-    assert 200 < nth < 1999
+    assert 200 < nth < 1990
 
 
 # ---------------------------------------------------------------------------------------- transactions
