@@ -6,6 +6,7 @@ refuses: records with headers, long values or keys, decreasing timestamps, unusu
 A record is a row of pieces: the end of the record before it with its length, attributes and timestamp; its
 offset; size and bytes of its key, if there are keys; size and bytes of its value. Within a millisecond, and
 for offsets of one size, the first piece depends only on the sizes of key and value, so it comes from a table.
+If all records have the same sizes, the pieces up to the key are one piece from a table by offset.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import repeat
 from operator import add
+from typing import Any
 
 from pykafka2.records.encoder import LONGER_OFFSET, NO_HEADERS
 from pykafka2.records.varint import NULL, VARINTS, varint
@@ -25,6 +27,12 @@ LONGEST_KEY = LONGEST_VALUE
 MAX_RECORDS = len(VARINTS)
 MAX_TIMES = 32
 """Different timestamps in a batch; with more of them columns are too short."""
+
+MAX_EVEN_RECORDS = 1024
+MAX_EVEN_TIMES = 8
+"""Records of one length, and their different timestamps, up to which tables by offset are used."""
+MAX_HEADS = 256
+"""Tables by offset; limits their memory to 1 MiB."""
 
 PIECES = 4
 KEYED_PIECES = 6
@@ -65,6 +73,13 @@ def _keyed_fronts(delta: int, offset_bytes: int) -> _Fronts:
     return _Fronts(b"\0" + varint(delta), offset_bytes, range(longest + 1))
 
 
+@lru_cache(maxsize=MAX_HEADS)
+def _heads(front: bytes, size: bytes, block: int) -> list[bytes]:
+    """Return the bytes from `front` to the first field's size for each offset of a block of LONGER_OFFSET."""
+    first = block * LONGER_OFFSET
+    return [front + offset + size for offset in VARINTS[first : first + LONGER_OFFSET]]
+
+
 def encode_plain(
     values: list[bytes | None], timestamps: list[int], base: int, keys: list[bytes | None] | None = None
 ) -> tuple[bytes, int] | None:
@@ -82,24 +97,81 @@ def encode_plain(
     is_even = lengths.count(first) == count
     if (first if is_even else max(lengths)) >= LONGEST_VALUE or count > MAX_RECORDS:
         return None
+    if key_lengths is not None:
+        if max(key_lengths) >= LONGEST_KEY:
+            return None
+        is_even = is_even and key_lengths.count(key_lengths[0]) == count
     ends = _ends(timestamps)
     if ends is None:
         return None
+    if is_even and count <= MAX_EVEN_RECORDS and len(ends) <= MAX_EVEN_TIMES:
+        pieces = _even_pieces(values, timestamps, ends, base, keys)
+    else:
+        pieces = _pieces(values, lengths, timestamps, ends, base, keys, key_lengths, is_even)
+    pieces[0] = pieces[0][len(NO_HEADERS) :]  # type: ignore[index]
+    pieces.append(NO_HEADERS)
+    return b"".join(pieces), timestamps[-1]  # type: ignore[arg-type]
+
+
+def _even_pieces(
+    values: list[Any], timestamps: list[int], ends: list[int], base: int, keys: list[Any] | None
+) -> list[bytes | None]:
+    """Return the pieces of records with values, and keys, of one length.
+
+    The bytes between the value before and the key, or the value without keys, come from a table by offset.
+    """
+    count, length = len(values), len(values[0])
+    pieces: list[bytes | None]
+    if keys is None:
+        width, fronts_of, number, size = 2, _plain_fronts, length, _SIZES[length]
+        pieces = [b""] * (2 * count)
+    else:
+        key_length = len(keys[0])
+        width, fronts_of, size = 4, _keyed_fronts, VARINTS[key_length]
+        number = _FIELD_BYTES[key_length] + _FIELD_BYTES[length]
+        pieces = [b"", b"", VARINTS[length], b""] * count
+        pieces[1::4] = keys
+    pieces[width - 1 :: width] = values
+    begin = 0
+    for end in ends:
+        delta = timestamps[begin] - base
+        while begin < end:
+            block = begin // LONGER_OFFSET
+            first = block * LONGER_OFFSET
+            stop = min(end, first + LONGER_OFFSET)
+            front = fronts_of(delta, 2 if block else 1)[number]
+            heads = _heads(front, size, block)[begin - first : stop - first]
+            pieces[width * begin : width * stop : width] = heads
+            begin = stop
+    return pieces
+
+
+def _pieces(
+    values: list[Any],
+    lengths: list[int],
+    timestamps: list[int],
+    ends: list[int],
+    base: int,
+    keys: list[Any] | None,
+    key_lengths: list[int] | None,
+    is_even: bool,
+) -> list[bytes | None]:
+    """Return the pieces of records with values, and keys, of any length; `is_even` if those are the same."""
+    count, first = len(values), lengths[0]
     width, fronts_of, numbers = PIECES, _plain_fronts, lengths
     pieces: list[bytes | None]
-    if keys is None or key_lengths is None:
+    if key_lengths is None or keys is None:
         pieces = [_SIZES[first]] * (PIECES * count)
         if not is_even:
             pieces[2::PIECES] = map(_SIZES.__getitem__, lengths)
     else:
-        if max(key_lengths) >= LONGEST_KEY:
-            return None
         width, fronts_of = KEYED_PIECES, _keyed_fronts
-        numbers, is_even = _field_bytes(key_lengths, lengths, is_even)
-        pieces = [VARINTS[first]] * (KEYED_PIECES * count)
-        pieces[2::KEYED_PIECES] = map(VARINTS.__getitem__, key_lengths)
+        of_keys = map(_FIELD_BYTES.__getitem__, key_lengths)
+        numbers = [*map(add, of_keys, map(_FIELD_BYTES.__getitem__, lengths))]
+        pieces = [NULL, NULL, VARINTS[key_lengths[0]], NULL, VARINTS[first], NULL] * count
         pieces[3::KEYED_PIECES] = keys
-        if lengths.count(first) != count:
+        if not is_even:
+            pieces[2::KEYED_PIECES] = map(VARINTS.__getitem__, key_lengths)
             pieces[4::KEYED_PIECES] = map(VARINTS.__getitem__, lengths)
     pieces[1::width] = VARINTS[:count]
     pieces[width - 1 :: width] = values
@@ -113,27 +185,21 @@ def encode_plain(
             own = repeat(fronts[some[0]], len(some)) if is_even else map(fronts.__getitem__, some)
             pieces[width * begin : width * stop : width] = own
             begin = stop
-    pieces[0] = pieces[0][len(NO_HEADERS) :]  # type: ignore[index]
-    pieces.append(NO_HEADERS)
-    return b"".join(pieces), timestamps[-1]  # type: ignore[arg-type]
-
-
-def _field_bytes(key_lengths: list[int], lengths: list[int], is_even: bool) -> tuple[list[int], bool]:
-    """Return the size of key and value of each record with their length prefixes, and whether it is the same
-    for all."""
-    count, first = len(key_lengths), key_lengths[0]
-    if is_even and key_lengths.count(first) == count:
-        return [_FIELD_BYTES[first] + _FIELD_BYTES[lengths[0]]] * count, True
-    of_keys = map(_FIELD_BYTES.__getitem__, key_lengths)
-    return [*map(add, of_keys, map(_FIELD_BYTES.__getitem__, lengths))], False
+    return pieces
 
 
 def _ends(timestamps: list[int]) -> list[int] | None:
     """Return where runs of equal timestamps end, or None if timestamps decrease or runs are too many."""
-    count, last = len(timestamps), timestamps[-1]
-    if timestamps.count(last) == count:
+    count, first = len(timestamps), timestamps[0]
+    if first == timestamps[-1] and timestamps.count(first) == count:
         return [count]
-    different = sorted(set(timestamps))
-    if len(different) > MAX_TIMES or timestamps != sorted(timestamps):
+    if timestamps != sorted(timestamps):
         return None
-    return [bisect_right(timestamps, time) for time in different]
+    ends: list[int] = []
+    end = 0
+    while end < count:
+        if len(ends) == MAX_TIMES:
+            return None
+        end = bisect_right(timestamps, timestamps[end], end)
+        ends.append(end)
+    return ends

@@ -16,7 +16,14 @@ from pykafka2.records.encoder import (
     encode_record,
     encode_rows,
 )
-from pykafka2.records.plain_encoder import LONGEST_KEY, LONGEST_VALUE, MAX_RECORDS, encode_plain
+from pykafka2.records.plain_encoder import (
+    LONGEST_KEY,
+    LONGEST_VALUE,
+    MAX_EVEN_RECORDS,
+    MAX_EVEN_TIMES,
+    MAX_RECORDS,
+    encode_plain,
+)
 from pykafka2.records.varint import varint
 from tests.gate import examples
 
@@ -61,6 +68,17 @@ def test_most_records_of_several_milliseconds_are_written_as_rows(has_keys: bool
     times = [NOW + number // 1000 for number in range(MAX_RECORDS)]
     assert encode_plain(values, times, NOW, keys) == rows(values, keys, times)
     assert encode_plain([*values, b""], [*times, times[-1]], NOW, None) is None
+
+
+@pytest.mark.parametrize("key", [None, b"", b"k" * 36, b"k" * 70])
+@pytest.mark.parametrize("times", [1, 2, MAX_EVEN_TIMES, MAX_EVEN_TIMES + 1])
+@pytest.mark.parametrize("count", [9, 63, 64, 65, 128, 129, MAX_EVEN_RECORDS, MAX_EVEN_RECORDS + 1])
+def test_records_of_one_length_are_written_as_rows(count: int, times: int, key: bytes | None) -> None:
+    keys: list[bytes | None] | None = None if key is None else [key] * count
+    for length in (0, 1, 36, 63, 64, LONGEST_VALUE - 1):
+        values: list[bytes | None] = [b"v" * length] * count
+        timestamps = [NOW + 70 * (number * times // count) for number in range(count)]
+        assert encode_plain(values, timestamps, NOW, keys) == rows(values, keys, timestamps)
 
 
 @pytest.mark.parametrize("length", [1023, 1024, 1025])
