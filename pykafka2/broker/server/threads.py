@@ -246,7 +246,10 @@ class Loop:
                 self._held_back += 1
                 return  # poll the sockets, then the parts with work continue
             self._held_back = 0
-            if not self._pass(self._last, now) or self.is_turn_over:
+            if not self._pass(self._last, now):
+                break
+            if self.is_turn_over:
+                self._pass(self._senders, now)
                 break
 
     @property

@@ -385,22 +385,34 @@ class Responding(Replying):
         return FOREVER
 
 
-def test_responses_are_sent_before_the_sockets_are_polled_if_the_turn_is_over(runtime: ThreadRuntime) -> None:
+@pytest.mark.parametrize("by_the_last_parts", [False, True])
+def test_responses_are_sent_before_the_sockets_are_polled_if_the_turn_is_over(
+    runtime: ThreadRuntime, by_the_last_parts: bool
+) -> None:
     """Another poll would delay them, and cost as much as a tenth of a small request."""
     names: list[str] = []
     channel, sending = RequestChannel(100), Responding(names)
 
-    def handle(context: RequestContext, now: float) -> None:
+    def respond(now: float) -> None:
         until = time.perf_counter() + MAX_TURN
         while time.perf_counter() < until:
             pass
         names.append("handled")
         sending.signal()
 
+    completions = Completions(1, respond)
+    completions.is_signalled = False
+
+    def handle(context: RequestContext, now: float) -> None:
+        if by_the_last_parts:
+            completions.signal()
+        else:
+            respond(now)
+
     handler = Handler("handler", channel, handle, lambda now: None)
     channel.connect((handler,))
     loops = Loops(runtime, "test", separate=False)
-    loops.add_all([handler, sending])
+    loops.add_all([handler, sending, completions])
     loop = handler.loop
     poll = loop.selector.select
 
