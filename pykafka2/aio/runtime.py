@@ -14,11 +14,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from pykafka2.driver.loop_wait import WakingStep, wake_loops
+from pykafka2.driver.runtime import ignore_error
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import LoopBlocked
 
 if TYPE_CHECKING:
-    from pykafka2.driver.runtime import Runtime
+    from pykafka2.driver.runtime import Runtime, Step, Task
+    from pykafka2.network.transport import Selector
 
 
 def runs_a_loop() -> bool:
@@ -89,15 +92,30 @@ class LoopRuntime:
         self._current = threading.local()
         self._wait = threads.wait_until
         self._is_in_a_loop = threads.is_in_a_loop
+        self._spawn = threads.spawn
+        self._check_waiters = threads.check_waiters
         # The rest is that of the threads. Some of it is called in every IO turn.
-        self.spawn = threads.spawn
         self.notify = threads.notify
-        self.check_waiters = threads.check_waiters
         self.join = threads.join
         self.leave = threads.leave
         self.offload = threads.offload
         self.is_current = threads.is_current
         self.close = threads.close
+
+    def spawn(
+        self,
+        name: str,
+        step: Step,
+        selector: Selector | None = None,
+        on_failed: Callable[[BaseException], None] = ignore_error,
+    ) -> Task:
+        """Start a loop whose turns wake the event loop once."""
+        return self._spawn(name, WakingStep(step), selector, on_failed)
+
+    def check_waiters(self) -> None:
+        """Wake the waiters whose predicate is true, and the event loops of this turn."""
+        self._check_waiters()
+        wake_loops()
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
         """Block a helper thread; see `Runtime.wait_until`.

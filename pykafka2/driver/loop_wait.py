@@ -8,7 +8,8 @@ completes a hundred batches writes once to the loop's socket.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
@@ -16,6 +17,9 @@ from pykafka2.driver.wait_queue import WaitQueue
 
 if TYPE_CHECKING:
     import asyncio
+
+    from pykafka2.driver.runtime import Step
+    from pykafka2.network.transport import Ready
 
 
 class LoopCalls:
@@ -33,9 +37,15 @@ class LoopCalls:
         """Run `call` on the loop soon. Any thread; does nothing if the loop has closed."""
         self._calls.append(call)
         if not self._is_scheduled:
-            self._schedule()
+            of_turn = _loops_of_turns.get(get_ident())
+            if of_turn is None:
+                self.schedule()
+            else:
+                self._is_scheduled = True
+                of_turn.append(self)
 
-    def _schedule(self) -> None:
+    def schedule(self) -> None:
+        """Wake the loop to run the calls. Any thread."""
         self._is_scheduled = True
         loop = self._loop()
         try:
@@ -64,8 +74,42 @@ class LoopCalls:
             except BaseException:
                 # A SystemExit ends this run of the loop; the next one, which cancels tasks, needs the rest.
                 if calls and not self._is_scheduled:
-                    self._schedule()
+                    self.schedule()
                 raise
+
+
+_loops_of_turns: dict[int, list[LoopCalls]] = {}
+"""The event loops that an IO turn wakes at its end, by the thread of the turn."""
+
+
+class WakingStep:
+    """A loop of IO whose turns wake each event loop once, at the end of the turn.
+
+    A wake-up in the midst of a turn would let the thread of the event loop take CPython's global lock, find
+    one batch done, and sleep again until the turn completes the next one.
+    """
+
+    __slots__ = ("_step",)
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+
+    def run_once(self, now: float, events: Sequence[Ready]) -> float:
+        thread = get_ident()
+        of_turn = _loops_of_turns[thread] = []
+        try:
+            return self._step.run_once(now, events)
+        finally:
+            del _loops_of_turns[thread]
+            for calls in of_turn:
+                calls.schedule()
+
+
+def wake_loops() -> None:
+    """Wake the event loops now, in the midst of a turn whose rest can take long."""
+    of_turn = _loops_of_turns.get(get_ident())
+    while of_turn:
+        of_turn.pop().schedule()
 
 
 _calls_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopCalls] = WeakKeyDictionary()

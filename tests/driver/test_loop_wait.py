@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import pytest
 
 from pykafka2.driver.completion import Completion
-from pykafka2.driver.loop_wait import LoopWaiter, calls_of
+from pykafka2.driver.loop_wait import LoopCalls, LoopWaiter, WakingStep, calls_of, wake_loops
 from pykafka2.driver.wait_queue import WaitQueue
 
 
@@ -106,6 +107,72 @@ def test_calls_that_arrive_before_the_loop_runs_share_one_wakeup() -> None:
     loop.run_until_complete(main())
     loop.close()
     assert called == [*range(100)] * 2
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["returns", "raises"])
+def test_io_turn_wakes_each_loop_once_at_its_end(fails: bool) -> None:
+    loops = [CountingLoop(), CountingLoop()]
+    called: list[int] = []
+    of_loops: list[LoopCalls] = []
+
+    async def begin() -> None:
+        of_loops.append(calls_of(asyncio.get_running_loop()))
+
+    for loop in loops:
+        loop.run_until_complete(begin())
+    before = [loop.wakeups for loop in loops]
+
+    def wakeups() -> list[int]:
+        return [loop.wakeups - count for loop, count in zip(loops, before, strict=True)]
+
+    class Turn:
+        def run_once(self, now: float, events: Any) -> float:
+            for number in range(5):
+                for calls in of_loops:
+                    calls.post(partial(called.append, number))
+            assert wakeups() == [0, 0]
+            if fails:
+                raise ZeroDivisionError
+            return now + 1
+
+    with pytest.raises(ZeroDivisionError) if fails else nullcontext():
+        assert WakingStep(Turn()).run_once(1.0, ()) == 2.0
+    assert wakeups() == [1, 1]
+    of_loops[0].post(partial(called.append, 5))  # shares the wake-up
+    assert wakeups() == [1, 1]
+    for loop in loops:
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+    assert called == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4]
+
+
+def test_long_io_turn_wakes_the_loops_in_its_midst_and_again_at_its_end() -> None:
+    loop = CountingLoop()
+
+    async def main() -> None:
+        calls, before = calls_of(loop), loop.wakeups
+
+        class Turn:
+            def run_once(self, now: float, events: Any) -> float:
+                wake_loops()
+                assert loop.wakeups == before
+                calls.post(lambda: None)
+                wake_loops()
+                assert loop.wakeups == before + 1
+                calls._run()
+                calls.post(lambda: None)
+                assert loop.wakeups == before + 1
+                return now
+
+        WakingStep(Turn()).run_once(1.0, ())
+        assert loop.wakeups == before + 2
+        calls._run()
+        wake_loops()  # outside a turn
+        calls.post(lambda: None)
+        assert loop.wakeups == before + 3
+
+    loop.run_until_complete(main())
+    loop.close()
 
 
 def test_call_that_is_posted_by_a_call_runs_in_the_next_turn() -> None:
