@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from types import MethodType
@@ -61,23 +61,39 @@ def metadata_of(
     topic: str, partition: int, fields: Fields, base_offset: int, log_append_time: int
 ) -> Iterator[RecordMetadata]:
     """Yield the metadata of each record when it is needed; a third faster than a Python loop."""
-    count = len(fields) // FIELDS
+    key_sizes, value_sizes = sizes_of(fields[1::FIELDS]), sizes_of(fields[::FIELDS])
+    times = fields[2::FIELDS]
+    return metadata_of_columns(topic, partition, times, key_sizes, value_sizes, base_offset, log_append_time)
+
+
+def metadata_of_columns(
+    topic: str,
+    partition: int,
+    timestamps: Sequence[int],
+    key_sizes: Iterable[int],
+    value_sizes: Iterable[int],
+    base_offset: int,
+    log_append_time: int,
+) -> Iterator[RecordMetadata]:
+    """Yield the metadata of records of which these are the fields."""
+    count = len(timestamps)
     has_offset, has_own_time = base_offset >= 0, log_append_time < 0
     columns = zip(
         repeat(topic, count),
         repeat(partition, count),
         range(base_offset, base_offset + count) if has_offset else repeat(NO_OFFSET, count),
-        fields[2::FIELDS] if has_own_time else repeat(log_append_time, count),
-        _sizes(fields[1::FIELDS]),
-        _sizes(fields[::FIELDS]),
+        timestamps if has_own_time else repeat(log_append_time, count),
+        key_sizes,
+        value_sizes,
         strict=True,
     )
     # tuple.__new__, as that of a named tuple is a Python function.
     return map(tuple.__new__, repeat(RecordMetadata), columns)
 
 
-def _sizes(data: list[bytes | None]) -> Iterable[int]:
-    if data[0] is None and data.count(None) == len(data):
+def sizes_of(data: list[bytes | None]) -> Iterable[int]:
+    """Return the size of each key or value; -1 for a null."""
+    if data and data[0] is None and data.count(None) == len(data):
         return repeat(-1, len(data))
     try:
         return [*map(len, data)]  # type: ignore[arg-type]

@@ -177,6 +177,13 @@ class Delivery(LoopFuture):
         outcome = self._outcome
         if not outcome.is_done:
             yield from wait_in_loop(self.done, outcome.waiters)
+        ready = outcome.ready
+        if ready is not None:  # as in `metadata_of`, without its call
+            index = self._index
+            metadata = ready[index]
+            if metadata is not None:
+                ready[index] = None
+                return metadata
         return self.result(0) if outcome.has_errors else outcome.metadata_of(self._index)
 
     def __reduce__(self) -> NoReturn:

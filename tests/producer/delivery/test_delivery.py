@@ -23,7 +23,7 @@ from pykafka2.errors import (
 from pykafka2.producer.accumulator.batch import LEGAL_MOVES, BatchState, ProducerBatch
 from pykafka2.producer.accumulator.buffer_pool import Permit
 from pykafka2.producer.bulk.delivery import BulkDelivery, Share
-from pykafka2.producer.delivery.batch_outcome import BatchOutcome
+from pykafka2.producer.delivery.batch_outcome import READS_OF_ONE, BatchOutcome
 from pykafka2.producer.delivery.delivery import Delivery
 from pykafka2.types import BatchMetadata, RecordMetadata
 from tests.driver.interleave import at_every_line, at_line
@@ -39,6 +39,45 @@ def test_all_records_of_a_batch_share_its_outcome() -> None:
     assert first.result() == RecordMetadata("orders", 3, 40, 5, 3, -1)
     assert second.get() == RecordMetadata("orders", 3, 41, 6, 3, -1)
     assert (second.exception(), second.succeeded(), second.failed()) == (None, True, False)
+
+
+@pytest.mark.parametrize("append_time", [-1, 99])
+@pytest.mark.parametrize("base_offset", [40, -1])
+def test_metadata_of_records_read_one_after_the_other_is_that_of_each_alone(
+    base_offset: int, append_time: int
+) -> None:
+    batch = a_batch()
+    rows = [(b"%d" % number * number, None if number % 2 else b"key") for number in range(20)]
+    deliveries = [appended(batch, 5 + at, value=value, key=key) for at, (value, key) in enumerate(rows)]
+    batch.seal()
+    batch.complete(base_offset, append_time)
+    expected = [
+        RecordMetadata(
+            "orders",
+            3,
+            base_offset + at if base_offset >= 0 else -1,
+            5 + at if append_time < 0 else append_time,
+            -1 if key is None else len(key),
+            len(value),
+        )
+        for at, (value, key) in enumerate(rows)
+    ]
+    for _ in range(2):
+        found = [delivery.result() for delivery in deliveries]
+        assert found == expected
+        assert {type(one) for one in found} == {RecordMetadata}
+
+
+def test_metadata_of_records_that_were_read_is_not_kept_by_the_batch() -> None:
+    batch = a_batch()
+    deliveries = [appended(batch) for _ in range(20)]
+    batch.seal()
+    batch.complete(0, -1)
+    for delivery in deliveries:
+        delivery.result()
+    ready = deliveries[0].place[0].ready
+    assert ready is not None
+    assert ready[READS_OF_ONE:] == [None] * (20 - READS_OF_ONE)
 
 
 def test_the_brokers_append_time_wins_where_the_topic_has_it() -> None:
