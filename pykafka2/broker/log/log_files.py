@@ -107,8 +107,8 @@ class LogFiles(Protocol):
         """Puts cleaned segments in the place of replaced ones, which are deleted."""
         ...
 
-    def truncated(self, end_offset: int) -> None:
-        """Handles that a log ends earlier."""
+    def truncated(self, end_offset: int, dropped: int) -> None:
+        """Handles that a log ends earlier, and has lost `dropped` segments."""
         ...
 
     def cleared(self) -> None:
@@ -160,7 +160,7 @@ class MemoryLogFiles:
         for segment in replaced:
             segment.delete()
 
-    def truncated(self, end_offset: int) -> None: ...
+    def truncated(self, end_offset: int, dropped: int) -> None: ...
 
     def cleared(self) -> None:
         self._before_start = ProducerStates()

@@ -366,7 +366,7 @@ class PartitionLog:
             return False
         self.changes += 1
         first_dropped = next(self.segments.iterate(max(end_offset, self.log_start_offset)), None)
-        self.segments.truncate_to(max(end_offset, self.log_start_offset))
+        dropped = self.segments.truncate_to(max(end_offset, self.log_start_offset))
         if first_dropped is not None:
             end_offset = min(end_offset, first_dropped.base_offset)
         self.log_end_offset = max(end_offset, self.log_start_offset)
@@ -375,7 +375,7 @@ class PartitionLog:
         self._aborted.truncate_to(self.log_end_offset)
         self.clean_offset = min(self.clean_offset, self.log_end_offset)
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
-        self.files.truncated(self.log_end_offset)
+        self.files.truncated(self.log_end_offset, dropped)
         states, first_missing = self.files.producers_at(self, self.log_end_offset)
         self.producers.rebuild(self.segments.iterate(first_missing), states)
         return True

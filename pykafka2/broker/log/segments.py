@@ -135,8 +135,9 @@ class Segments:
 
     # ------------------------------------------------------------------ dropping
 
-    def truncate_to(self, end_offset: int) -> None:
-        """Drops every batch with a record at or after `end_offset`."""
+    def truncate_to(self, end_offset: int) -> int:
+        """Drops every batch with a record at or after `end_offset`. Returns the number of lost segments."""
+        count = len(self._segments)
         while len(self._segments) > 1 and self._segments[-1].base_offset >= end_offset:
             self.size_bytes -= self._segments[-1].size_bytes
             self._segments.pop().delete()
@@ -144,6 +145,7 @@ class Segments:
         before = active.size_bytes
         active.truncate_to(end_offset)
         self.size_bytes += active.size_bytes - before
+        return count - len(self._segments)
 
     def first_after(self, offset: int) -> int:
         """Returns the number of segments that end before `offset`, without the active one."""

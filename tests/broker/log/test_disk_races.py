@@ -240,3 +240,46 @@ def test_copy_of_a_moved_log_is_forced_to_the_disk_before_the_old_one_is_deleted
     disk.move(log, f"{tmp_path}/1")
     assert names[f"{tmp_path}/1"] == ["t-0"]
     disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_crash_of_the_machine_after_a_truncation_does_not_restore_flushed_records() -> None:
+    files = SimFiles(1)
+    disk = StorageOnDisk("/data", files=files)
+    log = disk.log()
+    for number in range(8):
+        append(log, b"old %d" % number)
+    log.roll()  # flushes the segment
+    disk.runs_at_once = False
+    log.truncate_to(5)
+    log.roll()  # is not flushed before the crash
+    for number in range(3):
+        append(log, b"new %d" % number)
+    files.content("/data/t-0/00000000000000000005.log").flush()
+    kept = [bytes(one.buffer) for one in log.batches()]
+    disk.storage.stop(is_clean=False, broker_epoch=-1)
+    files.lose_unflushed("/data")
+    disk.storage.start()
+    assert [bytes(one.buffer) for one in disk.log().batches()] == kept
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_truncation_forces_the_names_of_dropped_segments_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    log.limit_segments(RollLimits(max_bytes=300))
+    for _ in range(20):
+        append(log, b"x" * 100)
+    names: list[list[str]] = []
+    flush = RealFiles.flush_directory
+
+    def noted(self: RealFiles, path: str) -> None:
+        flush(self, path)
+        if path == f"{tmp_path}/t-0":
+            names.append(sorted(one.name for one in Path(path).glob("*.log")))
+
+    monkeypatch.setattr(RealFiles, "flush_directory", noted)
+    log.truncate_to(1)
+    assert names == [["00000000000000000000.log"]]
+    disk.storage.stop(is_clean=True, broker_epoch=1)

@@ -243,9 +243,11 @@ class DiskLogFiles:
         kept = {segment.base_offset for segment in cleaned}
         self._remove_snapshots([one.base_offset for one in replaced if one.base_offset not in kept])
 
-    def truncated(self, end_offset: int) -> None:
+    def truncated(self, end_offset: int, dropped: int) -> None:
         try:
             self.snapshots.truncate_to(end_offset)
+            if dropped:
+                self.volume.files.flush_directory(self.directory)
         except OSError as error:
             raise self.volume.fail(error, f"truncating {self.directory}") from error
         self._after_truncation()

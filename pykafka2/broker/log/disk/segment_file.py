@@ -391,7 +391,9 @@ class DiskSegment:
             if batch.max_timestamp > self.latest[0]:
                 self.latest = (batch.max_timestamp, batch.last_offset)
         self.log.truncate(position)
-        self.flushed_bytes = min(self.flushed_bytes, position)
+        if position < self.flushed_bytes:
+            self.log.flush()  # a crash of the machine would restore what was cut
+            self.flushed_bytes = position
 
     def write_aborted(self, aborted: list[AbortedTransaction]) -> None:
         """Replaces the transaction index. Raises `OSError`."""
