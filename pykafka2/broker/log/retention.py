@@ -36,9 +36,23 @@ def apply_retention(log: PartitionLog, policy: RetentionPolicy, now_ms: int) -> 
     if policy.max_bytes >= 0:
         deleted += _delete(log, _too_many(log, policy.max_bytes))
     if policy.max_age_ms >= 0:
-        oldest = now_ms - policy.max_age_ms
-        deleted += _delete(log, lambda segment: timestamp_of(segment, now_ms) < oldest)
+        deleted += _delete(log, _too_old(log, now_ms - policy.max_age_ms, now_ms))
     return deleted
+
+
+def _too_old(log: PartitionLog, oldest_ms: int, now_ms: int) -> IsDeletable:
+    """Returns a predicate: whether all records of the segment are older than `oldest_ms`.
+
+    An empty segment, which compaction leaves, is as old as the next one.
+    """
+    deletable: set[Segment] = set()
+    timestamp = now_ms
+    for segment in reversed([*log.segments]):
+        if segment.size_bytes:
+            timestamp = timestamp_of(segment, now_ms)
+        if timestamp < oldest_ms:
+            deletable.add(segment)
+    return deletable.__contains__
 
 
 def _too_many(log: PartitionLog, max_bytes: int) -> IsDeletable:

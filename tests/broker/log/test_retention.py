@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
+from pykafka2.broker.log.log_cleaner import CompactionPolicy, compact
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.retention import RetentionPolicy, apply_retention
 from pykafka2.broker.log.segments import RollLimits
+from pykafka2.compression.steps import finish
 from tests.testing.wire import batch, view
 
 SIZE = len(batch([b"0"]))
@@ -63,6 +67,21 @@ class TestRetention:
         log.append_as_leader(view(batch([b"0"], timestamp=0)), 0)
         assert apply_retention(log, self.AGE, 9999) == 2
         assert (log.log_start_offset, bases(log)) == (4, [4])
+
+    @pytest.mark.parametrize(("time", "expires"), [(1300, False), (1301, True)])
+    def test_segment_emptied_by_compaction_expires_with_the_next_one(self, time: int, expires: bool) -> None:
+        log = log_of()
+        log.limit_segments(RollLimits(max_bytes=3 * SIZE))
+        for number in range(7):
+            log.append_as_leader(view(batch([b"0"], keys=[b"k"], timestamp=50 * number)), 0)
+        log.advance_high_watermark(7)
+        log.roll()
+        finish(compact(log, CompactionPolicy(min_dirty_ratio=0.0), 0))
+        *emptied, last, active = [segment.size_bytes > 0 for segment in log.segments]
+        assert (any(emptied), last, active) == (False, True, False)
+        before = bases(log)
+        apply_retention(log, self.AGE, time)
+        assert bases(log) == (before[-1:] if expires else before)
 
     def test_active_segment_expires_only_after_a_roll(self) -> None:
         log = log_of(0)
