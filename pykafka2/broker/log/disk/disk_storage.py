@@ -506,6 +506,7 @@ class DiskStorage:
         with suppress(KafkaStorageError):  # the old directory fails now, but the copy is complete
             old.rename(log, deleted)
             old.volume.remove_later(deleted)
+            old.flush_parent()
         try:
             self._make_current(copy)
         except KafkaStorageError:

@@ -294,6 +294,13 @@ class DiskLogFiles:
             raise self.volume.fail(error, f"renaming {self.directory}") from error
         self.moved(log, self.volume, directory)
 
+    def flush_parent(self) -> None:
+        """Forces the name of the directory to the disk. Raises `KafkaStorageError`."""
+        try:
+            self.volume.files.flush_directory(self.volume.path)
+        except OSError as error:
+            raise self.volume.fail(error, f"renaming {self.directory}") from error
+
     def moved(self, log: OpenLog, volume: Volume, directory: str) -> None:
         """Follows a log whose directory has another path."""
         log.changes += 1  # the unfinished segments of a compaction stay behind
