@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 
+from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.batch import placed
+from pykafka2.broker.log.disk.data_directory import Identity, open_directories
+from pykafka2.broker.log.disk.disk_storage import DiskStorages, Intervals
 from pykafka2.broker.log.disk.log_directory import on_disk
 from pykafka2.broker.log.disk.real_files import RealFile, RealFiles
 from pykafka2.broker.log.disk.volume import DiskSettings
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.segments import RollLimits
-from pykafka2.errors import KafkaStorageError
+from pykafka2.errors import CorruptMessage, KafkaStorageError
 from pykafka2.testing.simulation.files import SimFile, SimFiles
 from tests.broker.log.on_disk import TOPIC_ID, StorageOnDisk
 from tests.testing.wire import batch, view
@@ -50,6 +55,9 @@ def test_log_moves_to_another_directory_and_is_found_there_after_a_restart(tmp_p
     append(log, b"after")
     assert (tmp_path / "1/t-0").exists()
     assert not (tmp_path / "0/t-0").exists()
+    for now in (0.0, 61.0):
+        disk.storage.run(now)
+    assert not list(tmp_path.glob("0/t-0*"))
     again = disk.restart()
     assert held(again)[:-1] == before
     assert disk.storage.places.of(TOPIC_ID, 0) == f"{tmp_path}/1"
@@ -224,6 +232,11 @@ def test_kill_while_a_log_moves_keeps_the_log(
     append(again, b"third")
     assert len(held(disk.restart(is_clean=False))) == 3
     assert len([*tmp_path.glob("[01]/t-0")]) == 1
+    # A second, complete copy is kept under another name.
+    strays = [*tmp_path.glob("[01]/t-0.*-stray")]
+    assert [len((path / f"{0:020d}.log").read_bytes()) for path in strays] == (
+        [sum(map(len, before))] if is_torn_at == 2 else []
+    )
     disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
@@ -566,3 +579,109 @@ def test_deleted_log_that_a_crash_has_left_is_removed_at_the_start(tmp_path: Pat
     disk.restart(is_clean=False)
     assert not list(tmp_path.glob("*-delete"))
     disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_batch_across_the_limit_of_a_read_is_returned_whole(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    for _ in range(3):
+        log.append_as_leader(view(batch([b"a", b"b", b"c"])), 0)
+    for upper, count in ((1, 1), (2, 1), (3, 1), (4, 2), (9, 3)):
+        assert len(log.read(0, upper, 1 << 20, min_one=True).batches) == count
+        region = log.region(0, upper, 1 << 20, min_one=True)
+        assert region is not None
+        assert (region.next_offset, region.length) == (3 * count, count * log.size_bytes // 3)
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_read_of_whole_batches_takes_exactly_max_bytes(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    for _ in range(3):
+        append(log, b"x")
+    size = log.size_bytes // 3
+    for max_bytes, count in ((2 * size - 1, 1), (2 * size, 2), (2 * size + 1, 2), (size - 1, 1)):
+        assert len(log.read(0, 9, max_bytes, min_one=True).batches) == count
+    assert log.read(0, 9, size - 1, min_one=False).batches == []
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+@pytest.mark.parametrize("size", [80, 200, 5 << 20])
+def test_segment_that_has_become_shorter_ends_a_read_with_an_error(tmp_path: Path, size: int) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    append(log, b"first")
+    append(log, b"x" * (6 << 20))
+    os.truncate(tmp_path / f"t-0/{0:020d}.log", size)
+    with pytest.raises(CorruptMessage, match=r"0\.log ends within the batch at position"):
+        held(log)
+    disk.storage.stop(is_clean=False, broker_epoch=1)
+
+
+def test_flush_that_fails_at_a_stop_leaves_the_other_directories_clean() -> None:
+    files = SimFiles(1)
+    disk = StorageOnDisk("/data", files=files, directories=2)
+    for partition in range(2):
+        append(disk.log(partition=partition), b"x")
+    files.broken.add("/data/0/t-0")
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+    assert not files.exists("/data/0/.kafka_cleanshutdown")
+    assert files.exists("/data/1/.kafka_cleanshutdown")
+
+
+def test_read_after_a_truncation_does_not_use_the_places_of_before(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    for value in (b"0", b"1", b"2", b"3"):
+        append(log, value)
+    assert len(log.read(0, 2, 1 << 20, min_one=True).batches) == 2  # the place of offset 2 is remembered
+    log.truncate_to(1)
+    for value in (b"longer than before", b"2", b"3"):
+        append(log, value)
+    [found] = log.read(2, 3, 1 << 20, min_one=True).batches
+    assert found.base_offset == 2
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_largest_timestamp_after_a_truncation_is_that_of_the_remaining_batches(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    for at in (5, 9, 7):
+        log.append_as_leader(view(batch([b"x"], timestamp=at)), 0)
+    log.truncate_to(1)
+    [segment] = on_disk(log.segments)
+    assert segment.latest == (5, 0)
+    [segment] = on_disk(disk.restart().segments)
+    assert segment.latest == (5, 0)
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_index_entries_after_a_truncation_are_as_far_apart_as_before(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path, index_interval=250)
+    log = disk.log()
+    for _ in range(4):
+        append(log, b"x" * 40)  # 108 bytes
+    log.truncate_to(2)
+    for _ in range(2):
+        append(log, b"x" * 40)
+    [segment] = on_disk(log.segments)
+    assert segment.offsets.count == 1
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_options_of_the_broker_set_the_files_and_the_intervals_of_its_checkpoints(tmp_path: Path) -> None:
+    directories = open_directories([str(tmp_path)], RealFiles(), Identity("c", 0), lambda: UUID(int=1))
+    runtime: Any = None
+    config = BrokerConfig(
+        {
+            "log.index.interval.bytes": "1",
+            "log.index.size.max.bytes": "2000",
+            "log.segment.delete.delay.ms": "3000",
+            "log.flush.offset.checkpoint.interval.ms": "4000",
+            "log.flush.start.offset.checkpoint.interval.ms": "5000",
+            "replica.high.watermark.checkpoint.interval.ms": "6000",
+        }
+    )
+    storage = DiskStorages({0: directories}, runtime, nullcontext()).new(0, config)
+    assert (storage._settings, storage._intervals) == (DiskSettings(1, 2000, 3.0), Intervals(4.0, 5.0, 6.0))
+    directories[0].close()

@@ -31,6 +31,7 @@ class WatchedFiles(SimFiles):
         self.flushed: list[str] = []
         self.renames: list[str] = []
         self.unflushed_at_rename: list[list[str]] = []
+        self.unflushed_at_mark: list[str] | None = None
         self.before_rename: Callable[[], object] = lambda: None
 
     def flush_directory(self, path: str) -> None:
@@ -44,6 +45,11 @@ class WatchedFiles(SimFiles):
             directory = path if self.is_directory(path) else path.rpartition("/")[0]
             self.unflushed_at_rename.append(self.unflushed(directory))
         super().rename(path, new_path)
+
+    def replace(self, path: str, data: bytes, *, flushes: bool = True) -> None:
+        if path.endswith(".kafka_cleanshutdown"):
+            self.unflushed_at_mark = [*self.unflushed(), *self.unflushed(path.rpartition("/")[0])]
+        super().replace(path, data, flushes=flushes)
 
     def read_or_empty(self, path: str) -> bytes:
         return self.read(path) if self.exists(path) else b""
@@ -178,6 +184,7 @@ def test_clean_stop_leaves_nothing_that_a_crash_of_the_machine_can_lose() -> Non
     assert watched.files.exists(f"{LOG}/{5:020d}.snapshot")
     assert watched.files.unflushed() == []
     assert watched.files.unflushed("/data") == []
+    assert watched.files.unflushed_at_mark == []
 
 
 def test_topic_id_and_the_name_of_a_new_log_are_flushed_in_the_background() -> None:

@@ -429,6 +429,22 @@ def test_aborted_and_open_transactions_survive_restarts_and_crashes(tmp_path: Pa
     disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
+@pytest.mark.parametrize("kept", [0, 1])
+def test_aborted_transaction_that_was_truncated_does_not_return_with_a_restart(
+    tmp_path: Path, kept: int
+) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    for producer_id in range(kept + 1):
+        write_in_transaction(log, producer_id)
+        log.append_marker(EndMarker(producer_id, 0, False, 1), 0, 1_000)
+    log.truncate_to(log.log_end_offset - 1)
+    for is_clean in (True, False):
+        log = disk.restart(is_clean=is_clean)
+        assert [one.producer_id for one in log.aborted_transactions(0, 9)] == [*range(kept)]
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
 # ---------------------------------------------------------------------- what a crash leaves
 
 

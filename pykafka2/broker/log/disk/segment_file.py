@@ -321,13 +321,26 @@ class DiskSegment:
                 if end > self.size_bytes:
                     return  # truncated meanwhile
                 yield batch
-            size = CHUNK_BYTES
-            if end == position:  # a batch larger than a chunk
-                (length,) = LENGTH.unpack(self.log.read(position + LENGTH_AT, LENGTH.size))
-                size = self._checked_size(length, position)
-                if position + size > self.size_bytes:
+            needed = CHUNK_BYTES
+            if end == position:  # a batch larger than what was read
+                needed = self._size_at(position)
+                if position + needed > self.size_bytes:
                     return
-            position = end
+                if needed <= size:
+                    raise self._too_short(position)
+            position, size = end, needed
+
+    def _size_at(self, position: int) -> int:
+        """Returns the size of the batch at this position."""
+        data = self.log.read(position + LENGTH_AT, LENGTH.size)
+        if len(data) < LENGTH.size:
+            raise self._too_short(position)
+        (length,) = LENGTH.unpack(data)
+        return self._checked_size(length, position)
+
+    def _too_short(self, position: int) -> CorruptMessage:
+        """Returns the error for a file that something else has cut."""
+        return CorruptMessage(f"{self.log.path} ends within the batch at position {position}")
 
     def _batches_in(self, position: int, size: int) -> Iterator[tuple[int, RecordBatch]]:
         """Iterates over the whole batches in a part of the file, with the position after each."""
