@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from pykafka2 import KafkaAdminClient
+from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.metadata_storage import DiskMetadataStorage
 from pykafka2.errors import ConfigurationError, KafkaStorageError
-from pykafka2.testing import KafkaCluster, Topic
+from pykafka2.testing import KafkaCluster, Topic, starting
+from pykafka2.testing.storage import log_dirs_under
 
 from .described import AUTHORIZED, described, fill
 
@@ -228,4 +230,44 @@ def test_missing_directory_of_a_broker_with_replicas_is_refused(tmp_path: Path) 
     shutil.rmtree(tmp_path / "broker-1")
     (tmp_path / "elsewhere").rename(tmp_path / "broker-1")
     with KafkaCluster(3, data_dir=tmp_path) as cluster:
+        assert cluster.topics() == ["a"]
+
+
+def test_users_and_features_of_a_restart_change_nothing(tmp_path: Path) -> None:
+    with KafkaCluster(1, users={"ann": "ann-secret"}, data_dir=tmp_path) as cluster:
+        before = cluster.controller.image.features
+        assert users_of(cluster) == {"ann"}
+    with KafkaCluster(
+        1, users={"eve": "eve-secret"}, features={"transaction.version": 0}, data_dir=tmp_path
+    ) as cluster:
+        assert cluster.controller.image.features == before
+        assert users_of(cluster) == {"ann"}
+
+
+def users_of(cluster: KafkaCluster) -> set[str]:
+    users: set[str] = cluster.controller.run("users", lambda active: {*active.state.scram_users})
+    return users
+
+
+def test_relative_log_dirs_are_below_the_broker_and_id_in_absolute_ones_is_its_number(tmp_path: Path) -> None:
+    config = BrokerConfig({"log.dirs": f"a, b,{tmp_path}/disk-{{id}},a"})
+    assert log_dirs_under(tmp_path, 7, config) == [
+        f"{tmp_path}/broker-7/a",
+        f"{tmp_path}/broker-7/b",
+        f"{tmp_path}/disk-7",
+    ]
+    assert log_dirs_under(tmp_path, 7, BrokerConfig()) == [f"{tmp_path}/broker-7"]
+
+
+def test_start_that_fails_after_the_directory_was_opened_releases_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ConfigurationError("no more threads")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(starting, "Controllers", fail)
+        with pytest.raises(ConfigurationError, match="no more threads"):
+            KafkaCluster(1, data_dir=tmp_path).start()
+    with KafkaCluster(1, {"a": 1}, data_dir=tmp_path) as cluster:
         assert cluster.topics() == ["a"]

@@ -577,3 +577,22 @@ def test_latest_of_several_snapshots_is_read(tmp_path: Path) -> None:
     segments_of(cluster.path)[1].write_bytes(b"between two snapshots")
     cluster.restart()
     assert cluster.controller.state.next_producer_id == 3000
+
+
+def test_first_start_that_was_killed_before_the_first_write_is_repeated(tmp_path: Path) -> None:
+    opened(tmp_path)  # makes the directory, and a kill follows
+    assert segments_of(tmp_path / DIRECTORY) == []
+    cluster = Cluster(tmp_path)
+    assert cluster.controller.epoch == 1
+    cluster.controller.allocate_producer_ids()
+    cluster.restart()
+    assert cluster.controller.state.next_producer_id == 1000
+
+
+def test_snapshot_without_a_segment_is_refused(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    cluster.log.replace_with_snapshot(cluster.controller.state)
+    for segment in segments_of(cluster.path):
+        segment.unlink()
+    text = refusal_of(tmp_path)
+    assert f"the segments after the snapshot of offset {cluster.storage.snapshot_offset} are missing" in text

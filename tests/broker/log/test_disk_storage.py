@@ -18,9 +18,10 @@ from pykafka2.broker.log.disk.disk_storage import DiskStorages, Intervals
 from pykafka2.broker.log.disk.log_directory import on_disk
 from pykafka2.broker.log.disk.real_files import RealFile, RealFiles
 from pykafka2.broker.log.disk.volume import DiskSettings
-from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
 from pykafka2.broker.log.segments import RollLimits
 from pykafka2.errors import CorruptMessage, KafkaStorageError
+from pykafka2.records.batch import TRANSACTIONAL_FLAG
 from pykafka2.testing.simulation.files import SimFile, SimFiles
 from tests.broker.log.on_disk import TOPIC_ID, StorageOnDisk
 from tests.testing.wire import batch, view
@@ -179,6 +180,7 @@ def test_recreated_topic_survives_a_kill_before_the_next_checkpoint(tmp_path: Pa
         append(log, b"%d" % number)
     log.advance_high_watermark(5)
     log.advance_log_start(3)
+    log.clean_offset = 5
     log.flush()
     for now in (0.0, 61.0):
         disk.storage.run(now)
@@ -189,7 +191,7 @@ def test_recreated_topic_survives_a_kill_before_the_next_checkpoint(tmp_path: Pa
     disk.storage.start()
     found = disk.log(topic_id=bytes(reversed(TOPIC_ID)))
     assert (found.log_start_offset, found.log_end_offset, found.high_watermark) == (0, 1, 0)
-    assert found.recovery_point == 0
+    assert (found.recovery_point, found.clean_offset) == (0, 0)
     disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
@@ -685,3 +687,36 @@ def test_options_of_the_broker_set_the_files_and_the_intervals_of_its_checkpoint
     storage = DiskStorages({0: directories}, runtime, nullcontext()).new(0, config)
     assert (storage._settings, storage._intervals) == (DiskSettings(1, 2000, 3.0), Intervals(4.0, 5.0, 6.0))
     directories[0].close()
+
+
+def test_only_a_log_start_within_a_segment_is_in_the_checkpoint(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    for partition in range(3):
+        log = disk.log(partition=partition)
+        for _ in range(2):
+            append(log, b"x")
+            log.roll()
+        append(log, b"x")
+        append(log, b"x")
+        log.advance_high_watermark(4)
+        log.advance_log_start(partition + 1)
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+    # As in Kafka: offsets 0, 1 and 2 begin a segment.
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\nt 2 3\n"
+
+
+def test_transaction_index_is_deleted_with_its_segment(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    data = batch([b"x"], attributes=TRANSACTIONAL_FLAG, producer_id=1, producer_epoch=0)
+    log.append_as_leader(view(data), 0, from_client=False)
+    log.append_marker(EndMarker(1, 0, False, 1), 0, 1_000)
+    log.roll()
+    append(log, b"y")
+    log.advance_high_watermark(3)
+    log.advance_log_start(2)
+    assert f"{0:020d}.txnindex.deleted" in disk.names()
+    for now in (0.0, 61.0):
+        disk.storage.run(now)
+    assert [name for name in disk.names() if name.startswith(f"{0:020d}")] == []
+    disk.storage.stop(is_clean=True, broker_epoch=1)

@@ -185,9 +185,11 @@ def read_log(files: FileSystem, path: str) -> LogContents:
     snapshots, segments = snapshots_in(names), segments_in(names)
     snapshot = snapshots[-1] if snapshots else None
     snapshot_batches = [] if snapshot is None else read_snapshot(files, f"{path}/{snapshot_name(snapshot)}")
+    if snapshot is not None and not segments:  # the latest segment is never deleted
+        raise CorruptData(f"{path}: the segments after the snapshot of offset {snapshot.offset} are missing")
     start = 0 if snapshot is None else snapshot.offset
     # Segments that end before the snapshot are kept for a while, but not read.
-    ends = [*segments[1:], None]
+    ends = [*segments[1:], None][: len(segments)]  # a start can be killed before the first write
     needed = [base for base, end in zip(segments, ends, strict=True) if end is None or end > start]
     if needed and needed[0] > start:
         raise CorruptData(
