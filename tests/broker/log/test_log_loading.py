@@ -7,6 +7,7 @@ from struct import pack
 
 import pytest
 
+from pykafka2.broker.log.batch import placed
 from pykafka2.broker.log.disk.log_directory import on_disk
 from pykafka2.broker.log.leader_epochs import EpochEntry
 from pykafka2.broker.log.log_cleaner import CompactionPolicy, compact
@@ -187,6 +188,17 @@ def test_segment_that_compaction_has_shortened_is_not_taken_for_a_damaged_one(tm
     log = disk.restart(is_clean=False)
     assert log.recovery_point == 0
     assert values_of(log) == [0, 2, 3, 4]
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_segment_that_begins_with_a_gap_of_a_compacted_leader_is_not_behind_a_cut(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    log.limit_segments(TWO_BATCHES)
+    for offset in (0, 1, 5, 6):  # the leader's compaction has removed 2 to 4
+        log.append_as_follower(placed(view(batch([b"v" * 40])), offset, 0).buffer)
+    assert [one.base_offset for one in log.segments] == [0, 2]
+    assert values_of(disk.restart(is_clean=False)) == [0, 1, 5, 6]
     disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
@@ -442,6 +454,29 @@ def test_aborted_transaction_that_was_truncated_does_not_return_with_a_restart(
     for is_clean in (True, False):
         log = disk.restart(is_clean=is_clean)
         assert [one.producer_id for one in log.aborted_transactions(0, 9)] == [*range(kept)]
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_aborted_transactions_of_compacted_segments_survive_a_restart(tmp_path: Path, is_clean: bool) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    log.limit_segments(RollLimits(max_age_ms=2**62))
+    for producer_id in (1, 2):
+        write_in_transaction(log, producer_id)
+        log.append_marker(EndMarker(producer_id, 0, False, 1), 0, 1_000)
+        log.append_as_leader(view(batch([b"v" * 100], keys=[b"%d" % producer_id])), 0)
+        log.roll()
+    log.advance_high_watermark(6)
+    log.limit_segments(RollLimits(max_bytes=300, max_age_ms=2**62))
+    assert finish(compact(log, CompactionPolicy(min_dirty_ratio=0.0), 2_000)) is not None
+    assert len(log.segments) == 3
+    before = log.aborted_transactions(0, 6)
+    assert [one.producer_id for one in before] == [1, 2]
+    for segment in on_disk(log.segments):
+        bases = [segment.base_offset, segment.next_offset]
+        assert all(bases[0] <= one.last_offset < bases[1] for one in segment.aborted_transactions())
+    assert disk.restart(is_clean=is_clean).aborted_transactions(0, 6) == before
     disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
