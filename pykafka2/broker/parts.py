@@ -177,7 +177,8 @@ class Parts:
         Under the lock, from the thread that made the change.
         """
         node = self._node
-        if node.image.version < 0:
+        is_first = node.image.version < 0
+        if is_first:
             self._logs.remove_unknown(set(image.topic_names))  # deleted while this broker was down
         node.image = image
         self.controller_node.resign_if_replaced()
@@ -187,6 +188,8 @@ class Parts:
         if self._configure():
             changed = {**image.topics, **changed}
         self.replicas.apply(image, changed, now)
+        if is_first:
+            self.timers.expire_producers()  # those that became inactive while this broker was down
         self.coordinators.apply(image, changed, now)
         if self.replicas.has_moved or self.coordinators.due < self.timers.due:
             self.timers.signal()

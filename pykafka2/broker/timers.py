@@ -71,7 +71,7 @@ class BrokerTimers(Part):
                 replicas.isrs.expand(replicas.replicas.values(), now)
             if now >= self._expiry_at:
                 self._expiry_at = now + self._expiry_every
-                self._expire_producers()
+                self.expire_producers()
             if now >= self._retention_check_at:
                 self._retention_check_at = now + self._retention_check_every
                 replicas.log_manager.apply_retention(node.clock.wall_ms(), None)
@@ -101,7 +101,7 @@ class BrokerTimers(Part):
             )
             return self.due
 
-    def _expire_producers(self) -> None:
+    def expire_producers(self) -> None:
         """Drops producers that were inactive for producer.id.expiration.ms."""
         kept_ms = self._node.config.int("producer.id.expiration.ms")
         self._replicas.expire_producers(self._node.clock.wall_ms() - kept_ms)

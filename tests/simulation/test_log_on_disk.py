@@ -73,6 +73,34 @@ def test_kill_loses_exactly_the_records_past_the_recovery_point() -> None:
         assert values(cluster) == [b"%d" % number for number in range(7)]
 
 
+def test_producers_that_expired_while_the_broker_was_down_are_forgotten_at_the_start() -> None:
+    with Simulation(8) as simulation:
+        config = {"producer.id.expiration.ms": 60_000}
+        cluster = simulation.cluster(1, {"orders": 1}, config=config, data_dir="/data")
+        for client in ("old", "open"):
+            producer = simulation.producer(
+                cluster,
+                transactional_id=client,
+                transaction_timeout_ms=900_000,
+                linger_ms=0,
+            )
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send("orders", b"x").result(timeout=10)
+            if client == "old":
+                producer.commit_transaction()
+        log = cluster.broker(0).replicas.log_of(KEY)
+        assert len(list(log.producers)) == 2
+        cluster.controls.crash_broker(0, lose_unreplicated=False)
+        simulation.sleep(120)
+        cluster.controls.delay_metadata(0, 1.0)
+        cluster.controls.restart_broker(0)
+        assert simulation.wait_until(lambda: KEY in cluster.broker(0).replicas.replicas, 30)
+        # An open transaction keeps its producer, as in Kafka.
+        [left] = cluster.broker(0).replicas.log_of(KEY).producers
+        assert cluster.broker(0).replicas.log_of(KEY).producers.transactions.first_offset_of(left.producer_id)
+
+
 def test_full_disk_takes_the_directory_offline_and_loses_no_acknowledged_record() -> None:
     with Simulation(4) as simulation:
         cluster = simulation.cluster(1, {"orders": 1}, data_dir="/data")
