@@ -12,13 +12,16 @@ from typing import Final
 import attrs
 
 from pykafka2.broker.log.disk.log_directory import EPOCHS
+from pykafka2.broker.log.disk.old_formats import check_format
 from pykafka2.broker.log.disk.producer_snapshots import SNAPSHOT, ProducerSnapshots
 from pykafka2.broker.log.disk.recovery import (
+    LOST,
     bases_in,
     clear_interrupted,
     open_segment,
     recover,
     remove_segment,
+    set_segment_aside,
 )
 from pykafka2.broker.log.disk.segment_file import (
     LOG,
@@ -26,6 +29,7 @@ from pykafka2.broker.log.disk.segment_file import (
     TIME_INDEX,
     TRANSACTION_INDEX,
     DiskSegment,
+    file_name,
 )
 from pykafka2.broker.log.disk.text_files import decode_epochs
 from pykafka2.broker.log.disk.volume import Volume
@@ -138,6 +142,8 @@ class LogLoader:
         if not bases:
             start = self._checkpoints.log_start_offset
             return [DiskSegment.create(volume, directory, start)]
+        for base_offset in bases:
+            check_format(volume, volume.files.open(f"{directory}/{file_name(base_offset, LOG)}"), 0)
         segments: list[DiskSegment] = []
         recovers = False
         for number, base_offset in enumerate(bases):
@@ -154,10 +160,25 @@ class LogLoader:
             segment = DiskSegment(volume, directory, base_offset)
             segments.append(segment)
             lost = self._recover(segment)
-            if following is not None and (lost or self._lacks_records(segment, following)):
+            if following is None:
+                continue
+            if lost:
                 for base in bases[number + 1 :]:
                     logger.warning("Removed segment %d of %s, behind a cut", base, directory)
                     remove_segment(volume, directory, base)
+                break
+            if self._lacks_records(segment, following):
+                logger.error(
+                    "Offsets %d to %d of %s are lost, so the segments after them are not used and renamed to "
+                    "NNN.log%s: %s",
+                    segment.end_offset,
+                    following - 1,
+                    directory,
+                    LOST,
+                    ", ".join(str(base) for base in bases[number + 1 :]),
+                )
+                for base in bases[number + 1 :]:
+                    set_segment_aside(volume, directory, base)
                 break
         return segments
 

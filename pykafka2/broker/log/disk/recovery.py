@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
+from pykafka2.broker.log.disk.old_formats import check_format
 from pykafka2.broker.log.disk.segment_file import (
     CLEANED,
     LOG,
@@ -42,6 +43,8 @@ from pykafka2.records.batch import (
 logger = logging.getLogger(__name__)
 
 SWAP: Final = ".swap"
+LOST: Final = ".lost"
+"""The ending of segments after offsets that are lost."""
 OWN_TEMPORARY: Final = (
     ".snapshot.tmp",
     ".txnindex.tmp",
@@ -136,6 +139,7 @@ def recover(segment: DiskSegment, on_batch: OnBatch | None = None) -> int:
         index.write_held()
     lost = size - segment.size_bytes
     if lost:
+        check_format(segment.volume, segment.log, segment.size_bytes)
         logger.warning("Removed %d bytes without a valid batch from %s", lost, segment.log.path)
         segment.log.truncate(segment.size_bytes)
     segment.flushed_bytes = min(segment.flushed_bytes, segment.size_bytes)
@@ -234,6 +238,18 @@ def _complete_swap(volume: Volume, directory: str, base_offset: int) -> None:
 def remove_segment(volume: Volume, directory: str, base_offset: int) -> None:
     """Removes the files of a segment, whichever exist. Raises `OSError`."""
     for kind in (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
+        with suppress(FileNotFoundError):
+            volume.files.remove(f"{directory}/{file_name(base_offset, kind)}")
+
+
+def set_segment_aside(volume: Volume, directory: str, base_offset: int) -> None:
+    """Renames the log of a segment, which is no longer used, and removes its indexes. Raises `OSError`."""
+    path = f"{directory}/{file_name(base_offset, LOG)}"
+    ending = LOST
+    while volume.files.exists(path + ending):
+        ending += LOST
+    volume.files.rename(path, path + ending)
+    for kind in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
         with suppress(FileNotFoundError):
             volume.files.remove(f"{directory}/{file_name(base_offset, kind)}")
 
