@@ -25,6 +25,7 @@ from pykafka2.records.pieces import (
     field_pieces,
     interleaved,
     length_pieces,
+    longest_of,
     part_of,
     sizes_of,
     spans,
@@ -158,7 +159,7 @@ class ListColumns:
     def oversized(self, max_bytes: int) -> int | None:
         headers = [self.headers] if isinstance(self.headers, bytes) else self.headers
         fields: tuple[Column, ...] = (self.values, self.keys or (), headers)
-        longest = sum(max((len(entry) for entry in field if entry), default=0) for field in fields)
+        longest = sum(map(longest_of, fields))
         if longest + MAX_NUMBERS_BYTES <= max_bytes:
             return None
         room = max_bytes - MAX_NUMBERS_BYTES

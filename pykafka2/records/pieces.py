@@ -80,22 +80,30 @@ def field_pieces(column: Column | None) -> tuple[list[Piece], Sizes]:
     if column is None:
         return [NULL], len(NULL)
     try:
-        lengths = [len(entry) for entry in column]  # type: ignore[arg-type]
+        lengths = [*map(len, column)]  # type: ignore[arg-type]
         data: list[bytes] = column if type(column) is list else [*column]  # type: ignore[list-item]
     except TypeError:
         lengths = [-1 if entry is None else len(entry) for entry in column]
         data = [entry or b"" for entry in column]
+    length = lengths[0] if lengths else -1
+    if lengths.count(length) == len(lengths):
+        return [varint(length), data if length > 0 else b""], max(length, 0) + varint_size(length)
     distinct = set(lengths)
     written = {length: varint(length) for length in distinct}
     sizes = {length: max(length, 0) + len(written[length]) for length in distinct}
-    if len(distinct) > 1:
-        return [[written[length] for length in lengths], data], [sizes[length] for length in lengths]
-    (length,) = distinct or {-1}
-    return [varint(length), data if length > 0 else b""], max(length, 0) + varint_size(length)
+    return [[written[length] for length in lengths], data], [sizes[length] for length in lengths]
+
+
+def longest_of(column: Column) -> int:
+    """Return the length of the longest entry; 0 if there is none."""
+    try:
+        return max(map(len, column), default=0)  # type: ignore[arg-type]
+    except TypeError:  # a null
+        return max((len(entry) for entry in column if entry), default=0)
 
 
 def sizes_of(piece: Piece) -> Sizes:
-    return len(piece) if isinstance(piece, bytes) else [len(row) for row in piece]
+    return len(piece) if isinstance(piece, bytes) else [*map(len, piece)]
 
 
 def added(*sizes: Sizes) -> Sizes:

@@ -15,7 +15,6 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import repeat
-from operator import add
 from typing import Any
 
 from pykafka2.records.encoder import LONGER_OFFSET, NO_HEADERS
@@ -163,16 +162,18 @@ def _pieces(
     if key_lengths is None or keys is None:
         pieces = [_SIZES[first]] * (PIECES * count)
         if not is_even:
-            pieces[2::PIECES] = map(_SIZES.__getitem__, lengths)
+            pieces[2::PIECES] = [_SIZES[length] for length in lengths]
     else:
         width, fronts_of = KEYED_PIECES, _keyed_fronts
-        of_keys = map(_FIELD_BYTES.__getitem__, key_lengths)
-        numbers = [*map(add, of_keys, map(_FIELD_BYTES.__getitem__, lengths))]
+        numbers = [
+            _FIELD_BYTES[of_key] + _FIELD_BYTES[of_value]
+            for of_key, of_value in zip(key_lengths, lengths, strict=True)
+        ]
         pieces = [NULL, NULL, VARINTS[key_lengths[0]], NULL, VARINTS[first], NULL] * count
         pieces[3::KEYED_PIECES] = keys
         if not is_even:
-            pieces[2::KEYED_PIECES] = map(VARINTS.__getitem__, key_lengths)
-            pieces[4::KEYED_PIECES] = map(VARINTS.__getitem__, lengths)
+            pieces[2::KEYED_PIECES] = [VARINTS[length] for length in key_lengths]
+            pieces[4::KEYED_PIECES] = [VARINTS[length] for length in lengths]
     pieces[1::width] = VARINTS[:count]
     pieces[width - 1 :: width] = values
     begin = 0

@@ -129,25 +129,36 @@ MAX_LANES = 4096
 
 def murmur2_column(keys: Sequence[bytes | None]) -> list[int]:
     """Return the unsigned 32-bit `murmur2` hash of each key; NO_KEY for a null."""
+    try:
+        lengths = {*map(len, keys)}  # type: ignore[arg-type]
+    except TypeError:  # a null
+        lengths = set()
+    if len(lengths) == 1:
+        return _of_one_length(keys, lengths.pop())  # type: ignore[arg-type]
     by_length: dict[int, list[int]] = {}
     hashes = [NO_KEY] * len(keys)
     for row, key in enumerate(keys):
         if key is not None:
             by_length.setdefault(len(key), []).append(row)
     for length, rows in by_length.items():
-        for first in range(0, len(rows), MAX_LANES):
-            some = rows[first : first + MAX_LANES]
-            if len(some) < MIN_LANES:
-                results = [murmur2(keys[row]) for row in some]  # type: ignore[arg-type]
-            else:
-                results = _of_one_length([keys[row] for row in some], length)  # type: ignore[misc]
-            for row, result in zip(some, results, strict=True):
-                hashes[row] = result
+        own: list[bytes] = [keys[row] for row in rows]  # type: ignore[misc]
+        for row, number in zip(rows, _of_one_length(own, length), strict=True):
+            hashes[row] = number
     return hashes
 
 
 def _of_one_length(keys: Sequence[bytes], length: int) -> list[int]:
     """Return the hashes of keys of that length."""
+    if len(keys) < MIN_LANES:
+        return [*map(murmur2, keys)]
+    hashes: list[int] = []
+    for first in range(0, len(keys), MAX_LANES):
+        hashes += _side_by_side(keys[first : first + MAX_LANES], length)
+    return hashes
+
+
+def _side_by_side(keys: Sequence[bytes], length: int) -> list[int]:
+    """Return the hashes of keys of that length, all in one number."""
     count = len(keys)
     low_32, low_19, low_17, low_8 = (_in_each_lane((1 << bits) - 1, count) for bits in (32, 19, 17, 8))
     h = _in_each_lane(SEED ^ length, count)

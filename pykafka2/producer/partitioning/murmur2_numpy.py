@@ -25,8 +25,12 @@ _SHIFT_13, _SHIFT_15, _SHIFT_24 = np.uint32(13), np.uint32(15), np.uint32(24)
 
 def murmur2_array(keys: Sequence[bytes | None]) -> Numbers:
     """Return the hash of each key as int64, NO_KEY for a null."""
-    lengths = np.fromiter((-1 if key is None else len(key) for key in keys), np.int64, len(keys))
-    blob = b"".join([key for key in keys if key])
+    try:
+        lengths = np.fromiter(map(len, keys), np.int64, len(keys))  # type: ignore[arg-type]
+        blob = b"".join(keys)  # type: ignore[arg-type]
+    except TypeError:  # a null
+        lengths = np.fromiter((-1 if key is None else len(key) for key in keys), np.int64, len(keys))
+        blob = b"".join([key for key in keys if key])
     ends = np.cumsum(np.maximum(lengths, 0))
     return murmur2_buffer(np.frombuffer(blob, np.uint8), ends - np.maximum(lengths, 0), lengths)
 
