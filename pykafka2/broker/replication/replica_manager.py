@@ -321,7 +321,9 @@ class ReplicaManager:
         Returns the operation if it must wait.
         """
         operation = DelayedProduce(deadline, self.hosted, results, on_done)
-        if self.produces.try_complete_else_watch(operation, operation.keys, now):
+        if operation.try_complete(None, now) or self.produces.try_complete_else_watch(
+            operation, operation.keys, now, was_tried=True
+        ):
             return None
         return operation
 

@@ -290,7 +290,8 @@ class Connection:
 
     def flush(self, now: float) -> None:
         """Writes as much as the transport accepts; completely sent responses change the channel's state."""
-        taken = self._unsent.write(self._owner.max_file_bytes(self, now))
+        unsent = self._unsent
+        taken = unsent.write(self._owner.max_file_bytes(self, now)) if unsent.has_files else unsent.write()
         if taken:
             self.idle_since = now
             self._sent_bytes += taken

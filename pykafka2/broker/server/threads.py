@@ -227,7 +227,8 @@ class Loop:
         if self._commands:
             self._run_commands()
         self._run_parts(now)
-        self._dispatch(writable, now)
+        if writable:
+            self._dispatch(writable, now)
 
     def _dispatch(self, events: Sequence[Ready], now: float) -> None:
         for target, bits in events:

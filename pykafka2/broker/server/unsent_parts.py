@@ -37,6 +37,10 @@ class UnsentParts:
     def __bool__(self) -> bool:
         return bool(self._parts)
 
+    @property
+    def has_files(self) -> bool:
+        return self._file_parts > 0
+
     def add(self, part: FramePart) -> None:
         """Adds a part behind the others. Raises `IllegalState` for a file that the transport cannot send."""
         if isinstance(part, FilePart):
