@@ -26,7 +26,6 @@ from pykafka2.cluster.client import GRACE
 from pykafka2.errors import ClientClosed, IllegalState, KafkaError, LoopBlocked
 from pykafka2.option_fields import NOT_AWAITED, is_async
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
-from pykafka2.producer.accumulator.open_batch import append_unlocked
 from pykafka2.producer.accumulator.room import NoRoom, Room
 from pykafka2.producer.append import Prepared
 from pykafka2.producer.arguments import K, V, refuse
@@ -164,12 +163,15 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
             else:
                 wall_ns = self._wall_ns
                 if batch.since_ns <= wall_ns() < batch.until_ns:
-                    delivery = append_unlocked(
-                        batch,
-                        (value, None, batch.timestamp, NO_HEADERS, None),
-                        SMALLEST_RECORD_BYTES + len(value),
-                    )
-                    if delivery is not None:
+                    row = (value, None, batch.timestamp, NO_HEADERS, None)
+                    size_bytes = SMALLEST_RECORD_BYTES + len(value)
+                    outcome, fields = batch.outcome, batch.fields
+                    # As in the sync `send`: `append_unlocked` (accumulator/open_batch.py) without its call.
+                    if (room_bytes := batch.room_bytes - size_bytes) >= 0: batch.room_bytes = room_bytes; fields += row; index = batch.count; batch.count = index + 1  # fmt: skip # noqa: E501, E701, E702
+                    if room_bytes >= 0:
+                        delivery = Delivery()
+                        delivery._outcome = outcome  # type: ignore[assignment]
+                        delivery._index = index
                         return delivery
             self._left -= 1
         else:

@@ -3,8 +3,8 @@
 `ProducerBatch.seal` hands its records over to the batch that the IO thread sends (batch.py). From then on
 `room_bytes` is `SHUT`, and the open batch is empty.
 
-`append_unlocked`, and the same line in `KafkaProducer.send`, append without the queue's lock. It is safe for
-these reasons:
+`append_unlocked`, and the same line in `send` of the sync and the asyncio producer, append without the
+queue's lock. It is safe for these reasons:
 
 * A record is appended by one line without a call, a loop or an allocation that the garbage collector
   counts. CPython runs no other thread, signal handler, finalizer or tracer within it, so the room, fields

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykafka2 import KafkaProducer
+from pykafka2.aio import KafkaProducer as AsyncProducer
 from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, KafkaError, RecordPurged
 from pykafka2.producer.accumulator import batch_sizes
 from pykafka2.producer.accumulator.batch import ProducerBatch
@@ -301,7 +302,7 @@ def test_callback_of_the_next_record_joins_a_run_only_under_the_global_lock(
     assert [metadata.offset for metadata in told] == [7, 8, 9]
 
 
-@pytest.mark.parametrize("way", [append_unlocked, KafkaProducer.send])
+@pytest.mark.parametrize("way", [append_unlocked, KafkaProducer.send, AsyncProducer.send])
 def test_the_line_by_which_a_record_joins_has_no_place_where_others_come_in(way: Callable[..., Any]) -> None:
     """No call, no jump back, and no line of its own in between for tracers."""
     [line] = [line for line in lines_of(dis.get_instructions(way)) if stores_count(line)]
