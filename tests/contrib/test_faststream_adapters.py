@@ -136,13 +136,14 @@ def test_flush_sends_records_that_linger(kafka_cluster: KafkaCluster) -> None:
 
 
 def test_partitioner_of_the_application_is_used(kafka_cluster: KafkaCluster) -> None:
-    def last(key: bytes | None, partitions: list[int], available: list[int]) -> int:
-        return partitions[-1]
+    def by_length(key: bytes | None, partitions: list[int], available: list[int]) -> int:
+        return partitions[len(key or b"") % 2]
 
     async def program() -> None:
-        async with KafkaBroker(kafka_cluster.bootstrap_servers, logger=None, partitioner=last) as broker:
-            for _ in range(5):
-                assert (await broker.publish(b"v", "orders")).partition == 1
+        servers = kafka_cluster.bootstrap_servers
+        async with KafkaBroker(servers, logger=None, partitioner=by_length) as broker:
+            written = [await broker.publish(b"v", "orders", key=b"k" * length) for length in range(1, 9)]
+            assert [metadata.partition for metadata in written] == [1, 0] * 4
 
     run(program())
 
