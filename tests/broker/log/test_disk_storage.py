@@ -715,4 +715,43 @@ def test_transaction_index_is_deleted_with_its_segment(tmp_path: Path) -> None:
     for now in (0.0, 61.0):
         disk.storage.run(now)
     assert [name for name in disk.names() if name.startswith(f"{0:020d}")] == []
+
+
+def test_recovery_without_the_epoch_checkpoint_reads_each_batch_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    for epoch in (0, 0, 3):
+        log.append_as_leader(view(batch([b"x" * 10_000])), epoch)
+    epochs = [*log.epochs.entries]
+    disk.storage.stop(is_clean=False, broker_epoch=-1)
+    (tmp_path / "t-0/leader-epoch-checkpoint").unlink()
+    sizes: list[int] = []
+    read = RealFile.read
+
+    def counted(file: RealFile, position: int, size: int) -> bytes:
+        data = read(file, position, size)
+        if file.path.endswith(".log"):
+            sizes.append(len(data))
+        return data
+
+    monkeypatch.setattr(RealFile, "read", counted)
+    disk.storage.start()
+    assert disk.log().epochs.entries == epochs
+    assert sum(sizes) < 1.5 * disk.log().size_bytes
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_epochs_of_flushed_segments_are_found_without_the_checkpoint(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    for epoch in (0, 2, 5):
+        log.append_as_leader(view(batch([b"x"])), epoch)
+        log.roll()
+    epochs = [*log.epochs.entries]
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+    (tmp_path / "t-0/leader-epoch-checkpoint").unlink()
+    disk.storage.start()
+    assert disk.log().epochs.entries == epochs
     disk.storage.stop(is_clean=True, broker_epoch=1)

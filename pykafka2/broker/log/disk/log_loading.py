@@ -66,6 +66,7 @@ class LogLoader:
         self._was_clean = was_clean
         self._producers = ProducerStates()
         self._epochs = LeaderEpochs()
+        self._has_epochs = False  # read from the checkpoint
         self._aborted: list[AbortedTransaction] = []  # of the segment that is being recovered
         self.snapshots = ProducerSnapshots(volume.files, directory)
 
@@ -77,7 +78,7 @@ class LogLoader:
             names = clear_interrupted(self._volume, directory, names)
         bases = bases_in(names, LOG)
         self.snapshots = ProducerSnapshots(files, directory, bases_in(names, SNAPSHOT))
-        has_epochs = self._read_epochs(names)
+        self._has_epochs = self._read_epochs(names)
         segments = self._open_segments(bases)
         checkpoints = self._checkpoints
         start = max(checkpoints.log_start_offset, segments[0].base_offset)
@@ -90,11 +91,6 @@ class LogLoader:
             segments, end = [DiskSegment.create(self._volume, directory, start)], start
             self.snapshots.remove(self.snapshots.offsets)
             self._producers = ProducerStates()
-        if not has_epochs:
-            self._epochs.clear()
-            for segment in segments:
-                for batch in segment.iterate():
-                    self._epochs.assign(batch.partition_leader_epoch, batch.base_offset)
         self._epochs.truncate_to(end)
         self._epochs.drop_before(start)
         if self._was_clean:
@@ -198,6 +194,9 @@ class LogLoader:
             logger.warning("Rebuilding a transaction index: %s", error)
             self._restore_producers(before, base_offset)
             self._recover(segment)
+        if not self._has_epochs:
+            for batch in segment.iterate():
+                self._epochs.assign(batch.partition_leader_epoch, batch.base_offset)
         return segment
 
     def _recover(self, segment: DiskSegment) -> int:
