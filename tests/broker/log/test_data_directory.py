@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
 
@@ -246,3 +248,20 @@ def test_descriptors_are_not_inherited(tmp_path: Path) -> None:
     file = files.open(str(tmp_path / "0.log"), creates=True)
     assert not os.get_inheritable(file._descriptor)
     files.close()
+
+
+def test_directories_are_flushed_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: both.wait(10))
+    files = RealFiles()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(files.flush_directory, [str(tmp_path)] * 2))
+
+
+def test_flush_after_the_end_leaves_no_descriptor(tmp_path: Path) -> None:
+    before = len(os.listdir("/dev/fd"))
+    files = RealFiles()
+    files.open(str(tmp_path / "a"), creates=True)
+    files.close()
+    files.flush_directory(str(tmp_path))  # in the background
+    assert len(os.listdir("/dev/fd")) == before

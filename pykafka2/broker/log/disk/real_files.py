@@ -104,22 +104,29 @@ class RealFiles:
         shutil.rmtree(path)
 
     def flush_directory(self, path: str) -> None:
+        try:
+            _flush(path)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR:
+                raise
+            self._flush_with_spare(path, error)
+
+    def _flush_with_spare(self, path: str, error: OSError) -> None:
         with self._spare_lock:
+            if self._spare == CLOSED:
+                raise error
+            os.close(self._spare)
+            self._spare = CLOSED
             try:
-                descriptor = os.open(path, os.O_RDONLY)
-            except OSError as error:
-                if error.errno not in NO_DESCRIPTOR or self._spare == CLOSED:
-                    raise
-                os.close(self._spare)
-                self._spare = CLOSED
-                descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
+                _flush(path)
             finally:
-                os.close(descriptor)
-                if self._spare == CLOSED:
-                    with suppress(OSError):
-                        self._spare = os.open(os.devnull, os.O_RDONLY)
+                self._open_spare()
+
+    def _open_spare(self) -> None:
+        """Requires the lock of the spare descriptor."""
+        if self._spare == CLOSED:
+            with suppress(OSError):
+                self._spare = os.open(os.devnull, os.O_RDONLY)
 
     def lock(self, path: str) -> RealLock:
         return RealLock(path)
@@ -149,6 +156,9 @@ class RealFiles:
     def opened(self, file: RealFile) -> None:
         """Records an opened file, and closes the one that was used longest ago if there are too many."""
         self._open[file] = None
+        if self._spare == CLOSED:
+            with self._spare_lock:
+                self._open_spare()
         if len(self._open) > self._max_open:
             next(iter(self._open)).close()
 
@@ -231,6 +241,14 @@ class RealFile:
         path, flags = self.path, flags | os.O_RDWR | os.O_CLOEXEC
         self._descriptor = self._files.with_free_descriptor(lambda: os.open(path, flags, 0o666))
         self._files.opened(self)
+
+
+def _flush(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _write_all(descriptor: int, position: int, data: Buffer, path: str) -> None:
