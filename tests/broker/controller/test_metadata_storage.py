@@ -22,20 +22,24 @@ from pykafka2.broker.log.disk.metadata_batches import (
 from pykafka2.broker.log.disk.metadata_directory import (
     DIRECTORY,
     QuorumState,
+    SnapshotId,
     decode_quorum_state,
     encode_quorum_state,
     encode_snapshot,
     read_snapshot,
+    snapshot_name,
 )
 from pykafka2.broker.log.disk.real_files import RealFiles
 from pykafka2.clock import SeededEntropy
 from pykafka2.errors import ConfigurationError, CorruptData, KafkaStorageError
 from pykafka2.protocol.messages.control_records import (
+    KRaftVersionFeature,
     KRaftVersionRecord,
     LeaderChangeMessage,
     LeaderVoter,
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
+    Voter,
     VotersRecord,
 )
 from pykafka2.protocol.messages.metadata_records import (
@@ -596,3 +600,23 @@ def test_snapshot_without_a_segment_is_refused(tmp_path: Path) -> None:
         segment.unlink()
     text = refusal_of(tmp_path)
     assert f"the segments after the snapshot of offset {cluster.storage.snapshot_offset} are missing" in text
+
+
+def test_directory_formatted_for_a_dynamic_quorum_begins_with_its_voter(tmp_path: Path) -> None:
+    # kafka-storage format --standalone: a snapshot of offset 0 without a segment (KIP-853).
+    feature = KRaftVersionFeature(min_supported_version=0, max_supported_version=1)
+    voter = Voter(
+        voter_id=0, voter_directory_id=bytes(range(16)), endpoints=[], k_raft_version_feature=feature
+    )
+    controls = [KRaftVersionRecord(version=0, k_raft_version=1), VotersRecord(version=0, voters=[voter])]
+    (tmp_path / DIRECTORY).mkdir()
+    name = snapshot_name(SnapshotId(0, 0))
+    (tmp_path / DIRECTORY / name).write_bytes(encode_snapshot(iter(()), controls, 0, 0, 0))
+    cluster = Cluster(tmp_path)
+    before = cluster.controller.state.features
+    assert cluster.storage.quorum.kraft_version == 1
+    cluster.controller.allocate_producer_ids()
+    cluster.restart()
+    assert cluster.storage.quorum.voters_record == controls[1]
+    assert cluster.controller.state.features == before
+    assert cluster.controller.state.next_producer_id == 1000

@@ -185,7 +185,8 @@ def read_log(files: FileSystem, path: str) -> LogContents:
     snapshots, segments = snapshots_in(names), segments_in(names)
     snapshot = snapshots[-1] if snapshots else None
     snapshot_batches = [] if snapshot is None else read_snapshot(files, f"{path}/{snapshot_name(snapshot)}")
-    if snapshot is not None and not segments:  # the latest segment is never deleted
+    # The latest segment is never deleted. A directory that kafka-storage has formatted can have none.
+    if snapshot is not None and snapshot.offset and not segments:
         raise CorruptData(f"{path}: the segments after the snapshot of offset {snapshot.offset} are missing")
     start = 0 if snapshot is None else snapshot.offset
     # Segments that end before the snapshot are kept for a while, but not read.
