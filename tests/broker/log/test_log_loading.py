@@ -322,6 +322,7 @@ INDEXES = {
     "a partial entry": lambda data: data + b"\x00\x00\x01",
     "padding": lambda data: data + bytes(len(data)),
     "an entry of another batch": lambda data: data[:-8] + pack(">ii", 18, 3),
+    "an entry with the offset of the batch before": lambda data: data[:-16] + pack(">i", 18) + data[-4:],
     "an entry within a batch": lambda data: data[:-4] + pack(">i", 77),
     "an entry past the end": lambda data: data + pack(">ii", 50, 1 << 20),
     "noise": lambda data: b"\x7f" * len(data),
