@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -92,7 +95,19 @@ def test_state_is_restored_from_records_of_every_metadata_version(changes: list[
     image = MetadataImage()
     for record in log.written:
         image.replay(through_bytes(record, level))
-    assert shown(restored(image)) == shown(controller.state)
+    # Log directories are in the records since 3.7-IV2; brokers register them again.
+    show = shown if level >= 17 else shown_without_directories
+    assert show(restored(image)) == show(controller.state)
+
+
+def shown_without_directories(state: State) -> dict[str, Any]:
+    found = shown(state)
+    found["brokers"] = {one: attrs.evolve(broker, directories=()) for one, broker in found["brokers"].items()}
+    found["topics"] = {
+        name: (topic_id, tuple(attrs.evolve(one, directories=()) for one in partitions), *rest)
+        for name, (topic_id, partitions, *rest) in found["topics"].items()
+    }
+    return found
 
 
 def with_partition(partition: PartitionRecord) -> Converter:
