@@ -755,3 +755,19 @@ def test_epochs_of_flushed_segments_are_found_without_the_checkpoint(tmp_path: P
     disk.storage.start()
     assert disk.log().epochs.entries == epochs
     disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_no_index_entry_points_to_what_a_truncation_has_dropped(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path, index_interval=1)
+    log = disk.log()
+    for at in range(6):
+        log.append_as_leader(view(batch([b"x"], timestamp=at)), 0)
+    for end in (5, 3, 1):
+        log.truncate_to(end)
+        [segment] = on_disk(log.segments)
+        entries = [segment.offsets.entry(number) for number in range(segment.offsets.count)]
+        assert [offset for offset, _ in entries] == [*range(1, end)]
+        assert all(position < segment.size_bytes for _, position in entries)
+        times = [segment.times.entry(number) for number in range(segment.times.count)]
+        assert times == [(at, at) for at in range(1, end)]
+    disk.storage.stop(is_clean=True, broker_epoch=1)
