@@ -27,6 +27,8 @@ from pykafka2.network.transport import Listener
 # Seconds that a start waits to be unfenced, and a stop to move leaderships.
 START_TIMEOUT = 10.0
 SHUTDOWN_TIMEOUT = 5.0
+# Seconds that a stop waits for flushes with several threads, before it flushes what is left with one.
+FLUSH_TIMEOUT = 300.0
 # Seconds after which a waiting thread checks its turn again even without a notification.
 TURN_INTERVAL = 1.0
 NO_THREAD = -1
@@ -214,6 +216,8 @@ class BrokerProcess:
             self._is_over = self._is_over or is_cluster_closing
             if self._node.is_running:
                 self._stop(crash, loss, is_cluster_closing, is_unnoticed)
+            if not crash:
+                self._flush()
             with self._node.lock:
                 self._logs.stop(is_clean=not crash, broker_epoch=self._node.epoch)
 
@@ -241,6 +245,14 @@ class BrokerProcess:
         if not is_cluster_closing and not is_unnoticed:
             with node.lock:
                 shared.controllers.broker_stopped(node.id, node.clock.monotonic())
+
+    def _flush(self) -> None:
+        """Flushes the logs with several threads, so that the storage has nothing to flush when it stops."""
+        runtime = self._shared.runtime
+        with self._node.lock:
+            self._logs.begin_flush(runtime.notify)
+        if self._logs.is_flushing:
+            runtime.wait_until(lambda: not self._logs.is_flushing, FLUSH_TIMEOUT)
 
     def _leave(self, now: float) -> None:
         """Gives up every role and drops everything that waits. Under the lock."""

@@ -64,6 +64,13 @@ class LogDir:
     def start(self) -> None:
         """Logs in memory outlive the broker."""
 
+    def begin_flush(self, on_done: Callable[[], object]) -> None:
+        """Memory needs no flush."""
+
+    @property
+    def is_flushing(self) -> bool:
+        return False
+
     def stop(self, *, is_clean: bool, broker_epoch: int) -> None:
         """Logs in memory outlive the broker."""
 

@@ -114,6 +114,15 @@ class LogStorage(Protocol):
         """
         ...
 
+    def begin_flush(self, on_done: Callable[[], object]) -> None:
+        """Flushes all logs with several threads, before a clean `stop`; `on_done` is called at the end."""
+        ...
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether that is under way."""
+        ...
+
     def stop(self, *, is_clean: bool, broker_epoch: int) -> None:
         """Closes the storage after the broker has stopped; `is_clean` flushes everything.
 

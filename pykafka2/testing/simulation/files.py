@@ -40,6 +40,8 @@ class SimFiles:
     `flush_delay` is the time in seconds that a flush in the background takes.
     """
 
+    blocks = False
+
     def __init__(self, seed: int | str) -> None:
         self.full: set[str] = set()
         self.broken: set[str] = set()

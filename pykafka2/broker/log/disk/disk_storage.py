@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
@@ -89,6 +90,9 @@ class DiskStorage:
         self._moves: dict[Ident, FutureLog] = {}
         self._unmatched: dict[Ident, PartitionLog] = {}  # copies of moving logs that were not found
         self._due: dict[str, float] = {}
+        self._to_flush: deque[PartitionLog] = deque()
+        self._flushing = 0  # the number of logs that are flushed now
+        self._flush_threads = 2
         self._on_change: Callable[[], object] = lambda: None
 
     @property
@@ -117,6 +121,7 @@ class DiskStorage:
 
     def configure(self, config: BrokerConfig) -> None:
         self._settings.update(settings_of(config))
+        self._flush_threads = config.int("num.recovery.threads.per.data.dir")
 
     # ------------------------------------------------------------------ start and stop
 
@@ -217,7 +222,36 @@ class DiskStorage:
         self.places.move(topic_id, partition, volume.path)
         return log
 
+    def begin_flush(self, on_done: Callable[[], object]) -> None:
+        if not self._files.blocks:
+            return
+        to_flush = self._to_flush = deque(self._all_logs())
+        self._flushing = count = min(self._flush_threads * len(self.volumes), len(to_flush))
+        for _ in range(count):
+            self._flush_next(to_flush, on_done)
+
+    @property
+    def is_flushing(self) -> bool:
+        return self._flushing > 0
+
+    def _flush_next(self, to_flush: deque[PartitionLog], on_done: Callable[[], object]) -> None:
+        """Flushes the next log; each one that ends starts another one."""
+        if to_flush is not self._to_flush:
+            return  # the storage was closed meanwhile
+        while to_flush:
+            log = to_flush.popleft()
+            with suppress(KafkaStorageError):  # its directory is offline now
+                if not log.is_offline and files_of(log).begin_close(
+                    log, lambda: self._flush_next(to_flush, on_done)
+                ):
+                    return
+        self._flushing -= 1
+        if not self._flushing:
+            on_done()
+
     def stop(self, *, is_clean: bool, broker_epoch: int) -> None:
+        self._to_flush = deque()
+        self._flushing = 0
         if not self.volumes:
             self._files.close()
             return
@@ -578,7 +612,7 @@ class DiskStorages:
         """Returns the storage of a broker, and sets its log.dirs."""
         directories = self._directories[broker_id]
         config.set_made({"log.dirs": ",".join(directory.path for directory in directories)})
-        return DiskStorage(
+        storage = DiskStorage(
             directories,
             lambda: UUID(bytes=self._runtime.entropy.token_bytes(16), version=4),
             self._run,
@@ -589,6 +623,8 @@ class DiskStorages:
                 config.seconds("replica.high.watermark.checkpoint.interval.ms"),
             ),
         )
+        storage.configure(config)
+        return storage
 
     def _run(self, work: Callable[[], None], then: Callable[[OSError | None], None]) -> None:
         """Runs blocking work on a helper thread, and its end under the cluster's lock."""

@@ -60,6 +60,9 @@ class FileLock(Protocol):
 class FileSystem(Protocol):
     """Files and directories."""
 
+    blocks: bool
+    """Whether flushes block the caller, so that several threads are faster than one."""
+
     def open(self, path: str, *, creates: bool = False) -> File:
         """Returns a file; with `creates` it is made now, and empty."""
         ...

@@ -141,9 +141,14 @@ class DiskLogFiles:
 
         return flush
 
-    def flush_later(self, log: OpenLog) -> None:
-        """Flushes the log up to its end in the background; then its recovery point advances."""
-        flushes: list[Callable[[], None]] = [self._flush_of_names()]
+    def flush_later(
+        self, log: OpenLog, others: Sequence[str] = (), done: Callable[[], object] = lambda: None
+    ) -> None:
+        """Flushes the log up to its end, and others, in the background; then its recovery point advances.
+
+        `done` is called at the end, also after a failure.
+        """
+        flushes: list[Callable[[], None]] = [self._flush_of_names(others)]
         flushed: list[tuple[DiskSegment, int]] = []
         try:
             for segment in self._unflushed(log):
@@ -151,7 +156,14 @@ class DiskLogFiles:
                 flushed.append((segment, segment.size_bytes))
         except OSError as error:
             raise self.volume.fail(error, f"flushing {self.directory}") from error
-        self._flush_later(log, log.log_end_offset, flushes, flushed)
+        names = frozenset(self._unflushed_names)
+
+        def end() -> None:
+            if self.volume.failure is None:
+                self._unflushed_names -= names
+            done()
+
+        self._flush_later(log, log.log_end_offset, flushes, flushed, end)
 
     def _flush_later(
         self,
@@ -159,6 +171,7 @@ class DiskLogFiles:
         end_offset: int,
         flushes: Sequence[Callable[[], None]],
         flushed: Sequence[tuple[DiskSegment, int]],
+        done: Callable[[], None] = lambda: None,
     ) -> None:
         volume, changes = self.volume, log.changes
 
@@ -179,6 +192,7 @@ class DiskLogFiles:
                 for segment, size in flushed:
                     segment.flushed_bytes = max(segment.flushed_bytes, size)
                 log.recovery_point = max(log.recovery_point, end_offset)
+            done()
 
         self._background(work, then)
 
@@ -263,6 +277,22 @@ class DiskLogFiles:
             raise self.volume.fail(error, f"removing snapshots of {self.directory}") from error
 
     # ------------------------------------------------------------------ closing and moving
+
+    def begin_close(self, log: OpenLog, done: Callable[[], object]) -> bool:
+        """Does in the background what `close` does, which then has nothing to flush.
+
+        `done` is called at the end. Returns False if there is nothing to flush. Raises `KafkaStorageError`.
+        """
+        on_disk(log.segments)[-1].finish()
+        try:
+            is_new = self.snapshots.take(log.producers, log.log_end_offset)
+        except OSError as error:
+            raise self.volume.fail(error, f"closing {self.directory}") from error
+        has_records = any(segment.size_bytes for segment in self._unflushed(log))
+        if not (is_new or has_records or self._unflushed_names):
+            return False
+        self.flush_later(log, [self.snapshots.path_of(log.log_end_offset)] if is_new else [], done)
+        return True
 
     def close(self, log: OpenLog) -> None:
         """Leaves the log as a clean shutdown does: flushed, with a producer snapshot at its end."""

@@ -38,6 +38,8 @@ class RealFiles:
     connections can use up, files are closed: this is not a failure of the disk.
     """
 
+    blocks = True
+
     def __init__(self, max_open: int = MAX_OPEN_FILES) -> None:
         self._max_open = max_open
         self._open: OrderedDict[RealFile, None] = OrderedDict()
