@@ -25,21 +25,31 @@ KAFKA_PYTHON_AND_OURS = (pytest.param("kafka", marks=pytest.mark.long), "pykafka
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever asks for Kafka's jars is marked real_kafka, before `-m` selects."""
+    """Mark what needs Kafka's jars real_kafka, and controls of other clients long, before `-m` selects."""
     for item in items:
         if "jars" in getattr(item, "fixturenames", ()) or _needs_server(item):
             item.add_marker("real_kafka")
+        if _is_between_others(item):
+            item.add_marker("long")
         if item.path.name.startswith(("test_other_clients", "test_kafka_python")):
             # Some forget sockets, of a node that is gone for one: nobody here is to blame.
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
 
 
+def _is_between_others(item: pytest.Item) -> bool:
+    """Whether other clients use Apache Kafka with all their codecs, without our code: one codec is enough."""
+    name, parameters = getattr(item, "originalname", ""), _parameters(item)
+    is_theirs = name in ("test_others_produce", "test_others_consume") and parameters["cluster"] == "apache"
+    return is_theirs and parameters["codec"] != "zstd"
+
+
+def _parameters(item: pytest.Item) -> dict[str, object]:
+    return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+
+
 def _needs_server(item: pytest.Item) -> bool:
-    parameters = (
-        item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    )
-    return parameters.get("cluster") == "apache" or "real_kafka" in getattr(item, "fixturenames", ())
+    return _parameters(item).get("cluster") == "apache" or "real_kafka" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(scope="session")
