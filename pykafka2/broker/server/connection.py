@@ -274,6 +274,7 @@ class Connection:
         """Passes the responses that can be sent to the transport."""
         ready = [] if self.is_ending else self.channel.take_ready()
         if not ready:
+            self.update_interest()  # behind a response that waits, the next request can be read
             return
         for number, slot in enumerate(ready):
             for part in slot.payload or ():

@@ -231,6 +231,25 @@ def test_a_fetch_or_metadata_behind_a_stuck_produce_waits(
     assert data_of(data).high_watermark == 0
 
 
+@two_brokers
+def test_request_is_read_after_a_response_that_waits_behind_a_held_produce(
+    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
+) -> None:
+    """It arrived while its connection was not read, so its socket is not registered any more."""
+    kafka_cluster.controls.hold("Metadata", times=1)
+    sent = [held(wire), wire.send(METADATA, 12)]
+    wait_for(lambda: kafka_cluster.controls.held("Metadata") == 1)
+    broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
+    (connection,) = [found for part in broker.processors for found in part.connections]
+    sent.append(wire.send(fetch_request("t", 0, 0), 12))
+    wait_for(lambda: connection._interest == 0)
+    kafka_cluster.controls.release("Metadata")
+    wait_for(lambda: kafka_cluster.history.count("Fetch") == 1)
+    kafka_cluster.controls.resume_followers()
+    received = [wire.receive(request, 12)[0] for request in (ProduceRequest, MetadataRequest, FetchRequest)]
+    assert received == sent
+
+
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"channel.mode": "serial"})
 def test_a_switch_restores_apaches_muting(kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor) -> None:
     """`KafkaCluster(pipelined=False)`, `pykafka2 broker --serial`."""
