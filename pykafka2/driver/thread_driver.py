@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from pykafka2.clock import FOREVER, Clock, Entropy, SystemClock, SystemEntropy
 from pykafka2.driver.runtime import Outcome, Step, Task, ignore_error
-from pykafka2.driver.wait_queue import Waiter, WaitQueue, Watched
+from pykafka2.driver.wait_queue import RuntimeWaiters, WaitQueue, Watched
 from pykafka2.errors import ClientClosed, ClientNotStarted, ForkedClientError
 from pykafka2.network.script import Lane
 from pykafka2.network.tcp import TcpNetwork
@@ -155,20 +155,18 @@ class ThreadTask:
             parker.park(wake_at - monotonic())
 
 
-class ThreadRuntime:
+class ThreadRuntime(RuntimeWaiters):
     """`runtime.Runtime` on threads.  One belongs to a client, or to a cluster of the bundled broker."""
 
     def __init__(
         self, *, network: Network | None = None, clock: Clock | None = None, entropy: Entropy | None = None
     ) -> None:
+        super().__init__()
         self.clock: Clock = clock or SystemClock()
         self.entropy: Entropy = entropy or SystemEntropy()
         self.network: Network = network or TcpNetwork()
         self._pid = os.getpid()
         self._main_thread = threading.main_thread().ident
-        # Registered and taken out by single dict operations, so neither side needs a lock.
-        self._waiters: dict[Waiter, None] = {}
-        self._watched: dict[Watched, None] = {}
         self._pools = {
             lane: _Pool(
                 self.clock.monotonic,
@@ -227,29 +225,6 @@ class ThreadRuntime:
             for queue in queues:
                 queue.leave(parker)
             self.leave(parker, watched)
-
-    def notify(self) -> None:
-        """Wake all waiters, whose conditions can have changed.  Any thread; 0.05 us without waiters."""
-        if self._waiters:
-            for parker in list(self._waiters):
-                parker.unpark()
-
-    def check_waiters(self) -> None:
-        """Wake the waiters whose predicate is true (see `Runtime`)."""
-        if self._watched:
-            for watched in list(self._watched):
-                watched.check()
-
-    def join(self, waiter: Waiter, watched: Watched | None) -> None:
-        """Add a waiter that parks no thread (see `Runtime`)."""
-        self._waiters[waiter] = None
-        if watched is not None:
-            self._watched[watched] = None
-
-    def leave(self, waiter: Waiter, watched: Watched | None) -> None:
-        self._waiters.pop(waiter, None)
-        if watched is not None:
-            self._watched.pop(watched, None)
 
     def offload(
         self,

@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 from pykafka2.broker.log.disk.file_system import FileSystem
 from pykafka2.clock import Clock, Entropy, SeededEntropy
 from pykafka2.driver.runtime import Outcome, Step, Task, ignore_error
-from pykafka2.driver.wait_queue import Waiter, WaitQueue, Watched
+from pykafka2.driver.wait_queue import RuntimeWaiters, WaitQueue
 from pykafka2.network.script import Lane
 from pykafka2.network.transport import Network, Selector
 from pykafka2.testing.simulation.files import SimFiles
@@ -83,8 +83,11 @@ class _Waiter:
         self.unpark = partial(scheduler.check_waiters, place)
 
 
-class SimRuntime:
-    """`Runtime` in virtual time.  Any actor, any loop; always under the baton."""
+class SimRuntime(RuntimeWaiters):
+    """`Runtime` in virtual time.  Any actor, any loop; always under the baton.
+
+    Its waiters are tasks of event loops; the scheduler has the actors that wait.
+    """
 
     def __init__(
         self,
@@ -95,6 +98,7 @@ class SimRuntime:
         place: str | None = None,
         files: SimFiles | None = None,
     ) -> None:
+        super().__init__()
         self.scheduler = scheduler
         self.sim_network = network
         self.network: Network = network
@@ -107,9 +111,6 @@ class SimRuntime:
         self._seed = seed
         self._offload_random = Random(f"{seed}/offload/{place}")
         self._calls = 0
-        # Of tasks of event loops; dicts, as sets have no order.
-        self._waiters: dict[Waiter, None] = {}
-        self._watched: dict[Watched, None] = {}
 
     def at(self, place: str) -> SimRuntime:
         """The same simulation, seen from another process."""
@@ -138,24 +139,11 @@ class SimRuntime:
 
     def notify(self) -> None:
         self.scheduler.notify()
-        for waiter in list(self._waiters):
-            waiter.unpark()
+        super().notify()
 
     def check_waiters(self) -> None:
         self.scheduler.check_waiters(self)
-        if self._watched:
-            for watched in list(self._watched):
-                watched.check()
-
-    def join(self, waiter: Waiter, watched: Watched | None) -> None:
-        self._waiters[waiter] = None
-        if watched is not None:
-            self._watched[watched] = None
-
-    def leave(self, waiter: Waiter, watched: Watched | None) -> None:
-        self._waiters.pop(waiter, None)
-        if watched is not None:
-            self._watched.pop(watched, None)
+        super().check_waiters()
 
     def offload(
         self,
