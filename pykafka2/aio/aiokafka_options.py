@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pykafka2.aio.bridge import Bridge
+from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import ConfigurationError, IllegalState
 from pykafka2.option_fields import is_async
 from pykafka2.options import IgnoredOption, warn_caller
@@ -79,11 +80,47 @@ class TokenOfLoop:
 
     def token(self) -> Any:
         """Wait for the coroutine. On a helper thread of the sync client."""
-        loop = self._bridge.loop
-        if loop is None or loop.is_closed():
+        bridge = self._bridge
+        if bridge.loop is None or bridge.has_lost_its_loop:
             raise IllegalState("the token provider is a coroutine function, and the event loop has closed")
-        waiting = asyncio.run_coroutine_threadsafe(self._call(), loop)
+        run = _TokenRun(self._call)
+        bridge.post(run.start)
         try:
-            return waiting.result(TOKEN_TIMEOUT)
+            if not bridge.runtime.wait_until(lambda: run.is_done, TOKEN_TIMEOUT, run.waiters):
+                raise TimeoutError(f"the coroutine of the token provider took more than {TOKEN_TIMEOUT:g} s")
         finally:
-            waiting.cancel()
+            bridge.post(run.cancel)
+        if run.error is not None:
+            raise run.error
+        return run.token
+
+
+class _TokenRun:
+    """One call of the coroutine function. On the loop, except for what the helper thread reads."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.is_done = False
+        self.token: Any = None
+        self.error: BaseException | None = None
+        self.waiters = WaitQueue()
+        self._call = call
+        self._task: asyncio.Task[Any] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def cancel(self) -> None:
+        """Cancel the coroutine unless it has ended."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            self.token = await self._call()
+        except BaseException as error:
+            self.error = error
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self.is_done = True
+            self.waiters.wake()

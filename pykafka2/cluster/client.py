@@ -42,7 +42,6 @@ from pykafka2.protocol.struct import Request, Response
 from pykafka2.types import Node
 
 if TYPE_CHECKING:
-    from pykafka2.clock import Clock, Entropy
     from pykafka2.driver.runtime import Runtime
     from pykafka2.network.sasl.mechanism import SaslMechanism
     from pykafka2.network.tls import ReloadingTlsContext
@@ -84,8 +83,8 @@ class ClusterClient:
         if runtime is None:
             runtime = self._own_runtime = lifecycle.load_for_io_thread(_thread_runtime)
         self.runtime = runtime
-        clock, entropy = runtime.clock, runtime.entropy
-        self._sasl = lifecycle.load_for_io_thread(lambda: _sasl_mechanism(options, clock, entropy))
+        of_client: Runtime = runtime
+        self._sasl = lifecycle.load_for_io_thread(lambda: _sasl_mechanism(options, of_client))
         self.driver = driver = Driver(runtime, name)
         self.event_sink = driver.event_sink
         random = driver.entropy.random
@@ -479,9 +478,9 @@ def _tls_context(options: ClientOptions) -> ReloadingTlsContext | None:
     return ReloadingTlsContext(options)
 
 
-def _sasl_mechanism(options: ClientOptions, clock: Clock, entropy: Entropy) -> SaslMechanism | None:
+def _sasl_mechanism(options: ClientOptions, runtime: Runtime) -> SaslMechanism | None:
     if not options.uses_sasl:
         return None
     from pykafka2.network.sasl.chosen import sasl_mechanism
 
-    return sasl_mechanism(options, options.client_id, clock, entropy)
+    return sasl_mechanism(options, options.client_id, runtime.clock, runtime.entropy, runtime.wait_until)

@@ -145,8 +145,9 @@ def test_loop_has_the_time_of_the_simulation_and_each_pass_takes_some() -> None:
         )
 
 
-def test_loop_that_only_waits_turns_a_few_times() -> None:
+def test_loop_that_only_waits_turns_a_few_times_also_after_a_thread_safe_call() -> None:
     async def main() -> None:
+        asyncio.get_running_loop().call_soon_threadsafe(lambda: None)
         await asyncio.sleep(100)
 
     with Simulation(seed=1) as simulation:

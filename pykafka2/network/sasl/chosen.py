@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.network.sasl.mechanism import SaslMechanism
-from pykafka2.network.sasl.oauth_token import Token, TokenCache, token_of
+from pykafka2.network.sasl.oauth_token import Token, TokenCache, Wait, token_of
 from pykafka2.network.sasl.oauthbearer import OAuthBearer
 from pykafka2.network.sasl.plain import Plain
 from pykafka2.network.sasl.scram import Scram
@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
 
 def sasl_mechanism(
-    options: SecurityOptions, client_id: str, clock: Clock, entropy: Entropy
+    options: SecurityOptions, client_id: str, clock: Clock, entropy: Entropy, wait: Wait | None = None
 ) -> SaslMechanism | None:
-    """Returns the mechanism of the options, shared by a client's connections; None without SASL."""
+    """Returns the mechanism of the options, shared by a client's connections; None without SASL.
+
+    `wait` blocks in the time of the client's runtime.
+    """
     if not options.uses_sasl:
         return None
     username, password = options.sasl_username or "", options.sasl_password or ""
@@ -39,6 +42,7 @@ def sasl_mechanism(
             client_id,
             options.sasl_login_timeout,
             _source_name(options),
+            wait,
         )
     )
 

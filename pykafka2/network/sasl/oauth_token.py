@@ -26,6 +26,9 @@ KEPT_WHEN_REJECTED = 10.0
 """Seconds for which a token is kept even if brokers reject it: a new one would probably be rejected, too, and
 the authority must not get a request for each connection attempt."""
 
+Wait = Callable[[Callable[[], bool], float], bool]
+"""`Runtime.wait_until` without queues: blocks until the predicate is true, at most for the timeout."""
+
 MAX_HANGING_CALLS = 3
 """Most hanging calls of a source: fewer than its lane has threads, so the next connection fails at once."""
 
@@ -51,8 +54,9 @@ class TokenCache:
     """The newest token of a source. Thread-safe.
 
     `wall_seconds` returns the time of day; `seconds` limits a call of the source, `source_name` is its name
-    in errors. If the source fails or hangs while the last token is valid, that is logged and the next
-    connection calls it again. Otherwise SaslAuthenticationFailed or TokenProviderTimedOut is raised.
+    in errors; `wait` blocks in a runtime's time (None: in real time). If the source fails or hangs while the
+    last token is valid, that is logged and the next connection calls it again. Otherwise
+    SaslAuthenticationFailed or TokenProviderTimedOut is raised.
 
     One call of the source runs at a time. A call that hangs is abandoned, and the next connection starts
     another on another thread, up to `MAX_HANGING_CALLS` hanging calls.
@@ -65,10 +69,12 @@ class TokenCache:
         client_id: str,
         seconds: float = 10.0,
         source_name: str = "the token provider",
+        wait: Wait | None = None,
     ) -> None:
         self.seconds = seconds
         self._source = source
         self._source_name = source_name
+        self._wait = wait
         self._wall_seconds = wall_seconds
         self._log = ClientLogger(__name__, client_id)
         self._lock = threading.Lock()
@@ -93,7 +99,7 @@ class TokenCache:
             is_stuck = len(self._hanging) >= MAX_HANGING_CALLS
         if known is not None:
             return known
-        if is_stuck or not turn.acquire(timeout=min(self.seconds, threading.TIMEOUT_MAX)):
+        if is_stuck or not self._acquire(turn):
             if request.is_over:
                 raise self.overdue()
             return self.give_up(turn)
@@ -112,6 +118,20 @@ class TokenCache:
             turn.release()
             with self._lock:
                 self._hanging.discard(turn)
+
+    def _acquire(self, turn: threading.Lock) -> bool:
+        """Wait for the end of the call that holds the lock; False if it takes longer than the limit."""
+        wait = self._wait
+        if wait is None:
+            return turn.acquire(timeout=min(self.seconds, threading.TIMEOUT_MAX))
+        is_acquired = False
+
+        def acquire() -> bool:  # evaluated again after it was true
+            nonlocal is_acquired
+            is_acquired = is_acquired or turn.acquire(blocking=False)
+            return is_acquired
+
+        return wait(acquire, self.seconds)
 
     def overdue(self) -> TokenProviderTimedOut:
         """Returns the error for a source that exceeds its limit."""

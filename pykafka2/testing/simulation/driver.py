@@ -32,6 +32,9 @@ EPOCH_MS = 1_767_225_600_000
 SHORTEST_OFFLOAD = 0.5e-3
 OFFLOAD_SPREAD = 4e-3
 
+BLOCKING = (Lane.CALLS, Lane.CLOSING, Lane.TOKENS)
+"""The lanes whose work can wait in virtual time: calls of asyncio clients, coroutines of token providers."""
+
 # Seconds until a helper thread begins with a call: mostly at once, at times much later.
 HELPER_DELAYS = (0.0, 1e-3, 20e-3, 0.3)
 HELPER_WEIGHTS = (80, 12, 6, 2)
@@ -153,9 +156,9 @@ class SimRuntime(RuntimeWaiters):
     ) -> None:
         """Runs `work` without interruption after a virtual delay; it can take real time, but not block.
 
-        In `Lane.CALLS` and `Lane.CLOSING` it can block: each call is an actor.
+        In the lanes of `BLOCKING` it can block: each call is an actor.
         """
-        if lane in (Lane.CALLS, Lane.CLOSING):
+        if lane in BLOCKING:
             self._start_call(work, then)
             return
 
