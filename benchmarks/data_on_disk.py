@@ -42,7 +42,10 @@ TARGET_MEMORY_MB = 150.0
 
 
 class Broker:
-    """A broker in a process of its own, which has answered a request. `seconds` is how long that took."""
+    """A broker in a process of its own, which has answered a request.
+
+    `seconds` is the time that this took, `cpu_seconds` the processor time.
+    """
 
     def __init__(self, directory: Path, *arguments: str) -> None:
         started = time.perf_counter()
@@ -59,6 +62,7 @@ class Broker:
             connection.send(MetadataRequest(topics=None), METADATA_VERSION)
             connection.receive_frame()
         self.seconds = time.perf_counter() - started
+        self.cpu_seconds = time.clock_gettime((~self._process.pid << 3) | 2)  # as in zero_copy.py
 
     @property
     def resident_mb(self) -> float:
@@ -113,8 +117,11 @@ class Targets:
         is_missed = value > target
         self.missed += is_missed
         print(
-            f"{name:<62}{value:>8.2f} {unit:<2}  <= {target:g}{'  MISSED' if is_missed else ''}", flush=True
+            f"{name:<70}{value:>8.2f} {unit:<2}  <= {target:g}{'  MISSED' if is_missed else ''}", flush=True
         )
+
+    def seconds(self, name: str, broker: Broker, target: float) -> None:
+        self.line(f"{name} ({broker.cpu_seconds:.2f} s of CPU)", broker.seconds, "s", target)
 
 
 def recovery(parent: Path, targets: Targets) -> None:
@@ -127,7 +134,7 @@ def recovery(parent: Path, targets: Targets) -> None:
         with crashed(parent, 1, batch, records) as (directory, _):
             broker = Broker(directory)
             broker.stop(signal.SIGKILL)
-        targets.line(f"recovery of 1 GiB, {name}", broker.seconds, "s", TARGET_RECOVERY_SECONDS)
+        targets.seconds(f"recovery of 1 GiB, {name}", broker, TARGET_RECOVERY_SECONDS)
 
 
 def start(parent: Path, partitions: int, targets: Targets) -> None:
@@ -138,7 +145,7 @@ def start(parent: Path, partitions: int, targets: Targets) -> None:
             broker.stop(signal.SIGTERM)
     finally:
         shutil.rmtree(directory)
-    targets.line(f"start with {partitions} partitions", broker.seconds, "s", TARGET_START_SECONDS)
+    targets.seconds(f"start with {partitions} partitions", broker, TARGET_START_SECONDS)
 
 
 def memory(parent: Path, gib: int, targets: Targets) -> None:
