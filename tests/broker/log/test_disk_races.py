@@ -94,12 +94,15 @@ def test_topic_deleted_before_the_flush_of_a_rolled_segment_keeps_the_directory_
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")
-def test_deleted_segment_has_no_open_descriptor_after_its_removal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+def test_deleted_segment_has_no_open_descriptor_after_its_removal(tmp_path: Path, restarts: bool) -> None:
     disk = StorageOnDisk(tmp_path)
     log = disk.log()
     log.limit_segments(RollLimits(max_bytes=300))
     for _ in range(40):
         append(log, b"x" * 100)
+    if restarts:
+        log = disk.restart()
     log.advance_high_watermark(log.log_end_offset)
     log.advance_log_start(30)
     for now in (0.0, 61.0):

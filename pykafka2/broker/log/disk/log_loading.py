@@ -139,7 +139,9 @@ class LogLoader:
             start = self._checkpoints.log_start_offset
             return [DiskSegment.create(volume, directory, start)]
         for base_offset in bases:
-            check_format(volume, volume.files.open(f"{directory}/{file_name(base_offset, LOG)}"), 0)
+            file = volume.files.open(f"{directory}/{file_name(base_offset, LOG)}")
+            check_format(volume, file, 0)
+            file.close()
         segments: list[DiskSegment] = []
         recovers = False
         for number, base_offset in enumerate(bases):
