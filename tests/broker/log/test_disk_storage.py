@@ -261,6 +261,23 @@ def test_foreign_directories_in_a_data_directory_are_left_alone(tmp_path: Path, 
     disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
+@pytest.mark.parametrize("name", [b"caf\xe9-0", "caf\u00e9-0".encode(), b"two words-0"])
+def test_directories_without_the_name_of_a_topic_are_left_alone(tmp_path: Path, name: bytes) -> None:
+    disk = StorageOnDisk(tmp_path)
+    append(disk.log(), b"x")
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+    foreign = tmp_path / os.fsdecode(name)
+    foreign.mkdir()
+    (foreign / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABQ")
+    disk.storage.start()
+    for now in (0.0, 100.0):
+        disk.storage.run(now)
+    disk.storage.remove_unknown({TOPIC_ID})
+    assert len(held(disk.log())) == 1
+    assert os.listdir(foreign) == ["partition.metadata"]
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
 @pytest.mark.parametrize(
     "name", ["x.log", "notes.snapshot", "copy.index", "README", "0.log.bak", "\u00b2.log", "x.swap", "x.tmp"]
 )

@@ -43,9 +43,9 @@ DELETE: Final = "-delete"
 STRAY: Final = "-stray"
 FUTURE: Final = "-future"
 MAX_NAME: Final = 255
-LOG_NAME: Final = re.compile(r"(.+)-([0-9]+)")
+LOG_NAME: Final = re.compile(r"([a-zA-Z0-9._-]+)-([0-9]+)")
 DELETED_NAME: Final = re.compile(r".+-[0-9]+\.[0-9a-f]{32}-delete")
-FUTURE_NAME: Final = re.compile(r"(.+)-([0-9]+)\.[0-9a-f]{32}-future")
+FUTURE_NAME: Final = re.compile(r"([a-zA-Z0-9._-]+)-([0-9]+)\.[0-9a-f]{32}-future")
 UNIQUE_BYTES: Final = 33
 """The length of ".UUID" in the name of a renamed directory."""
 
