@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.errors import KafkaError
 from pykafka2.testing import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
@@ -170,3 +171,30 @@ def test_broker_with_a_failed_disk_is_fenced_and_another_one_leads() -> None:
         cluster.controls.restart_broker(leader)
         assert simulation.wait_until(lambda: is_whole(cluster), 60)
         assert simulation.wait_until(lambda: values(cluster, leader) == values(cluster), 60)
+
+
+def test_failed_disk_of_a_follower_that_restarts_at_the_leaders_log_start_is_logged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Simulation(7) as simulation:
+        cluster = simulation.cluster(2, {"orders": Topic(1, 2)}, data_dir="/data")
+        producer = simulation.producer(cluster, linger_ms=0)
+        producer.send("orders", b"0").result(timeout=30)
+        leader = cluster.partition(*KEY).leader
+        follower = 1 - leader
+        cluster.controls.stop_broker(follower)
+        for number in range(1, 4):
+            producer.send("orders", b"%d" % number).result(timeout=30)
+        with cluster.lock:
+            assert cluster.broker(leader).replicas.log_of(KEY).advance_log_start(3)
+        truncate = PartitionLog.truncate_fully_and_start_at
+
+        def truncate_on_a_broken_disk(log: PartitionLog, offset: int) -> None:
+            simulation.files.broken.add(f"/data/broker-{follower}/orders-0")
+            truncate(log, offset)
+
+        monkeypatch.setattr(PartitionLog, "truncate_fully_and_start_at", truncate_on_a_broken_disk)
+        cluster.controls.restart_broker(follower)
+        assert simulation.wait_until(lambda: simulation.files.broken != set(), 60)
+        simulation.sleep(5)
+        assert list(cluster.problems) == []

@@ -335,10 +335,15 @@ class FollowerFetchers(Part):
 
         def start_again(response: ListOffsetsResponse, at: float) -> None:
             answer = response.topics[0].partitions[0]
-            if not answer.error_code and fetcher.partitions.get(replica.key) is followed:
+            if answer.error_code or fetcher.partitions.get(replica.key) is not followed:
+                return
+            try:
                 replica.log.truncate_fully_and_start_at(answer.offset)
-                followed.delayed_until = 0.0
-                self.signal()
+            except KafkaError as error:
+                logger.warning("broker %d cannot truncate %s-%d: %s", self.broker_id, *replica.key, error)
+                return
+            followed.delayed_until = 0.0
+            self.signal()
 
         request = ListOffsetsPartition(
             partition_index=partition, current_leader_epoch=followed.leader_epoch, timestamp=EARLIEST
