@@ -774,7 +774,7 @@ def test_epochs_of_flushed_segments_are_found_without_the_checkpoint(tmp_path: P
     disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_no_index_entry_points_to_what_a_truncation_has_dropped(tmp_path: Path) -> None:
+def test_no_index_entry_points_behind_the_end_of_a_truncated_log(tmp_path: Path) -> None:
     disk = StorageOnDisk(tmp_path, index_interval=1)
     log = disk.log()
     for at in range(6):
