@@ -290,3 +290,21 @@ def test_truncation_forces_the_names_of_dropped_segments_to_the_disk(
     log.truncate_to(1)
     assert names == [["00000000000000000000.log"]]
     disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_damaged_checkpoint_of_clean_offsets_loses_no_record_of_a_compacted_log(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    log.limit_segments(RollLimits(max_bytes=300))
+    for number in range(20):
+        append(log, b"x" * 20, b"%d" % (0 if number in (1, 2, 3) else number))
+    append(log, b"x", b"0")
+    log.advance_high_watermark(log.log_end_offset)
+    log.roll()
+    finish(compact(log, POLICY, 0))
+    kept = [bytes(one.buffer) for one in log.batches()]
+    disk.storage.stop(is_clean=False, broker_epoch=-1)
+    (tmp_path / "cleaner-offset-checkpoint").write_text("damaged")
+    disk.storage.start()
+    assert [bytes(one.buffer) for one in disk.log().batches()] == kept
+    disk.storage.stop(is_clean=True, broker_epoch=1)

@@ -7,7 +7,8 @@ would hold up requests: without them recovery reads more, and followers start lo
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pykafka2.broker.log.disk.log_loading import Checkpoints
@@ -33,15 +34,26 @@ class CheckpointFiles:
         self._volume = volume
         self._written: dict[str, dict[Key, int]] = {}
         self._unflushed: set[str] = set()
+        self._unreadable: set[str] = set()
 
-    def read(self) -> dict[Key, Checkpoints]:
+    def read(self) -> Mapping[Key, Checkpoints]:
         """Returns the checkpoints of each log. A file that cannot be read counts as empty, with a warning."""
         start, mark = self._read(LOG_START), self._read(HIGH_WATERMARK)
         recovery, clean = self._read(RECOVERY_POINT), self._read(CLEANER)
-        return {
-            key: Checkpoints(start.get(key, 0), mark.get(key, 0), recovery.get(key, 0), clean.get(key, 0))
-            for key in {*start, *mark, *recovery, *clean}
-        }
+        has_clean_offsets = CLEANER not in self._unreadable
+        return defaultdict(
+            lambda: Checkpoints(has_clean_offset=has_clean_offsets),
+            {
+                key: Checkpoints(
+                    start.get(key, 0),
+                    mark.get(key, 0),
+                    recovery.get(key, 0),
+                    clean.get(key, 0),
+                    has_clean_offsets,
+                )
+                for key in {*start, *mark, *recovery, *clean}
+            },
+        )
 
     def _read(self, name: str) -> dict[Key, int]:
         path = self._volume.directory.path_of(name)
@@ -51,6 +63,7 @@ class CheckpointFiles:
             found = decode_offsets(self._volume.files.read(path).decode("utf-8", "replace"), path)
         except CorruptData as error:
             logger.warning("Ignoring a checkpoint that cannot be read: %s", error)
+            self._unreadable.add(name)
             return {}
         self._written[name] = dict(found)
         return found

@@ -156,7 +156,7 @@ class DiskStorage:
                 continue
             topic, partition = match[1], int(match[2])
             try:
-                checkpoint = known.get((topic, partition), Checkpoints())
+                checkpoint = known[topic, partition]
                 self._load(
                     volume, path, topic, partition, checkpoint, was_clean, is_future=future is not None
                 )

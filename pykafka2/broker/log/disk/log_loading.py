@@ -54,6 +54,8 @@ class Checkpoints:
     high_watermark: int = 0
     recovery_point: int = 0
     clean_offset: int = 0
+    has_clean_offset: bool = True
+    """False if the file of clean offsets is damaged, so that any log can be compacted."""
 
 
 class LogLoader:
@@ -185,8 +187,9 @@ class LogLoader:
 
         Offsets may be missing before the next segment only if the log was compacted, here or on its leader.
         """
-        was_compacted = segment.base_offset < self._checkpoints.clean_offset or segment.has_gaps
-        return segment.end_offset < following and not was_compacted
+        checkpoints = self._checkpoints
+        was_compacted = segment.base_offset < checkpoints.clean_offset or segment.has_gaps
+        return segment.end_offset < following and checkpoints.has_clean_offset and not was_compacted
 
     def _open_flushed(self, before: list[DiskSegment], base_offset: int) -> DiskSegment:
         segment = open_segment(self._volume, self._directory, base_offset)
