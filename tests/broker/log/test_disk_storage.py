@@ -279,7 +279,18 @@ def test_directories_without_the_name_of_a_topic_are_left_alone(tmp_path: Path, 
 
 
 @pytest.mark.parametrize(
-    "name", ["x.log", "notes.snapshot", "copy.index", "README", "0.log.bak", "7.log", "\u00b2.log", "x.swap", "x.tmp"]
+    "name",
+    [
+        "x.log",
+        "notes.snapshot",
+        "copy.index",
+        "README",
+        "0.log.bak",
+        "7.log",
+        "\u00b2.log",
+        "x.swap",
+        "x.tmp",
+    ],
 )
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_foreign_files_in_a_log_are_left_alone(tmp_path: Path, name: str, is_clean: bool) -> None:

@@ -396,7 +396,11 @@ def test_index_entries_after_a_restart_are_as_far_apart_as_before(tmp_path: Path
     disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-@pytest.mark.parametrize("damage", [b"?", bytes(34), bytes([0, 1]) + bytes(32)])
+@pytest.mark.parametrize(
+    "damage",
+    [b"?", bytes(34), bytes([0, 1]) + bytes(32)],
+    ids=["a part of an entry", "an offset that does not rise", "another version"],
+)
 def test_damaged_transaction_index_is_rebuilt_with_the_producers_before_it(
     tmp_path: Path, damage: bytes
 ) -> None:
