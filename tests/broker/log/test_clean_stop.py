@@ -25,7 +25,7 @@ def filled(path: Path, count: int, **options: int) -> StorageOnDisk:
 
 
 @pytest.mark.parametrize(("directories", "threads", "expected"), [(1, 2, 2), (2, 2, 4), (1, 3, 3), (1, 9, 6)])
-def test_as_many_logs_are_flushed_at_once_as_there_are_threads(
+def test_each_thread_flushes_one_log_at_a_time(
     tmp_path: Path, directories: int, threads: int, expected: int
 ) -> None:
     disk = filled(tmp_path, 6, directories=directories)
