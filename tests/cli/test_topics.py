@@ -10,6 +10,7 @@ import pytest
 from pykafka2 import KafkaProducer, TopicPartition
 from pykafka2.admin import Outcomes
 from pykafka2.admin.admin import KafkaAdminClient
+from pykafka2.cli.admin import topic_changes
 from pykafka2.cli.common.output import Output
 from pykafka2.errors import KafkaTimeoutError, LeaderNotAvailable
 from pykafka2.testing import QUICK, KafkaCluster
@@ -269,7 +270,7 @@ def test_truncate_keeps_records_that_arrive_after_the_question(
             producer.send(name, b"new", partition=0)
         return True
 
-    monkeypatch.setattr("pykafka2.cli.admin.topic_changes.is_confirmed", answer)
+    monkeypatch.setattr(topic_changes, "is_confirmed", answer)
     assert admin("topics", "truncate", f"{name}:0", "--before", before)[0] == 0
     rows = admin.rows("topics", "offsets", f"{name}:0")
     assert [(row["earliest"], row["latest"]) for row in rows] == [(1, 2)]
