@@ -799,3 +799,22 @@ def test_no_index_entry_points_behind_the_end_of_a_truncated_log(tmp_path: Path)
         times = [segment.times.entry(number) for number in range(segment.times.count)]
         assert times == [(at, at) for at in range(1, end)]
     disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_first_failure_of_a_directory_is_the_reason_that_is_reported(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    [volume] = disk.storage.volumes
+    volume.fail(OSError(5, "Input/output error"), "reading a")
+    with pytest.raises(KafkaStorageError, match=r"reading a failed .Input/output error."):
+        raise volume.fail(OSError(28, "No space left"), "writing b")
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_time_of_the_next_removal_is_that_of_the_earliest_file(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    [volume] = disk.storage.volumes
+    assert volume.remove_due(1.0) is None
+    volume.remove_later(f"{tmp_path}/a")
+    volume.remove_later(f"{tmp_path}/b", 10.0)
+    assert [volume.remove_due(now) for now in (1.0, 10.0, 11.0, 61.0)] == [11.0, 11.0, 61.0, None]
+    disk.storage.stop(is_clean=True, broker_epoch=1)

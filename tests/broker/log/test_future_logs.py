@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -288,3 +289,56 @@ def test_log_in_two_directories_is_refused_with_both_paths(world: World) -> None
     with pytest.raises(ConfigurationError, match=rf"{other} is also in {source}\. Delete one of both"):
         world.disk.storage.start()
     assert sorted(path.name for path in other.iterdir()) == sorted(path.name for path in source.iterdir())
+
+
+def test_segments_of_the_moved_log_begin_where_those_of_the_log_do(world: World) -> None:
+    world.log.limit_segments(RollLimits(max_bytes=1 << 20))
+    append(world.log, b"20")
+    world.log.roll()
+    append(world.log, b"21")
+    bases = [segment.base_offset for segment in world.log.segments]
+    assert bases[-1] == 21
+    world.finish(world.begin())
+    assert [segment.base_offset for segment in world.log.segments] == bases
+    world.stop()
+
+
+def test_move_while_another_directory_has_failed_is_rejected() -> None:
+    # As in Kafka: a copy could exist in the failed one.
+    files = SimFiles(1)
+    disk = StorageOnDisk("/data", directories=3, files=files)
+    logs = [disk.log(partition=partition) for partition in range(3)]
+    files.broken.add("/data/1")
+    with pytest.raises(KafkaStorageError):
+        append(logs[1], b"x")
+    with pytest.raises(KafkaStorageError, match="/data/1 is offline"):
+        disk.storage.move(logs[0], "/data/2")
+    assert not disk.storage.moves
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_copy_without_its_log_is_kept_as_stray_if_the_topic_is_gone(world: World) -> None:
+    world.begin().step(700)
+    world.disk.storage.stop(is_clean=False, broker_epoch=-1)
+    [old] = world.disk.path.glob("0/t-0")
+    old.rename(old.with_name("lost"))
+    world.disk.storage.start()
+    world.disk.storage.remove_unknown(set())
+    assert len(list(world.disk.path.glob("1/t-0.*-stray"))) == 1
+    assert not list(world.disk.path.glob("1/*-future"))
+    world.stop()
+
+
+def test_second_copy_of_a_log_is_deleted_at_the_start(world: World) -> None:
+    world.begin().step(700)
+    world.disk.storage.stop(is_clean=False, broker_epoch=-1)
+    [copy] = world.disk.path.glob("1/*-future")
+    shutil.copytree(copy, copy.with_name(f"t-0.{'0' * 32}-future"))
+    world.disk.storage.start()
+    assert len(list(world.disk.path.glob("1/*-future"))) == 1
+    [move] = world.disk.storage.moves
+    world.log = world.disk.log()
+    before = held(world.log)
+    world.finish(move)
+    assert held(world.log) == before
+    world.stop()

@@ -533,14 +533,17 @@ def test_completed_compaction_brings_all_files_of_its_segment(tmp_path: Path) ->
     disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_new_segment_has_no_aborted_transaction_of_a_file_that_was_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_new_segment_has_no_aborted_transaction_of_a_file_that_was_left(
+    tmp_path: Path, is_clean: bool
+) -> None:
     disk = StorageOnDisk(tmp_path)
     log = disk.log()
     append(log, b"x")
     (tmp_path / f"t-0/{1:020d}.txnindex").write_bytes(pack(">hqqqq", 0, 1, 0, 1, 1))
     log.roll()
     append(log, b"y")
-    assert disk.restart(is_clean=False).aborted_transactions(0, 9) == []
+    assert disk.restart(is_clean=is_clean).aborted_transactions(0, 9) == []
     disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
