@@ -818,3 +818,25 @@ def test_time_of_the_next_removal_is_that_of_the_earliest_file(tmp_path: Path) -
     volume.remove_later(f"{tmp_path}/b", 10.0)
     assert [volume.remove_due(now) for now in (1.0, 10.0, 11.0, 61.0)] == [11.0, 11.0, 61.0, None]
     disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_size_after_a_truncation_is_that_of_the_files(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    log.limit_segments(RollLimits(max_bytes=300))
+    for number in range(12):
+        append(log, b"%d" % number * 20)
+    for end in (11, 7, 3):
+        log.truncate_to(end)
+        assert log.size_bytes == sum(path.stat().st_size for path in tmp_path.glob("t-0/*.log"))
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_segment_rolls_before_its_offsets_need_more_than_31_bits(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path, index_interval=1)
+    log = disk.log()
+    for offset in (0, 2**31 - 1, 2**31):  # the leader's compaction has removed the others
+        log.append_as_follower(placed(view(batch([b"x"])), offset, 0).buffer)
+    assert [one.base_offset for one in log.segments] == [0, 2**31]
+    assert len(held(disk.restart(is_clean=False))) == 3
+    disk.storage.stop(is_clean=True, broker_epoch=1)

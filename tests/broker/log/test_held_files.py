@@ -78,3 +78,28 @@ def test_region_that_cannot_be_read_raises_a_storage_error() -> None:
     file.error = OSError(5, "Input/output error")
     with pytest.raises(KafkaStorageError, match="Input/output error"):
         part_of(FileRegion(file, 10, 9000, 1))  # type: ignore[arg-type]
+
+
+def test_descriptor_of_a_part_is_closed_with_the_last_reference(file: RealFile) -> None:
+    part = part_of(FileRegion(file, 10, 9000, 1))
+    assert isinstance(part, FilePart)
+    rest, descriptor = part.after(10), part.file.fileno()
+    del part
+    os.fstat(descriptor)
+    del rest
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+    file.close()
+
+
+def test_part_is_read_whole_if_the_system_reads_a_piece_at_a_time(
+    file: RealFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = part_of(FileRegion(file, 10, 9000, 1))
+    assert isinstance(part, FilePart)
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda descriptor, size, at: pread(descriptor, min(size, 4000), at))
+    assert part.read() == DATA[10:9010]
+    assert part.first(20).read() == DATA[10:30]
+    assert len(part.first(9001)) == 9000
+    file.close()

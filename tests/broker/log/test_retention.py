@@ -109,3 +109,9 @@ class TestRetention:
         log.append_as_leader(view(batch([b"x"], timestamp=9999)), 0)
         log.truncate_to(1)  # their states are made anew from what the log holds and what went before
         assert log.append_as_leader(first, 0).is_duplicate
+
+    def test_segments_before_the_start_of_a_compacted_log_are_deleted(self) -> None:
+        log = log_of(0, 0, 0, 0, 0)
+        log.log_start_offset = 3  # as loaded from the checkpoint of log starts
+        assert apply_retention(log, RetentionPolicy(deletes=False), 9999) == 1
+        assert bases(log) == [2, 4]
