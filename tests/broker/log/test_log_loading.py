@@ -567,3 +567,27 @@ def test_segment_rolls_by_time_after_a_restart_as_before(tmp_path: Path, is_clea
     append(log, b"third", at=1_501)
     assert len(log.segments) == 2
     disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_largest_timestamp_of_a_recovered_segment_is_known_after_a_clean_restart(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    log.limit_segments(TWO_BATCHES)
+    for at in (5, 7, 9, 11):
+        append(log, b"v" * 40, at=at)
+    disk.restart(is_clean=False)
+    log = disk.restart()
+    assert [segment.latest for segment in on_disk(log.segments)] == [(7, 1), (11, 3)]
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_recovery_cuts_batches_that_end_before_their_segment_begins(tmp_path: Path) -> None:
+    disk = stopped(tmp_path, 2)
+    folder = tmp_path / "t-0"
+    (folder / f"{0:020d}.log").rename(folder / f"{5:020d}.log")
+    for path in folder.glob("*index"):
+        path.unlink()
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    log = started(disk)
+    assert (values_of(log), log.log_end_offset) == ([], 5)
+    disk.storage.stop(is_clean=True, broker_epoch=1)
