@@ -79,6 +79,25 @@ def test_move_of_a_log_ends_its_compaction_and_leaves_no_unfinished_segment(tmp_
     disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
+def test_records_that_a_compaction_removes_during_a_move_are_removed_after_it(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path, directories=2)
+    log = filled(disk)
+    disk.storage.move(log, f"{tmp_path}/1")
+    [move] = disk.storage.moves
+    while not move.step(1000):
+        pass
+    assert finish(compact(log, POLICY, 0)) is not None
+    assert sum(one.count for one in log.batches()) == 100
+    move.step(1000)
+    move.finish()
+    assert finish(compact(log, POLICY, 0)) is not None
+    assert sum(one.count for one in log.batches()) == 100
+    clean_offset = log.clean_offset
+    disk.move(log, f"{tmp_path}/0")  # without a compaction meanwhile, nothing is compacted again
+    assert log.clean_offset == clean_offset
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
 def test_topic_deleted_before_the_flush_of_a_rolled_segment_keeps_the_directory_online(
     tmp_path: Path,
 ) -> None:

@@ -477,6 +477,7 @@ class DiskStorage:
             raise target.fail(error, f"creating {directory}") from error
         copy = self._unmatched[log.topic_id, log.partition]
         self._match_futures()
+        self._moves[log.topic_id, log.partition].clean_offset = log.clean_offset
         files_of(copy).flush_new()
         self._changed()
 
@@ -528,7 +529,7 @@ class DiskStorage:
         old, target = files_of(log), files_of(copy).volume
         if copy.log_end_offset < log.log_end_offset:
             copy.roll_at(log.log_end_offset)
-        copy.clean_offset = log.clean_offset
+        log.clean_offset = copy.clean_offset = min(log.clean_offset, move.clean_offset)
         copy.high_watermark = log.high_watermark
         files_of(copy).epochs_changed(log.epochs.entries)
         copy.flush()

@@ -27,6 +27,8 @@ class FutureLog:
     ) -> None:
         self.log = log
         self.copy = copy
+        self.clean_offset = copy.clean_offset
+        """The first offset that no compaction had cleaned when the move began."""
         self._finish = finish
         self._cancel = cancel
         self._changes = NOTHING
