@@ -159,6 +159,8 @@ class Processor(Part):
         client = self.connections.get(connection)
         if client is None:
             return  # closed just now
+        if are_fresh:
+            self.loop.note_sender(connection, now)
         authentication = client.origin.authentication
         received: ReceivedRequest | None = None
         try:

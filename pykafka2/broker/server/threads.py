@@ -23,7 +23,7 @@ from pykafka2.broker.base.problems import Problems
 from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Runtime, Task
 from pykafka2.errors import IllegalState, KafkaTimeoutError
-from pykafka2.network.transport import READABLE, WRITABLE, Ready, Selector
+from pykafka2.network.transport import WRITABLE, Ready, Selector
 
 # How often parts can create work for each other before the sockets are polled again.
 MAX_PASSES = 32
@@ -106,9 +106,9 @@ class Loop:
         self._resting: dict[Part, float] = {}  # failed parts, in neither of the two tuples meanwhile
         self._until = FOREVER  # when this turn is over
         self._held_back = 0  # turns that the last parts have waited
-        self._latest_sender: object = None  # the target of the latest event with bytes to read
+        self._latest_sender: object = None  # the connection that was read last
         self._latest_at = 0.0
-        self._other_at = 0.0  # the latest such event of any other target
+        self._other_at = 0.0  # when any other one was read last
         self.passes = 0
         """The number of passes over the parts."""
         self._commands: deque[Callable[[], None]] = deque()
@@ -212,11 +212,10 @@ class Loop:
         self._turning_in = NO_THREAD
         wake_at = min(self._resting.values()) if self._resting else FOREVER
         for part in (*self._parts, *self._last):
-            if part.is_suspended:
-                continue
-            if part.is_signalled:
-                return now
-            wake_at = min(wake_at, part.wake_at)
+            if (part.is_signalled or part.wake_at < wake_at) and not part.is_suspended:
+                if part.is_signalled:
+                    return now
+                wake_at = part.wake_at
         return now if self._commands else wake_at
 
     def _turn(self, now: float, events: Sequence[Ready]) -> None:
@@ -232,8 +231,6 @@ class Loop:
 
     def _dispatch(self, events: Sequence[Ready], now: float) -> None:
         for target, bits in events:
-            if bits & READABLE:
-                self._note_sender(target, now)
             try:
                 target.on_ready(bits, now)  # type: ignore[attr-defined]
             except Exception as error:
@@ -258,14 +255,15 @@ class Loop:
         """Whether the turn has lasted so long that the sockets must be polled. The loop's thread."""
         return self.runtime.clock.monotonic() >= self._until
 
-    def _note_sender(self, target: object, now: float) -> None:
-        if target is not self._latest_sender:
-            self._latest_sender, self._other_at = target, self._latest_at
+    def note_sender(self, sender: object, now: float) -> None:
+        """Notes that a client has sent something. The loop's thread."""
+        if sender is not self._latest_sender:
+            self._latest_sender, self._other_at = sender, self._latest_at
         self._latest_at = now
 
-    def has_others(self, target: object, now: float) -> bool:
+    def has_others(self, sender: object, now: float) -> bool:
         """Whether other clients than this one have sent something lately. The loop's thread."""
-        at = self._other_at if target is self._latest_sender else self._latest_at
+        at = self._other_at if sender is self._latest_sender else self._latest_at
         return now < at + ACTIVE_FOR
 
     def _run_until_idle(self, now: float) -> bool:

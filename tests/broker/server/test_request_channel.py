@@ -253,16 +253,17 @@ def test_requests_are_handled_before_blocked_connections_are_written(loop: Loop)
 
 
 def test_other_clients_count_while_they_have_sent_something_lately(loop: Loop) -> None:
-    reader, other = Target("reader", []), Target("other", [])
-    loop.run_once(10.0, [(reader, READABLE)])
-    loop.run_once(20.0, [(reader, READABLE)])
-    assert not loop.has_others(reader, 20.0)
-    loop.run_once(30.0, [(other, READABLE), (reader, READABLE), (reader, WRITABLE)])
+    reader, other = object(), object()
+    for now in (10.0, 20.0):
+        loop.note_sender(reader, now)
+        assert not loop.has_others(reader, now)
+    loop.note_sender(other, 30.0)
+    loop.note_sender(reader, 30.0)
     for now in (30.0, 30.0 + ACTIVE_FOR / 2):
         assert loop.has_others(reader, now)
         assert loop.has_others(other, now)
     assert not loop.has_others(reader, 30.0 + ACTIVE_FOR)
-    loop.run_once(40.0, [(other, READABLE)])
+    loop.note_sender(other, 40.0)
     assert loop.has_others(reader, 40.0)
     assert not loop.has_others(other, 40.0)
 
