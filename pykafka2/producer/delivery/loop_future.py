@@ -21,10 +21,19 @@ if TYPE_CHECKING:
 Callback = Callable[[Any], object]
 
 
+_loop_of_thread: Callable[[], asyncio.AbstractEventLoop | None] | None = None
+"""asyncio's function, once asyncio is loaded."""
+
+
 def running_loop() -> asyncio.AbstractEventLoop | None:
     """Return the event loop that runs on this thread, or None. Does not load asyncio."""
-    events = sys.modules.get("asyncio.events")
-    return None if events is None else events._get_running_loop()
+    global _loop_of_thread
+    if _loop_of_thread is None:
+        events = sys.modules.get("asyncio.events")
+        if events is None:
+            return None
+        _loop_of_thread = events._get_running_loop
+    return _loop_of_thread()
 
 
 class LoopCallbacks:
@@ -152,15 +161,20 @@ class LoopFuture:
         if outcome.is_done:
             loop.call_soon(callback, self, context=context)
             return self
-        waiting = _callbacks_of(outcome, loop)
-        index = self._index
-        waiting.cancelled.discard(index)
+        # Hot: once for each delivery of a `gather`.
+        by_loop, index = outcome.loop_callbacks, self._index
+        waiting = None if by_loop is None else by_loop.get(loop)
+        if waiting is None:
+            waiting = _callbacks_of(outcome, loop)
+        if waiting.cancelled:
+            waiting.cancelled.discard(index)
         of_this = waiting.by_index.get(index)
         if of_this is None:
             waiting.by_index[index] = [(self, callback, context)]
         else:
             of_this.append((self, callback, context))
-        waiting.check()
+        if outcome.is_done:
+            waiting.unpark()  # type: ignore[unreachable] # as in `check`: the IO thread was faster
         return self
 
     def call_when_done(self, callback: Callback) -> None:
