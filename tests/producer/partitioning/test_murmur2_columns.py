@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,8 @@ from pykafka2.producer.partitioning.murmur2 import (
 )
 from tests.producer.partitioning.java_hashes import JAVA
 
+Hashes = Callable[[list[bytes | None]], list[int]]
+
 KEYS = st.lists(st.none() | st.binary(max_size=40), max_size=40)
 
 
@@ -32,10 +35,7 @@ def test_any_keys(keys: list[bytes | None]) -> None:
 
 @given(KEYS)
 def test_any_keys_with_numpy(keys: list[bytes | None]) -> None:
-    pytest.importorskip("numpy")
-    from pykafka2.producer.partitioning.murmur2_numpy import murmur2_array
-
-    assert murmur2_array(keys).tolist() == one_by_one(keys)
+    assert with_numpy(keys) == one_by_one(keys)
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 4, 7, 16, 36])
@@ -47,17 +47,30 @@ def test_many_keys_of_one_length(length: int, count: int) -> None:
     assert murmur2_column(keys) == one_by_one(keys)
 
 
-def test_columns_of_keys_of_every_length_are_hashed_as_word_by_word() -> None:
+def with_numpy(keys: list[bytes | None]) -> list[int]:
+    pytest.importorskip("numpy")
+    from pykafka2.producer.partitioning.murmur2_numpy import murmur2_array
+
+    numbers: list[int] = murmur2_array(keys).tolist()
+    return numbers
+
+
+@pytest.mark.parametrize("hashes_of", [murmur2_column, with_numpy])
+def test_columns_of_keys_of_every_length_are_hashed_as_word_by_word(hashes_of: Hashes) -> None:
     chance = random.Random(7)
     for length in range(301):
         keys: list[bytes | None] = [chance.randbytes(length) for _ in range(MIN_LANES)]
         keys += [b"\xff" * length, bytes(length)]
-        assert murmur2_column(keys) == [murmur2_by_words(key) for key in keys if key is not None]
+        assert hashes_of(keys) == [murmur2_by_words(key) for key in keys if key is not None]
 
 
-@pytest.mark.parametrize("key", JAVA)
-def test_columns_agree_with_golden_vectors_of_java(key: bytes) -> None:
-    assert murmur2_column([key] * MIN_LANES) == [JAVA[key] & 0xFFFFFFFF] * MIN_LANES
+@pytest.mark.parametrize("hashes_of", [murmur2_column, with_numpy])
+@pytest.mark.parametrize("count", [1, MIN_LANES])
+def test_columns_agree_with_golden_vectors_of_java(hashes_of: Hashes, count: int) -> None:
+    for key, number in JAVA.items():
+        assert hashes_of([key] * count) == [number & 0xFFFFFFFF] * count
+    mixed: list[bytes | None] = [None, *JAVA] * count
+    assert hashes_of(mixed) == [NO_KEY, *(number & 0xFFFFFFFF for number in JAVA.values())] * count
 
 
 def test_keys_that_lie_anywhere_in_a_buffer() -> None:
