@@ -591,3 +591,25 @@ def test_recovery_cuts_batches_that_end_before_their_segment_begins(tmp_path: Pa
     log = started(disk)
     assert (values_of(log), log.log_end_offset) == ([], 5)
     disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_recovery_adds_the_epochs_that_an_old_checkpoint_lacks(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    for epoch in (0, 1, 2):
+        append(log, b"a", b"b", epoch=epoch)
+    disk.storage.stop(is_clean=False, broker_epoch=-1)
+    (tmp_path / "t-0/leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    assert started(disk).epochs.entries == [(0, 0), (1, 2), (2, 4)]
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_recovery_cuts_a_batch_with_more_records_than_offsets(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    append(disk.log(), b"kept")
+    disk.storage.stop(is_clean=False, broker_epoch=-1)
+    path = tmp_path / f"t-0/{0:020d}.log"
+    damaged = placed(view(batch([b"x"], count=5)), 1, 0).buffer
+    path.write_bytes(path.read_bytes() + bytes(damaged))
+    assert values_of(started(disk)) == [0]
+    disk.storage.stop(is_clean=True, broker_epoch=1)
