@@ -18,6 +18,7 @@ from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.metadata_image import MetadataImage
 from pykafka2.broker.controller.metadata_recovery import MetadataPlace, open_metadata
 from pykafka2.broker.controller.metadata_storage import DiskMetadataStorage
+from pykafka2.broker.controller.records import BrokerSet
 from pykafka2.broker.controller.state import State
 from pykafka2.broker.log.disk.data_directory import (
     DataDirectory,
@@ -96,12 +97,22 @@ def open_storage(
             _check_new(places[voter], files)
         state, metadata = open_metadata(place, new_state(cluster_id), config, entropy, now_ms)
         _check_complete(metadata.image, opened)
+        _fence_all(state)
     except BaseException:
         for directories in opened.values():
             for directory in directories:
                 directory.close(is_clean=directory.was_clean)
         raise
     return ClusterStorage(opened, metadata, state)
+
+
+def _fence_all(state: State) -> None:
+    """Fences the brokers of before, because none is alive. Their partitions keep their leaders meanwhile.
+
+    Otherwise each broker that starts would move its leaderships to brokers that have not started yet.
+    """
+    fenced = [BrokerSet(attrs.evolve(broker, is_fenced=True)) for broker in state.brokers.values()]
+    state.replay(fenced, state.image.version)
 
 
 def _check_new(paths: Sequence[str], files: FileSystem) -> None:

@@ -17,6 +17,7 @@ from pykafka2.broker.controller.metadata_storage import DiskMetadataStorage
 from pykafka2.errors import ConfigurationError, KafkaStorageError
 from pykafka2.testing import KafkaCluster, Topic, starting
 from pykafka2.testing.storage import log_dirs_under
+from pykafka2.testing.views.partitions import PartitionView
 
 from .described import AUTHORIZED, described, fill
 
@@ -138,6 +139,33 @@ def test_directory_in_use_is_refused(tmp_path: Path) -> None:
         pytest.raises(ConfigurationError, match=r"another broker has locked its file \.lock"),
     ):
         KafkaCluster(1, data_dir=tmp_path).start()
+
+
+def test_restart_of_a_cluster_keeps_the_leaders(tmp_path: Path) -> None:
+    def partitions(cluster: KafkaCluster) -> list[PartitionView]:
+        return [cluster.partition("orders", number) for number in range(6)]
+
+    with KafkaCluster(3, {"orders": Topic(6, 3)}, data_dir=tmp_path) as cluster:
+        before = partitions(cluster)
+    for _ in range(2):
+        with KafkaCluster(3, data_dir=tmp_path) as cluster:
+            after = partitions(cluster)
+            assert [one.leader for one in after] == [one.leader for one in before]
+            assert all(new.leader_epoch > old.leader_epoch for old, new in zip(before, after, strict=True))
+            cluster.wait_until(lambda c=cluster: all(len(one.isr) == 3 for one in partitions(c)), 30)
+        before = after
+
+
+def test_partition_of_a_broker_that_does_not_return_gets_another_leader(tmp_path: Path) -> None:
+    topic = Topic(assignment=[[1, 0], [0, 1]])
+    with KafkaCluster(2, {"orders": topic}, data_dir=tmp_path) as cluster:
+        assert [cluster.partition("orders", number).leader for number in (0, 1)] == [1, 0]
+    options = {"broker.session.timeout.ms": 500, "broker.heartbeat.interval.ms": 100}
+    with KafkaCluster(1, data_dir=tmp_path, config=options) as cluster:
+        cluster.wait_until(
+            lambda: [one.leader for one in cluster.controller.image.topics["orders"].partitions] == [0, 0]
+        )
+        assert cluster.controller.image.brokers[1].is_fenced
 
 
 def test_number_as_data_dir_is_refused() -> None:

@@ -131,8 +131,14 @@ class Controller:
     def fence_broker(self, broker_id: int) -> None:
         """Fences a broker whose session has expired; its leaderships move."""
         broker = self.state.brokers.get(broker_id)
-        if broker is not None and not broker.is_fenced:
+        if broker is not None and (not broker.is_fenced or broker_id in self.leaders()):
             self.set_broker(attrs.evolve(broker, is_fenced=True))
+
+    def leaders(self) -> set[int]:
+        """Returns the brokers that lead a partition. After a start of all brokers they can be fenced."""
+        return {
+            partition.leader for topic in self.state.topics.values() for partition in topic.partitions
+        } - {NO_LEADER}
 
     def unregister_broker(self, broker_id: int) -> None:
         """Removes a broker's registration (UnregisterBroker); its leaderships move. It can register again."""
@@ -151,6 +157,32 @@ class Controller:
             return broker.id in partition.isr or partition.leader == broker.id
 
         self.write([BrokerSet(broker), *self._elections(is_affected, self._image_with(broker))])
+
+    def return_broker(self, broker: BrokerImage) -> None:
+        """Registers a fenced broker again. If it leads partitions since before a start, they begin an epoch.
+
+        Those in a log directory that has failed meanwhile get another leader.
+        """
+        image = self._image_with(broker)
+
+        def is_lost(partition: PartitionImage) -> bool:
+            return partition.leader == broker.id and not image.has_directory(partition, broker.id)
+
+        begun = [
+            PartitionSet(
+                topic.name,
+                number,
+                attrs.evolve(
+                    partition,
+                    leader_epoch=partition.leader_epoch + 1,
+                    partition_epoch=partition.partition_epoch + 1,
+                ),
+            )
+            for topic in self.state.topics.values()
+            for number, partition in enumerate(topic.partitions)
+            if partition.leader == broker.id and not is_lost(partition)
+        ]
+        self.write([BrokerSet(broker), *begun, *self._elections(is_lost, image)])
 
     def fail_directories(self, broker_id: int, failed: Collection[bytes]) -> None:
         """Takes log directories of a broker offline: its replicas there leave the ISRs, and others lead.

@@ -97,8 +97,10 @@ class ControllerNode(Part):
         self.active = controller
         word = f"broker {broker_id} is the controller in epoch {controller.epoch}"
         common.events.note(now, "controller", word, broker=broker_id, epoch=controller.epoch)
-        registered = controller.state.brokers.values()
-        self.sessions.restart([broker.id for broker in registered if not broker.is_fenced], now)
+        registered, leaders = controller.state.brokers.values(), controller.leaders()
+        self.sessions.restart(
+            [broker.id for broker in registered if not broker.is_fenced or broker.id in leaders], now
+        )
         self._rebalance_at = now + self._rebalance_every if self._rebalances else FOREVER
         self._unclean_at = now + UNCLEAN_ELECTION_INTERVAL
         self.change("the full state is published", controller.publish_all, now)

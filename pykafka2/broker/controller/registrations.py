@@ -49,19 +49,21 @@ def register(controller: Controller, new: Registration) -> int:
     if old is not None and old.incarnation_id == new.incarnation_id:
         return old.epoch
     epoch = controller.log.end_offset
-    controller.set_broker(
-        BrokerImage(
-            new.broker_id,
-            new.endpoints[0].host,
-            new.endpoints[0].port,
-            new.rack,
-            epoch,
-            is_fenced=True,
-            incarnation_id=new.incarnation_id,
-            endpoints=new.endpoints,
-            directories=new.directories,
-        )
+    broker = BrokerImage(
+        new.broker_id,
+        new.endpoints[0].host,
+        new.endpoints[0].port,
+        new.rack,
+        epoch,
+        is_fenced=True,
+        incarnation_id=new.incarnation_id,
+        endpoints=new.endpoints,
+        directories=new.directories,
     )
+    if old is not None and old.is_fenced:
+        controller.return_broker(broker)
+    else:
+        controller.set_broker(broker)
     return epoch
 
 

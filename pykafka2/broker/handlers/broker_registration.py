@@ -39,7 +39,11 @@ def handle_registration(
         request.broker_id, endpoints, request.rack, request.incarnation_id, tuple(request.log_dirs)
     )
     epoch = register(controller, new)
-    services.controller_node.sessions.forget(request.broker_id)
+    sessions = services.controller_node.sessions
+    if request.broker_id in controller.leaders():
+        sessions.touch(request.broker_id, now)  # others lead if it does not become unfenced
+    else:
+        sessions.forget(request.broker_id)
     return BrokerRegistrationResponse(broker_epoch=epoch)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from pykafka2.broker.base.directories import LOST, MIGRATING, UNASSIGNED, is_online
@@ -10,6 +11,7 @@ from pykafka2.broker.base.image import PartitionImage
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, IsrChange, NewTopic
 from pykafka2.broker.controller.metadata_log import MetadataLog
+from pykafka2.broker.controller.records import BrokerSet
 from pykafka2.broker.controller.registrations import Registration, process_heartbeat, register
 from pykafka2.broker.controller.state import State
 from pykafka2.clock import SeededEntropy
@@ -153,6 +155,26 @@ def test_report_of_a_directory_that_does_not_work_moves_the_leader(directory: by
     world = World()
     world.assign(0, directory)
     assert (world.partition.leader, world.partition.isr) == (1, (1, 2))
+
+
+@pytest.mark.parametrize("directories", [(FIRST, SECOND), (SECOND,)])
+def test_leader_of_before_a_start_leads_again_if_its_directory_works(directories: tuple[bytes, ...]) -> None:
+    world = World()
+    world.assign(0, FIRST)
+    state = world.controller.state
+    fenced = [BrokerSet(attrs.evolve(broker, is_fenced=True)) for broker in state.brokers.values()]
+    state.replay(fenced, state.image.version)  # as at a start of all brokers
+    before = world.partition
+    for broker in range(3):
+        known = directories if broker == 0 else DIRECTORIES[broker]
+        register(world.controller, Registration(broker, ENDPOINTS, None, bytes([9] * 16), known))
+    assert world.partition.isr == (0, 1, 2)
+    for broker in range(3):
+        world.heartbeat(broker)
+    works = FIRST in directories
+    assert world.partition.leader == (0 if works else 1)
+    assert world.partition.isr == ((0, 1, 2) if works else (1,))
+    assert world.partition.leader_epoch == before.leader_epoch + (1 if works else 2)
 
 
 def test_last_directory_of_a_broker_stays_registered() -> None:
