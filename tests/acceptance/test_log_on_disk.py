@@ -395,6 +395,9 @@ def test_replica_moves_between_the_directories_of_its_broker(tmp_path: Path) -> 
                 lambda: {"orders-0", "orders-1"} <= {one.name for one in Path(paths[1]).iterdir()}
             )
             cluster.wait_until(lambda: not list(Path(paths[0]).glob("orders-*")))
+            for path in paths:  # there and back
+                admin.alter_replica_log_dirs({TopicPartitionReplica("orders", 0, 0): path})
+                cluster.wait_until(lambda at=path: (Path(at) / "orders-0").exists())
     with KafkaCluster(1, data_dir=tmp_path, config=options) as cluster:
         assert [cluster.log("orders", number).values() for number in range(2)] == held
     (tmp_path / "broker-0/a").rename(tmp_path / "unmounted")

@@ -48,7 +48,7 @@ class LogMove(Protocol):
         ...
 
     def step(self, max_bytes: int) -> bool:
-        """Copies up to `max_bytes`, at least one batch. Returns whether the copy is complete.
+        """Copies up to `max_bytes`, or some batches. Returns whether the copy is complete.
 
         Raises `KafkaStorageError`.
         """

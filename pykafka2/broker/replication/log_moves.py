@@ -19,8 +19,11 @@ from pykafka2.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 
-STEP_BYTES: Final = 1 << 20
-"""The records that all moves together copy before other work of the broker."""
+Ident = tuple[bytes, int]
+"""Topic id and partition."""
+
+STEP_BYTES: Final = 1 << 18
+"""The records that are copied before other work of the broker."""
 PAUSE: Final = 0.001
 """Seconds between two steps, so that the broker handles requests in between."""
 WAIT: Final = 0.05
@@ -34,6 +37,7 @@ class LogMoves:
         self._hosted = hosted
         self._logs = logs
         self._assignments = assignments
+        self._due: dict[Ident, float] = {}  # the next step of each move
 
     def begin(self, replica: Replica, path: str, now: float) -> None:
         """Begins to move a replica to another directory, which ends its move to any other one.
@@ -45,36 +49,42 @@ class LogMoves:
             self._assignments.forget(replica, now)
 
     def run(self, now: float) -> float:
-        """Runs one step of each move. Returns the time of the next one, in seconds."""
-        moves = self._logs.moves
-        next_at = FOREVER
-        for move in moves:
-            key = move.log.topic, move.log.partition
-            replica = self._hosted.replicas.get(key)
-            if move.is_offline:
-                self._abandon(move, "a data directory is offline")
-            elif replica is None or replica.log is not move.log:
-                next_at = min(next_at, now + WAIT)  # the metadata has not arrived yet
-            else:
-                try:
-                    pause = self._step(move, replica, STEP_BYTES // len(moves), now)
-                except KafkaError as error:
-                    self._abandon(move, error)
-                else:
-                    next_at = min(next_at, now + pause)
-        return next_at
+        """Runs a step of the move that has waited longest. Returns the time of the next one, in seconds."""
+        moves = {(move.log.topic_id, move.log.partition): move for move in self._logs.moves}
+        due = self._due = {ident: self._due.get(ident, now) for ident in moves}
+        ident = min(due, key=due.__getitem__, default=None)
+        if ident is None or due[ident] > now:
+            return FOREVER if ident is None else due[ident]
+        pause = self._run_one(moves[ident], now)
+        if pause is None:
+            del due[ident]
+        else:
+            due[ident] = now + pause
+        return max(min(due.values(), default=FOREVER), now + PAUSE)
 
-    def _step(self, move: LogMove, replica: Replica, max_bytes: int, now: float) -> float:
-        """Runs one step. Returns the seconds until the next one."""
-        is_complete = move.step(max_bytes)
-        if not is_complete:
+    def _run_one(self, move: LogMove, now: float) -> float | None:
+        """Runs one step. Returns the seconds until the next one, or None at the end of the move."""
+        replica = self._hosted.replicas.get((move.log.topic, move.log.partition))
+        if move.is_offline:
+            self._abandon(move, "a data directory is offline")
+            return None
+        if replica is None or replica.log is not move.log:
+            return WAIT  # the metadata has not arrived yet
+        try:
+            return self._step(move, replica, now)
+        except KafkaError as error:
+            self._abandon(move, error)
+            return None
+
+    def _step(self, move: LogMove, replica: Replica, now: float) -> float | None:
+        if not move.step(STEP_BYTES):
             return PAUSE
         if not move.is_flushed() or not self._assignments.is_stored(replica, move.directory, now):
             return WAIT
         move.finish()
         self._assignments.moved(replica)
         logger.info("Moved the log of %s-%d to %s", *replica.key, move.path)
-        return FOREVER
+        return None
 
     def _abandon(self, move: LogMove, why: object) -> None:
         logger.warning(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pykafka2.broker.log.disk.future_log import FutureLog
+from pykafka2.broker.log.disk.future_log import MAX_BATCHES, FutureLog
 from pykafka2.broker.log.disk.log_directory import on_disk
 from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
 from pykafka2.broker.log.segments import RollLimits
@@ -77,6 +77,19 @@ def test_step_copies_at_most_its_bytes_and_one_batch(world: World) -> None:
     assert not move.step(1)
     assert move.lag >= 16
     world.stop()
+
+
+def test_step_copies_a_limited_number_of_small_batches(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path, directories=2)
+    log = disk.log()
+    for _ in range(MAX_BATCHES + 100):
+        append(log, b"x")
+    disk.storage.move(log, f"{tmp_path}/1")
+    [move] = disk.storage.moves
+    assert not move.step(1 << 20)
+    assert move.lag == 100
+    assert move.step(1 << 20)
+    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_records_that_are_appended_meanwhile_are_in_the_moved_log(world: World) -> None:

@@ -7,12 +7,16 @@ takes the place of the log's files. Access requires the cluster's lock.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from pykafka2.broker.log.disk.log_directory import DiskLogFiles
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.records.batch import RecordBatch
 
-NOTHING = -1
+NOTHING: Final = -1
+MAX_BATCHES: Final = 250
+"""The batches of a step: each takes as long as some kilobytes."""
+READ_BYTES: Final = 1 << 16
 
 
 class FutureLog:
@@ -70,7 +74,7 @@ class FutureLog:
     # ------------------------------------------------------------------ copying
 
     def step(self, max_bytes: int) -> bool:
-        """Copies up to `max_bytes`, at least one batch. Returns whether the copy is complete.
+        """Copies up to `max_bytes` and MAX_BATCHES, at least one batch. Returns whether the copy is complete.
 
         Raises `KafkaStorageError`.
         """
@@ -84,16 +88,19 @@ class FutureLog:
             copy.truncate_fully_and_start_at(log.log_start_offset)
         else:
             copy.advance_log_start(log.log_start_offset)
+        batches_left = MAX_BATCHES
         while True:
             if log.segments.base_of(copy.log_end_offset) == copy.log_end_offset:
                 copy.roll()  # so retention and compaction find the same segments
             if copy.log_end_offset >= log.log_end_offset:
                 return True
-            if max_bytes <= 0:
+            if max_bytes <= 0 or not batches_left:
                 return False
-            found = log.segments.read(copy.log_end_offset, log.log_end_offset, max_bytes, True)
+            size = min(max_bytes, READ_BYTES)
+            found = log.segments.read(copy.log_end_offset, log.log_end_offset, size, True)[:batches_left]
             if not found:
                 return True  # compaction has removed the records at the log's end
+            batches_left -= len(found)
             copy.append_as_follower(b"".join(batch.buffer for batch in found))
             max_bytes -= sum(len(batch.buffer) for batch in found)
 
