@@ -44,7 +44,12 @@ def world(tmp_path: Path) -> Iterator[Callable[[Options], World]]:
     clusters: list[KafkaCluster] = []
 
     def start(options: Options) -> World:
-        cluster = KafkaCluster(1, {"t": Topic(1, configs=options)}, data_dir=tmp_path)
+        cluster = KafkaCluster(
+            1,
+            {"t": Topic(1, configs=options)},
+            data_dir=tmp_path,
+            config={"replica.high.watermark.checkpoint.interval.ms": 100},  # files are removed then, too
+        )
         cluster.start()
         clusters.append(cluster)
         return World(cluster, tmp_path)
