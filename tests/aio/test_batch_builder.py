@@ -121,6 +121,17 @@ def test_options_of_a_mapping_are_adapted_as_those_by_name(kafka_cluster: KafkaC
     assert set(threads) == {threading.get_ident()}
 
 
+def test_headers_count_for_the_size_of_a_batch() -> None:
+    batch = BatchBuilder(200)
+    first = batch.append(value=b"v", headers=[("name", b"x" * 50), ("null", None)])
+    assert first is not None
+    assert first.size > len(b"v" + b"name" + b"null") + 50
+    assert batch.size() == first.size
+    assert batch.append(value=b"v", headers=[("n" * 150, b"")]) is None
+    assert batch.append(value=b"v", headers=[("n", b"x" * 150)]) is None
+    assert batch.append(value=b"v", headers=[("n", b"x")]) is not None
+
+
 def test_sync_client_refuses_a_token_provider_with_a_coroutine() -> None:
     class Provider:
         async def token(self) -> str:

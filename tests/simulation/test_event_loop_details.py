@@ -148,7 +148,7 @@ def test_loop_has_the_time_of_the_simulation_and_each_pass_takes_some() -> None:
 def test_loop_that_only_waits_turns_a_few_times_also_after_a_thread_safe_call() -> None:
     async def main() -> None:
         asyncio.get_running_loop().call_soon_threadsafe(lambda: None)
-        await asyncio.sleep(100)
+        await asyncio.sleep(1)
 
     with Simulation(seed=1) as simulation:
         simulation.run(main)
@@ -327,6 +327,7 @@ def test_blocked_actor_leaves_its_queues() -> None:
             simulation.sleep(1)
             news.append(1)
             queue.wake()
+            simulation.sleep(5)  # the end of an actor wakes every waiter
 
         simulation.spawn(cause)
         assert runtime.wait_until(lambda: bool(news), 10, queue)
