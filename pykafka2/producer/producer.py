@@ -17,7 +17,7 @@ from pykafka2.cluster.arguments import checked_timeout
 from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, KafkaError
 from pykafka2.other_clients import no_such_attribute
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
-from pykafka2.producer.accumulator.open_batch import NS_PER_MS, OpenBatch
+from pykafka2.producer.accumulator.open_batch import NS_PER_MS, OpenBatch, note_time
 from pykafka2.producer.arguments import K, V, refuse
 from pykafka2.producer.delivery.delivery import Delivery
 from pykafka2.producer.transactions.transactions import (
@@ -25,7 +25,7 @@ from pykafka2.producer.transactions.transactions import (
     TransactionRunner,
     transactional_parts,
 )
-from pykafka2.records.encoder import NO_HEADERS, SHORT, load_codec
+from pykafka2.records.encoder import NO_HEADERS, load_codec
 
 if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
@@ -293,10 +293,12 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
                 else:
                     if route.snapshot is self._metadata.snapshot:
                         tail = route.queues[self._hashes[key_bytes] % route.count].tail
-                        now_ms = wall_ns() // NS_PER_MS
-                        if tail is not None and 0 <= now_ms - tail.base_timestamp < SHORT:
+                        now_ns = wall_ns()
+                        if tail is not None and (
+                            tail.since_ns <= now_ns < tail.until_ns or note_time(tail, now_ns // NS_PER_MS)
+                        ):
                             batch = tail
-                            row = (value, key_bytes, now_ms, NO_HEADERS, on_delivery)
+                            row = (value, key_bytes, tail.timestamp, NO_HEADERS, on_delivery)
                             size_bytes += len(key_bytes)
             if row is not None:
                 outcome, fields = batch.outcome, batch.fields

@@ -173,11 +173,17 @@ def note_open(open_batches: dict[str, OpenBatch], topic: str, tail: OpenBatch | 
 
     The batch can be sealed or done by then; `append_unlocked` checks its room.
     """
-    if tail is None or not 0 <= timestamp - tail.base_timestamp < SHORT:
-        return
+    if tail is not None and note_time(tail, timestamp):
+        open_batches[topic] = tail
+
+
+def note_time(tail: OpenBatch, timestamp: int) -> bool:
+    """Let `send` append records of this millisecond to the batch; False if the timestamp does not fit it."""
+    if not 0 <= timestamp - tail.base_timestamp < SHORT:
+        return False
     # In this order, a thread that reads between two lines finds no range with another range's timestamp.
     tail.until_ns = 0
     tail.timestamp = timestamp
     tail.since_ns = timestamp * NS_PER_MS
     tail.until_ns = tail.since_ns + NS_PER_MS
-    open_batches[topic] = tail
+    return True

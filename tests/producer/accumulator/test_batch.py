@@ -22,7 +22,7 @@ from pykafka2.producer.accumulator.batch_sizes import (
     BatchPlan,
 )
 from pykafka2.producer.accumulator.buffer_pool import BufferPool, Permit
-from pykafka2.producer.accumulator.open_batch import NS_PER_MS, OpenBatch, append_unlocked, note_open
+from pykafka2.producer.accumulator.open_batch import NS_PER_MS, append_unlocked, note_time
 from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.delivery.batch_outcome import BatchOutcome
 from pykafka2.producer.delivery.callbacks import LISTENERS_BYTES
@@ -210,21 +210,18 @@ def test_bytes_beyond_the_permit_are_charged() -> None:
     assert [each - charged[0] for each in charged] == [0, 0, 30]
 
 
-def test_no_moment_of_note_open_gives_a_record_the_timestamp_of_another_time() -> None:
+def test_no_moment_of_note_time_gives_a_record_the_timestamp_of_another_time() -> None:
     def attempt(number: int) -> bool:
         tail = a_batch().open
         assert tail is not None
-        open_batches: dict[str, OpenBatch] = {}
         for timestamp in (5, 3):
-            note_open(open_batches, "orders", tail, timestamp)
+            note_time(tail, timestamp)
         seen: list[tuple[int, int, int]] = []
 
         def look() -> None:
             seen.append((tail.since_ns, tail.until_ns, tail.timestamp))
 
-        was_reached = at_line(
-            note_open.__code__, number, look, lambda: note_open(open_batches, "orders", tail, 4)
-        )
+        was_reached = at_line(note_time.__code__, number, look, lambda: note_time(tail, 4))
         look()
         for since_ns, until_ns, timestamp in seen:
             assert since_ns >= until_ns or {since_ns, until_ns - NS_PER_MS} == {timestamp * NS_PER_MS}
