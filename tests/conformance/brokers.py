@@ -59,6 +59,17 @@ def eventually(condition: Callable[[], bool], otherwise: str = "it did not come 
         time.sleep(0.01)
 
 
+def await_deletion(bootstrap_servers: str, name: str) -> None:
+    """Wait until no broker has the deleted topic in its metadata."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+    for address in bootstrap_servers.split(","):
+        with Wire(address) as wire:
+            eventually(
+                lambda wire=wire: not wire.call(request, 12).topics[0].partitions,  # type: ignore[misc]
+                f"{address} still has {name}",
+            )
+
+
 def _has_leaders(wire: Wire, name: str, partitions: int) -> bool:
     """Whether this broker says so: some hear of a topic after others have told clients of it."""
     (topic,) = wire.call(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 12).topics

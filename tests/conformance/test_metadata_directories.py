@@ -13,7 +13,7 @@ from pykafka2 import DelegationToken, KafkaAdminClient, NewTopic
 from pykafka2.testing import KafkaCluster
 from tests.testing.described import AUTHORIZED, described, fill
 
-from .brokers import eventually
+from .brokers import await_deletion, eventually
 from .maven import KafkaJars
 from .real_kafka import RealKafka
 
@@ -120,6 +120,7 @@ def test_directory_of_ours_is_described_the_same_by_apache_kafka(jars: KafkaJars
             admin.create_topics([NewTopic("back", 2, 2)])
             admin.wait_for_topics(["back"])
             admin.delete_topics(["ours-two"])
+            await_deletion(apache.bootstrap_servers, "ours-two")
             before = described(admin)
     with on_disk(tmp_path) as cluster:
         assert described_at(cluster.bootstrap_servers) == before
