@@ -122,10 +122,12 @@ class Bridge:
             ) from None
         if self.loop is not loop:
             if self.loop is not None:
-                gone = ", which is closed" if self.loop.is_closed() else ""
+                is_closed = self.loop.is_closed()
                 raise WrongEventLoop(
-                    f"this {self._client} belongs to the event loop of its first call{gone}; "
-                    "create a client in each loop"
+                    f"this {self._client} belongs to the event loop of its first call"
+                    + (", which is closed; " if is_closed else "; ")
+                    + ("" if is_closed else "from another thread use asyncio.run_coroutine_threadsafe, or ")
+                    + "create a client in each loop"
                 )
             self.loop, self._calls = loop, calls_of(loop)
         return loop

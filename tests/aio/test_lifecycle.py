@@ -105,6 +105,7 @@ def test_call_from_another_thread_raises_at_once(kafka_cluster: KafkaCluster) ->
 
     run(program())
     assert [type(error) for error in raised] == [WrongEventLoop] * 3
+    assert all("use asyncio.run_coroutine_threadsafe" in str(error) for error in raised)
 
 
 @pytest.mark.parametrize("client", [KafkaProducer, KafkaConsumer, KafkaAdminClient])
