@@ -22,6 +22,8 @@ Send = Callable[[bytes], Awaitable[Awaitable[Any]]]
 LINGER_MS = 5
 BATCH_BYTES = 16_384
 AWAITED_TOGETHER = 10_000
+AWAITED_WHILE_LAGGING = 1000
+"""A loop over deliveries that are done does not yield: ten thousand of them would be the lag."""
 WARM_UP_RECORDS = 2000
 WARM_UP_WAITS = 50
 LAG_PERIOD = 0.001
@@ -205,8 +207,8 @@ def lagging(connect: Callable[[Run, float], Any]) -> Client:
             async def load() -> None:
                 nonlocal sent
                 while time.perf_counter() < until:
-                    await send_all(send, values, AWAITED_TOGETHER)
-                    sent += AWAITED_TOGETHER
+                    await send_all(send, values, AWAITED_WHILE_LAGGING)
+                    sent += AWAITED_WHILE_LAGGING
 
             loading = asyncio.create_task(load())
             while not loading.done():
