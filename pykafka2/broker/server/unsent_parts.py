@@ -17,8 +17,8 @@ from pykafka2.protocol.file_part import FilePart
 from pykafka2.protocol.primitives import FramePart
 
 MAX_GATHERED_BUFFERS = 512
-MAX_FILE_BYTES = 2 << 20
-"""Limit of one write from a file. It takes about 0.2 ms."""
+MAX_FILE_BYTES = 1 << 20
+"""Limit of one write from a file, about 0.1 ms. Writes of 2 MiB took 1.2 times the time per byte."""
 MAX_SHARED_FILE_BYTES = 256 << 10
 """The same while other clients send requests, which wait for it."""
 

@@ -1,7 +1,7 @@
 """Run a Kafka cluster for tests, in this process, until SIGTERM or Ctrl-C.
 
 Prints one line, `bootstrap.servers=127.0.0.1:9092,...`, when clients can connect.  Data is kept in memory and
-lost at the end.
+lost at the end, unless --data-dir is set.
 
 examples:
   pykafka2 broker                              three brokers on ports 9092, 9093 and 9094
@@ -12,6 +12,7 @@ examples:
   pykafka2 broker --config message.max.bytes=5000000 --no-auto-create
   pykafka2 broker --config log.cleanup.policy=compact
                                                topics are compacted, unless they set cleanup.policy
+  pykafka2 broker --data-dir /var/tmp/kafka    keep topics and records on disk, also for the next start
   pykafka2 broker --as-version 3.9             respond like Apache Kafka 3.9: its API versions and features
   pykafka2 broker --quick                      short delays for tests, such as a group's first rebalance
   pykafka2 broker --host 0.0.0.0 --advertised-host kafka.test --advertised-port 19092
