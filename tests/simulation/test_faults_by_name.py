@@ -23,3 +23,14 @@ def test_a_plan_with_a_kind_that_is_not_there_is_refused_before_it_begins(simula
     plan = FaultPlan((Fault(1.0, "brake"),))
     with pytest.raises(ConfigurationError, match="Unknown kind of fault 'brake'; did you mean 'break'"):
         Injector(world, plan, KINDS)
+
+
+@pytest.mark.parametrize(("partitions", "outcome"), [(1, "replication cut"), (0, "no effect")])
+def test_cut_brokers_has_an_effect_if_a_follower_fetches_over_the_link(
+    simulation: Simulation, partitions: int, outcome: str
+) -> None:
+    cluster = simulation.cluster(brokers=2, topics={"orders": partitions} if partitions else {})
+    plan = FaultPlan((Fault(1.0, "cut brokers", 2.0, {"one": 0, "other": 1, "both": True}),))
+    injector = Injector(World(simulation, cluster, {"orders": partitions}), plan, KINDS)
+    simulation.run(injector.run)
+    assert injector.tallies["cut brokers"].outcomes == {outcome: 1}

@@ -27,6 +27,7 @@ from pykafka2.protocol.framing import (
     encode_response,
     in_memory,
 )
+from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.protocol.struct import Request, Response
 
 R = TypeVar("R", bound=Response)
@@ -77,6 +78,8 @@ class Links(Part):
         self._rates: dict[tuple[int, int], float] = {}
         self.throttled_frames = 0
         """The number of frames that a link's rate delayed."""
+        self.cut_fetches = 0
+        """The number of fetches of followers that failed because a link was cut."""
         self._free_at: dict[tuple[int, int], float] = {}
         self._ready: deque[Callable[[float], None]] = deque()
         self._later: list[tuple[float, int, tuple[int, int], Callable[[float], None]]] = []
@@ -113,7 +116,7 @@ class Links(Part):
         self._cut.add((source, target))
         for call in list(self._calls):
             if (call.source, call.target) in ((source, target), (target, source)):
-                self._fail(call, f"the link from broker {source} to broker {target} was cut")
+                self._fail_cut(call, source, target)
 
     def delay(self, source: int, target: int, seconds: float) -> None:
         """Delays frames from `source` to `target`; 0 removes the delay."""
@@ -186,11 +189,11 @@ class Links(Part):
         """
         call = Call(type(request), version, source, target, on_response, on_failure)
         self._calls[call] = None
-        if self.is_cut(source, target) or target not in self._inlets:
-            why = (
-                "is cut" if self.is_cut(source, target) else f"has no target: broker {target} is not running"
-            )
-            self._fail(call, f"the link from broker {source} to broker {target} {why}")
+        if self.is_cut(source, target):
+            self._fail_cut(call, source, target)
+            return
+        if target not in self._inlets:
+            self._fail(call, f"broker {target} is not running")
             return
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         parts = encode_request(request, version, self._correlation_id, f"broker-{source}")
@@ -206,8 +209,11 @@ class Links(Part):
         if call.target in self._stashes:
             self._stashes[call.target].append(lambda at: self._arrive(call, frame, at))
             return
-        if inlet is None or self.is_cut(call.source, call.target):
-            self._fail(call, f"broker {call.target} could not be reached")
+        if self.is_cut(call.source, call.target):
+            self._fail_cut(call, call.source, call.target)
+            return
+        if inlet is None:
+            self._fail(call, f"broker {call.target} is not running")
             return
         try:
             header, request = decode_request(frame)
@@ -224,7 +230,7 @@ class Links(Part):
     def answer(self, call: Call, response: Response, version: int, correlation_id: int, now: float) -> int:
         """Sends a response back. Returns the number of bytes sent."""
         if self.is_cut(call.target, call.source):
-            self._fail(call, f"the link from broker {call.target} to broker {call.source} is cut")
+            self._fail_cut(call, call.target, call.source)
             return 0
         try:
             parts = in_memory(encode_response(response, version, correlation_id))
@@ -242,7 +248,7 @@ class Links(Part):
         if call.is_done:
             return
         if self.is_cut(call.target, call.source):
-            self._fail(call, f"the link from broker {call.target} to broker {call.source} is cut")
+            self._fail_cut(call, call.target, call.source)
             return
         if call.source in self._stashes:
             self._stashes[call.source].append(lambda at: self._return(call, frame, at))
@@ -257,6 +263,12 @@ class Links(Part):
         """Ends a call without a response. From any thread; the caller must not need to hold the lock."""
         with self._lock:
             self._fail(call, why)
+
+    def _fail_cut(self, call: Call, source: int, target: int) -> None:
+        """Fails a call whose request or response was on a cut link."""
+        if call.request is FetchRequest:
+            self.cut_fetches += 1
+        self._fail(call, f"the link from broker {source} to broker {target} is cut")
 
     def _fail(self, call: Call, why: str) -> None:
         if call.is_done:

@@ -169,23 +169,23 @@ class BrokerLink:
 
     def __init__(self, one: int, other: int, both: bool) -> None:
         self._one, self._other, self._both = one, other, both
-        self._lagged = False
-        self._sent_before = 0
+        self._cut_before = 0
+        self._cut_fetches = 0
 
     def start(self, world: World) -> None:
+        self._cut_before = world.cluster.links.cut_fetches
         world.cut_link(self._one, self._other)
         if self._both:
             world.cut_link(self._other, self._one)
-        self._sent_before = len(world.history.sent)
 
     def stop(self, world: World) -> None:
-        self._lagged = len(world.history.sent) > self._sent_before
+        self._cut_fetches = world.cluster.links.cut_fetches - self._cut_before
         world.join_link(self._one, self._other)
         if self._both:
             world.join_link(self._other, self._one)
 
     def outcome(self, world: World) -> str:
-        return "replication cut" if self._lagged else ""
+        return "replication cut" if self._cut_fetches else ""
 
 
 # ---------------------------------------------------------------------- whole places
