@@ -195,7 +195,7 @@ def _parts_of(
 
 
 def _records_of(run: Run, batch: RecordBatch, topic: str, partition: int) -> list[ConsumerRecord]:
-    """Make the records of a run: 0.3 us for one of 100 bytes, most of it for the object and its bytes."""
+    """Make the records of a run: 0.2 us for one of 100 bytes, most of it for the object."""
     leader_epoch, timestamp_type = batch.partition_leader_epoch, batch.timestamp_type
     records = list(map(ConsumerRecord.__new__, repeat(ConsumerRecord, len(run))))
     rows = zip(records, run.offsets, run.timestamps, run.keys, run.values, strict=True)
