@@ -52,3 +52,8 @@ class LogPlaces:
 
     def remove(self, topic_id: bytes, partition: int) -> None:
         self._places.pop((topic_id, partition), None)
+
+    def clear(self) -> None:
+        """Forgets all logs."""
+        self._places.clear()
+        self._preferred.clear()

@@ -13,8 +13,9 @@ import pytest
 
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.batch import placed
+from pykafka2.broker.log.disk.checkpoint_writer import Intervals
 from pykafka2.broker.log.disk.data_directory import Identity, open_directories
-from pykafka2.broker.log.disk.disk_storage import DiskStorages, Intervals
+from pykafka2.broker.log.disk.disk_storage import DiskStorages
 from pykafka2.broker.log.disk.log_directory import on_disk
 from pykafka2.broker.log.disk.real_files import RealFile, RealFiles
 from pykafka2.broker.log.disk.volume import DiskSettings
@@ -709,7 +710,8 @@ def test_options_of_the_broker_set_the_files_and_the_intervals_of_its_checkpoint
         }
     )
     storage = DiskStorages({0: directories}, runtime, nullcontext()).new(0, config)
-    assert (storage._settings, storage._intervals) == (DiskSettings(1, 2000, 3.0), Intervals(4.0, 5.0, 6.0))
+    assert storage._settings == DiskSettings(1, 2000, 3.0)
+    assert storage._checkpoints.intervals == Intervals(4.0, 5.0, 6.0)
     directories[0].close()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from pykafka2.broker.log.disk.log_directory import DiskLogFiles
+from pykafka2.broker.log.disk.log_directory import DiskLogFiles, files_of
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.records.batch import RecordBatch
 
@@ -20,7 +20,7 @@ READ_BYTES: Final = 1 << 16
 
 
 class FutureLog:
-    """The copy of a moving log. `finish` and `cancel` are those of the storage."""
+    """The copy of a moving log. `finish` and `cancel` are those of `FutureLogs`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class FutureLog:
     @property
     def directory(self) -> bytes:
         """The id of the data directory that the log moves to."""
-        return self.files.volume.directory.directory_id.bytes
+        return self.files.volume.id
 
     @property
     def size_bytes(self) -> int:
@@ -143,10 +143,3 @@ class FutureLog:
     def cancel(self) -> None:
         """Ends the move, and deletes the copy."""
         self._cancel(self)
-
-
-def files_of(log: PartitionLog) -> DiskLogFiles:
-    """Returns the files of a log on disk."""
-    if not isinstance(log.files, DiskLogFiles):
-        raise TypeError(f"{log!r} is not on disk")
-    return log.files

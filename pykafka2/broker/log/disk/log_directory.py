@@ -20,6 +20,7 @@ from pykafka2.broker.log.disk.text_files import encode_epochs
 from pykafka2.broker.log.disk.volume import DiskSettings, Volume
 from pykafka2.broker.log.leader_epochs import EpochEntry
 from pykafka2.broker.log.log_files import Disk, LogState, OpenLog
+from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.producer_state import ProducerStates
 from pykafka2.broker.log.segment import Segment
 
@@ -30,6 +31,13 @@ EPOCHS: Final = "leader-epoch-checkpoint"
 def on_disk(segments: Iterable[Segment]) -> list[DiskSegment]:
     """Returns the segments of a log that this module has created."""
     return cast("list[DiskSegment]", [*segments])
+
+
+def files_of(log: PartitionLog) -> DiskLogFiles:
+    """Returns the files of a log on disk."""
+    if not isinstance(log.files, DiskLogFiles):
+        raise TypeError(f"{log!r} is not on disk")
+    return log.files
 
 
 class Background(Protocol):

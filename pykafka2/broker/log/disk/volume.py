@@ -59,6 +59,11 @@ class Volume:
     def __repr__(self) -> str:
         return f"<volume {self.path}{', offline' if self.failure else ''}>"
 
+    @property
+    def id(self) -> bytes:
+        """The id of the directory in `meta.properties`."""
+        return self.directory.directory_id.bytes
+
     def check(self) -> None:
         """Raises `KafkaStorageError` if the directory is offline."""
         if self.failure is not None:

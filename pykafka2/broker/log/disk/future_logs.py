@@ -1,0 +1,164 @@
+"""The moves of a broker's logs between its data directories (AlterReplicaLogDirs). Kafka's future logs.
+
+`move` begins one; `replication/log_moves.py` copies in steps and ends it. A copy whose move was interrupted
+waits until its log is open, or takes the log's place. Access requires the cluster's lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from pykafka2.broker.base.directories import UNASSIGNED
+from pykafka2.broker.log.disk.checkpoint_writer import CheckpointWriter
+from pykafka2.broker.log.disk.directory_names import LogName, is_too_long_for_a_copy
+from pykafka2.broker.log.disk.future_log import FutureLog
+from pykafka2.broker.log.disk.log_directory import files_of
+from pykafka2.broker.log.disk.log_opener import LogOpener
+from pykafka2.broker.log.disk.log_renaming import LogRenamer
+from pykafka2.broker.log.disk.volume import Volume
+from pykafka2.broker.log.log_places import Ident, LogPlaces
+from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.errors import InvalidTopicException, KafkaStorageError
+
+logger = logging.getLogger(__name__)
+
+
+class FutureLogs:
+    """The logs of one broker that move, and copies whose log is not open."""
+
+    def __init__(
+        self, opener: LogOpener, renamer: LogRenamer, checkpoints: CheckpointWriter, places: LogPlaces
+    ) -> None:
+        self._opener = opener
+        self._renamer = renamer
+        self._checkpoints = checkpoints
+        self._places = places
+        self._moves: dict[Ident, FutureLog] = {}
+        self._unmatched: dict[Ident, PartitionLog] = {}
+
+    @property
+    def moves(self) -> Sequence[FutureLog]:
+        return [*self._moves.values()]
+
+    def copies(self) -> Iterator[PartitionLog]:
+        """Iterates over all copies."""
+        yield from (move.copy for move in self._moves.values())
+        yield from self._unmatched.values()
+
+    def reset(self) -> None:
+        """Forgets all copies, which stay in their directories."""
+        self._moves.clear()
+        self._unmatched.clear()
+
+    # ------------------------------------------------------------------ a new move
+
+    def move(self, log: PartitionLog, path: str, volumes: Sequence[Volume]) -> bool:
+        """Begins to move a log to the data directory `path`, which ends its move to any other one.
+
+        Returns False if it is there, or moves there already. Raises `KafkaStorageError` or
+        `InvalidTopicException`.
+        """
+        ident = log.topic_id, log.partition
+        earlier = self._moves.get(ident)
+        if earlier is not None:
+            if earlier.path == path:
+                return False
+            earlier.cancel()
+        if files_of(log).volume.path == path:
+            return False
+        for volume in volumes:
+            volume.check()  # as in Kafka: a copy could exist in the failed one
+        name = LogName(log.topic, log.partition)
+        if is_too_long_for_a_copy(name):
+            raise InvalidTopicException("The topic name is too long.")
+        target = next(volume for volume in volumes if volume.path == path)
+        copy = self._opener.create(target, self._renamer.path_of_copy(target, name), name, log.topic_id)
+        move = self._moves[ident] = FutureLog(log, copy, self._finish, self._cancel)
+        move.clean_offset = log.clean_offset
+        files_of(copy).flush_new()
+        return True
+
+    # ------------------------------------------------------------------ interrupted moves
+
+    def add(self, copy: PartitionLog) -> None:
+        """Keeps a copy until its log is open. Only one can exist, so an earlier one is deleted."""
+        other = self._unmatched.get((copy.topic_id, copy.partition))
+        self._unmatched[copy.topic_id, copy.partition] = copy
+        if other is not None:
+            self._renamer.delete(other)
+
+    def resume(self, logs: Mapping[Ident, PartitionLog]) -> None:
+        """Continues the moves of open logs with a copy."""
+        for ident, copy in [*self._unmatched.items()]:
+            log = logs.get(ident)
+            if log is not None:
+                del self._unmatched[ident]
+                self._moves[ident] = FutureLog(log, copy, self._finish, self._cancel)
+
+    def promote(self, topic_id: bytes, partition: int, directory: bytes) -> PartitionLog | None:
+        """Returns the copy of a log whose move was interrupted at its end, as the log, or None.
+
+        The metadata names the directory of the copy only if that is complete. Raises `KafkaStorageError`.
+        """
+        copy = self._unmatched.get((topic_id, partition))
+        if copy is None or directory not in (files_of(copy).volume.id, UNASSIGNED):
+            return None
+        del self._unmatched[topic_id, partition]
+        logger.warning("Completing the move of a log to %s", files_of(copy).volume.path)
+        self._renamer.make_current(copy)
+        return copy
+
+    # ------------------------------------------------------------------ the end of a move
+
+    def _finish(self, move: FutureLog) -> None:
+        log, copy = move.log, move.copy
+        old, target = files_of(log), files_of(copy).volume
+        if copy.log_end_offset < log.log_end_offset:
+            copy.roll_at(log.log_end_offset)
+        log.clean_offset = copy.clean_offset = min(log.clean_offset, move.clean_offset)
+        copy.high_watermark = log.high_watermark
+        files_of(copy).epochs_changed(log.epochs.entries)
+        copy.flush()
+        self._checkpoints.write_after_move(target)
+        before = old.directory
+        # In this order: after a crash in between, the next start finds the copy alone and completes the move.
+        with suppress(KafkaStorageError):  # the old directory fails now, but the copy is complete
+            self._renamer.mark_deleted(log)
+            old.flush_parent()
+        try:
+            self._renamer.make_current(copy)
+        except KafkaStorageError:
+            old.rename(log, before)
+            raise
+        del self._moves[log.topic_id, log.partition]
+        log.adopt(copy)
+        self._places.move(log.topic_id, log.partition, target.path)
+        self._checkpoints.write_after_move(old.volume)
+
+    def _cancel(self, move: FutureLog) -> None:
+        self._moves.pop((move.log.topic_id, move.log.partition), None)
+        if not move.copy.is_offline:
+            self._renamer.delete(move.copy)
+
+    def cancel(self, log: PartitionLog) -> None:
+        """Ends the move of a log, if there is one, and deletes the copy."""
+        move = self._moves.get((log.topic_id, log.partition))
+        if move is not None:
+            move.cancel()
+
+    def abandon(self, log: PartitionLog) -> None:
+        """Forgets the copy of a log until the next start, which continues the move."""
+        self._moves.pop((log.topic_id, log.partition), None)
+
+    def set_unknown_aside(self, topic_ids: set[bytes]) -> None:
+        """Sets the copies of all other topics aside; these were deleted while the broker was down."""
+        for ident, move in [*self._moves.items()]:
+            if ident[0] not in topic_ids:
+                del self._moves[ident]
+                self._renamer.set_aside(move.copy)
+        for ident, copy in [*self._unmatched.items()]:
+            if ident[0] not in topic_ids:
+                del self._unmatched[ident]
+                self._renamer.set_aside(copy)
