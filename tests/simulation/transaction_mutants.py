@@ -15,6 +15,7 @@ from pykafka2.broker.coordinators.transactions.shard import TransactionShard
 from pykafka2.broker.coordinators.transactions.state import Transaction
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.transaction_index import TransactionIndex
+from pykafka2.broker.log.verifications import Verifications
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
@@ -82,8 +83,8 @@ def aborted_offsets_are_committed(patch: pytest.MonkeyPatch) -> None:
 
 def batches_of_a_transaction_are_not_verified(patch: pytest.MonkeyPatch) -> None:
     """A batch that comes after the end opens a transaction that nobody ends (KIP-890)."""
-    patch.setattr(PartitionLog, "begin_verification", lambda self, *args: None)
-    patch.setattr(PartitionLog, "_check_verified", lambda self, batch, guard: None)
+    patch.setattr(Verifications, "begin", lambda self, *args: None)
+    patch.setattr(Verifications, "check", lambda self, batch, guard: None)
 
 
 def a_commit_is_decided_as_an_abort_now_and_then(patch: pytest.MonkeyPatch) -> None:

@@ -18,20 +18,13 @@ import attrs
 from pykafka2.broker.log.batch import parse_batch, placed
 from pykafka2.broker.log.compaction import Cleaned
 from pykafka2.broker.log.disk.file_system import FileRegion
-from pykafka2.broker.log.disk.held_files import part_of
 from pykafka2.broker.log.leader_epochs import EpochEnd, LeaderEpochs
 from pykafka2.broker.log.log_files import LogFiles, MemoryLogFiles
+from pykafka2.broker.log.read_result import ReadResult
 from pykafka2.broker.log.segments import MAX_OFFSET_SPAN, RollLimits, Segments
 from pykafka2.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from pykafka2.broker.log.verifications import VerificationGuard, Verifications
-from pykafka2.errors import (
-    IllegalState,
-    InvalidTxnState,
-    KafkaStorageError,
-    OffsetOutOfRange,
-    OutOfOrderSequenceNumber,
-)
-from pykafka2.protocol.file_part import FilePart
+from pykafka2.errors import IllegalState, KafkaStorageError, OffsetOutOfRange
 from pykafka2.records.batch import Buffer, RecordBatch, batches
 from pykafka2.types import LOG_APPEND_TIME
 
@@ -57,39 +50,6 @@ class EndMarker:
     committed: bool
     coordinator_epoch: int
     transaction_version: int = 0
-
-
-@attrs.define
-class ReadResult:
-    """Whole batches as stored, starting with the one that contains the requested offset.
-
-    `region`: where the batches are in a file, if they were only located.
-    """
-
-    batches: list[RecordBatch]
-    region: FileRegion | None = None
-
-    @property
-    def size_bytes(self) -> int:
-        if self.region is not None:
-            return self.region.length
-        return sum(len(batch.buffer) for batch in self.batches)
-
-    def end_offset(self, otherwise: int) -> int:
-        """Returns the offset after the last batch, or `otherwise` if there is none."""
-        if self.region is not None:
-            return self.region.next_offset
-        return self.batches[-1].next_offset if self.batches else otherwise
-
-    def records(self) -> Buffer | FilePart:
-        """Returns the batches for a response; those in a file as a part of it, for the kernel to send."""
-        return self.joined() if self.region is None else part_of(self.region)
-
-    def joined(self) -> Buffer:
-        """Returns the bytes in one buffer, without a copy if there is at most one batch."""
-        if len(self.batches) == 1:
-            return self.batches[0].buffer
-        return b"".join(batch.buffer for batch in self.batches)
 
 
 class PartitionLog:
@@ -122,7 +82,7 @@ class PartitionLog:
         """flush.messages: the number of records after which an append flushes."""
         self.epochs = LeaderEpochs(state.epochs, files.epochs_changed)
         self.producers = state.producers
-        self.verifications = Verifications()
+        self.verifications = Verifications(self.producers, f"{topic}-{partition}")
         self._aborted = TransactionIndex(state.aborted)
         self.segments = Segments(state.segments, files.new_segment, crc32(topic_id, partition))
         self.clean_offset = state.clean_offset
@@ -170,7 +130,7 @@ class PartitionLog:
         """Appends a validated batch of a client or a coordinator and assigns its offsets.
 
         A coordinator's batches have no sequences (`from_client=False`). `guard` is the result of
-        `begin_verification` before the transaction was verified. Raises `OutOfOrderSequenceNumber`,
+        `Verifications.begin` before the transaction was verified. Raises `OutOfOrderSequenceNumber`,
         `InvalidProducerEpoch`, `InvalidTxnState` or `KafkaStorageError`; then nothing is appended.
         """
         if batch.has_producer_id:
@@ -181,9 +141,9 @@ class PartitionLog:
                     return Appended(
                         duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, is_duplicate=True
                     )
-            self._check_verified(batch, guard)
+            self.verifications.check(batch, guard)
             if from_client:
-                self._check_first_sequence(batch)
+                self.verifications.check_first_sequence(batch)
                 self.producers.check(batch)
             else:
                 self.producers.check_epoch(batch)
@@ -210,46 +170,6 @@ class PartitionLog:
         stored = placed(parse_batch(data), self.log_end_offset, leader_epoch)
         self._add(stored)
         return Appended(stored.base_offset, stored.last_offset)
-
-    def begin_verification(
-        self, producer_id: int, epoch: int, sequence: int, supports_epoch_bump: bool, now_ms: int
-    ) -> VerificationGuard | None:
-        """Returns the guard for appending a transactional batch once the coordinator has verified it.
-
-        None if no verification is needed: the transaction is open here, or verification is off. Producers
-        that add partitions by producing (`supports_epoch_bump`) are always verified.
-        """
-        if self.producers.has_open_transaction(producer_id, epoch):
-            return None
-        if not (self.verifications.required or supports_epoch_bump):
-            return None
-        return self.verifications.begin(producer_id, epoch, sequence, supports_epoch_bump, now_ms)
-
-    def _check_verified(self, batch: RecordBatch, guard: VerificationGuard | None) -> None:
-        if not (batch.is_transactional and self.verifications.required):
-            return
-        if self.producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
-            return
-        if not self.verifications.admits(batch.producer_id, guard):
-            raise InvalidTxnState(
-                f"{self.topic}-{self.partition}: producer {batch.producer_id} has no transaction open here "
-                f"and is not verified. Add the partition to the transaction first"
-            )
-
-    def _check_first_sequence(self, batch: RecordBatch) -> None:
-        """Rejects a first batch of a verified producer while an earlier batch is still being verified."""
-        verification = self.verifications.get(batch.producer_id)
-        if verification is None:
-            return
-        self.producers.check_epoch(batch)
-        is_new = self.producers.get(batch.producer_id) is None
-        if (verification.supports_epoch_bump and is_new and batch.base_sequence != 0) or (
-            batch.base_sequence > verification.lowest_sequence
-        ):
-            raise OutOfOrderSequenceNumber(
-                f"producer {batch.producer_id} sent sequence {batch.base_sequence} first; its transaction "
-                f"begins here with {0 if is_new else verification.lowest_sequence}"
-            )
 
     def append_as_follower(self, records: Buffer) -> int:
         """Appends batches from the leader with their offsets. Returns the number of appended batches."""

@@ -118,7 +118,7 @@ def test_a_batch_that_comes_after_the_abort_stays_out() -> None:
     bench.add(producer, (A,), version=3)
     log = bench.logs[A] = PartitionLog(*A, bytes(16))
     log.verifications.required = True
-    guard = log.begin_verification(producer.id, producer.epoch, 0, False, 0)
+    guard = log.verifications.begin(producer.id, producer.epoch, 0, False, 0)
     request = verification_request(
         bench.name, producer.id, producer.epoch, [A], TransactionSupport.OLD_ERRORS
     )

@@ -220,7 +220,7 @@ class Transactions(RuleBasedStateMachine):
     def _ask(self, client: Client, partition: Partition, data: RecordBatch, sequence: int) -> Late:
         """The leader's part: a guard, and the question to the coordinator."""
         log, now_ms = self.bench.partition(partition), self.bench.wall_ms(self.bench.now)
-        guard = log.begin_verification(client.id.id, client.id.epoch, sequence, self.version == 2, now_ms)
+        guard = log.verifications.begin(client.id.id, client.id.epoch, sequence, self.version == 2, now_ms)
         if guard is None:
             return Late(partition, data, None, None, None, self.support)
         asked = verification_request(client.name, client.id.id, client.id.epoch, [partition], self.support)

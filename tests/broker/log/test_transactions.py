@@ -73,10 +73,10 @@ def test_an_unverified_transaction_may_not_begin(log: PartitionLog) -> None:
 
 def test_verification_guard_is_needed_only_by_the_first_batch_of_a_transaction(log: PartitionLog) -> None:
     log.verifications.required = True
-    guard = log.begin_verification(7, 0, 0, False, NOW_MS)
+    guard = log.verifications.begin(7, 0, 0, False, NOW_MS)
     assert guard is not None
     write(log, 7, 0, guard=guard)
-    assert log.begin_verification(7, 0, 1, False, NOW_MS) is None
+    assert log.verifications.begin(7, 0, 1, False, NOW_MS) is None
     write(log, 7, 1)
     assert log.log_end_offset == 2
 
@@ -84,11 +84,11 @@ def test_verification_guard_is_needed_only_by_the_first_batch_of_a_transaction(l
 def test_a_marker_makes_the_guard_worthless(log: PartitionLog) -> None:
     """The coordinator said yes, then aborted: the late batch would open a transaction that nobody ends."""
     log.verifications.required = True
-    guard = log.begin_verification(7, 0, 0, False, NOW_MS)
+    guard = log.verifications.begin(7, 0, 0, False, NOW_MS)
     end(log, 7, committed=False)
     with pytest.raises(InvalidTxnState):
         write(log, 7, 0, guard=guard)
-    other = log.begin_verification(7, 0, 0, False, NOW_MS)
+    other = log.verifications.begin(7, 0, 0, False, NOW_MS)
     assert other is not guard
     with pytest.raises(InvalidTxnState):
         write(log, 7, 0, guard=guard)
@@ -98,15 +98,15 @@ def test_a_marker_makes_the_guard_worthless(log: PartitionLog) -> None:
 def test_an_open_transaction_of_an_older_epoch_does_not_count(log: PartitionLog) -> None:
     write(log, 7, 0)
     log.verifications.required = True
-    assert log.begin_verification(7, 1, 0, True, NOW_MS) is not None
+    assert log.verifications.begin(7, 1, 0, True, NOW_MS) is not None
     with pytest.raises(InvalidTxnState):
         write(log, 7, 0, epoch=1)
 
 
 def test_batch_cannot_overtake_one_under_verification(log: PartitionLog) -> None:
     log.verifications.required = True
-    guard = log.begin_verification(7, 0, 0, False, NOW_MS)
-    assert log.begin_verification(7, 0, 1, False, NOW_MS) is guard
+    guard = log.verifications.begin(7, 0, 0, False, NOW_MS)
+    assert log.verifications.begin(7, 0, 1, False, NOW_MS) is guard
     with pytest.raises(OutOfOrderSequenceNumber):
         write(log, 7, 1, guard=guard)
     write(log, 7, 0, guard=guard)
@@ -117,16 +117,16 @@ def test_with_an_epoch_for_each_transaction_an_unknown_producer_starts_at_zero(
     log: PartitionLog,
 ) -> None:
     log.verifications.required = True
-    guard = log.begin_verification(7, 3, 5, True, NOW_MS)
+    guard = log.verifications.begin(7, 3, 5, True, NOW_MS)
     with pytest.raises(OutOfOrderSequenceNumber):
         write(log, 7, 5, epoch=3, guard=guard)
-    before = log.begin_verification(8, 3, 5, False, NOW_MS)
+    before = log.verifications.begin(8, 3, 5, False, NOW_MS)
     write(log, 8, 5, epoch=3, guard=before)
 
 
 def test_verifications_expire(log: PartitionLog) -> None:
     log.verifications.required = True
-    guard = log.begin_verification(7, 0, 0, False, NOW_MS)
+    guard = log.verifications.begin(7, 0, 0, False, NOW_MS)
     assert log.verifications.expire(NOW_MS - 1) == 0
     assert log.verifications.expire(NOW_MS) == 1
     with pytest.raises(InvalidTxnState):

@@ -2,7 +2,7 @@
 
 Pure functions (KIP-890): `verification_request` is the AddPartitionsToTxn for the coordinator,
 `verification_codes` returns the code of each partition in its response, and `for_produce` and `for_offsets`
-return the producer's code. PartitionLog.begin_verification creates the guard. Sources: Kafka 4.3's
+return the producer's code. Verifications.begin creates the guard. Sources: Kafka 4.3's
 AddPartitionsToTxnManager, ReplicaManager and GroupCoordinatorService.
 """
 

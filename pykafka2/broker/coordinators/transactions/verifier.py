@@ -85,7 +85,7 @@ class Verifier:
                 errors[key] = error
                 continue
             log.verifications.required = is_required
-            guard = log.begin_verification(
+            guard = log.verifications.begin(
                 verification.producer_id, verification.epoch, sequence, has_bump, now_ms
             )
             if guard is not None:

@@ -1,0 +1,43 @@
+"""The result of a read from a partition's log: batches, or where they are in a file."""
+
+from __future__ import annotations
+
+import attrs
+
+from pykafka2.broker.log.disk.file_system import FileRegion
+from pykafka2.broker.log.disk.held_files import part_of
+from pykafka2.protocol.file_part import FilePart
+from pykafka2.records.batch import Buffer, RecordBatch
+
+
+@attrs.define
+class ReadResult:
+    """Whole batches as stored, starting with the one that contains the requested offset.
+
+    `region`: where the batches are in a file, if they were only located.
+    """
+
+    batches: list[RecordBatch]
+    region: FileRegion | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        if self.region is not None:
+            return self.region.length
+        return sum(len(batch.buffer) for batch in self.batches)
+
+    def end_offset(self, otherwise: int) -> int:
+        """Returns the offset after the last batch, or `otherwise` if there is none."""
+        if self.region is not None:
+            return self.region.next_offset
+        return self.batches[-1].next_offset if self.batches else otherwise
+
+    def records(self) -> Buffer | FilePart:
+        """Returns the batches for a response; those in a file as a part of it, for the kernel to send."""
+        return self.joined() if self.region is None else part_of(self.region)
+
+    def joined(self) -> Buffer:
+        """Returns the bytes in one buffer, without a copy if there is at most one batch."""
+        if len(self.batches) == 1:
+            return self.batches[0].buffer
+        return b"".join(batch.buffer for batch in self.batches)
