@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
+from pykafka2.broker.log.disk.batch_file import PLACE
 from pykafka2.broker.log.disk.old_formats import check_format
 from pykafka2.broker.log.disk.segment_file import (
     CLEANED,
     LOG,
     OFFSET_INDEX,
-    PLACE,
     TIME_INDEX,
     TRANSACTION_INDEX,
     DiskSegment,

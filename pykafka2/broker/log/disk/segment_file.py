@@ -14,21 +14,17 @@ from contextlib import suppress
 from struct import Struct
 from typing import Final
 
+from pykafka2.broker.log.disk.batch_file import batch_size, batches_in, places, too_short
 from pykafka2.broker.log.disk.file_system import File, FileRegion
 from pykafka2.broker.log.disk.index_files import decode_transaction_index, encode_transaction_index
 from pykafka2.broker.log.disk.sparse_index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from pykafka2.broker.log.disk.volume import DELETED, Volume
 from pykafka2.broker.log.segment import NO_TIMESTAMP
 from pykafka2.broker.log.transaction_index import AbortedTransaction
-from pykafka2.errors import CorruptMessage, KafkaStorageError
-from pykafka2.records.batch import HEADER_BYTES, LENGTH_END, MAX_TIMESTAMP_AT, RecordBatch
+from pykafka2.errors import KafkaStorageError
+from pykafka2.records.batch import MAX_TIMESTAMP_AT, RecordBatch
 
-PLACE: Final = Struct(">qi11xi")
-"""Base offset, length, last offset delta."""
 TIMESTAMP: Final = Struct(">q")
-LENGTH: Final = Struct(">i")
-LENGTH_AT: Final = 8
-WALK_BYTES: Final = 4096
 CHUNK_BYTES: Final = 1 << 20
 REMEMBERED: Final = 64
 """Positions of the batches after recent reads."""
@@ -188,7 +184,7 @@ class DiskSegment:
         if region is None:
             return []
         try:
-            return [batch for _, batch in self._batches_in(region.position, region.length)]
+            return [batch for _, batch in batches_in(self.log, region.position, region.length)]
         except OSError as error:
             raise self._unreadable(error) from error
 
@@ -264,18 +260,7 @@ class DiskSegment:
             self._known.popitem(last=False)
 
     def _places(self, position: int) -> Iterator[tuple[int, int, int, int]]:
-        """Iterates over position, base offset, size and last offset delta of the batches from here on."""
-        data, start = b"", position
-        while position + HEADER_BYTES <= self.size_bytes:
-            at = position - start
-            if at < 0 or at + PLACE.size > len(data):
-                data, start, at = self.log.read(position, WALK_BYTES), position, 0
-            if len(data) < PLACE.size:
-                return
-            base_offset, length, last_delta = PLACE.unpack_from(data, at)
-            size = self._checked_size(length, position)
-            yield position, base_offset, size, last_delta
-            position += size
+        return places(self.log, position, self.size_bytes)
 
     def read_tail(self, position: int) -> tuple[int, int, int]:
         """Reads the headers from here on. Returns the offset and position after the last batch.
@@ -302,11 +287,6 @@ class DiskSegment:
         self.offsets.resize(0)
         self.times.resize(0)
 
-    def _checked_size(self, length: int, position: int) -> int:
-        if length < HEADER_BYTES - LENGTH_END:
-            raise CorruptMessage(f"{self.log.path} at position {position}: batch length {length} is invalid")
-        return length + LENGTH_END
-
     def iterate(self, offset: int = 0) -> Iterator[RecordBatch]:
         try:
             yield from self._iterate(offset)
@@ -317,42 +297,18 @@ class DiskSegment:
         position, size = self.position_of(offset), CHUNK_BYTES
         while position < self.size_bytes:
             end = position
-            for end, batch in self._batches_in(position, min(size, self.size_bytes - position)):
+            for end, batch in batches_in(self.log, position, min(size, self.size_bytes - position)):
                 if end > self.size_bytes:
                     return  # truncated meanwhile
                 yield batch
             needed = CHUNK_BYTES
             if end == position:  # a batch larger than what was read
-                needed = self._size_at(position)
+                needed = batch_size(self.log, position)
                 if position + needed > self.size_bytes:
                     return
                 if needed <= size:
-                    raise self._too_short(position)
+                    raise too_short(self.log, position)
             position, size = end, needed
-
-    def _size_at(self, position: int) -> int:
-        """Returns the size of the batch at this position."""
-        data = self.log.read(position + LENGTH_AT, LENGTH.size)
-        if len(data) < LENGTH.size:
-            raise self._too_short(position)
-        (length,) = LENGTH.unpack(data)
-        return self._checked_size(length, position)
-
-    def _too_short(self, position: int) -> CorruptMessage:
-        """Returns the error for a file that something else has cut."""
-        return CorruptMessage(f"{self.log.path} ends within the batch at position {position}")
-
-    def _batches_in(self, position: int, size: int) -> Iterator[tuple[int, RecordBatch]]:
-        """Iterates over the whole batches in a part of the file, with the position after each."""
-        data = memoryview(self.log.read(position, size))
-        at, end = 0, len(data)
-        while at + HEADER_BYTES <= end:
-            (length,) = LENGTH.unpack_from(data, at + LENGTH_AT)
-            stop = at + self._checked_size(length, position + at)
-            if stop > end:
-                return
-            yield position + stop, RecordBatch(data[at:stop])
-            at = stop
 
     def offset_before(self, timestamp: int) -> int:
         try:
