@@ -34,6 +34,14 @@ class Segment(Protocol):
     def largest_timestamp(self) -> int: ...
 
     @property
+    def modified_ms(self) -> int | None:
+        """The time of the last write to the file, in milliseconds; None in memory.
+
+        Raises `KafkaStorageError`.
+        """
+        ...
+
+    @property
     def next_offset(self) -> int:
         """The offset after the last batch; `base_offset` if there is none."""
         ...
@@ -100,6 +108,10 @@ class MemorySegment:
         self.first_timestamp = self.largest_timestamp = NO_TIMESTAMP
         self._batches: list[RecordBatch] = []
         self._base_offsets: list[int] = []
+
+    @property
+    def modified_ms(self) -> None:
+        return None
 
     @property
     def is_index_full(self) -> bool:

@@ -191,5 +191,11 @@ class Segments:
 
 
 def timestamp_of(segment: Segment, otherwise: int) -> int:
-    """Returns the largest timestamp in a segment, or `otherwise` if its records have none."""
-    return otherwise if segment.largest_timestamp == NO_TIMESTAMP else segment.largest_timestamp
+    """Returns the largest timestamp in a segment, or the time of its file if the records have none.
+
+    Without a file returns `otherwise`. Kafka's LogSegment.largestTimestamp. Raises `KafkaStorageError`.
+    """
+    if segment.largest_timestamp != NO_TIMESTAMP:
+        return segment.largest_timestamp
+    modified_ms = segment.modified_ms
+    return otherwise if modified_ms is None else modified_ms

@@ -58,9 +58,14 @@ class SimClock:
 
     def wall_ms(self) -> int:
         self.wall_readings += 1
-        offset = self._wall_offset
         if self._world is not None:
             self._world.wall_readings += 1
+        return self.file_ms()
+
+    def file_ms(self) -> int:
+        """The wall clock for times of files, whose use does not count as a reading."""
+        offset = self._wall_offset
+        if self._world is not None:
             offset += self._world._wall_offset
         return EPOCH_MS + int((self._scheduler.now - START + offset) * 1000)
 
@@ -109,7 +114,7 @@ class SimRuntime(RuntimeWaiters):
         self.sim_clock = clock
         self.entropy: Entropy = SeededEntropy(f"{seed}/entropy/{place}")
         self.place = place
-        self.sim_files = SimFiles(seed) if files is None else files
+        self.sim_files = SimFiles(seed, clock.file_ms) if files is None else files
         self.files: FileSystem = self.sim_files
         self._seed = seed
         self._offload_random = Random(f"{seed}/offload/{place}")

@@ -27,13 +27,14 @@ class Content:
 
     data: bytearray = attrs.field(factory=bytearray)
     flushed: bytes = b""
+    modified_ms: int = 0
 
     def flush(self) -> None:
         self.flushed = bytes(self.data)
 
 
 class SimFiles:
-    """A file system in memory. The seed decides what a crash loses.
+    """A file system in memory. The seed decides what a crash loses; `now_ms` returns the time of writes.
 
     Files below the paths in `full` cannot grow: a part of a write can still be in the file. Reads and writes
     below those in `broken` fail with EIO, writes below those in `read_only` with EROFS.
@@ -42,12 +43,13 @@ class SimFiles:
 
     blocks = False
 
-    def __init__(self, seed: int | str) -> None:
+    def __init__(self, seed: int | str, now_ms: Callable[[], int] = lambda: 0) -> None:
         self.full: set[str] = set()
         self.broken: set[str] = set()
         self.read_only: set[str] = set()
         self.flush_delay = 0.0
         self.flushes = 0
+        self.now_ms = now_ms
         self._random = Random(f"{seed}/files")
         self._files: dict[str, Content] = {}
         self._directories: set[str] = {"", "/"}
@@ -117,7 +119,7 @@ class SimFiles:
     def open(self, path: str, *, creates: bool = False) -> SimFile:
         if creates:
             self.check(path, writes=True)
-            self._files[path] = Content()
+            self._files[path] = Content(modified_ms=self.now_ms())
         return SimFile(path, self)
 
     def content(self, path: str) -> Content:
@@ -146,6 +148,13 @@ class SimFiles:
 
     def size(self, path: str) -> int:
         return len(self.content(path).data)
+
+    def modified_ms(self, path: str) -> int:
+        return self.content(path).modified_ms
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self.check(path, writes=True)
+        self.content(path).modified_ms = modified_ms
 
     def replace(self, path: str, data: bytes, *, flushes: bool = True) -> None:
         file = self.open(path + TEMPORARY, creates=True)
@@ -219,8 +228,9 @@ class SimFile:
         return bytes(self._files.content(self.path).data[position : position + size])
 
     def write(self, position: int, data: Buffer) -> None:
-        content = self._files.content(self.path).data
+        file = self._files.content(self.path)
         self._files.check(self.path, writes=True)
+        file.modified_ms, content = self._files.now_ms(), file.data
         grows = max(0, position + len(data) - len(content))
         room = self._files.room_for(self.path, grows)
         written = len(data) - grows + room
@@ -235,7 +245,8 @@ class SimFile:
 
     def truncate(self, size: int) -> None:
         self._files.check(self.path, writes=True)
-        content = self._files.content(self.path).data
+        file = self._files.content(self.path)
+        file.modified_ms, content = self._files.now_ms(), file.data
         del content[size:]
         content.extend(bytes(size - len(content)))
 

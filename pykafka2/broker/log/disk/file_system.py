@@ -81,6 +81,14 @@ class FileSystem(Protocol):
 
     def size(self, path: str) -> int: ...
 
+    def modified_ms(self, path: str) -> int:
+        """Returns the time of the last write to a file, in milliseconds since 1970."""
+        ...
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Changes the time of the last write to a file."""
+        ...
+
     def replace(self, path: str, data: bytes, *, flushes: bool = True) -> None:
         """Writes a whole file so that after a crash it has either its old content or the new one.
 

@@ -71,6 +71,12 @@ class RealFiles:
     def size(self, path: str) -> int:
         return os.stat(path).st_size
 
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
     def replace(self, path: str, data: bytes, *, flushes: bool = True) -> None:
         if not flushes and os.path.exists(path):
             self._overwrite(path, data)

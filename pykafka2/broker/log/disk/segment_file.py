@@ -106,6 +106,17 @@ class DiskSegment:
     def largest_timestamp(self) -> int:
         return self.latest[0]
 
+    @property
+    def modified_ms(self) -> int:
+        try:
+            return self.volume.files.modified_ms(self.path_of(LOG))
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def set_modified_ms(self, modified_ms: int) -> None:
+        """Changes the time of the last write. Raises `OSError`."""
+        self.volume.files.set_modified_ms(self.path_of(LOG), modified_ms)
+
     # ------------------------------------------------------------------ appending
 
     def append(self, batch: RecordBatch) -> None:
