@@ -480,7 +480,7 @@ def test_aborted_transactions_of_compacted_segments_survive_a_restart(tmp_path: 
     assert [one.producer_id for one in before] == [1, 2]
     for segment in on_disk(log.segments):
         bases = [segment.base_offset, segment.next_offset]
-        assert all(bases[0] <= one.last_offset < bases[1] for one in segment.aborted_transactions())
+        assert all(bases[0] <= one.last_offset < bases[1] for one in segment.transactions.read())
     assert disk.restart(is_clean=is_clean).aborted_transactions(0, 6) == before
     disk.storage.stop(is_clean=True, broker_epoch=1)
 

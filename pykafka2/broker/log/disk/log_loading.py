@@ -27,7 +27,6 @@ from pykafka2.broker.log.disk.segment_file import (
     LOG,
     OFFSET_INDEX,
     TIME_INDEX,
-    TRANSACTION_INDEX,
     DiskSegment,
     file_name,
 )
@@ -111,7 +110,7 @@ class LogLoader:
             min(checkpoints.clean_offset, end),
             self._epochs.entries,
             self._producers,
-            [aborted for segment in segments for aborted in segment.aborted_transactions()],
+            [aborted for segment in segments for aborted in segment.transactions.read()],
         )
 
     def _remove_stray_snapshots(self, segments: list[DiskSegment]) -> None:
@@ -194,7 +193,7 @@ class LogLoader:
     def _open_flushed(self, before: list[DiskSegment], base_offset: int) -> DiskSegment:
         segment = open_segment(self._volume, self._directory, base_offset)
         try:
-            segment.aborted_transactions()
+            segment.transactions.read()
         except CorruptData as error:
             logger.warning("Rebuilding a transaction index: %s", error)
             self._restore_producers(before, base_offset)
@@ -205,12 +204,10 @@ class LogLoader:
         return segment
 
     def _recover(self, segment: DiskSegment) -> int:
-        path = segment.path_of(TRANSACTION_INDEX)
-        files = self._volume.files
-        segment.aborted_bytes = files.size(path) if files.exists(path) else 0
+        segment.transactions.open()
         self._aborted = []
         lost = recover(segment, self._recovered)
-        segment.write_aborted(self._aborted)
+        segment.transactions.replace(self._aborted)
         return lost
 
     def _recovered(self, batch: RecordBatch) -> None:

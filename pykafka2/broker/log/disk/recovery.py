@@ -61,9 +61,7 @@ def open_segment(volume: Volume, directory: str, base_offset: int, suffix: str =
     """Opens a flushed segment. Raises `OSError`."""
     segment = DiskSegment(volume, directory, base_offset, suffix)
     segment.size_bytes = segment.flushed_bytes = segment.log.size()
-    files = volume.files
-    path = segment.path_of(TRANSACTION_INDEX)
-    segment.aborted_bytes = files.size(path) if files.exists(path) else 0
+    segment.transactions.open()
     if not (_opens_indexes(segment) and _reads_tail(segment)):
         logger.warning("Rebuilding the indexes of %s, which are missing or corrupt", segment.log.path)
         recover(segment)

@@ -16,8 +16,8 @@ from typing import Final
 
 from pykafka2.broker.log.disk.batch_file import batch_size, batches_in, places, too_short
 from pykafka2.broker.log.disk.file_system import File, FileRegion
-from pykafka2.broker.log.disk.index_files import decode_transaction_index, encode_transaction_index
 from pykafka2.broker.log.disk.sparse_index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
+from pykafka2.broker.log.disk.transaction_index_file import TransactionIndexFile
 from pykafka2.broker.log.disk.volume import DELETED, Volume
 from pykafka2.broker.log.segment import NO_TIMESTAMP
 from pykafka2.broker.log.transaction_index import AbortedTransaction
@@ -63,7 +63,7 @@ class DiskSegment:
         self.log = files.open(self.path_of(LOG))
         self.offsets = SparseIndex(files.open(self.path_of(OFFSET_INDEX)), OFFSET_ENTRY)
         self.times = SparseIndex(files.open(self.path_of(TIME_INDEX)), TIME_ENTRY)
-        self.aborted_bytes = 0
+        self.transactions = TransactionIndexFile(files, self.path_of(TRANSACTION_INDEX))
         self.has_gaps = False
         """Whether recovery has found offsets without records, as compaction leaves them."""
         self._unindexed = 0  # bytes since the last index entry
@@ -169,16 +169,10 @@ class DiskSegment:
             pass
 
     def add_aborted(self, aborted: AbortedTransaction) -> None:
-        path = self.path_of(TRANSACTION_INDEX)
-        files = self.volume.files
         try:
-            file = files.open(path, creates=not self.aborted_bytes)
-            data = encode_transaction_index([aborted])
-            file.write(self.aborted_bytes, data)
-            file.close()
+            self.transactions.append(aborted)
         except OSError as error:
-            raise self.volume.fail(error, f"appending to {path}") from error
-        self.aborted_bytes += len(data)
+            raise self.volume.fail(error, f"appending to {self.transactions.path}") from error
 
     def finish(self) -> None:
         """Completes the indexes of a segment that gets no more records."""
@@ -328,13 +322,6 @@ class DiskSegment:
             raise self._unreadable(error) from error
         return self.base_offset + (entry[1] if entry else 0)
 
-    def aborted_transactions(self) -> list[AbortedTransaction]:
-        """Reads the transaction index. Raises `CorruptData`."""
-        if not self.aborted_bytes:
-            return []
-        path = self.path_of(TRANSACTION_INDEX)
-        return decode_transaction_index(self.volume.files.read(path), path)
-
     # ------------------------------------------------------------------ dropping
 
     def truncate_to(self, end_offset: int) -> None:
@@ -342,8 +329,8 @@ class DiskSegment:
             return
         try:
             self.cut(self.position_of(end_offset))
-            aborted = [one for one in self.aborted_transactions() if one.last_offset < end_offset]
-            self.write_aborted(aborted)
+            aborted = [one for one in self.transactions.read() if one.last_offset < end_offset]
+            self.transactions.replace(aborted)
         except OSError as error:
             raise self.volume.fail(error, f"truncating {self.log.path}") from error
 
@@ -375,17 +362,6 @@ class DiskSegment:
             self.log.flush()  # a crash of the machine would restore what was cut
             self.flushed_bytes = position
 
-    def write_aborted(self, aborted: list[AbortedTransaction]) -> None:
-        """Replaces the transaction index. Raises `OSError`."""
-        data = encode_transaction_index(aborted)
-        if len(data) != self.aborted_bytes or data:
-            path = self.path_of(TRANSACTION_INDEX)
-            if data:
-                self.volume.files.replace(path, data)
-            else:
-                self.volume.files.remove(path)
-        self.aborted_bytes = len(data)
-
     def delete(self) -> None:
         """Renames the files; they are removed after file.delete.delay.ms, as readers may hold regions."""
         if self.suffix == CLEANED:
@@ -408,16 +384,19 @@ class DiskSegment:
         for path, kind in zip(names, self._kinds(), strict=True):
             self.volume.files.rename(path, self.path_of(kind))
             renamed.append(self.path_of(kind))
-        for file, kind in self._open_files():
-            file.path = self.path_of(kind)
+        self._set_paths()
         return renamed
 
     def move_to(self, volume: Volume, directory: str) -> None:
         """Follows a directory that has another path."""
         self.close()
         self.volume, self.directory = volume, directory
+        self._set_paths()
+
+    def _set_paths(self) -> None:
         for file, kind in self._open_files():
             file.path = self.path_of(kind)
+        self.transactions.path = self.path_of(TRANSACTION_INDEX)
 
     def close(self) -> list[str]:
         """Closes the files, which open themselves again if they are used. Returns their paths."""
@@ -438,14 +417,12 @@ class DiskSegment:
         """Returns functions that flush the files from any thread."""
         flushes = [self.log.later_flush()]
         flushes += [index.file.later_flush() for index in (self.offsets, self.times) if index.count]
-        if self.aborted_bytes:
-            file = self.volume.files.open(self.path_of(TRANSACTION_INDEX))
-            flushes.append(file.later_flush())
-            file.close()
+        if self.transactions.size_bytes:
+            flushes.append(self.transactions.later_flush())
         return flushes
 
     def _kinds(self) -> list[str]:
-        return [LOG, OFFSET_INDEX, TIME_INDEX, *([TRANSACTION_INDEX] if self.aborted_bytes else [])]
+        return [LOG, OFFSET_INDEX, TIME_INDEX, *([TRANSACTION_INDEX] if self.transactions.size_bytes else [])]
 
     def _open_files(self) -> list[tuple[File, str]]:
         return [(self.log, LOG), (self.offsets.file, OFFSET_INDEX), (self.times.file, TIME_INDEX)]
