@@ -167,19 +167,23 @@ class LogLoader:
                     remove_segment(volume, directory, base)
                 break
             if self._lacks_records(segment, following):
-                logger.error(
-                    "Offsets %d to %d of %s are lost, so the segments after them are not used and renamed to "
-                    "NNN.log%s: %s",
-                    segment.end_offset,
-                    following - 1,
-                    directory,
-                    LOST,
-                    ", ".join(str(base) for base in bases[number + 1 :]),
-                )
-                for base in bases[number + 1 :]:
-                    set_segment_aside(volume, directory, base)
+                self._set_aside(segment, bases[number + 1 :])
                 break
         return segments
+
+    def _set_aside(self, segment: DiskSegment, later: list[int]) -> None:
+        """Renames the segments after lost offsets."""
+        logger.error(
+            "Offsets %d to %d of %s are lost, so the segments after them are not used and renamed to "
+            "NNN.log%s: %s",
+            segment.end_offset,
+            later[0] - 1,
+            self._directory,
+            LOST,
+            ", ".join(str(base) for base in later),
+        )
+        for base in later:
+            set_segment_aside(self._volume, self._directory, base)
 
     def _lacks_records(self, segment: DiskSegment, following: int) -> bool:
         """Whether the end of a recovered segment was lost together with its size.
