@@ -64,8 +64,8 @@ class Listeners:
 
     def cancel(self) -> None:
         """Cancel the listener that runs now. On the loop."""
-        if self._current is not None and self._current.task is not None:
-            self._current.task.cancel()
+        if self._current is not None:
+            _cancel(self._current)
 
     def abandon(self) -> None:
         """End the call of a listener whose loop has closed, for the helper thread that waits for it."""
@@ -137,8 +137,9 @@ async def _awaited(result: Any) -> None:
 
 
 def _cancel(run: _Run) -> None:
+    """Cancel a listener, after its first step: it would not run at all if it were cancelled before."""
     if run.task is not None:
-        run.task.cancel()
+        asyncio.get_running_loop().call_soon(run.task.cancel)
 
 
 def _error_of(task: asyncio.Future[Any]) -> BaseException | None:
