@@ -25,6 +25,8 @@ COMPACT_BYTES = 1 << 20
 READ_BYTES = 64 << 10
 # Larger reads are not used if frames are limited to this size, as before authentication.
 SMALL_FRAMES_BYTES = 1 << 20
+# A frame of this size keeps the buffer that it was read into; copying a smaller one is cheaper.
+MIN_UNCOPIED_FRAME_BYTES = 64 << 10
 
 
 class FrameBuffer:
@@ -65,10 +67,11 @@ class FrameBuffer:
         """Whether any byte of the next frame is buffered."""
         return len(self._buffer) > self._start
 
-    def next_frame(self) -> bytes | None:
+    def next_frame(self) -> bytes | memoryview | None:
         """Returns the next complete frame without its length, or None.
 
-        Raises `CorruptData` for a negative length or one above the limit, as soon as its four bytes have
+        A large frame keeps the buffer, which is then replaced. Raises `CorruptData` for a negative length or
+        one above the limit, as soon as its four bytes have
         arrived.
         """
         buffer, start = self._buffer, self._start
@@ -80,6 +83,9 @@ class FrameBuffer:
         end = start + LENGTH_BYTES + size
         if len(buffer) < end:
             return None
+        if size >= MIN_UNCOPIED_FRAME_BYTES:
+            self._buffer, self._start = buffer[end:], 0  # at most READ_BYTES
+            return memoryview(buffer)[start + LENGTH_BYTES : end].toreadonly()
         # Release both views here: on PyPy the slice would pin the buffer's size until a collection.
         with memoryview(buffer) as view, view[start + LENGTH_BYTES : end] as part:
             frame = bytes(part)

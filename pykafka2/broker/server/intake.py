@@ -13,6 +13,7 @@ from pykafka2.broker.server.api_table import ApiTable
 from pykafka2.broker.server.connection import Connection
 from pykafka2.broker.server.context_parts import ReceivedRequest
 from pykafka2.errors import UnsupportedVersion
+from pykafka2.network.transport import Buffer
 from pykafka2.protocol.framing import decode_request_header
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest
@@ -37,7 +38,7 @@ class Intake:
             connection.frames.limit(limit, "sasl.server.max.receive.size")
 
     def request_in(
-        self, frame: bytes, connection: Connection, authentication: Authentication | None, now: float
+        self, frame: Buffer, connection: Connection, authentication: Authentication | None, now: float
     ) -> ReceivedRequest:
         """Returns the request in a frame.
 
@@ -74,7 +75,7 @@ class Intake:
         )
 
 
-def _raw_token(token: bytes, client_id: str | None, now: float) -> ReceivedRequest:
+def _raw_token(token: Buffer, client_id: str | None, now: float) -> ReceivedRequest:
     """Returns a bare token, as after SaslHandshake version 0, as a SaslAuthenticate request."""
-    request = SaslAuthenticateRequest(auth_bytes=token)
+    request = SaslAuthenticateRequest(auth_bytes=bytes(token))
     return ReceivedRequest(request, 0, 0, client_id, len(token), now, is_raw_token=True)

@@ -18,7 +18,7 @@ from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError, Disconnected
 from pykafka2.network.selector import SocketSelector
 from pykafka2.network.tcp import TcpTransport
-from pykafka2.network.transport import Listener, SocketOptions, Transport
+from pykafka2.network.transport import Buffer, Listener, SocketOptions, Transport
 from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.metadata import MetadataRequest
@@ -648,6 +648,21 @@ def test_unauthenticated_frames_are_read_in_small_pieces() -> None:
         frames.feed(struct.pack(">i", 400 << 10) + b"x")
         assert frames.next_frame() is None
         assert frames.wanted_bytes == wanted
+
+
+def test_large_frame_keeps_its_buffer_and_the_next_frame_follows() -> None:
+    frames = FrameBuffer(100 << 20)
+    bodies = [b"first", bytes(range(256)) * 400, b"next", bytes(200 << 10), b"last"]
+    stream = b"".join(framed(body) for body in bodies)
+    found: list[Buffer] = []
+    for at in range(0, len(stream), 1000):
+        frames.feed(stream[at : at + 1000])
+        while (frame := frames.next_frame()) is not None:
+            found.append(frame)
+    assert [bytes(frame) for frame in found] == bodies
+    assert [type(frame) for frame in found] == [bytes, memoryview, bytes, memoryview, bytes]
+    assert all(frame.readonly for frame in found if isinstance(frame, memoryview))
+    assert not frames.has_bytes
 
 
 def test_request_and_its_response_leave_the_registration_of_the_socket(
