@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from pykafka2.errors import CorruptData, UnsupportedVersion
 from pykafka2.protocol import registry
 from pykafka2.protocol.file_part import FilePart
+from pykafka2.protocol.gathered_part import GatheredPart
 from pykafka2.protocol.messages.headers import RequestHeader, ResponseHeader
 from pykafka2.protocol.primitives import MIN_UNCOPIED_BYTES, Buffer, FramePart
 from pykafka2.protocol.struct import Request, Response
@@ -140,8 +141,14 @@ def _check_end(message: Request[Any] | Response, version: int, frame: Buffer, en
 
 
 def in_memory(parts: list[FramePart]) -> list[Buffer]:
-    """Returns the parts of a frame with every file part read. Raises `KafkaStorageError`."""
-    return [part.read() if isinstance(part, FilePart) else part for part in parts]
+    """Returns the parts of a frame as buffers; file parts are read. Raises `KafkaStorageError`."""
+    buffers: list[Buffer] = []
+    for part in parts:
+        if isinstance(part, GatheredPart):
+            buffers += part.buffers
+        else:
+            buffers.append(part.read() if isinstance(part, FilePart) else part)
+    return buffers
 
 
 def _framed(parts: list[Any]) -> list[Any]:

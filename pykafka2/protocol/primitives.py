@@ -14,12 +14,16 @@ from binascii import a2b_base64, b2a_base64
 from typing import Final, TypeAlias
 
 from pykafka2.protocol.file_part import FilePart
+from pykafka2.protocol.gathered_part import GatheredPart
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """The types accepted as bytes."""
 
-FramePart: TypeAlias = Buffer | FilePart
-"""A piece of an encoded frame: bytes, or a part of a file for the kernel to send."""
+FramePart: TypeAlias = Buffer | FilePart | GatheredPart
+"""A piece of an encoded frame: bytes, several buffers, or a part of a file for the kernel to send."""
+
+UNREAD_PARTS: Final = (FilePart, GatheredPart)
+"""The parts that are not one buffer, but can be read into one."""
 
 MIN_UNCOPIED_BYTES: Final = 8192
 """Pieces of at least this size are not copied; smaller ones are cheaper to join."""
@@ -208,11 +212,11 @@ def flat(value: Buffer) -> Buffer:
 
 
 def uncopied(value: FramePart) -> FramePart:
-    """Returns bytes or a file part as a piece of an encoding.
+    """Returns bytes or another part as a piece of an encoding.
 
-    A small file part is read: sending it by itself would take as many system calls.
+    A small file part is read: sending it by itself would take as many system calls. Small buffers are joined.
     """
-    if not isinstance(value, FilePart):
+    if not isinstance(value, UNREAD_PARTS):
         return flat(value)
     return value if len(value) >= MIN_UNCOPIED_BYTES else value.read()
 

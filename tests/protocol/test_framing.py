@@ -15,6 +15,7 @@ from pykafka2.protocol.framing import (
     encode_response,
     in_memory,
 )
+from pykafka2.protocol.gathered_part import GatheredPart
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
@@ -130,7 +131,7 @@ class RecordsFile:
         return self.data[position : position + size]
 
 
-def fetched(*records: bytes | FilePart) -> FetchResponse:
+def fetched(*records: bytes | FilePart | GatheredPart) -> FetchResponse:
     partitions = [
         PartitionData(partition_index=n, high_watermark=0, records=r) for n, r in enumerate(records)
     ]
@@ -150,6 +151,21 @@ def test_file_parts_of_a_response_are_not_read(version: int, sizes: list[int]) -
         part for part in files if len(part) >= MIN_UNCOPIED_BYTES
     ]
     assert b"".join(in_memory(frame)) == b"".join(encode_response(fetched(*in_bytes), version, 1))
+
+
+@pytest.mark.parametrize("version", [4, 12])
+@pytest.mark.parametrize("sizes", [[[4096, 4096]], [[9000, 20_000], [10, 9000]], [[10, 10]], [[]]])
+def test_buffers_of_a_response_are_joined_only_if_they_are_small(
+    version: int, sizes: list[list[int]]
+) -> None:
+    data = memoryview(bytes(range(256)) * 100)
+    gathered = [GatheredPart([data[7 : 7 + size] for size in part]) for part in sizes]
+    frame = encode_response(fetched(*gathered), version, 1)
+    assert [part for part in frame if isinstance(part, GatheredPart)] == [
+        part for part in gathered if len(part) >= MIN_UNCOPIED_BYTES
+    ]
+    joined = [part.read() for part in gathered]
+    assert b"".join(in_memory(frame)) == b"".join(encode_response(fetched(*joined), version, 1))
 
 
 def test_file_part_of_a_file_that_became_shorter_cannot_be_read() -> None:

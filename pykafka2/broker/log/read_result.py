@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from pykafka2.broker.log.disk.file_system import FileRegion
 from pykafka2.broker.log.disk.held_files import part_of
 from pykafka2.protocol.file_part import FilePart
+from pykafka2.protocol.gathered_part import GatheredPart
 from pykafka2.records.batch import Buffer, RecordBatch
+
+MIN_GATHERED_BYTES: Final = 8192
+"""The mean size from which batches are sent as they are; copying smaller ones into one buffer is cheaper."""
 
 
 @attrs.define
@@ -32,9 +38,14 @@ class ReadResult:
             return self.region.next_offset
         return self.batches[-1].next_offset if self.batches else otherwise
 
-    def records(self) -> Buffer | FilePart:
+    def records(self) -> Buffer | FilePart | GatheredPart:
         """Returns the batches for a response; those in a file as a part of it, for the kernel to send."""
-        return self.joined() if self.region is None else part_of(self.region)
+        if self.region is not None:
+            return part_of(self.region)
+        if len(self.batches) < 2:
+            return self.joined()
+        part = GatheredPart([batch.buffer for batch in self.batches])
+        return part if len(part) >= MIN_GATHERED_BYTES * len(self.batches) else part.read()
 
     def joined(self) -> Buffer:
         """Returns the bytes in one buffer, without a copy if there is at most one batch."""

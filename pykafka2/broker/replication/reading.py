@@ -9,6 +9,7 @@ from pykafka2.broker.log.transaction_index import AbortedTransaction
 from pykafka2.broker.replication.key import Key
 from pykafka2.errors import BrokerError
 from pykafka2.protocol.file_part import FilePart
+from pykafka2.protocol.gathered_part import GatheredPart
 from pykafka2.records.batch import Buffer
 
 NO_TOPIC_ID = bytes(16)
@@ -45,7 +46,7 @@ class FetchResult:
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    records: Buffer | FilePart = b""
+    records: Buffer | FilePart | GatheredPart = b""
     diverging: EpochEnd | None = None
     preferred_read_replica: int = -1
     has_more: bool = False

@@ -14,6 +14,7 @@ from typing import cast
 from pykafka2.errors import IllegalState
 from pykafka2.network.transport import FileTransport, Transport
 from pykafka2.protocol.file_part import FilePart
+from pykafka2.protocol.gathered_part import GatheredPart
 from pykafka2.protocol.primitives import FramePart
 
 MAX_GATHERED_BUFFERS = 512
@@ -48,6 +49,8 @@ class UnsentParts:
                 raise IllegalState(f"{part!r} must be read for this transport")
             self._file_parts += 1
             self._parts.append(part)
+        elif isinstance(part, GatheredPart):
+            self._parts.extend(part.buffers)
         else:
             self._parts.append(memoryview(part))
 

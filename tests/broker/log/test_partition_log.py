@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.segments import RollLimits
 from pykafka2.errors import OffsetOutOfRange
+from pykafka2.protocol.gathered_part import GatheredPart
 from pykafka2.records.decoder import decode_tuples
 from tests.gate import examples
 from tests.testing.wire import batch, view
@@ -194,3 +195,14 @@ def test_truncation_removes_epochs_without_remaining_batches() -> None:
     log.epochs.assign(5, 2)
     assert not log.truncate_to(2)
     assert (log.epochs.latest, log.end_of_epoch(5)) == (0, (-1, -1))
+
+
+@pytest.mark.parametrize(("size", "kind"), [(9000, GatheredPart), (100, bytes)])
+def test_several_batches_are_read_as_one_buffer_only_if_they_are_small(size: int, kind: type) -> None:
+    log = PartitionLog("t", 0, bytes(16))
+    for _ in range(3):
+        log.append_as_leader(view(batch([bytes(size)])), 0)
+    read = log.read(0, 3, 1 << 20, min_one=True)
+    records = read.records()
+    assert type(records) is kind
+    assert (records.read() if isinstance(records, GatheredPart) else records) == read.joined()

@@ -12,6 +12,7 @@ from pykafka2.broker.server.unsent_parts import MAX_FILE_BYTES, UnsentParts
 from pykafka2.errors import IllegalState
 from pykafka2.network.transport import READABLE, Buffer
 from pykafka2.protocol.file_part import FilePart
+from pykafka2.protocol.gathered_part import GatheredPart
 from tests.gate import examples
 
 
@@ -90,6 +91,23 @@ def test_partial_writes_keep_the_order_of_the_parts(parts: list[tuple[bool, byte
     assert not unsent
     assert transport.received == b"".join(data for _, data in parts)
     assert written == len(transport.received)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    st.lists(st.lists(st.binary(min_size=1, max_size=9), max_size=4), max_size=6), st.lists(st.integers(0, 9))
+)
+def test_gathered_buffers_are_sent_in_order_after_partial_writes(
+    parts: list[list[bytes]], room: list[int]
+) -> None:
+    transport = BytesTransport(room)
+    unsent = UnsentParts(transport)
+    for buffers in parts:
+        unsent.add(GatheredPart([memoryview(buffer) for buffer in buffers]))
+        unsent.add(b"|")
+    while unsent:
+        unsent.write()
+    assert transport.received == b"".join(b"".join(buffers) + b"|" for buffers in parts)
 
 
 def test_bytes_before_and_after_a_file_part_are_gathered() -> None:
