@@ -17,7 +17,13 @@ import attrs
 from pykafka2.broker.log.batch_rules import NO_TIMESTAMP, BatchRules
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.errors import BrokerError, CorruptData, InvalidRecord, InvalidTimestamp, UnknownServerError
-from pykafka2.records.batch import Buffer, RecordBatch
+from pykafka2.records.batch import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_FLAG,
+    Buffer,
+    RecordBatch,
+)
 
 if TYPE_CHECKING:
     from pykafka2.compression.steps import Steps
@@ -27,6 +33,11 @@ SLICE: Final = 2_000
 """Records checked in one slice, in about 3 ms."""
 MOST_OPEN_BYTES: Final = 2 * MAX_OUTPUT_BYTES
 """The decompressed bytes of all batches that are being checked, at most."""
+NULL_SIZE: Final = 1
+"""The number before a null key or value: -1 as a zigzag varint."""
+KEY_AND_VALUE: Final = (0, 1)
+MORE_BYTES: Final = 1 << 14
+"""A number of two bytes from here on has a third one."""
 MAX_RECORD_ERRORS: Final = 1_000
 """Rejected records listed in a response; Kafka lists all of them."""
 
@@ -167,6 +178,58 @@ class RecordWalk:
         self._error_count += 1
         if len(self._errors) < MAX_RECORD_ERRORS:
             self._errors.append(RecordError(index, why))
+
+
+def largest_timestamp(batch: RecordBatch, rules: BatchRules, now_ms: int) -> int | None:
+    """Checks the records of a small batch in their usual form, like `RecordWalk` at a tenth of its cost.
+
+    The usual form: not compressed, without headers, each number in one or two bytes. Returns the largest
+    timestamp, or None if the records have another form or are rejected: then `RecordWalk` decides.
+    """
+    if batch.attributes & (CODEC_MASK | LOG_APPEND_TIME_FLAG) or rules.needs_keys:
+        return None
+    buffer, position = batch.buffer, HEADER_BYTES
+    largest = NO_TIMESTAMP
+    try:
+        for index in range(batch.count):
+            length = buffer[position]
+            position += 1
+            if length & 0x80:
+                length = length & 0x7F | buffer[position] << 7
+                position += 1
+            end = position + (length >> 1)
+            delta = buffer[position + 1]  # after a byte of attributes
+            position += 2
+            if delta & 0x80:
+                delta = delta & 0x7F | buffer[position] << 7
+                position += 1
+            if buffer[position] != index << 1:
+                return None
+            position += 1
+            for _ in KEY_AND_VALUE:
+                size = buffer[position]
+                position += 1
+                if size == NULL_SIZE:
+                    continue
+                if size & 0x80:
+                    size = size & 0x7F | buffer[position] << 7
+                    position += 1
+                if size & 1 or size >= MORE_BYTES:
+                    return None
+                position += size >> 1
+            if buffer[position] or position + 1 != end or length & 1:
+                return None
+            if length >= MORE_BYTES or delta >= MORE_BYTES:
+                return None
+            position = end
+            timestamp = batch.base_timestamp + ((delta >> 1) ^ -(delta & 1))
+            if rules.wrong_time(batch, timestamp, now_ms) is not None:
+                return None
+            if timestamp > largest:
+                largest = timestamp
+    except IndexError:
+        return None
+    return largest if position == len(buffer) else None
 
 
 class OpenWalks:

@@ -11,7 +11,7 @@ from typing import Final
 
 from pykafka2.broker.log.batch import parse_batch, rewritten, with_log_append_time
 from pykafka2.broker.log.batch_rules import BatchRules
-from pykafka2.broker.log.record_walk import RecordWalk, records_of
+from pykafka2.broker.log.record_walk import RecordWalk, largest_timestamp, records_of
 from pykafka2.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -50,6 +50,14 @@ def single_batch(records: Buffer | None, version: int) -> RecordBatch:
     An incomplete batch after it is ignored, as in Kafka.
     """
     view = memoryview(records or b"")
+    if len(view) >= HEADER_BYTES:
+        batch = RecordBatch(view)
+        if (
+            batch.magic == MAGIC
+            and batch.length + LENGTH_END == len(view)
+            and batch.attributes & CODEC_MASK != ZSTD
+        ):
+            return batch  # the usual case
     first, position = _whole_batch(view, 0)
     if first is None:
         raise InvalidRecord(f"Produce requests with version {version} must have at least one record batch")
@@ -83,21 +91,18 @@ def start_walk(batch: RecordBatch, rules: BatchRules, now_ms: int, *, strict: bo
 
     None if no rule concerns the records. Raises what `validate` raises before it decodes the records.
     """
-    if not _must_walk(batch, rules, now_ms, strict=strict):
+    if not (strict or batch.count <= ALWAYS_WALKED or rules.need_walk(batch, now_ms)):
         return None
     check_before_records(batch, rules)
     return RecordWalk(batch, rules, now_ms)
-
-
-def _must_walk(batch: RecordBatch, rules: BatchRules, now_ms: int, *, strict: bool) -> bool:
-    return strict or batch.count <= ALWAYS_WALKED or rules.need_walk(batch, now_ms)
 
 
 def check_before_records(batch: RecordBatch, rules: BatchRules) -> None:
     """Checks the header and the checksum."""
     if batch.base_offset != 0:
         raise InvalidRecord(f"the batch's base offset is {batch.base_offset}, a producer must send 0")
-    _check_size(batch, rules)
+    if len(batch.buffer) > rules.max_bytes:
+        _check_size(batch, rules)
     batch.verify_crc("the batch")
     _check_header(batch)
 
@@ -114,12 +119,13 @@ def validate(
     `start_walk`, if the caller has advanced it already.
     """
     max_timestamp = batch.max_timestamp
-    if walk is None:
-        check_before_records(batch, rules)
     if walk is not None:
         max_timestamp = walk.finish()
-    elif _must_walk(batch, rules, now_ms, strict=strict):
-        max_timestamp = RecordWalk(batch, rules, now_ms).finish()
+    else:
+        check_before_records(batch, rules)
+        if strict or batch.count <= ALWAYS_WALKED or rules.need_walk(batch, now_ms):
+            small = largest_timestamp(batch, rules, now_ms) if batch.count <= ALWAYS_WALKED else None
+            max_timestamp = RecordWalk(batch, rules, now_ms).finish() if small is None else small
     is_new_codec = rules.codec is not None and CODEC_IDS[rules.codec] != batch.codec_id
     if is_new_codec:
         batch = recompress(batch, rules)
@@ -130,7 +136,7 @@ def validate(
         batch = rewritten(batch, attributes, max_timestamp, batch.buffer[HEADER_BYTES:])
     if is_new_codec:
         _check_size(batch, rules)
-    if batch.size_bytes > rules.segment_bytes:
+    if len(batch.buffer) > rules.segment_bytes:
         raise RecordListTooLarge(
             f"the batch has {batch.size_bytes} bytes, segment.bytes is {rules.segment_bytes}"
         )
@@ -151,11 +157,12 @@ def _check_header(batch: RecordBatch) -> None:
         )
     if batch.is_control:
         raise InvalidRecord("Clients are not allowed to write control records")
-    if batch.has_producer_id and batch.base_sequence < 0:
+    if batch.base_sequence < 0 and batch.has_producer_id:
         raise InvalidRecord(f"base sequence {batch.base_sequence} in a batch of producer {batch.producer_id}")
-    if batch.codec_id > ZSTD:
-        raise UnknownServerError(f"unknown codec {batch.codec_id}")
-    if not batch.codec_id and batch.count * MIN_RECORD_BYTES > len(batch.buffer) - HEADER_BYTES:
+    codec_id = batch.codec_id
+    if codec_id > ZSTD:
+        raise UnknownServerError(f"unknown codec {codec_id}")
+    if not codec_id and batch.count * MIN_RECORD_BYTES > len(batch.buffer) - HEADER_BYTES:
         raise InvalidRecord(f"{batch.count} records do not fit into {batch.size_bytes} bytes")
 
 

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import attrs
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pykafka2.broker.log.batch import parse_batch, rewritten, with_log_append_time
 from pykafka2.broker.log.batch_rules import BatchRules
-from pykafka2.broker.log.record_walk import SLICE, InvalidRecords, InvalidTimestamps
+from pykafka2.broker.log.record_walk import (
+    SLICE,
+    InvalidRecords,
+    InvalidTimestamps,
+    RecordWalk,
+    largest_timestamp,
+)
 from pykafka2.broker.log.validation import ALWAYS_WALKED, start_walk, validate
 from pykafka2.errors import InvalidRecord, UnknownServerError
 from pykafka2.records.batch import COUNT, COUNT_AT, HEADER_BYTES, RecordBatch
 from pykafka2.records.encoder import BatchBuilder, encode_record
+from tests.gate import examples
 
 NOW_MS = 1_000_000
 DAY_MS = 86_400_000
+LONGEST_DELTA = 8191  # of a timestamp in two bytes
 RULES = BatchRules(
     max_bytes=1 << 30,
     segment_bytes=1 << 30,
@@ -99,3 +109,41 @@ def test_batches_that_their_producer_marked_log_append_time_are_refused_by_such_
     assert [one.index for one in refused.value.record_errors] == list(range(count))
     kept = validate(marked, RULES, NOW_MS, strict=False)
     assert (kept.timestamp_type, kept.max_timestamp) == (0, NOW_MS)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(
+    values=st.lists(
+        st.tuples(st.integers(-100, 9000), st.none() | st.binary(max_size=200)), min_size=1, max_size=8
+    ),
+    changes=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3),
+    is_create_time=st.booleans(),
+    needs_keys=st.booleans(),
+    after_ms=st.sampled_from([0, 5000, DAY_MS]),
+)
+def test_short_check_of_a_small_batch_agrees_with_the_walk_or_leaves_it_the_decision(
+    values: list[tuple[int, bytes | None]],
+    changes: list[tuple[int, int]],
+    is_create_time: bool,
+    needs_keys: bool,
+    after_ms: int,
+) -> None:
+    rules = attrs.evolve(RULES, is_create_time=is_create_time, needs_keys=needs_keys, after_ms=after_ms)
+    rows = [encode_record(time, at, value, value, []) for at, (time, value) in enumerate(values)]
+    body = bytearray(b"".join(rows))
+    for at, byte in changes:
+        body[at % len(body)] = byte
+    batch = with_body(batch_of([NOW_MS] * len(values)), bytes(body))
+    found = largest_timestamp(batch, rules, NOW_MS)
+    if found is not None:
+        assert RecordWalk(batch, rules, NOW_MS).finish() == found
+    elif not changes and not needs_keys:
+        newest = max(time for time, _ in values)
+        assert newest > (min(after_ms, LONGEST_DELTA) if is_create_time else LONGEST_DELTA)
+
+
+@pytest.mark.parametrize("count", [1, ALWAYS_WALKED])
+def test_small_batches_need_no_walk(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RecordWalk, "finish", lambda _: pytest.fail("the records were decoded"))
+    batch = batch_of([NOW_MS] * count)
+    assert validate(batch, RULES, NOW_MS, strict=False) == batch
