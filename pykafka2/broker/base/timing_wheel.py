@@ -97,7 +97,7 @@ class TimingWheel:
 
     def next_deadline(self) -> float:
         """Returns the earliest time at which `advance` has work; never later than the next timer's tick."""
-        if any(timer.action is not None for timer in self._ready):
+        if self._ready and any(timer.action is not None for timer in self._ready):
             return self._origin + self._current * self._tick
         while self._queue:
             due, level, slot = self._queue[0]

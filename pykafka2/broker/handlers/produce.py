@@ -56,6 +56,8 @@ LARGE_BYTES = 1 << 20
 def handle(
     services: Services, context: RequestContext, request: ProduceRequest, now: float
 ) -> ProduceResponse | None:
+    if _is_usual(request):
+        return _append_usual(services, context, request, now)
     repeats = None
     if _has_duplicates(request):
         from pykafka2.broker.handlers.produce_repeats import Repeats
@@ -76,8 +78,58 @@ def handle(
     return None
 
 
+def _is_usual(request: ProduceRequest) -> bool:
+    """Whether there is one batch, which nothing must verify or check in slices. Called for every request."""
+    topics = request.topic_data
+    if len(topics) != 1 or len(topics[0].partition_data) != 1:
+        return False
+    records = topics[0].partition_data[0].records
+    return (
+        records is not None
+        and HEADER_BYTES <= len(records) <= LARGE_BYTES
+        and not records[FLAGS_AT] & (TRANSACTIONAL_FLAG | CODEC_MASK)
+        and COUNT.unpack_from(records, COUNT_AT)[0] <= SLICE
+    )
+
+
+def _append_usual(
+    services: Services, context: RequestContext, request: ProduceRequest, now: float
+) -> ProduceResponse | None:
+    """Does what `_append_and_answer` does for a request with one batch.
+
+    Only the response to an appended batch that needs no further replicas is built here.
+    """
+    (topic,) = request.topic_data
+    (data,) = topic.partition_data
+    error = _identify(services, context, topic)
+    if error is not None:
+        result = ProduceResult(error)
+    else:
+        result = services.replicas.append(
+            (topic.name, data.index),
+            data.records,
+            acks=request.acks,
+            version=context.version,
+            client_id=context.client_id,
+            now=now,
+            now_ms=services.clock.wall_ms(),
+        )
+        if result.error is None and request.acks not in (NO_ACKS, ALL_REPLICAS) and not context.is_answered:
+            appended = PartitionProduceResponse(
+                index=data.index,
+                base_offset=result.base_offset,
+                log_append_time_ms=result.log_append_time,
+                log_start_offset=result.log_start_offset,
+            )
+            topic_response = TopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id, partition_responses=[appended]
+            )
+            return ProduceResponse(responses=[topic_response])
+    return _acknowledge(services, context, request, {_key(context, topic, data): result}, None, now)
+
+
 def _has_duplicates(request: ProduceRequest) -> bool:
-    """Whether a partition is named more than once. Called for every request."""
+    """Whether a partition is named more than once."""
     topics = request.topic_data
     if len(topics) > 1 and len({(topic.name, topic.topic_id) for topic in topics}) < len(topics):
         return True
@@ -153,6 +205,21 @@ def _append_and_answer(
     now: float,
 ) -> ProduceResponse | None:
     results = _append(services, context, request, verdicts, walks, now)
+    return _acknowledge(services, context, request, results, repeats, now)
+
+
+def _acknowledge(
+    services: Services,
+    context: RequestContext,
+    request: ProduceRequest,
+    results: dict[Key, ProduceResult],
+    repeats: Repeats | None,
+    now: float,
+) -> ProduceResponse | None:
+    """Returns the response once the replicas required by acks have the batches.
+
+    None if it is sent later or not at all.
+    """
     settled = results if repeats is None else _settled(context, repeats, results)
     if context.is_answered:
         return None  # its connection is closed; the batch stays appended

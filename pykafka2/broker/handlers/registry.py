@@ -8,6 +8,7 @@ advertises what is registered.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, TypeVar
 
@@ -132,13 +133,14 @@ def respond(services: Services, api: Api, context: RequestContext, now: float) -
     if context.is_answered:
         return  # its connection is closed
 
-    def handle() -> Response | None:
-        return api.handle(services, context, context.request, now)
-
     gate = services.gate
     if gate is None or gate.lets_pass(context, services.image):
-        services.respond_with(context, handle)
+        services.respond_with(context, partial(api.handle, services, context, context.request, now))
         return
+
+    def handle() -> Response | None:
+        return api.handle(services, context, context.request, now)  # without what the gate has rejected
+
     image = services.controller.image if api.by_controller else services.image
     services.respond_with(
         context, lambda: gate.handle(services, context, image, handle, by_controller=api.by_controller)

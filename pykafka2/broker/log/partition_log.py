@@ -198,7 +198,7 @@ class PartitionLog:
         self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
         if batch.is_transactional:
             self.verifications.end(batch.producer_id)
-        completed = self.producers.record(batch)
+        completed = self.producers.record(batch) if batch.has_producer_id else None
         if completed is not None and not completed.committed:
             aborted = AbortedTransaction(
                 completed.producer_id,

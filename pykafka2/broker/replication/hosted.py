@@ -38,8 +38,10 @@ class HostedReplicas:
         The epoch is checked first.
         """
         replica = self.replica_of(key)
-        replica.check_epoch(current_leader_epoch)
-        replica.check_leader()
+        if current_leader_epoch != UNKNOWN_EPOCH:
+            replica.check_epoch(current_leader_epoch)
+        if not replica.is_leader:
+            replica.check_leader()
         return replica
 
     def replica_of(self, key: Key) -> Replica:

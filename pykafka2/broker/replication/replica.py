@@ -102,7 +102,8 @@ class Replica:
 
     @property
     def has_enough_in_sync(self) -> bool:
-        return len(self.image.isr) >= self.min_isr
+        image = self.image
+        return len(image.isr) >= effective_min_isr(self._min_insync_replicas, len(image.replicas))
 
     @property
     def maximal_isr(self) -> Collection[int]:
@@ -209,6 +210,8 @@ class Replica:
         if not self.has_enough_in_sync:
             return False
         log_end = self.log.log_end_offset
+        if not self.followers:
+            return self.log.advance_high_watermark(log_end)
         in_sync = self.maximal_isr
         counting = [
             follower.log_end_offset

@@ -241,7 +241,8 @@ class ReplicaManager:
         """
         replica = None
         try:
-            self.hosted.check_known(key)
+            if key not in self.replicas:
+                self.hosted.check_known(key)
             batch = single_batch(records, version)
             if acks not in LEGAL_ACKS:
                 raise InvalidRequiredAcks(f"acks {acks} is not one of -1, 0, 1")
@@ -390,6 +391,8 @@ class ReplicaManager:
 
     def notify_sessions(self) -> dict[FetchSession, None]:
         """Returns the fetch sessions that contain moved partitions."""
+        if not len(self.sessions):
+            return {}
         return dict.fromkeys(session for key in self._moved for session in self.sessions.moved(key))
 
     def expire_producers(self, before_ms: int) -> int:
