@@ -79,8 +79,9 @@ class BrokerRequests:
     def on_request(self, context: RequestContext) -> None:
         """Handles a client's request that a processor has decoded."""
         context.on_reply = self.on_reply
-        with self._node.lock:
-            self._shared.history.received(self._node.id, context)
+        if self._shared.history.is_on:
+            with self._node.lock:
+                self._shared.history.received(self._node.id, context)
 
     def on_disconnected(self, context: RequestContext, now: float) -> None:
         """Handles a connection closed before the response was sent: drops what waits for the request."""

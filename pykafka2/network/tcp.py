@@ -125,6 +125,8 @@ class TcpTransport:
     def write(self, buffers: Sequence[Buffer]) -> int:
         """Write the buffers as far as the kernel accepts them; returns the number of bytes written."""
         try:
+            if len(buffers) == 1:
+                return self._socket.send(buffers[0])  # cheaper than sendmsg
             if HAS_SENDMSG:
                 return self._socket.sendmsg(buffers)
             return self._socket.send(first_bytes(buffers))

@@ -49,7 +49,7 @@ class Faults:
     @property
     def is_active(self) -> bool:
         """Whether requests must be checked at all."""
-        return bool(self.rules.active) or self.client_links.is_active
+        return bool(self.rules.active or self.client_links.is_active)
 
     # ------------------------------------------------------------------ adding and removing rules
 

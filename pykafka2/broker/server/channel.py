@@ -146,7 +146,7 @@ class Channel:
         """Whether the next request can be read."""
         return (
             self.state in READABLE_STATES
-            and self.in_flight < self._max_requests
+            and len(self._waiting) + len(self._writing) < self._max_requests
             and self.bytes < self._max_bytes
         )
 

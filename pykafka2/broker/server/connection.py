@@ -37,11 +37,12 @@ class FrameBuffer:
     (channel.py), and hundreds of idle connections in a test share the processor's buffer.
     """
 
-    __slots__ = ("_buffer", "_max_bytes", "_option", "_start")
+    __slots__ = ("_buffer", "_max_bytes", "_option", "_start", "_whole")
 
     def __init__(self, max_bytes: int) -> None:
         self._buffer = bytearray()
         self._start = 0
+        self._whole: bytes | None = None  # a frame that arrived alone, not in the buffer
         self.limit(max_bytes, "socket.request.max.bytes")
 
     def limit(self, max_bytes: int, option: str) -> None:
@@ -50,6 +51,17 @@ class FrameBuffer:
         self._option = option
 
     def feed(self, data: Buffer) -> None:
+        size = len(data) - LENGTH_BYTES
+        if (
+            size < MIN_UNCOPIED_FRAME_BYTES
+            and not self.has_bytes
+            and int.from_bytes(data[:LENGTH_BYTES], "big") == size <= self._max_bytes
+        ):
+            self._whole = bytes(data[LENGTH_BYTES:])
+            return
+        if self._whole is not None:
+            self._buffer += len(self._whole).to_bytes(LENGTH_BYTES, "big") + self._whole
+            self._whole = None
         self._buffer += data
 
     @property
@@ -65,7 +77,7 @@ class FrameBuffer:
     @property
     def has_bytes(self) -> bool:
         """Whether any byte of the next frame is buffered."""
-        return len(self._buffer) > self._start
+        return len(self._buffer) > self._start or self._whole is not None
 
     def next_frame(self) -> bytes | memoryview | None:
         """Returns the next complete frame without its length, or None.
@@ -74,6 +86,10 @@ class FrameBuffer:
         one above the limit, as soon as its four bytes have
         arrived.
         """
+        whole = self._whole
+        if whole is not None:
+            self._whole = None
+            return whole
         buffer, start = self._buffer, self._start
         if len(buffer) - start < LENGTH_BYTES:
             return None
@@ -232,7 +248,7 @@ class Connection:
     def _read(self, now: float) -> None:
         if self.is_closed:
             return
-        if not self.may_read:
+        if self.wants_room or not self.takes_requests:
             # an earlier request is in progress, or other connections have more unsent bytes now; without this
             # the socket would be reported repeatedly
             self._set_interest(WRITABLE if self._unsent else 0)
@@ -253,9 +269,11 @@ class Connection:
 
         Earlier requests must allow it, and responses must be sent.
         """
-        if self.is_ending:
-            return False
-        return self.channel.is_readable and not self._all_unsent.is_too_much(self.unsent_bytes)
+        return (
+            not self.is_ending
+            and self.channel.is_readable
+            and not (self.unsent_bytes and self._all_unsent.is_too_much(self.unsent_bytes))
+        )
 
     @property
     def may_read(self) -> bool:

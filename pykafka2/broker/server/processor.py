@@ -251,12 +251,11 @@ class Processor(Part):
 
         It is the end of their requests' paths.
         """
-        sent_by = self.loop.at_work() or self.name
         pending = self.connections[connection].pending
         for slot in slots:
             entry = pending[slot].history_entry
             if entry is not None:
-                entry.sent_by(sent_by)
+                entry.sent_by(self.loop.at_work() or self.name)
 
     def replies_left(self, connection: Connection, slots: Sequence[Slot]) -> None:
         """Handles responses that were passed to the transport completely."""

@@ -49,7 +49,7 @@ class RequestChannel:
             >= self._max_bytes
         ):
             return True
-        return len(self) >= self._max_requests
+        return len(self._requests) + len(self._fresh) >= self._max_requests
 
     @property
     def has_fresh(self) -> bool:

@@ -103,6 +103,8 @@ class Loop:
         self._parts: tuple[Part, ...] = ()
         self._last: tuple[Part, ...] = ()
         self._senders: tuple[Part, ...] = ()  # in `_parts`, too
+        self.is_shared = False
+        """Whether the loop runs more than one part."""
         self._resting: dict[Part, float] = {}  # failed parts, in neither of the two tuples meanwhile
         self._until = FOREVER  # when this turn is over
         self._held_back = 0  # turns that the last parts have waited
@@ -175,11 +177,6 @@ class Loop:
 
     # ------------------------------------------------------------------ the loop's thread
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether the loop runs more than one part."""
-        return len(self._parts) + len(self._last) > 1
-
     def add(self, part: Part) -> None:
         part._loop = self
         part.is_signalled = True
@@ -192,6 +189,7 @@ class Loop:
             self._parts = (*self._parts, part)
             if part.sends:
                 self._senders = (*self._senders, part)
+        self.is_shared = len(self._parts) + len(self._last) > 1
 
     def remove(self, part: Part) -> None:
         self._discard(part)
@@ -202,6 +200,7 @@ class Loop:
         self._parts = tuple(known for known in self._parts if known is not part)
         self._last = tuple(known for known in self._last if known is not part)
         self._senders = tuple(known for known in self._senders if known is not part)
+        self.is_shared = len(self._parts) + len(self._last) > 1
 
     def run_once(self, now: float, events: Sequence[Ready]) -> float:
         """Runs one turn (see `runtime.Step`)."""
@@ -221,7 +220,7 @@ class Loop:
     def _turn(self, now: float, events: Sequence[Ready]) -> None:
         # Blocked connections are written last, because a piece of a file takes as long as a request: a client
         # that has just sent one would wait for it.
-        writable = [event for event in events if event[1] == WRITABLE]
+        writable = [event for event in events if event[1] == WRITABLE] if events else ()
         self._dispatch([event for event in events if event[1] != WRITABLE] if writable else events, now)
         if self._commands:
             self._run_commands()
@@ -277,7 +276,7 @@ class Loop:
             if self.is_turn_over:
                 self._pass(self._senders, now)
                 break
-        return not any(part.is_signalled and not part.is_suspended for part in self._parts)
+        return not [part for part in self._parts if part.is_signalled and not part.is_suspended]
 
     def _report_failure(self, target: object, error: Exception, now: float) -> None:
         try:

@@ -4,11 +4,14 @@ test_pipelining.py.
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pykafka2 import errors
 from pykafka2.broker.handlers.registry import APIS, load
@@ -25,6 +28,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest, ProduceResponse
 from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from pykafka2.testing import KafkaCluster, Simulation, Topic
+from tests.gate import examples
 from tests.testing.wire import Wire, batch, fetch_request, partition_of, produce, produce_request
 
 Connect = Callable[..., Wire]
@@ -648,6 +652,27 @@ def test_unauthenticated_frames_are_read_in_small_pieces() -> None:
         frames.feed(struct.pack(">i", 400 << 10) + b"x")
         assert frames.next_frame() is None
         assert frames.wanted_bytes == wanted
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    st.lists(st.sampled_from([0, 1, 5, 4000, 65_536, 90_000]).map(bytes), max_size=5),
+    st.lists(st.sampled_from([1, 4, 9, 4004, 70_000]), min_size=1, max_size=6),
+)
+def test_frames_do_not_depend_on_the_sizes_of_the_reads(bodies: list[bytes], sizes: list[int]) -> None:
+    frames = FrameBuffer(100 << 20)
+    stream, found, at = b"".join(map(framed, bodies)), [], 0
+    for size in itertools.cycle(sizes):
+        frames.feed(stream[at : at + size])
+        at += size
+        if at % 2 or at >= len(stream):  # two reads can come before the first frame is decoded
+            while (frame := frames.next_frame()) is not None:
+                found.append(bytes(frame))
+        if at >= len(stream):
+            break
+        assert frames.has_bytes == (at > sum(4 + len(body) for body in found))
+    assert found == bodies
+    assert not frames.has_bytes
 
 
 def test_large_frame_keeps_its_buffer_and_the_next_frame_follows() -> None:
