@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import json
 import re
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from pykafka2.cli.broker.broker import frozen_objects
 from pykafka2.cli.main import main
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
@@ -284,3 +286,12 @@ def test_the_admin_port_steers_it() -> None:
         status, answer = call("/controls/cut_link", b'{"sauce": 0}')
         assert (status, answer["error"]["type"]) == (400, "ConfigurationError")
         assert "did you mean 'source'" in answer["error"]["message"]
+
+
+def test_garbage_collector_skips_the_objects_of_a_started_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(gc, "freeze", lambda: calls.append("freeze"))
+    monkeypatch.setattr(gc, "unfreeze", lambda: calls.append("unfreeze"))
+    with frozen_objects():
+        assert calls == ["freeze"]
+    assert calls == ["freeze", "unfreeze"]

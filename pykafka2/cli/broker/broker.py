@@ -27,9 +27,11 @@ examples:
 from __future__ import annotations
 
 import argparse
+import gc
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -192,7 +194,7 @@ def _run(arguments: argparse.Namespace) -> int:
     # Without an admin port the history cannot be read, and would only use memory.
     cluster.history.is_on = arguments.admin_port is not None
     received: list[int] = []
-    with _Signals(received.append) as signals, cluster:
+    with _Signals(received.append) as signals, cluster, frozen_objects():
         signals.notify = cluster.runtime.notify
         print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
         if arguments.listener:
@@ -207,6 +209,16 @@ def _run(arguments: argparse.Namespace) -> int:
         cluster.check()
     print(f"pykafka2 broker: ended by {signal.Signals(received[0]).name}", file=sys.stderr)
     return 0
+
+
+@contextmanager
+def frozen_objects() -> Iterator[None]:
+    """Keeps the garbage collector off the modules and the started brokers: a pass over them takes 16 ms."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _release_name(text: str) -> str:
