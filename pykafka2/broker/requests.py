@@ -99,7 +99,8 @@ class BrokerRequests:
                 # Requests from before `KafkaCluster.forget` do not count.
                 if context.received.received_at >= since:
                     self._metrics.record(context, now)
-                self._shared.history.left(context)
+                if context.history_entry is not None:
+                    self._shared.history.left(context)
 
     def on_refused(self, client: str, reason: str, now: float) -> None:
         """Handles an invalid request of a client, whose connection is being closed."""
@@ -116,7 +117,8 @@ class BrokerRequests:
             throttle(self._services.quotas, context, sent, answered_at)
         if self._shared.throttles.rules.active:
             self._shared.throttles.apply(context, sent)
-        self._shared.history.ended(context, sent, answered_at)
+        if context.history_entry is not None:
+            self._shared.history.ended(context, sent, answered_at)
         return is_plain or faults.send(self, context, sent, response)
 
     # ------------------------------------------------------------------ responding

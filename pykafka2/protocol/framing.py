@@ -26,6 +26,8 @@ _CORRELATION_ID: Final = struct.Struct(">i")
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
 _START: Final = struct.Struct(">hhi")
 """The start of a request header: key, version, correlation id."""
+_USUAL_START: Final = struct.Struct(">hhih")
+"""The same, and the length of the client id."""
 
 
 def encode_request(
@@ -84,6 +86,29 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     api_key, version = _KEY_AND_VERSION.unpack_from(frame)
     flexible = registry.api(api_key).is_flexible(version)
     return RequestHeader.decode_from(frame, 0, 2 if flexible else 1)
+
+
+def decode_request_start(frame: Buffer) -> tuple[int, int, int, str | None, int]:
+    """Returns API key, version, correlation id and client id of a request, and the position of its body.
+
+    Like `decode_request_header`, without its object; a broker calls this for every request.
+    """
+    if len(frame) > _USUAL_START.size:
+        api_key, version, correlation_id, length = _USUAL_START.unpack_from(frame)
+        info = registry.API_KEYS.get(api_key)
+        end = _USUAL_START.size + length
+        if info is not None and _USUAL_START.size <= end < len(frame):
+            is_flexible = info.flexible_from is not None and version >= info.flexible_from
+            if not (is_flexible and frame[end]):  # no tagged fields
+                try:
+                    client_id = str(frame[_USUAL_START.size : end], "utf-8")
+                except UnicodeDecodeError:
+                    pass
+                else:
+                    return api_key, version, correlation_id, client_id, end + is_flexible
+    header, position = decode_request_header(frame)
+    api_key, version = header.request_api_key, header.request_api_version
+    return api_key, version, header.correlation_id, header.client_id, position
 
 
 def decode_request(frame: Buffer) -> tuple[RequestHeader, Request[Any]]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pykafka2.errors import CorruptData, KafkaStorageError, UnsupportedVersion
 from pykafka2.protocol.file_part import FilePart
@@ -10,6 +14,7 @@ from pykafka2.protocol.framing import (
     MIN_UNCOPIED_BYTES,
     decode_request,
     decode_request_header,
+    decode_request_start,
     decode_response,
     encode_request,
     encode_response,
@@ -20,6 +25,7 @@ from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersi
 from pykafka2.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.gate import examples
 
 
 def produce(*records: bytes) -> ProduceRequest:
@@ -180,3 +186,35 @@ def test_file_part_of_a_file_that_cannot_be_read_raises_a_storage_error() -> Non
 
     with pytest.raises(KafkaStorageError, match="Input/output error"):
         FilePart(BrokenFile(b""), 7, 4).read()
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(
+    api_key=st.sampled_from([3, 12, 18, -1, 999]),
+    version=st.integers(-1, 20),
+    client_id=st.none() | st.text(max_size=40),
+    changes=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 255)), max_size=2),
+    size=st.integers(0, 80),
+)
+def test_start_of_a_request_is_that_of_its_header(
+    api_key: int, version: int, client_id: str | None, changes: list[tuple[int, int]], size: int
+) -> None:
+    text = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(text)
+    frame = bytearray(struct.pack(">hhih", api_key, version, 77, length) + text + b"\0\1\2")
+    for at, byte in changes:
+        frame[at % len(frame)] = byte
+    data = bytes(frame[:size])
+    try:
+        header, position = decode_request_header(data)
+    except (CorruptData, UnsupportedVersion) as error:
+        with pytest.raises(type(error)):
+            decode_request_start(data)
+    else:
+        assert decode_request_start(data) == (
+            header.request_api_key,
+            header.request_api_version,
+            header.correlation_id,
+            header.client_id,
+            position,
+        )

@@ -25,8 +25,7 @@ from pykafka2.broker.log.segments import MAX_OFFSET_SPAN, RollLimits, Segments
 from pykafka2.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from pykafka2.broker.log.verifications import VerificationGuard, Verifications
 from pykafka2.errors import IllegalState, KafkaStorageError, OffsetOutOfRange
-from pykafka2.records.batch import Buffer, RecordBatch, batches
-from pykafka2.types import LOG_APPEND_TIME
+from pykafka2.records.batch import LOG_APPEND_TIME_FLAG, TRANSACTIONAL_FLAG, Buffer, RecordBatch, batches
 
 NEVER: Final = 2**63 - 1
 
@@ -150,7 +149,7 @@ class PartitionLog:
                 self.producers.check_transaction(batch)
         stored = placed(batch, self.log_end_offset, leader_epoch)
         self._add(stored)
-        append_time = stored.max_timestamp if stored.timestamp_type == LOG_APPEND_TIME else -1
+        append_time = stored.max_timestamp if stored.attributes & LOG_APPEND_TIME_FLAG else -1
         return Appended(stored.base_offset, stored.last_offset, append_time)
 
     def append_marker(self, marker: EndMarker, leader_epoch: int, now_ms: int) -> Appended:
@@ -196,7 +195,7 @@ class PartitionLog:
             self.files.rolled(self)
         segments.append(batch)
         self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-        if batch.is_transactional:
+        if batch.attributes & TRANSACTIONAL_FLAG:
             self.verifications.end(batch.producer_id)
         completed = self.producers.record(batch) if batch.has_producer_id else None
         if completed is not None and not completed.committed:

@@ -31,6 +31,11 @@ class RollLimits:
     max_bytes: int = 1 << 30
     max_age_ms: int = 604_800_000
     max_jitter_ms: int = 0
+    min_age_ms: int = attrs.field(init=False)
+    """The time range of a segment with the longest jitter."""
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "min_age_ms", self.max_age_ms - min(self.max_jitter_ms, self.max_age_ms))
 
     def max_age_of(self, base_offset: int, salt: int) -> int:
         """Returns the time range of a segment. Its jitter is random in Kafka, and a checksum here."""
@@ -86,8 +91,9 @@ class Segments:
         if active.size_bytes + len(batch.buffer) > self.limits.max_bytes:
             return True
         # Compare record timestamps, so that a replayed log rolls at the same places.
+        age_ms = batch.max_timestamp - active.first_timestamp
         has_times = active.first_timestamp >= 0 and batch.max_timestamp >= 0
-        if has_times and batch.max_timestamp - active.first_timestamp > self._max_age_ms:
+        if has_times and age_ms > self.limits.min_age_ms and age_ms > self._max_age_ms:
             return True
         if active.is_index_full:
             return True

@@ -22,6 +22,7 @@ from pykafka2.errors import (
 )
 from pykafka2.records.batch import (
     CODEC_MASK,
+    CONTROL_FLAG,
     HEADER_BYTES,
     LENGTH_END,
     LOG_APPEND_TIME_FLAG,
@@ -33,7 +34,6 @@ from pykafka2.records.batch import (
     Buffer,
     RecordBatch,
 )
-from pykafka2.types import LOG_APPEND_TIME
 
 ZSTD: Final = 4
 CODEC_IDS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -131,7 +131,7 @@ def validate(
         batch = recompress(batch, rules)
     if not rules.is_create_time:
         batch = with_log_append_time(batch, now_ms)
-    elif batch.timestamp_type == LOG_APPEND_TIME or max_timestamp != batch.max_timestamp:
+    elif batch.attributes & LOG_APPEND_TIME_FLAG or max_timestamp != batch.max_timestamp:
         attributes = batch.attributes & ~LOG_APPEND_TIME_FLAG
         batch = rewritten(batch, attributes, max_timestamp, batch.buffer[HEADER_BYTES:])
     if is_new_codec:
@@ -155,11 +155,12 @@ def _check_header(batch: RecordBatch) -> None:
         raise InvalidRecord(
             f"the batch has {batch.count} records and a last offset delta of {batch.last_offset_delta}"
         )
-    if batch.is_control:
+    attributes = batch.attributes
+    if attributes & CONTROL_FLAG:
         raise InvalidRecord("Clients are not allowed to write control records")
     if batch.base_sequence < 0 and batch.has_producer_id:
         raise InvalidRecord(f"base sequence {batch.base_sequence} in a batch of producer {batch.producer_id}")
-    codec_id = batch.codec_id
+    codec_id = attributes & CODEC_MASK
     if codec_id > ZSTD:
         raise UnknownServerError(f"unknown codec {codec_id}")
     if not codec_id and batch.count * MIN_RECORD_BYTES > len(batch.buffer) - HEADER_BYTES:

@@ -103,7 +103,7 @@ class Replica:
     @property
     def has_enough_in_sync(self) -> bool:
         image = self.image
-        return len(image.isr) >= effective_min_isr(self._min_insync_replicas, len(image.replicas))
+        return len(image.isr) >= min(self._min_insync_replicas, len(image.replicas))
 
     @property
     def maximal_isr(self) -> Collection[int]:

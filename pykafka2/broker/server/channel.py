@@ -189,7 +189,7 @@ class Channel:
         slot.payload = payload
         if slot is self._processing:
             # A response behind others must wait; a single one is sent at once, as in serial mode.
-            if self.in_flight > 1:
+            if len(self._waiting) + len(self._writing) > 1:
                 self.move(ChannelEvent.REQUEST_LOCAL_PROCESSED)
             self._processing = None
 
@@ -206,7 +206,7 @@ class Channel:
         """Records that the oldest of these responses was sent; unmutes the channel if it was the last one."""
         slot = self._writing.popleft()
         self.bytes -= slot.size_bytes
-        cached = self.in_flight - (self._processing is not None)
+        cached = len(self._waiting) + len(self._writing) - (self._processing is not None)
         self.move(ChannelEvent.RESPONSE_SENT if cached else ChannelEvent.LAST_RESPONSE_SENT)
         if self.state is ChannelState.MUTED:
             self.move(ChannelEvent.UNMUTED)

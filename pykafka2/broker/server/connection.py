@@ -174,6 +174,7 @@ class Connection:
         "is_ending",
         "is_established",
         "peer",
+        "sends_files",
         "software",
         "unsent_bytes",
         "wants_room",
@@ -205,6 +206,8 @@ class Connection:
         self._owner = owner
         self._selector = selector
         self._unsent = UnsentParts(transport)
+        self.sends_files = self._unsent.sends_files
+        """Whether responses can have file parts. From any thread."""
         self._reply_ends: deque[int] = deque()  # end position of each response that is being written
         self._written_bytes = 0
         self._sent_bytes = 0
@@ -279,11 +282,6 @@ class Connection:
     def may_read(self) -> bool:
         return self.takes_requests and not self.wants_room
 
-    @property
-    def sends_files(self) -> bool:
-        """Whether responses can have file parts. From any thread."""
-        return self._unsent.sends_files
-
     def complete(self, slot: Slot, payload: Sequence[FramePart] | None) -> None:
         """Sets the response of a request (None: nothing to send); `write_ready` sends it."""
         self.channel.complete(slot, payload)
@@ -338,13 +336,16 @@ class Connection:
         """
         if self.is_closed:
             return
-        interest = self._transport.interest()
-        if self.is_established:
+        if not self.is_established:
+            interest = self._transport.interest()
+        else:
+            interest = READABLE
             if not (self._interest & READABLE or self.may_read):
                 interest = 0
             if self._unsent:
                 interest |= WRITABLE
-        self._set_interest(interest)
+        if interest != self._interest:
+            self._set_interest(interest)
 
     def _set_interest(self, interest: int) -> None:
         if interest != self._interest:

@@ -14,7 +14,7 @@ from pykafka2.broker.server.connection import Connection
 from pykafka2.broker.server.context_parts import ReceivedRequest
 from pykafka2.errors import UnsupportedVersion
 from pykafka2.network.transport import Buffer
-from pykafka2.protocol.framing import decode_request_header
+from pykafka2.protocol.framing import decode_request_start
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest
 from pykafka2.protocol.registry import ApiKey, request_class
@@ -46,11 +46,10 @@ class Intake:
         """
         if authentication is not None and authentication.takes_raw_token:
             return _raw_token(frame, connection.client_id, now)
-        header, offset = decode_request_header(frame)
-        key, version = header.request_api_key, header.request_api_version
+        key, version, correlation_id, client_id, offset = decode_request_start(frame)
         if authentication is not None:
             authentication.admit(key, now)
-        connection.client_id = header.client_id
+        connection.client_id = client_id
         is_unsupported = False
         request: Request[Any]
         if self._apis.is_served(key, version):
@@ -67,8 +66,8 @@ class Intake:
         return ReceivedRequest(
             request,
             version,
-            header.correlation_id,
-            header.client_id,
+            correlation_id,
+            client_id,
             len(frame),
             now,
             is_unsupported=is_unsupported,

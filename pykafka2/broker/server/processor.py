@@ -164,7 +164,10 @@ class Processor(Part):
         authentication = client.origin.authentication
         received: ReceivedRequest | None = None
         try:
-            while connection.takes_requests and not connection.is_closed:
+            # `are_fresh`: the connection has just checked that it takes requests.
+            while (are_fresh and received is None) or (
+                connection.takes_requests and not connection.is_closed
+            ):
                 if self._waiting.must_wait(has_turn=has_turn):
                     self._waiting.add(connection)
                     break
