@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_LEADERS = 10
-NO_ACKS, ALL_REPLICAS = 0, -1
+NO_ACKS, LEADER_ONLY, ALL_REPLICAS = 0, 1, -1
 FLAGS_AT = ATTRIBUTES_AT + 1  # the low byte of a batch's attributes
 MOST_RECORDS = 10 * SLICE
 """The batches of a request with more records than this are checked in slices, as are larger ones."""
@@ -102,11 +102,12 @@ def _append_usual(
     (topic,) = request.topic_data
     (data,) = topic.partition_data
     error = _identify(services, context, topic)
+    key = _key(context, topic, data)
     if error is not None:
         result = ProduceResult(error)
     else:
         result = services.replicas.append(
-            (topic.name, data.index),
+            key,
             data.records,
             acks=request.acks,
             version=context.version,
@@ -114,7 +115,10 @@ def _append_usual(
             now=now,
             now_ms=services.clock.wall_ms(),
         )
-        if result.error is None and request.acks not in (NO_ACKS, ALL_REPLICAS) and not context.is_answered:
+        is_complete = request.acks == LEADER_ONLY or (
+            request.acks == ALL_REPLICAS and services.replicas.is_replicated(key, result)
+        )
+        if is_complete and result.error is None and not context.is_answered:
             appended = PartitionProduceResponse(
                 index=data.index,
                 base_offset=result.base_offset,
@@ -125,7 +129,7 @@ def _append_usual(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=[appended]
             )
             return ProduceResponse(responses=[topic_response])
-    return _acknowledge(services, context, request, {_key(context, topic, data): result}, None, now)
+    return _acknowledge(services, context, request, {key: result}, None, now)
 
 
 def _has_duplicates(request: ProduceRequest) -> bool:

@@ -310,6 +310,17 @@ class ReplicaManager:
             self.isrs.advance_high_watermark(replica, now)
         return appended.last_offset + 1
 
+    def is_replicated(self, key: Key, result: ProduceResult) -> bool:
+        """Whether `await_replicas` would complete at once, as without followers."""
+        replica = self.replicas.get(key)
+        return (
+            replica is not None
+            and replica.is_leader
+            and replica.log.high_watermark >= result.required_offset
+            and replica.pending_isr is None
+            and replica.has_enough_in_sync
+        )
+
     def await_replicas(
         self,
         results: dict[Key, ProduceResult],
