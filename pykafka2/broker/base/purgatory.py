@@ -1,9 +1,10 @@
 """Delayed requests that cannot be answered yet, such as an acks=all produce or a fetch with min_bytes.
 
 An operation is tried, watched under its keys, and tried again, because its condition may have been met in
-between. It is then tried whenever one of its keys changes, until it completes or its deadline passes. It
-completes exactly once (Kafka's DelayedOperation). A failing operation does not affect the others. Everything
-here runs under the cluster's lock.
+between. A caller that has just tried it, under the same lock, can skip both. The operation is then tried
+whenever one of its keys changes, until it completes or its deadline passes. It completes exactly once
+(Kafka's DelayedOperation). A failing operation does not affect the others. Everything here runs under the
+cluster's lock.
 """
 
 from __future__ import annotations
@@ -66,14 +67,15 @@ class Purgatory(Generic[K]):
     ) -> bool:
         """Returns True if the operation completed or expired at once; otherwise watches it until it does.
 
-        `was_tried`: the caller has just found that it cannot complete yet.
+        `was_tried`: the caller has just found that it cannot complete yet, and has changed nothing it waits
+        for.
         """
         if not was_tried and operation.try_complete(None, now):
             return True
         for key in keys:
             self._watchers.setdefault(key, []).append(operation)
         # The condition may have been met between the attempt above and the watch.
-        if operation.try_complete(None, now):
+        if not was_tried and operation.try_complete(None, now):
             self._note_completed()
             return True
         if operation.deadline <= now:

@@ -289,7 +289,7 @@ def _answer(
                 topic=item.topic, topic_id=item.topic_id, partitions=[]
             )
         topic.partitions.append(_partition(services, version, result, plan, leaders))
-    if version < FIRST_VERSION_WITH_ENDPOINTS or plan.is_from_follower:
+    if not leaders or version < FIRST_VERSION_WITH_ENDPOINTS or plan.is_from_follower:
         return FetchResponse(responses=list(topics.values()))
     nodes = [
         NodeEndpoint(node_id=node.id, host=host, port=port, rack=node.rack)

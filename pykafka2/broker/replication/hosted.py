@@ -52,7 +52,7 @@ class HostedReplicas:
         """
         replica = self.replicas.get(key)
         if replica is not None:
-            if replica.log.is_offline:
+            if replica.log.files.is_offline:
                 raise KafkaStorageError(f"the data directory of {key[0]}-{key[1]} is offline")
             return replica
         self.check_known(key)

@@ -166,6 +166,11 @@ class Replica:
         """Returns where the requester's log diverges from this one, or None (KIP-595)."""
         if last_fetched_epoch == UNKNOWN_EPOCH:
             return None
+        log = self.log
+        if last_fetched_epoch == log.epochs.latest and (
+            log.log_start_offset <= fetch_offset <= log.log_end_offset
+        ):
+            return None  # the usual case
         end = self.log.end_of_epoch(last_fetched_epoch)
         if end.epoch == UNKNOWN_EPOCH or end.end_offset == UNKNOWN_EPOCH:
             raise OffsetOutOfRange(f"unknown leader epoch {last_fetched_epoch}")

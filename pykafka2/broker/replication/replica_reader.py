@@ -104,10 +104,12 @@ class ReplicaReader:
             replica, upper = self._readable(plan, item)
             log = replica.log
             result = FetchResult(item, None, log.high_watermark, log.last_stable_offset, log.log_start_offset)
-            result.preferred_read_replica = self.preferred_replica(plan, item, replica)
-            if result.preferred_read_replica >= 0:
-                return result
-            result.diverging = replica.divergence(item.last_fetched_epoch, item.offset)
+            if self._select is not None:
+                result.preferred_read_replica = self.preferred_replica(plan, item, replica)
+                if result.preferred_read_replica >= 0:
+                    return result
+            if item.last_fetched_epoch != UNKNOWN_EPOCH:
+                result.diverging = replica.divergence(item.last_fetched_epoch, item.offset)
             if result.diverging is None:
                 limit = min(max(0, left), item.max_bytes) if plan.max_bytes >= 0 else -1
                 if limit < 0 and item.offset < upper:
@@ -125,9 +127,12 @@ class ReplicaReader:
         """Returns the number of readable bytes of a partition; None if the fetch must complete at once."""
         try:
             replica, upper = self._readable(plan, item)
-            if self.preferred_replica(plan, item, replica) >= 0:
+            if self._select is not None and self.preferred_replica(plan, item, replica) >= 0:
                 return None
-            if replica.divergence(item.last_fetched_epoch, item.offset) is not None:
+            if (
+                item.last_fetched_epoch != UNKNOWN_EPOCH
+                and replica.divergence(item.last_fetched_epoch, item.offset) is not None
+            ):
                 return None
             if replica.log.log_start_offset <= item.offset and item.offset >= upper:
                 note_segment(plan, item, replica.log)
@@ -148,13 +153,15 @@ class ReplicaReader:
         if item.error is not None:
             # a session keeps the error, and its traceback would grow with each fetch
             raise item.error.with_traceback(None)
-        replica = (
-            self._replica_by_id(item) if item.topic_id != NO_TOPIC_ID else self._hosted.replica_of(item.key)
-        )
-        replica.check_epoch(item.current_leader_epoch)
-        if plan.is_from_follower or not plan.may_follow:
+        replica = self._hosted.replica_of((item.topic, item.partition))
+        if item.topic_id != replica.log.topic_id and item.topic_id != NO_TOPIC_ID:
+            raise InconsistentTopicId(f"{item.topic} has another id than the requested one")
+        if item.current_leader_epoch != UNKNOWN_EPOCH:
+            replica.check_epoch(item.current_leader_epoch)
+        is_from_follower = plan.replica_id >= 0
+        if is_from_follower or not plan.may_follow:
             replica.check_leader()
-        if plan.is_from_follower:
+        if is_from_follower:
             if plan.replica_id not in replica.followers:
                 _refuse_follower(plan.replica_id, item)
             if self._isrs.is_stale(plan):
@@ -167,13 +174,6 @@ class ReplicaReader:
         if plan.read_committed:
             return replica, replica.log.last_stable_offset
         return replica, replica.log.high_watermark
-
-    def _replica_by_id(self, item: FetchItem) -> Replica:
-        """Returns the replica of a topic requested by id. Raises if it has another id."""
-        replica = self._hosted.replica_of(item.key)
-        if replica.log.topic_id != item.topic_id:
-            raise InconsistentTopicId(f"{item.topic} has another id than the requested one")
-        return replica
 
     def preferred_replica(self, plan: FetchPlan, item: FetchItem, replica: Replica) -> int:
         """Returns the replica that the consumer should read from, -1 for this one (KIP-392)."""
