@@ -53,6 +53,8 @@ GRACE = 1.0
 """Seconds beyond its timeout that a caller waits for the driver to report it; only a stuck one needs them."""
 
 
+CLOSE_TIMEOUT = 5.0
+
 PATIENCE = 2.0
 """Seconds that a call waits for a topic or partition before it logs a warning."""
 
@@ -347,7 +349,7 @@ class ClusterClient:
         if metadata.version == version:
             raise self._no_metadata(f"no metadata within {timeout:g} s", timeout, failure)
 
-    def close(self, timeout: float = 5.0) -> bool:
+    def close(self, timeout: float = CLOSE_TIMEOUT) -> bool:
         """Fail the requests in flight, stop the loop, close the connections; returns False on timeout.
 
         Can be called again, also after Ctrl-C interrupted it. Calls that wait in other threads raise
@@ -383,6 +385,10 @@ class ClusterClient:
             self._own_runtime.close()
         self._has_ended = True
         return stopped
+
+    def discard(self) -> None:
+        """Close a client whose owner could not be created. On an event loop, does not wait for the end."""
+        self.close(0.0 if self.runtime.is_in_a_loop() else CLOSE_TIMEOUT)
 
     # ------------------------------------------------------------------ inside
 

@@ -271,7 +271,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
             if names:
                 self.subscribe(names)
         except BaseException:
-            cluster.close()
+            cluster.discard()
             raise
         description = f"a KafkaConsumer ({parsed.client_id})"
         self._tracked = lifecycle.track(self, description, functools.partial(cluster.close, 0.0))

@@ -170,7 +170,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
                 parsed.partitioner, ignores_keys=parsed.partitioner_ignore_keys, seeded=driver.entropy.random
             )
         except BaseException:
-            client.close()  # its thread runs by now
+            client.discard()  # its thread runs by now
             raise
         delays = NodeDelays()
         if status is not None:
