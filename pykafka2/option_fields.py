@@ -199,15 +199,44 @@ def choice(
     return custom(name, default, read, "one of " + ", ".join(map(repr, values)), doc, aliases=aliases)
 
 
-def callback(name: str, doc: str, *, legal: str = "a callable", aliases: tuple[str, ...] = ()) -> Any:
-    """Declare a user's object; its caller checks its interface."""
+def callback(
+    name: str,
+    doc: str,
+    *,
+    legal: str = "a callable",
+    is_function: bool = False,
+    aliases: tuple[str, ...] = (),
+) -> Any:
+    """Declare a user's object. Unless it `is_function`, its caller checks its interface."""
 
     def read(value: Any) -> object:
+        if is_function and not callable(value):
+            raise ValueError
         if is_async(value) or is_async(getattr(value, "token", None)):  # of a token provider
             raise Because(NOT_AWAITED)
         return value
 
     return custom(name, None, read, legal, doc, aliases=aliases)
+
+
+def interceptor_list(doc: str, *methods: str) -> Any:
+    """Declare a list of interceptors: objects that have at least one of the methods."""
+
+    def read(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple):
+            raise ValueError
+        for interceptor in value:
+            if isinstance(interceptor, str | type):
+                raise Because(f"{interceptor!r} is not an interceptor; pass an object")
+            found = [method for method in methods if hasattr(interceptor, method)]
+            if not found:
+                raise Because(f"{interceptor!r} has no method of {', '.join(methods)}")
+            for method in found:
+                if is_async(getattr(interceptor, method)):
+                    raise Because(f"{method} of {interceptor!r}: {NOT_AWAITED}")
+        return tuple(value)
+
+    return custom("interceptors", (), read, "a list of objects", doc, aliases=("interceptor_classes",))
 
 
 def names(name: str, default: Sequence[str], doc: str, *, aliases: tuple[str, ...] = ()) -> Any:

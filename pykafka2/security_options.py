@@ -313,7 +313,9 @@ def _check_sasl(options: Mapping[str, Any]) -> None:
             if not options.get(name):
                 raise ConfigurationError(f"sasl_oauthbearer_token_endpoint_url needs {name}")
     elif not _returns_tokens(options[sources[0]]):
-        raise ConfigurationError(f"{sources[0]} must be callable, or an object with a method token()")
+        provider = options[sources[0]]
+        hint = f"; pass an object: {provider.__name__}()" if isinstance(provider, type) else ""
+        raise ConfigurationError(f"{sources[0]} must be callable, or an object with a method token(){hint}")
 
 
 def _check_sendable(options: Mapping[str, Any]) -> None:
@@ -326,7 +328,9 @@ def _check_sendable(options: Mapping[str, Any]) -> None:
 
 
 def _returns_tokens(provider: Any) -> bool:
-    return callable(provider) or callable(getattr(provider, "token", None))
+    if callable(getattr(provider, "token", None)):
+        return not isinstance(provider, type)
+    return callable(provider)
 
 
 class SecurityConfig(TypedDict, total=False):

@@ -41,6 +41,19 @@ class LateListener(ConsumerRebalanceListener):
         """What nobody awaits."""
 
 
+class LatePartitioner:
+    async def partition(self, *given: Any) -> None:
+        """What nobody awaits."""
+
+
+class LateInterceptor:
+    async def on_send(self, record: Any) -> None:
+        """What nobody awaits."""
+
+    async def on_consume(self, records: Any) -> None:
+        """What nobody awaits."""
+
+
 OPTIONS: dict[str, Callable[[], object]] = {
     "on_bad_record": lambda: KafkaConsumer(on_bad_record=later),
     "on_bad_record, an object": lambda: KafkaConsumer(on_bad_record=Later()),
@@ -50,6 +63,10 @@ OPTIONS: dict[str, Callable[[], object]] = {
     "default_offset_commit_callback": lambda: KafkaConsumer(default_offset_commit_callback=later),
     "value_serializer": lambda: KafkaProducer(value_serializer=later),
     "key_serializer": lambda: KafkaProducer(key_serializer=LateSerializer()),
+    "partitioner": lambda: KafkaProducer(partitioner=later),
+    "partitioner, an object": lambda: KafkaProducer(partitioner=LatePartitioner()),
+    "interceptors": lambda: KafkaProducer(interceptors=[LateInterceptor()]),
+    "interceptors, of a consumer": lambda: KafkaConsumer(interceptors=[LateInterceptor()]),
 }
 
 

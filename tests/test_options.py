@@ -87,6 +87,11 @@ OTHER_NAMES = OTHERS.split()
 SASL = {"security_protocol": "SASL_PLAINTEXT"}
 
 
+class TokenProvider:
+    def token(self) -> str:
+        return "token"
+
+
 def parse(**given: Any) -> ProducerOptions:
     return PRODUCER_OPTIONS.parse(None, given)
 
@@ -247,6 +252,14 @@ def test_an_unknown_option_names_the_nearest() -> None:
         ({"ssl_enabled_protocols": ["TLSv1.1"]}, "ssl_enabled_protocols"),
         ({"metadata_max_idle_ms": 4999}, "at least 5000"),
         ({"interceptors": "x.Y"}, "interceptors='x.Y' is not valid; use a list of objects"),
+        (
+            {"interceptors": [print]},
+            r"use a list of objects \(<built-in function print> has no method of on_send, on_ackn",
+        ),
+        (
+            {**SASL, "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": TokenProvider},
+            r"a method token\(\); pass an object: TokenProvider\(\)",
+        ),
     ],
 )
 def test_illegal_value_is_rejected_with_name_value_and_legal_values(

@@ -10,22 +10,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from pykafka2.option_fields import Because
 from pykafka2.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
-
-
-def read_interceptors(value: Any) -> tuple[Any, ...]:
-    """Return the value of the option: a tuple of objects."""
-    if isinstance(value, str) or not isinstance(value, list | tuple):
-        raise ValueError
-    for interceptor in value:
-        if isinstance(interceptor, str | type):
-            raise Because(f"{interceptor!r} is not an interceptor; pass an object")
-    return tuple(value)
 
 
 class ConsumerInterceptor:

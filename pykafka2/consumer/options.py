@@ -13,7 +13,6 @@ import attrs
 
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.consumer.bad_records import RAISE, read_policy
-from pykafka2.consumer.interceptors import read_interceptors
 from pykafka2.consumer.reset_policy import LATEST
 from pykafka2.consumer.reset_policy import read_policy as read_reset_policy
 from pykafka2.errors import ConfigurationError
@@ -24,6 +23,7 @@ from pykafka2.option_fields import (
     duration,
     flag,
     integer,
+    interceptor_list,
     sendable_text,
     text,
 )
@@ -215,13 +215,11 @@ class ConsumerOptions(ClientOptions):
         "What to do if a deserializer fails or a batch is damaged: raise and stay at it, log and skip it, "
         "or call f(bad_record), which skips it unless it raises.  Only in pykafka2.",
     )
-    interceptors: tuple[Any, ...] = custom(
-        "interceptors",
-        (),
-        read_interceptors,
-        "a list of objects",
+    interceptors: tuple[Any, ...] = interceptor_list(
         "Objects that see the returned records and the committed offsets: on_consume, on_commit, close.",
-        aliases=("interceptor_classes",),
+        "on_consume",
+        "on_commit",
+        "close",
     )
     check_crcs: bool = flag("check_crcs", True, "Whether the checksum of each batch is verified.")
     consumer_timeout: float = duration(
@@ -244,6 +242,7 @@ class ConsumerOptions(ClientOptions):
         "default_offset_commit_callback",
         "Called as f(offsets, error) after asynchronous commits without a callback; the default logs "
         "errors.  From kafka-python.",
+        is_function=True,
     )
     auto_commit_interval: float = duration(
         "auto_commit_interval_ms", 5_000, "The minimum time between two automatic commits."

@@ -15,13 +15,13 @@ import attrs
 from pykafka2.errors import ConfigurationError
 from pykafka2.option_fields import (
     INT64_MAX,
-    Because,
     callback,
     choice,
     custom,
     duration,
     flag,
     integer,
+    interceptor_list,
     sendable_text,
     text,
 )
@@ -70,15 +70,6 @@ def _read_transactional_id(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError
     return sendable_text(value)
-
-
-def _read_interceptors(value: Any) -> tuple[Any, ...]:
-    if isinstance(value, str) or not isinstance(value, list | tuple):
-        raise ValueError
-    for interceptor in value:
-        if isinstance(interceptor, str | type):
-            raise Because(f"{interceptor!r} is not an interceptor; pass an object")
-    return tuple(value)
 
 
 @attrs.define(kw_only=True, frozen=True)
@@ -194,13 +185,11 @@ class ProducerOptions(ClientOptions):
         0,
         "Records without a key avoid partitions whose leader accepted nothing for this time; 0: never.",
     )
-    interceptors: tuple[Any, ...] = custom(
-        "interceptors",
-        (),
-        _read_interceptors,
-        "a list of objects",
+    interceptors: tuple[Any, ...] = interceptor_list(
         "Objects that see each record and its result: on_send, on_acknowledgement, close.",
-        aliases=("interceptor_classes",),
+        "on_send",
+        "on_acknowledgement",
+        "close",
     )
     transactional_id: str | None = custom(
         "transactional_id",

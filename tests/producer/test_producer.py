@@ -864,7 +864,7 @@ class TestTelling:
     def test_uncallable_callback_with_interceptors_is_rejected(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
-        producer = simulation.producer(cluster, interceptors=[object()])
+        producer = simulation.producer(cluster, interceptors=[ProducerInterceptor()])
         wrong: Any = "print"
         with pytest.raises(IllegalArgument, match=r"on_delivery='print' .* must be a callable"):
             producer.send("orders", b"v", on_delivery=wrong)

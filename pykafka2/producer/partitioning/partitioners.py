@@ -16,6 +16,7 @@ from typing import Any, Protocol, SupportsIndex
 
 from pykafka2.cluster.snapshot import ClusterSnapshot
 from pykafka2.errors import ConfigurationError, IllegalArgument
+from pykafka2.option_fields import NOT_AWAITED, is_async
 from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.partitioning.key_hashes import KeyHashes, crc32, fnv1a, positive_murmur2
 from pykafka2.producer.partitioning.topic_route import Route
@@ -156,6 +157,8 @@ def strategy_of(partitioner: Any, *, ignores_keys: bool, seeded: random.Random) 
 
 def _check_call(partitioner: object, function: Callable[..., Any], arguments: Sequence[str]) -> None:
     """Raise ConfigurationError if the partitioner cannot be called as it will be."""
+    if is_async(function):
+        raise ConfigurationError(f"partitioner={partitioner!r} is not valid: {NOT_AWAITED}")
     if isinstance(inspect.getattr_static(type(function), "__call__"), classmethod | staticmethod):
         function = function.__call__  # type: ignore[operator]  # else `signature` leaves out its first argument
     try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pykafka2 import ProducerInterceptor
 from pykafka2.errors import (
     IllegalArgument,
     RecordTooLarge,
@@ -302,7 +303,7 @@ def test_serializers_and_interceptors_want_objects(simulation: Simulation, clust
     with pytest.raises(IllegalArgument, match=r"has a serializer.*to_pylist"):
         simulation.producer(cluster, value_serializer=str.encode).send_many("orders", column)
     with pytest.raises(IllegalArgument, match=r"has interceptors.*to_pylist"):
-        simulation.producer(cluster, interceptors=[object()]).send_many("orders", column)
+        simulation.producer(cluster, interceptors=[ProducerInterceptor()]).send_many("orders", column)
     with pytest.raises(SerializationError, match=r"keys\[0\] .* is a int"):
         simulation.producer(cluster).send_many("orders", column, keys=[1])
 
