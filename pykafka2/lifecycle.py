@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import NoReturn, Protocol, TypeVar
 
 from pykafka2.errors import ForkedClientError
+from pykafka2.text import undelivered
 
 logger = logging.getLogger(__name__)
 
@@ -133,9 +134,9 @@ def _at_exit() -> None:
         remaining = client._on_exit(EXIT_FLUSH_TIMEOUT / len(clients))
         if remaining:
             logger.warning(
-                "%s: %d records were not delivered when the interpreter ended; call close() before exit",
+                "%s: %s when the interpreter ended; call close() before exit",
                 description,
-                remaining,
+                undelivered(remaining),
             )
 
 

@@ -38,6 +38,11 @@ def brief(error: BaseException) -> str:
     return full if len(full) <= LONGEST_ERROR else f"{full[:half]} ... {full[-half:]}"
 
 
+def undelivered(records: int) -> str:
+    """Returns the sentence for this number of failed records, without its full stop."""
+    return "1 record was not delivered" if records == 1 else f"{records} records were not delivered"
+
+
 MOST_NAMED: Final = 20
 """Most items of a list; for ten thousand partitions a line would have 130,000 characters."""
 

@@ -23,6 +23,7 @@ from pykafka2.producer.interceptors import Interceptors
 from pykafka2.producer.sending.sender import Sender
 from pykafka2.producer.transactions.state import again
 from pykafka2.producer.transactions.transactions import TransactionRunner
+from pykafka2.text import undelivered
 
 logger = logging.getLogger(__name__)
 
@@ -142,6 +143,7 @@ class Shutdown:
             return
         monotonic = self._client.driver.clock.monotonic
         whole_timeout = timeout
+        is_known_to_be_lost = self._transactions is not None and self._transactions.has_raised_fatal_error
         try:
             if self._transactions is not None:
                 # Its steps end only if a coordinator responds, so they need a timeout.
@@ -152,7 +154,8 @@ class Shutdown:
         except KafkaTimeoutError as error:
             self._failure = KafkaTimeoutError(f"close: {error}; they were dropped")
         except KafkaError as error:
-            self._failure = error
+            if not is_known_to_be_lost:
+                self._failure = error
         now = monotonic()
         end_by = now + END_TIMEOUT if timeout is None else max(deadline, now + GRACE)
         self._abort(end_by - now)
@@ -284,4 +287,4 @@ def _is_finished(batch: ProducerBatch) -> bool:
 def _failure(failed: list[ProducerBatch]) -> KafkaError:
     first = failed[0].error or KafkaError("unknown")
     records = sum(batch.unreported for batch in failed)
-    return again(first, f"{records} records were not delivered; the first: {first}")
+    return again(first, f"{undelivered(records)}; the first: {first}")

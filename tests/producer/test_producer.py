@@ -1008,7 +1008,7 @@ class TestClosing:
             return str(raised.value)
 
         actors = [simulation.spawn(close) for _ in range(2)]
-        assert all("1 records were not delivered" in actor.result() for actor in actors)
+        assert all("1 record was not delivered" in actor.result() for actor in actors)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("function", rest_in_gate([Shutdown.close, Shutdown._lead, Shutdown._flush]))

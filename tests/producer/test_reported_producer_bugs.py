@@ -419,7 +419,7 @@ class TestCallsThatNeverCameBack:
                 lost = producer.send("orders", b"lost")
                 assert simulation.wait_until(lambda lost=lost: lost.done(), 10)  # type: ignore[misc]
             assert len(lines()) == outage
-            assert "[producer-1] orders-0: 1 records were not delivered" in lines()[-1]
+            assert "[producer-1] orders-0: 1 record was not delivered" in lines()[-1]
             producer.send("orders", b"written").result(10)
         with pytest.raises(NotLeaderOrFollower, match="6 records"):
             producer.flush(10)

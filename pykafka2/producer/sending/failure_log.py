@@ -17,6 +17,7 @@ from pykafka2.errors import (
 )
 from pykafka2.logs import ClientLogger
 from pykafka2.producer.accumulator.batch import ProducerBatch
+from pykafka2.text import undelivered
 from pykafka2.types import TopicPartition
 
 # A leader that lost its place can have appended and replicated the batch before it responded.
@@ -99,9 +100,9 @@ class Failures:
             return
         self._failing.add(key)
         self._log.error(
-            "%s-%d: %d records were not delivered: %s: %s",
+            "%s-%d: %s: %s: %s",
             *key,
-            batch.unreported,
+            undelivered(batch.unreported),
             type(error).__name__,
             error,
         )

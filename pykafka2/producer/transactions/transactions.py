@@ -139,7 +139,8 @@ class TransactionCalls:
         """Return a context manager that begins a transaction and commits it at the end of the block.
 
         If the block raises or a record failed, it aborts the transaction instead. The exception continues,
-        with a note that the transaction was aborted.
+        with a note that the transaction was aborted. If a record failed and the abort has a fatal error, such
+        as ProducerFenced, the block raises that error.
         """
         return _transaction_block(self._runner("transaction"))
 
@@ -194,20 +195,26 @@ def _transaction_block(runner: TransactionRunner) -> Iterator[None]:
     try:
         runner.run(Call.COMMIT, None)
     except TransactionFailed as error:
-        _abort_after(runner, error)
+        fatal = _abort_after(runner, error)
+        if fatal is not None:
+            raise fatal from error
         raise
 
 
-def _abort_after(runner: TransactionRunner, error: BaseException) -> None:
-    """Abort because of this error, which the caller raises; a note on it reports the abort."""
+def _abort_after(runner: TransactionRunner, error: BaseException) -> KafkaError | None:
+    """Abort because of this error, which the caller raises; a note on it reports the abort.
+
+    Returns the error of the abort if it is fatal, such as that of a fenced producer.
+    """
     if runner.status.state not in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
-        return  # it has ended, is ending, or is lost
+        return None  # it has ended, is ending, or is lost
     try:
         runner.abort(None)
     except KafkaError as failure:
         error.add_note(f"the transaction could not be aborted: {type(failure).__name__}: {failure}")
-    else:
-        error.add_note("the transaction was aborted")
+        return failure if failure.fatal else None
+    error.add_note("the transaction was aborted")
+    return None
 
 
 class TransactionRunner:
@@ -230,6 +237,8 @@ class TransactionRunner:
         self._accumulator = accumulator
         self._metrics = metrics
         self.max_block = max_block
+        self.has_raised_fatal_error = False
+        """Whether a caller has learned that the producer, and with it the open transaction, has ended."""
 
     def run(self, call: Call, timeout: float | None, offsets: Offsets | None = None) -> Any:
         """Return the value of the call, which the manager starts or, if it is running already, joins.
@@ -255,7 +264,11 @@ class TransactionRunner:
         ticket.is_received = True
         if call in METRICS:
             self._metrics.count_ns(METRICS[call], clock.monotonic() - began)
-        return ticket.completion.result(0)
+        try:
+            return ticket.completion.result(0)
+        except KafkaError as error:
+            self.has_raised_fatal_error |= error.fatal
+            raise
 
     def abort(self, timeout: float | None) -> None:
         """Abort the transaction. Its failed records need no flush to raise them any more."""

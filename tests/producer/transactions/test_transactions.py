@@ -18,6 +18,7 @@ from pykafka2.errors import (
     IllegalArgument,
     IllegalGeneration,
     IllegalState,
+    InvalidProducerEpoch,
     InvalidTransactionTimeout,
     KafkaTimeoutError,
     MessageTooLarge,
@@ -604,6 +605,35 @@ class TestOthers:
         with newer.transaction():
             newer.send("orders", b"new")
         assert committed(simulation, cluster) == [b"new"]
+
+    def test_block_of_a_fenced_producer_raises_producer_fenced_and_its_close_raises_nothing(
+        self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
+    ) -> None:
+        a_producer(simulation, cluster)
+        with pytest.raises(ProducerFenced, match="close this producer and"), producer.transaction():
+            producer.send("orders", b"zombie")
+        producer.close(5)
+
+    def test_close_after_a_fatal_commit_raises_nothing_again(
+        self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
+    ) -> None:
+        a_producer(simulation, cluster)
+        producer.begin_transaction()
+        producer.send("orders", b"zombie")
+        with pytest.raises(TransactionFailed, match=r"call abort_transaction\(\)"):
+            producer.commit_transaction()
+        with pytest.raises(ProducerFenced, match="close this producer and create a new one"):
+            producer.abort_transaction()
+        producer.close(5)
+
+    def test_close_of_a_fenced_producer_raises_if_no_call_has_raised(
+        self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
+    ) -> None:
+        producer.begin_transaction()
+        a_producer(simulation, cluster)
+        assert simulation.wait_until(producer.send("orders", b"zombie").done, 5)
+        with pytest.raises(InvalidProducerEpoch, match="1 record was not delivered"):
+            producer.close(5)
 
     def test_a_refused_init_may_be_tried_again(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         producer = simulation.producer(cluster, transactional_id="t")
