@@ -163,8 +163,9 @@ class ClientOptions(SecurityOptions):
 
 def _warn_of_ignored(options: ClientOptions, names: list[str], what: str, protocol: str) -> None:
     if names:
+        verb = "is" if len(names) == 1 else "are"
         warn_caller(
-            f"{', '.join(names)} ignored: security_protocol={options.security_protocol!r} {what}; "
+            f"{', '.join(names)} {verb} ignored: security_protocol={options.security_protocol!r} {what}; "
             f"set security_protocol={protocol!r}",
             IgnoredOption,
         )

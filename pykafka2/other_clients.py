@@ -253,8 +253,11 @@ INSTEAD_OF_CLASSES: Final[dict[str, str]] = {
 def no_such_name(package: str, name: str) -> AttributeError | ImportError:
     """Return the error for a name that a package such as pykafka2.admin does not have.
 
-    kafka-python's programs import public names from kafka.admin, kafka.consumer and kafka.producer.
+    kafka-python's programs import public names from kafka.admin, kafka.consumer and kafka.producer, those of
+    aiokafka from aiokafka.
     """
+    if name in INSTEAD_OF_CLASSES:
+        return ImportError(f"{package} has no {name!r}. Use {INSTEAD_OF_CLASSES[name]}", name=package)
     if name in sys.modules["pykafka2"].__all__:
         return ImportError(f"{package} has no {name!r}. Write from pykafka2 import {name}", name=package)
     return AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -295,7 +295,7 @@ def test_the_warning_points_at_the_line_that_makes_the_client(
 
 def test_tls_options_without_tls_warn() -> None:
     # Otherwise somebody who forgot security_protocol believes that the connection is encrypted.
-    with pytest.warns(IgnoredOption, match="ssl_cafile ignored: .* does not encrypt") as told:
+    with pytest.warns(IgnoredOption, match="ssl_cafile is ignored: .* does not encrypt") as told:
         parse(ssl_cafile="ca.pem")
     assert len(told) == 1
     assert parse(security_protocol="SSL", ssl_cafile="ca.pem").ssl_cafile == "ca.pem"

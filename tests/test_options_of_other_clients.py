@@ -112,8 +112,9 @@ def test_unused_password_warns_without_its_value() -> None:
         warnings.simplefilter("always")
         KafkaProducer(sasl_plain_username="ada", sasl_plain_password="s3cret").close()
     assert [one.category for one in told] == [IgnoredOption]
-    assert "sasl_username, sasl_password ignored: security_protocol='PLAINTEXT' does not authenticate" in str(
-        told[0].message
+    assert (
+        "sasl_username, sasl_password are ignored: security_protocol='PLAINTEXT' does not authenticate"
+        in str(told[0].message)
     )
     assert "s3cret" not in str(told[0].message)
 

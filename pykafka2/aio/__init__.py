@@ -29,7 +29,9 @@ if not TYPE_CHECKING:
         """Load a public name at its first use (PEP 562)."""
         home = _HOMES.get(name)
         if home is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            from pykafka2.other_clients import no_such_name
+
+            raise no_such_name(__name__, name)
         from importlib import import_module
 
         return getattr(import_module(home), name)

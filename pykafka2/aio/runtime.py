@@ -9,9 +9,10 @@ cancelled call ends there as by a Ctrl-C.
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.driver.loop_wait import WakingStep, wake_loops
@@ -31,6 +32,15 @@ def runs_a_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def _called() -> str:
+    """Return the name of the function of pykafka2 that the application called."""
+    name = ""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "pykafka2":
+        name, frame = frame.f_code.co_qualname, frame.f_back
+    return name
 
 
 class CallCancelled(BaseException):
@@ -129,8 +139,8 @@ class LoopRuntime:
             if timeout <= 0:
                 return False
             raise LoopBlocked(
-                "this call would block the event loop; await the method of the pykafka2.aio client, or the "
-                "delivery, instead"
+                f"{_called()}() would block the event loop; await the delivery, or the method of the "
+                "pykafka2.aio client, instead"
             )
         call: HelperCall | None = getattr(self._current, "call", None)
         if call is None:

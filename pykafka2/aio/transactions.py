@@ -9,10 +9,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pykafka2.aio.bridge import Bridge, Call
-from pykafka2.errors import ClientClosed
+from pykafka2.errors import ClientClosed, IllegalState
 from pykafka2.producer.producer import KafkaProducer as SyncProducer
 from pykafka2.types import ConsumerGroupMetadata
 
@@ -21,6 +22,26 @@ if TYPE_CHECKING:
     from pykafka2.producer.transactions.handle import TransactionHandle
 
 T = TypeVar("T")
+
+
+class _TransactionBlock(AbstractAsyncContextManager[None]):
+    """The context manager of `transaction`; without `async` it raises an error that names the statement."""
+
+    def __init__(self, block: AbstractAsyncContextManager[None]) -> None:
+        self._block = block
+
+    async def __aenter__(self) -> None:
+        await self._block.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._block.__aexit__(kind, error, trace)
+
+    def __enter__(self) -> NoReturn:
+        raise IllegalState("write `async with producer.transaction()`; this is the producer of pykafka2.aio")
+
+    def __exit__(self, *args: object) -> None: ...
 
 
 class TransactionCalls:
@@ -92,7 +113,7 @@ class TransactionCalls:
         cancelled at the start of the block leaves no transaction open. One that is cancelled at the end of
         the block does not stop that end; the next transaction waits for it.
         """
-        return self._transaction()
+        return _TransactionBlock(self._transaction())
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[None]:

@@ -38,7 +38,11 @@ def checked_headers(topic: object, headers: Any) -> Headers:
     Raises IllegalArgument if they are not a collection of pairs, or if a pair is invalid; names the pair.
     """
     if isinstance(headers, dict | str | bytes) or not isinstance(headers, Iterable):
-        hint = "; for a dict: list(headers.items())" if isinstance(headers, dict) else ""
+        hint = ""
+        if isinstance(headers, dict):
+            hint = "; for a dict: list(headers.items())"
+        elif isinstance(headers, int):  # aiokafka's fourth argument
+            hint = f"; for a partition write partition={headers}"
         refuse("headers", headers, topic, f"must be {HEADERS}{hint}")
     pairs = list(headers)
     for number, pair in enumerate(pairs):
@@ -97,4 +101,5 @@ def _whole(argument: str, got: Any, topic: object, takes: str) -> int:
             return index(got)
         except TypeError:
             pass
-    refuse(argument, got, topic, f"must be {takes}")
+    hint = "; for headers write headers=[...]" if isinstance(got, list) else ""  # aiokafka's last argument
+    refuse(argument, got, topic, f"must be {takes}{hint}")

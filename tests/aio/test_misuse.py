@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from pykafka2.aio import KafkaConsumer, KafkaProducer
-from pykafka2.errors import ConfigurationError
+from pykafka2.errors import ConfigurationError, IllegalArgument, IllegalState, LoopBlocked
+from pykafka2.testing import KafkaCluster
 from tests.aio.running import run
+
+pytestmark = pytest.mark.kafka(brokers=1, topics={"orders": 1})
 
 WRONG_OPTIONS: dict[str, Callable[[], object]] = {
     "partition_assignment_strategy": lambda: KafkaConsumer(
@@ -36,3 +40,66 @@ def test_wrong_option_on_the_event_loop_raises_as_elsewhere_and_leaves_no_thread
     for thread in set(threading.enumerate()) - before:
         thread.join(10.0)
         assert not thread.is_alive()
+
+
+def test_positional_arguments_of_aiokafka_are_refused_with_the_names_to_write() -> None:
+    wrong: Any = (0, None, [("name", b"value")])
+
+    async def program() -> None:
+        async with KafkaProducer() as producer:
+            with pytest.raises(IllegalArgument, match=r"headers=0 .*; for a partition write partition=0"):
+                await producer.send("orders", b"v", b"k", *wrong)
+            with pytest.raises(
+                IllegalArgument, match=r"timestamp_ms=\[.*; for headers write headers=\[\.\.\.\]"
+            ):
+                await producer.send("orders", b"v", b"k", None, *wrong[1:])
+
+    run(program())
+
+
+@pytest.mark.parametrize("name", ["topic", "partition", "offset", "timestamp"])
+def test_field_of_a_delivery_that_was_not_awaited_is_refused(kafka_cluster: KafkaCluster, name: str) -> None:
+    async def program() -> None:
+        async with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+            delivery = await producer.send("orders", b"v")
+            with pytest.raises(
+                AttributeError, match=rf"await the delivery first: \(await delivery\)\.{name}"
+            ):
+                getattr(delivery, name)
+            assert not hasattr(delivery, name)
+            assert getattr(await delivery, name) is not None
+
+    run(program())
+
+
+def test_blocked_loop_error_names_the_call(kafka_cluster: KafkaCluster) -> None:
+    async def program() -> None:
+        async with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+            await producer.partitions_for("orders")
+            delivery = await producer.send("orders", b"v")
+            with pytest.raises(LoopBlocked, match=r"^Delivery\.get\(\) would block the event loop; await"):
+                delivery.get(5)
+
+    run(program())
+
+
+def test_transaction_block_without_async_is_refused_with_the_statement_to_write() -> None:
+    async def program() -> None:
+        async with KafkaProducer(transactional_id="t") as producer:
+            block: Any = producer.transaction()
+            with pytest.raises(IllegalState, match=r"write `async with producer\.transaction\(\)`"), block:
+                pass
+
+    run(program())
+
+
+IMPORTS = {
+    "AIOKafkaProducer": "Use KafkaProducer, imported from pykafka2.aio",
+    "TopicPartition": "Write from pykafka2 import TopicPartition",
+}
+
+
+@pytest.mark.parametrize("name", IMPORTS)
+def test_import_of_a_name_that_is_elsewhere_is_refused_with_its_place(name: str) -> None:
+    with pytest.raises(ImportError, match=f"pykafka2.aio has no '{name}'. {IMPORTS[name]}"):
+        exec(f"from pykafka2.aio import {name}")

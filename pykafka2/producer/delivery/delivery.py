@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from pykafka2.driver.loop_wait import wait_in_loop
 from pykafka2.errors import KafkaError, KafkaTimeoutError
@@ -25,6 +25,25 @@ It runs on the IO thread and must not block: `flush`, `close`, `result` and a bl
 """
 
 
+class _FieldOfResult:
+    """Raises the error for a field of RecordMetadata that is read from a delivery.
+
+    A `__getattr__` would do, but it slows every attribute of the class.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, delivery: object, owner: type | None = None) -> Any:
+        if delivery is None:
+            return self
+        name = self._name
+        raise AttributeError(
+            f"a Delivery has no {name}; await the delivery first: (await delivery).{name}; without asyncio "
+            f"write delivery.result().{name}"
+        )
+
+
 class Delivery(LoopFuture):
     """The future of one sent record.  Thread-safe; can be awaited, and passed to `asyncio.gather`.
 
@@ -37,6 +56,12 @@ class Delivery(LoopFuture):
     # Set by accumulator/open_batch.py, as an __init__ would take a tenth of a record's time.
     _outcome: BatchOutcome
     _index: int
+
+    if not TYPE_CHECKING:
+        topic = _FieldOfResult()
+        partition = _FieldOfResult()
+        offset = _FieldOfResult()
+        timestamp = _FieldOfResult()
 
     @property
     def place(self) -> tuple[BatchOutcome, int]:

@@ -108,7 +108,7 @@ class Routes:
         while partition >= len(route.queues):
             remaining = deadline - monotonic()
             if monotonic() >= tell_at and remaining > 0:
-                missing = _no_partition(topic, partition, len(route.queues), "it may be added")
+                missing = _no_partition(topic, partition, len(route.queues), "it can still be added")
                 self._client.warn_waiting(missing, remaining)
                 tell_at = deadline
             with self._noted_waiting(f"partition {partition} of topic {topic!r} to be added", began):

@@ -36,7 +36,7 @@ def first_message(**given: Any) -> bytes:
 def test_without_sasl_there_is_none() -> None:
     assert mechanism_of(security_protocol="SSL") is None
     with pytest.warns(
-        UserWarning, match="sasl_mechanism ignored: security_protocol='PLAINTEXT' does not authenticate"
+        UserWarning, match="sasl_mechanism is ignored: security_protocol='PLAINTEXT' does not authenticate"
     ):
         assert mechanism_of(security_protocol="PLAINTEXT", sasl_mechanism="PLAIN") is None
 
