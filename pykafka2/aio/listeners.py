@@ -90,7 +90,11 @@ class Listeners:
 
     def function(self, callback: Any) -> Any:
         """Return a plain function that calls `callback` on the loop; None and mistakes as they are."""
-        return partial(self._call, callback) if callable(callback) else callback
+        if not callable(callback):
+            return callback
+        call: Any = partial(self._call, callback)
+        call.__qualname__ = _name(callback)
+        return call
 
     def _call(self, callback: Callable[[Sequence[TopicPartition]], object], partitions: Any) -> None:
         """Call a listener on the loop and wait for its end. On a helper thread."""
@@ -105,9 +109,9 @@ class Listeners:
             self._current = None
         if not is_over:
             self._bridge.post(partial(_cancel, run))
-            name = getattr(callback, "__qualname__", repr(callback))
+            limit_ms = f"{self._timeout * 1000:.0f}"
             raise KafkaTimeoutError(
-                f"the listener {name} did not return within max_poll_interval_ms={self._timeout * 1000:.0f}, "
+                f"the listener {_name(callback)} did not return within max_poll_interval_ms={limit_ms}, "
                 "after which the group gives its partitions to others; it was cancelled"
             )
         if run.error is not None:
@@ -130,6 +134,10 @@ class Listeners:
         listening = result if inspect.iscoroutine(result) else _awaited(result)
         run.task = task = asyncio.get_running_loop().create_task(listening, context=context)
         task.add_done_callback(lambda done: run.end(_error_of(done)))
+
+
+def _name(callback: Callable[..., object]) -> str:
+    return getattr(callback, "__qualname__", repr(callback))
 
 
 async def _awaited(result: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import Awaitable, Sequence
@@ -476,8 +477,10 @@ def test_exception_of_a_listener_is_raised_by_the_read(kafka_cluster: KafkaClust
 
         async with consumer_of(kafka_cluster, group_id="billing") as consumer:
             consumer.subscribe(["orders"], on_assigned=failing)
-            with pytest.raises(ZeroDivisionError):
+            with pytest.raises(ZeroDivisionError) as raised:
                 await consumer.getone()
+            [note] = raised.value.__notes__
+            assert re.fullmatch("raised by the rebalance listener .*failing for assigned partitions", note)
             assert await take(consumer, 1) == [0]
 
     run(program())

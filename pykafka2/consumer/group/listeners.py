@@ -7,7 +7,7 @@ can use the consumer: commit, seek, position, pause.  Exceptions of a listener a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pykafka2.errors import IllegalArgument
 from pykafka2.option_fields import NOT_AWAITED, is_async
@@ -15,6 +15,7 @@ from pykafka2.slotted import slotted
 from pykafka2.types import TopicPartition
 
 Callback = Callable[[Sequence[TopicPartition]], object]
+Event = Literal["assigned", "revoked", "lost"]
 
 
 class ConsumerRebalanceListener:

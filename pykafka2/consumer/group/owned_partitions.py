@@ -13,7 +13,7 @@ from typing import Protocol
 
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.group.listeners import NO_LISTENERS, Callback, Listeners
+from pykafka2.consumer.group.listeners import NO_LISTENERS, Callback, Event, Listeners
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.consumer.state.poll_interval import PollClock
@@ -102,7 +102,7 @@ class OwnedPartitions:
                 return False
             commit.cancel()  # it would be retried until its deadline
         self.last_commit = None
-        self._call_and_remove(self.listeners.revoked, partitions)
+        self._call_and_remove("revoked", partitions)
         return True
 
     def lose(self, because: str) -> None:
@@ -112,7 +112,7 @@ class OwnedPartitions:
         if not lost:
             return
         self._log.warning("partitions were lost: %s", because)
-        self._call_and_remove(self.listeners.lost, lost)
+        self._call_and_remove("lost", lost)
 
     def revoke_all(self, deadline: float, *, commit: bool) -> None:
         """Revoke all partitions before the member leaves.  Waits for the last commit until `deadline`."""
@@ -129,7 +129,7 @@ class OwnedPartitions:
         except BaseException:
             self._forget(owned)
             raise
-        self._call_and_remove(self.listeners.revoked, owned)
+        self._call_and_remove("revoked", owned)
 
     # ------------------------------------------------------------------ assignment
 
@@ -139,7 +139,7 @@ class OwnedPartitions:
 
     def complete_assignment(self, new: list[TopicPartition]) -> None:
         """Call the listener, also with an empty list, then start returning records of these partitions."""
-        self._call(self.listeners.assigned, new, self._subscription.confirm)
+        self._call("assigned", new, self._subscription.confirm)
 
     def continue_reconciliation(self) -> bool | None:
         """Continue a revocation or assignment in progress, including one that a Ctrl-C interrupted.
@@ -175,15 +175,16 @@ class OwnedPartitions:
 
     def _call(
         self,
-        listener: Callback,
+        event: Event,
         partitions: list[TopicPartition],
         then: Callable[[list[TopicPartition]], None],
     ) -> None:
-        """Call a listener, then `then` even if the listener raises.
+        """Call the listener of this event, then `then` even if the listener raises.
 
         The time in the listener counts towards max_poll_interval_ms. A Ctrl-C before the call changes
         nothing: the next poll calls the listener.
         """
+        listener: Callback = getattr(self.listeners, event)
         polls, in_order = self._polls, sorted(partitions)
         was_in_listener = self.is_in_listener  # for example, another listener calls unsubscribe()
         was_inside, is_called = polls.is_inside, False
@@ -192,6 +193,10 @@ class OwnedPartitions:
             polls.leave()
             is_called = True
             listener(in_order)
+        except Exception as error:
+            name = getattr(listener, "__qualname__", repr(listener))
+            error.add_note(f"raised by the rebalance listener {name} for {event} partitions")
+            raise
         finally:
             self.is_in_listener = was_in_listener
             if is_called:
@@ -199,7 +204,7 @@ class OwnedPartitions:
             if was_inside:
                 polls.enter()
 
-    def _call_and_remove(self, listener: Callback, partitions: list[TopicPartition]) -> None:
+    def _call_and_remove(self, event: Event, partitions: list[TopicPartition]) -> None:
         before, table = self._going, self._subscription.assigned
         held = {partition: table.get(partition) for partition in partitions}
 
@@ -209,7 +214,7 @@ class OwnedPartitions:
 
         try:
             self._going = before | frozenset(partitions)
-            self._call(listener, partitions, forget)
+            self._call(event, partitions, forget)
         finally:
             self._going = before
 

@@ -244,8 +244,11 @@ def test_exception_of_a_listener_is_raised_by_poll(simulation: Simulation) -> No
     group.turn(1)
     assert len(member.read) == 60, "it goes on"
     other = group.member("b")
-    with pytest.raises(LookupError, match="revoked"):
+    with pytest.raises(LookupError, match="revoked") as raised:
         group.turn(5)
+    [note] = raised.value.__notes__
+    assert note.startswith("raised by the rebalance listener ")
+    assert note.endswith("revoked for revoked partitions")
     with pytest.raises(LookupError, match="assigned"):
         group.turn(5, member)
     member.in_listener = lambda what, partitions: None
