@@ -1,13 +1,17 @@
-"""How the options of clients and broker act on throughput, latency and processor time.
+"""Measures throughput, latency and processor time for a range of values of each tuning option.
 
-    python -m benchmarks.tuning                       all curves on the bundled broker, 12 minutes
+    python -m benchmarks.tuning                       all curves on the bundled broker: 12 minutes
     python -m benchmarks.tuning --option batch_size   one curve; can be repeated
-    python -m benchmarks.tuning --smoke               as few records as will do
+    python -m benchmarks.tuning --smoke               few records, to see that it runs: a minute
     python -m benchmarks.tuning --write docs/images/tuning
+    python -m benchmarks.tuning --redraw docs/images/tuning
 
-Each point has a client process and a broker process of its own. Throughput is of records of 100 bytes as
-fast as the client can, 6 partitions; latency of 2,000 records a second on a topic of its own. With --write
-each curve becomes an SVG in that folder.
+Each point has a client process and a broker process of its own. Throughput is that of a client that sends or
+reads 1,000,000 records of 100 bytes as fast as it can, in 6 partitions. Latency is measured at 2,000 records
+a second, on another topic of the same broker. Processor time is that of the throughput run.
+
+--write keeps the figures in curves.csv in that folder and draws an SVG of each curve. --redraw draws the SVGs
+from curves.csv and measures nothing. Both need matplotlib (the extra `bench`).
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +29,7 @@ from tqdm import tqdm
 
 from benchmarks.consumer.runner import fill
 from benchmarks.consumer.runs import Cell as Filled
+from benchmarks.tuning.curve_data import FILE_NAME, read_curve, write_curve
 from benchmarks.tuning.curves import CURVES, PARTITIONS, Curve
 from benchmarks.tuning.plot import label, plot
 from benchmarks.tuning.points import Outcome, Point
@@ -76,13 +82,32 @@ def running(config: dict[str, Any], brokers: int) -> Iterator[tuple[str, subproc
 
 
 def table(curve: Curve, outcomes: dict[Any, Outcome]) -> str:
-    lines = [f"{curve.option:26} records/s  p50 ms  p99 ms  CPU us  broker CPU us"]
+    lines = [f"{curve.option:26} records/s  p50 ms  p99 ms  client CPU us  broker CPU us"]
     for value, one in outcomes.items():
         lines.append(
             f"  {label(value):24} {one.records_per_second:9,.0f} {one.p50_ms:7.2f} {one.p99_ms:7.2f} "
-            f"{one.cpu_us:7.2f} {one.broker_cpu_us:7.2f}"
+            f"{one.client_cpu_us:14.2f} {one.broker_cpu_us:14.2f}"
         )
     return "\n".join(lines)
+
+
+def commit() -> str:
+    """Return the short hash of the checked-out commit."""
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
+def redraw(curves: list[Curve], folder: Path) -> int:
+    """Draw the curves from the figures kept in the folder; 1 if there are none for one of them."""
+    status = 0
+    for curve in curves:
+        outcomes = read_curve(folder, curve)
+        if outcomes:
+            plot(curve, outcomes, folder / f"{curve.file_name}.svg")
+        else:
+            print(f"{folder / FILE_NAME} has no figures for {curve.option}.", file=sys.stderr)
+            status = 1
+    return status
 
 
 def main(arguments: list[str]) -> int:
@@ -92,11 +117,25 @@ def main(arguments: list[str]) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--option", action="append", choices=names, help="the curve of this option")
-    parser.add_argument("--smoke", action="store_true", help="few records, to see that it runs")
-    parser.add_argument("--write", type=Path, metavar="FOLDER", help="write SVGs to this folder")
+    parser.add_argument(
+        "--option",
+        action="append",
+        choices=names,
+        metavar="OPTION",
+        help=f"measure the curve of this option (default: all): {', '.join(names)}",
+    )
+    parser.add_argument("--smoke", action="store_true", help="send few records, to see that it runs")
+    target = parser.add_mutually_exclusive_group()
+    target.add_argument(
+        "--write", type=Path, metavar="FOLDER", help="write curves.csv and SVGs to this folder"
+    )
+    target.add_argument(
+        "--redraw", type=Path, metavar="FOLDER", help="draw the SVGs from this folder's curves.csv"
+    )
     options = parser.parse_args(arguments)
     chosen = [curve for curve in CURVES if options.option is None or curve.option in options.option]
+    if options.redraw is not None:
+        return redraw(chosen, options.redraw)
     records, seconds = (SMOKE_RECORDS, SMOKE_SECONDS) if options.smoke else (RECORDS, SECONDS)
     with tqdm(total=sum(len(curve.values) for curve in chosen), disable=None, unit="point") as progress:
         for curve in chosen:
@@ -107,6 +146,7 @@ def main(arguments: list[str]) -> int:
                 progress.update()
             tqdm.write(table(curve, outcomes))
             if options.write is not None:
+                write_curve(options.write, curve, outcomes, date.today().isoformat(), commit())
                 plot(curve, outcomes, options.write / f"{curve.file_name}.svg")
     return 0
 

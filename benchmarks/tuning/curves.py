@@ -23,6 +23,8 @@ class Curve:
     option: str
     workload: Workload
     values: tuple[Any, ...]
+    default: Any
+    """Marked in the image."""
     unit: str = ""
     is_broker: bool = False
     fixed: tuple[tuple[str, Any], ...] = ()
@@ -53,21 +55,49 @@ def _powers(first: int, last: int, factor: int) -> Iterator[int]:
 
 
 CURVES: Final = (
-    Curve("batch_size", "produce", tuple(_powers(KIB, 1024 * KIB, 4)), "bytes", fixed=(("linger_ms", 5),)),
-    Curve("linger_ms", "produce", (0, 1, 5, 20, 100), "ms"),
+    Curve(
+        "batch_size",
+        "produce",
+        tuple(_powers(KIB, 1024 * KIB, 4)),
+        default=16 * KIB,
+        unit="bytes; 1K = 1,024",
+        fixed=(("linger_ms", 5),),
+    ),
+    Curve("linger_ms", "produce", (0, 1, 5, 20, 100), default=5, unit="ms"),
     Curve(
         "compression_type",
         "produce",
         ("none", "gzip", "snappy", "lz4", "zstd"),
+        default="none",
         fixed=(("linger_ms", 5), ("batch_size", 64 * KIB)),
     ),
-    Curve("fetch_min_bytes", "consume", (1, *_powers(4 * KIB, 1024 * KIB, 4)), "bytes"),
-    Curve("max_partition_fetch_bytes", "consume", tuple(_powers(16 * KIB, 16 * 1024 * KIB, 8)), "bytes"),
-    Curve("threads", "produce", ("shared", "separate"), is_broker=True, fixed=(("linger_ms", 5),)),
+    Curve(
+        "fetch_min_bytes",
+        "consume",
+        (1, *_powers(4 * KIB, 1024 * KIB, 4)),
+        default=1,
+        unit="bytes; 1K = 1,024",
+    ),
+    Curve(
+        "max_partition_fetch_bytes",
+        "consume",
+        tuple(_powers(16 * KIB, 16 * 1024 * KIB, 8)),
+        default=1024 * KIB,
+        unit="bytes; 1K = 1,024",
+    ),
+    Curve(
+        "threads",
+        "produce",
+        ("shared", "separate"),
+        default="shared",
+        is_broker=True,
+        fixed=(("linger_ms", 5),),
+    ),
     Curve(
         "num.network.threads",
         "produce",
         (1, 2, 3, 4, 8),
+        default=1,
         is_broker=True,
         fixed=(("linger_ms", 5),),
         fixed_of_broker=(("threads", "separate"),),
@@ -76,9 +106,12 @@ CURVES: Final = (
         "num.io.threads",
         "produce",
         (1, 2, 4, 8),
+        default=1,
         is_broker=True,
         fixed=(("linger_ms", 5),),
         fixed_of_broker=(("threads", "separate"),),
     ),
-    Curve("num.replica.fetchers", "replicate", (1, 2, 4), is_broker=True, fixed=(("linger_ms", 5),)),
+    Curve(
+        "num.replica.fetchers", "replicate", (1, 2, 4), default=1, is_broker=True, fixed=(("linger_ms", 5),)
+    ),
 )

@@ -75,9 +75,9 @@ class Outcome:
     """Records a second, latency in milliseconds, and the microseconds of CPU that each record takes."""
 
     records_per_second: float
-    cpu_us: float
     p50_ms: float
     p99_ms: float
+    client_cpu_us: float
     broker_cpu_us: float
 
 
@@ -167,9 +167,9 @@ def _outcome(records: int, began: Moment, ended: Moment, took: list[float]) -> O
     cuts = quantiles(took, n=100) if len(took) > 1 else [0.0] * 99
     return Outcome(
         records / (ended.clock - began.clock),
-        (ended.client_cpu - began.client_cpu) / records * 1e6,
         cuts[49] * 1e3,
         cuts[98] * 1e3,
+        (ended.client_cpu - began.client_cpu) / records * 1e6,
         (ended.broker_cpu - began.broker_cpu) / records * 1e6,
     )
 
