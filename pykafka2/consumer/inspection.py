@@ -147,12 +147,13 @@ def _words(partition: dict[str, Any]) -> str:
     position, end = partition["position"], partition["high_watermark"]
     if position is None:
         return "waits for its start position"
+    # Before buffered_bytes: the next poll frees a buffer whose last record was returned.
+    if end is not None and position >= end:
+        return f"is read to its high watermark, offset {end}"
     if partition["buffered_bytes"]:
         return f"has {partition['buffered_bytes']} fetched bytes from offset {position} for the next poll()"
     if end is None:
         return f"waits for its first fetch at offset {position}"
-    if position >= end:
-        return f"is read to its high watermark, offset {end}"
     return f"is being fetched from offset {position}; its high watermark is {end}"
 
 

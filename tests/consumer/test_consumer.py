@@ -982,6 +982,16 @@ def test_health_and_words(cluster: LogCluster, consumer: KafkaConsumer) -> None:
     assert consumer.metrics()["bytes-consumed-total"] > 0
 
 
+def test_explain_names_no_fetched_bytes_once_poll_returned_the_last_record(
+    cluster: LogCluster, consumer: KafkaConsumer
+) -> None:
+    cluster.append("orders", 0, b"a", b"b")
+    consumer.poll(1000, max_records=1)
+    consumer.poll(1000, max_records=1)
+    assert consumer.health()["partitions"]["orders-0"]["position"] == 2
+    assert "orders-0 is read to its high watermark, offset 2." in consumer.explain()
+
+
 def test_health_names_the_library_of_each_codec(consumer: KafkaConsumer) -> None:
     assert consumer.health()["codec_libraries"] == {
         name: libraries.library(name).package for name in ("gzip", "snappy", "lz4", "zstd")
