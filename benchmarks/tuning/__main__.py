@@ -2,6 +2,7 @@
 
     python -m benchmarks.tuning                       all curves on the bundled broker: 12 minutes
     python -m benchmarks.tuning --option batch_size   one curve; can be repeated
+    python -m benchmarks.tuning --rounds 3            medians of three runs of each point
     python -m benchmarks.tuning --smoke               few records, to see that it runs: a minute
     python -m benchmarks.tuning --write docs/images/tuning
     python -m benchmarks.tuning --redraw docs/images/tuning
@@ -32,7 +33,7 @@ from benchmarks.consumer.runs import Cell as Filled
 from benchmarks.tuning.curve_data import FILE_NAME, read_curve, write_curve
 from benchmarks.tuning.curves import CURVES, PARTITIONS, Curve
 from benchmarks.tuning.plot import label, plot
-from benchmarks.tuning.points import Outcome, Point
+from benchmarks.tuning.points import Outcome, Point, median_of
 from pykafka2 import KafkaAdminClient, NewTopic
 
 RECORDS = 1_000_000
@@ -124,6 +125,7 @@ def main(arguments: list[str]) -> int:
         metavar="OPTION",
         help=f"measure the curve of this option (default: all): {', '.join(names)}",
     )
+    parser.add_argument("--rounds", type=int, default=1, help="runs of each point; medians count (default 1)")
     parser.add_argument("--smoke", action="store_true", help="send few records, to see that it runs")
     target = parser.add_mutually_exclusive_group()
     target.add_argument(
@@ -137,13 +139,17 @@ def main(arguments: list[str]) -> int:
     if options.redraw is not None:
         return redraw(chosen, options.redraw)
     records, seconds = (SMOKE_RECORDS, SMOKE_SECONDS) if options.smoke else (RECORDS, SECONDS)
-    with tqdm(total=sum(len(curve.values) for curve in chosen), disable=None, unit="point") as progress:
+    with tqdm(
+        total=options.rounds * sum(len(curve.values) for curve in chosen), disable=None, unit="point"
+    ) as progress:
         for curve in chosen:
-            outcomes = {}
-            for value in curve.values:
-                progress.set_description(f"{curve.option}={label(value)}")
-                outcomes[value] = play(curve, value, records, seconds)
-                progress.update()
+            played: dict[Any, list[Outcome]] = {value: [] for value in curve.values}
+            for _ in range(options.rounds):
+                for value in curve.values:
+                    progress.set_description(f"{curve.option}={label(value)}")
+                    played[value].append(play(curve, value, records, seconds))
+                    progress.update()
+            outcomes = {value: median_of(results) for value, results in played.items()}
             tqdm.write(table(curve, outcomes))
             if options.write is not None:
                 write_curve(options.write, curve, outcomes, date.today().isoformat(), commit())

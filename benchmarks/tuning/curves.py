@@ -1,4 +1,4 @@
-"""The curves: which option, its values, and the workload that shows its effect."""
+"""The curves: an option, its values, and the workload that shows its effect."""
 
 from __future__ import annotations
 

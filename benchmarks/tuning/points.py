@@ -1,8 +1,8 @@
-"""One point of a curve: the run of a client, in a process of its own.
+"""One point of a curve: the run of a client in its own process.
 
     python -m benchmarks.tuning.points JSON
 
-prints what came out as JSON.
+The argument is a Point as JSON; the command prints an Outcome as JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable
 from itertools import cycle, islice
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from typing import Any
 
 import attrs
@@ -35,7 +35,7 @@ GROUPS_PER_SECOND = 200
 
 @attrs.frozen
 class Point:
-    """What a client does: `seconds` of latency, and `records` as fast as it can."""
+    """A client's workload: `records` as fast as it can, then `seconds` of paced records for the latency."""
 
     workload: Workload
     bootstrap_servers: str
@@ -57,7 +57,7 @@ class Point:
 
 @attrs.frozen
 class Moment:
-    """Seconds of the clock, and of the processors that client and broker have used so far (Linux)."""
+    """Wall-clock time, and the processor time that client and broker have used so far, in seconds (Linux)."""
 
     clock: float
     client_cpu: float
@@ -72,13 +72,18 @@ class Moment:
 
 @attrs.define
 class Outcome:
-    """Records a second, latency in milliseconds, and the microseconds of CPU that each record takes."""
+    """Throughput, latency in milliseconds, and processor time per record in microseconds."""
 
     records_per_second: float
     p50_ms: float
     p99_ms: float
     client_cpu_us: float
     broker_cpu_us: float
+
+
+def median_of(outcomes: list[Outcome]) -> Outcome:
+    """Return the median of each figure."""
+    return Outcome(*(median(figures) for figures in zip(*map(attrs.astuple, outcomes), strict=True)))
 
 
 def produce(point: Point) -> Outcome:

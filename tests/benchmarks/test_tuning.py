@@ -11,7 +11,7 @@ from benchmarks.tuning.__main__ import main
 from benchmarks.tuning.curve_data import read_curve, read_rows, write_curve
 from benchmarks.tuning.curves import CURVES
 from benchmarks.tuning.plot import label
-from benchmarks.tuning.points import Outcome
+from benchmarks.tuning.points import Outcome, median_of
 from pykafka2.broker.config.keys import BROKER_KEYS
 from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.producer.options import PRODUCER_OPTIONS
@@ -85,3 +85,12 @@ def test_marked_defaults_are_those_of_the_option_tables() -> None:
             },
         )
         assert marked == bare, curve.option
+
+
+def test_median_of_rounds_is_taken_of_each_figure() -> None:
+    rounds = [
+        Outcome(3.0, 1.0, 1.0, 1.0, 1.0),
+        Outcome(1.0, 2.0, 1.0, 1.0, 1.0),
+        Outcome(2.0, 9.0, 1.0, 1.0, 1.0),
+    ]
+    assert median_of(rounds) == Outcome(2.0, 2.0, 1.0, 1.0, 1.0)
