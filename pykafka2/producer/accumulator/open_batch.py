@@ -15,7 +15,7 @@ queue's lock. It is safe for these reasons:
 * A Ctrl-C after the line loses at most the caller's delivery.
 
 None of this holds without CPython's global lock or in another Python: there no batch has room for such an
-append (`HAS_GIL`). docs/benchmarks.md has what it saves.
+append (`HAS_GIL`).
 """
 
 from __future__ import annotations
