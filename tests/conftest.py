@@ -53,8 +53,9 @@ def pytest_configure(config: pytest.Config) -> None:
     else:
         number = int(worker["workerid"].removeprefix("gw"))
         config.pluginmanager.register(SharedCompiling(number, worker["workercount"], collect_ignore))
-    config.pluginmanager.register(OneCase(config))
-    config.pluginmanager.register(GateReport(config))
+    report = GateReport(config)
+    config.pluginmanager.register(OneCase(config, report))
+    config.pluginmanager.register(report)
     config.pluginmanager.register(LongestFirst())
     config.pluginmanager.register(MemorySaver())
     if FailuresAtOnce.is_wanted(config):

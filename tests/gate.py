@@ -50,6 +50,10 @@ class GateReport:
         self._config = config
         self._left_out = 0
 
+    def add(self, count: int) -> None:
+        """Count tests that were left out before they were items."""
+        self._left_out += count
+
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         self._left_out += sum(item.get_closest_marker(MARKER) is not None for item in items)
 
@@ -72,15 +76,29 @@ class GateReport:
 class OneCase:
     """A pytest plugin: in a run of all the tests, all cases of a test but one are marked as the gate's."""
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, report: GateReport) -> None:
         told: dict[str, Any] | None = getattr(config, "workerinput", None)
         everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
         self._everything: bool = everything if told is None else told["everything"]
+        self._is_plain = config.getoption("markexpr") == PLAIN_RUN
+        self._report = report
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """A worker of pytest-xdist is given paths, wherever they come from."""
         node.workerinput["everything"] = self._everything
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> Generator[None]:
+        """Leave out here what a plain run deselects later: to make ten thousand items takes two seconds in
+        each process.  pytest's list of cases is private; without it the run is the same and takes longer."""
+        yield
+        cases: list[Any] = getattr(metafunc, "_calls", [])
+        if self._everything and self._is_plain and len(cases) > 1:
+            plain = [case for case in cases if not any(mark.name == MARKER for mark in case.marks)]
+            taken = plain[chosen(metafunc.definition.nodeid, len(plain))] if plain else cases[0]
+            self._report.add(len(cases) - 1)
+            cases[:] = [taken]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
