@@ -63,6 +63,7 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
             **adapt_options(options, bridge),
         )
         self._sync = self._consumer
+        self._consumer._closed_error = stopped()
         if bridge.owns_runtime:
             self._consumer._cluster._own_runtime = bridge.runtime  # which ends with the client
         self._consumer._lock = self._turn = bridge.runtime.turn  # type: ignore[assignment]
@@ -112,7 +113,7 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
     ) -> None:
         """Stop pending reads, commit, leave the group and close the connections. Can be repeated.
 
-        Pending and later reads raise `ConsumerStopped`; iterations end. If the task is cancelled, the
+        Pending reads and later calls raise `ConsumerStopped`; iterations end. If the task is cancelled, the
         consumer continues to close, and a second call waits for it. Arguments are those of
         `pykafka2.KafkaConsumer.close`. A coroutine listener has half of `timeout`, then it is cancelled.
         """

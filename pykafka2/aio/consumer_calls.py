@@ -135,7 +135,7 @@ class ConsumerCalls:
     def seek_to_beginning(self, *partitions: TopicPartition) -> Done:
         """Continue at the first record of these partitions, or of all assigned ones.
 
-        Takes effect at the call; the result can be awaited, as in aiokafka.
+        The call itself seeks; its result can be awaited, as in aiokafka.
         """
         self._consumer.seek_to_beginning(*partitions)
         return DONE
@@ -143,7 +143,7 @@ class ConsumerCalls:
     def seek_to_end(self, *partitions: TopicPartition) -> Done:
         """Continue after the last record of these partitions, or of all assigned ones.
 
-        Takes effect at the call; the result can be awaited, as in aiokafka.
+        The call itself seeks; its result can be awaited, as in aiokafka.
         """
         self._consumer.seek_to_end(*partitions)
         return DONE

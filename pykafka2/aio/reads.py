@@ -284,4 +284,4 @@ class Reads(Generic[K, V]):
 
 def stopped() -> ConsumerStopped:
     """Return the error of calls of a stopped consumer."""
-    return ConsumerStopped("the consumer is stopped; create a new one")
+    return ConsumerStopped("the consumer is closed; create a new one")

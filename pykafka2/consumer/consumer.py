@@ -236,6 +236,8 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
         self._options = parsed = CONSUMER_OPTIONS.parse(config, options)
         self._lock = threading.RLock()
         self._refusal: KafkaError | None = None
+        self._closed_error: KafkaError = ClientClosed("the consumer is closed; create a new one")
+        """The error of calls after `close`; the asyncio consumer replaces it."""
         self._iteration_queue = IterationQueue()
         self._interceptors = Interceptors(parsed.interceptors)
         self._subscription = Subscription(by_group=parsed.group_id is not None)
@@ -321,7 +323,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
                     self._group.rebalance.leave_if_interrupted(error, IS_CLOSED, leave_group)
                 raise
             finally:
-                self._refusal = ClientClosed("the consumer is closed; create a new one")
+                self._refusal = self._closed_error
                 self._iteration_queue.clear()
                 self._cluster.close(max(deadline - self._cluster.driver.clock.monotonic(), 0.1))
                 self._tracked.end()

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from pykafka2 import TopicPartition
 from pykafka2.aio import KafkaConsumer, KafkaProducer
-from pykafka2.errors import ConfigurationError, IllegalArgument, IllegalState, LoopBlocked
+from pykafka2.errors import ConfigurationError, ConsumerStopped, IllegalArgument, IllegalState, LoopBlocked
 from pykafka2.testing import KafkaCluster
 from tests.aio.running import run
 
@@ -103,3 +104,29 @@ IMPORTS = {
 def test_import_of_a_name_that_is_elsewhere_is_refused_with_its_place(name: str) -> None:
     with pytest.raises(ImportError, match=f"pykafka2.aio has no '{name}'. {IMPORTS[name]}"):
         exec(f"from pykafka2.aio import {name}")
+
+
+CALLS_OF_A_CONSUMER: dict[str, Callable[[KafkaConsumer[Any, Any]], Any]] = {
+    "getone": lambda consumer: consumer.getone(),
+    "commit": lambda consumer: consumer.commit(),
+    "commit_async": lambda consumer: consumer.commit_async(),
+    "store_offsets": lambda consumer: consumer.store_offsets(offsets={TopicPartition("orders", 0): 1}),
+    "position": lambda consumer: consumer.position(TopicPartition("orders", 0)),
+    "committed": lambda consumer: consumer.committed(TopicPartition("orders", 0)),
+    "partitions_for_topic": lambda consumer: consumer.partitions_for_topic("orders"),
+    "seek_to_committed": lambda consumer: consumer.seek_to_committed(),
+    "seek": lambda consumer: consumer.seek(TopicPartition("orders", 0), 0),
+    "subscribe": lambda consumer: consumer.subscribe(["orders"]),
+    "assignment": lambda consumer: consumer.assignment(),
+}
+
+
+@pytest.mark.parametrize("call", CALLS_OF_A_CONSUMER)
+def test_each_call_of_a_stopped_consumer_raises_consumer_stopped(call: str) -> None:
+    async def program() -> None:
+        consumer: KafkaConsumer[Any, Any] = KafkaConsumer("orders", group_id="billing")
+        await consumer.stop()
+        with pytest.raises(ConsumerStopped, match="the consumer is closed; create a new one"):
+            await CALLS_OF_A_CONSUMER[call](consumer)
+
+    run(program())
