@@ -43,6 +43,12 @@ def undelivered(records: int) -> str:
     return "1 record was not delivered" if records == 1 else f"{records} records were not delivered"
 
 
+def records_remain(records: int, timeout: float) -> str:
+    """Returns the sentence for this number of records without a result, without its full stop."""
+    what = "1 record remains" if records == 1 else f"{records} records remain"
+    return f"{what} after {timeout:g} s"
+
+
 MOST_NAMED: Final = 20
 """Most items of a list; for ten thousand partitions a line would have 130,000 characters."""
 

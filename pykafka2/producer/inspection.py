@@ -82,6 +82,13 @@ class Inspection:
         if health["state"] != "open":
             because = f": {health['failure']}; close it and create a new one" if health["failure"] else ""
             return f"The producer is {health['state']}{because}."
+        return self._explain_waits(health)
+
+    def explain_waits(self) -> str:
+        """Explain like `explain`, also while the producer closes."""
+        return self._explain_waits(self.health())
+
+    def _explain_waits(self, health: dict[str, Any]) -> str:
         lines = self._explain_transaction()
         lines += self._sender.shares.crowded(self._partitions_of)
         for what, ages in health["senders_waiting_for_metadata"].items():

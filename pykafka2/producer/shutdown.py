@@ -23,7 +23,7 @@ from pykafka2.producer.interceptors import Interceptors
 from pykafka2.producer.sending.sender import Sender
 from pykafka2.producer.transactions.state import again
 from pykafka2.producer.transactions.transactions import TransactionRunner
-from pykafka2.text import undelivered
+from pykafka2.text import records_remain, undelivered
 
 logger = logging.getLogger(__name__)
 
@@ -68,8 +68,8 @@ class Shutdown:
         """See `KafkaProducer.flush`; also used by a producer that accepts no more records."""
         self._flush(timeout, timeout)
 
-    def _flush(self, timeout: float | None, whole_timeout: float | None) -> None:
-        """Flush; `whole_timeout` is the timeout of the whole call, for its error message."""
+    def _flush(self, timeout: float | None, whole_timeout: float | None, *, is_close: bool = False) -> None:
+        """Flush, for `close` with `is_close`; `whole_timeout` is that of the whole call, for its error."""
         driver = self._client.driver
         deadline = driver.clock.monotonic() + (float("inf") if timeout is None else timeout)
         who = object()
@@ -85,9 +85,9 @@ class Shutdown:
             self._accumulator.end_flush(who)
         if batches:
             left_over = sum(batch.size for batch in batches if not batch.is_finished)
-            raise KafkaTimeoutError(
-                f"{left_over} records remain after {whole_timeout:g} s. {self._inspection.explain()}"
-            )
+            what = records_remain(left_over, whole_timeout or 0.0)
+            what = f"close: {what} and will be dropped" if is_close else what
+            raise KafkaTimeoutError(f"{what}. {self._inspection.explain_waits()}")
         failed = self._accumulator.take_failed()
         if failed:
             raise _failure(failed)
@@ -116,10 +116,8 @@ class Shutdown:
         while not self._takes_lead():
             left = max(0.0, deadline + GRACE - monotonic())
             if not self._client.runtime.wait_until(lambda: self.is_closed or self._leader is None, left):
-                remaining = self._accumulator.unsent_records()
-                raise KafkaTimeoutError(
-                    f"close: {remaining} records remain after {timeout:g} s; another thread is still closing"
-                )
+                what = records_remain(self._accumulator.unsent_records(), timeout or 0.0)
+                raise KafkaTimeoutError(f"close: {what}; another thread is still closing")
             if self.is_closed:
                 if self._failure is not None:
                     raise self._failure.anew()
@@ -150,9 +148,9 @@ class Shutdown:
                 bound = self._transactions.max_block if timeout is None else timeout
                 self._transactions.end_for_close(bound)
                 timeout = None if timeout is None else max(0.0, deadline - monotonic())
-            self._flush(timeout, whole_timeout)
+            self._flush(timeout, whole_timeout, is_close=True)
         except KafkaTimeoutError as error:
-            self._failure = KafkaTimeoutError(f"close: {error}; they were dropped")
+            self._failure = error
         except KafkaError as error:
             if not is_known_to_be_lost:
                 self._failure = error

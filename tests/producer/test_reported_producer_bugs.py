@@ -384,7 +384,7 @@ class TestCallsThatNeverCameBack:
         if waiting is None:
             producer.close(2)
         else:
-            with pytest.raises(KafkaTimeoutError, match="1 records remain"):
+            with pytest.raises(KafkaTimeoutError, match="1 record remains"):
                 producer.close(2)
             assert delivery.exception(0) is not None
         assert simulation.now - started <= 3

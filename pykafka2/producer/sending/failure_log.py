@@ -13,6 +13,7 @@ from pykafka2.errors import (
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
     RequestTimedOut,
+    TransactionAborted,
     UnknownServerError,
 )
 from pykafka2.logs import ClientLogger
@@ -92,11 +93,13 @@ class Failures:
         """Log the failure of a batch, whose callbacks have been called.
 
         Records without a reported error are logged, as the program can end without `flush`. Once per
-        partition until a batch is written again.
+        partition until a batch is written again. Records of an aborted transaction are not logged.
         """
         self._settled(batch)
         key = TopicPartition(batch.topic, batch.partition)
         if not batch.unreported or key in self._failing:
+            return
+        if isinstance(error, TransactionAborted):  # which the application has done
             return
         self._failing.add(key)
         self._log.error(

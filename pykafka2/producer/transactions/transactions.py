@@ -314,7 +314,7 @@ class TransactionRunner:
         elif last_error is not None:
             because = f"the last response was {type(last_error).__name__}: {last_error}"
         elif records := self._accumulator.unsent_records():
-            because = f"{records} records are not acknowledged yet"
+            because = f"records not yet acknowledged: {records}"
         else:
             because = "no broker responded"
         error = KafkaTimeoutError(f"{call.value} did not end within {timeout:g} s: {because}; {goes_on}")

@@ -90,8 +90,8 @@ class TestEnds:
         assert simulation.now - began < 1
         assert delivery.result(0).offset == 0
 
-    def test_abort_fails_unsent_records_and_flush_does_not_raise_them(
-        self, simulation: Simulation, cluster: KafkaCluster
+    def test_abort_fails_unsent_records_and_flush_does_not_raise_or_log_them(
+        self, simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
     ) -> None:
         producer = a_producer(simulation, cluster, linger_ms=20_000)
         producer.begin_transaction()
@@ -102,6 +102,7 @@ class TestEnds:
         producer.flush()
         producer.close()
         assert read(simulation, cluster, "orders") == []
+        assert "delivered" not in caplog.text
 
     def test_abort_warns_that_unacknowledged_records_may_be_in_the_log(
         self, simulation: Simulation, cluster: KafkaCluster

@@ -206,7 +206,7 @@ def test_close_names_its_timeout(cluster: KafkaCluster, producer: KafkaProducer)
     producer.send("orders", b"v")
     with pytest.raises(KafkaTimeoutError):
         producer.commit_transaction(0.1)
-    with pytest.raises(KafkaTimeoutError, match=r"close: 1 records remain after 0\.2 s"):
+    with pytest.raises(KafkaTimeoutError, match=r"close: 1 record remains after 0\.2 s"):
         producer.close(0.2)
 
 
