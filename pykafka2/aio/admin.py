@@ -167,6 +167,10 @@ class KafkaAdminClient(AsyncClient):
         self._bridge.begin_close(refusal, partial(self._admin.close, timeout))
         await self._bridge.end_close()
 
+    async def stop(self) -> None:
+        """`close`, by aiokafka's name."""
+        await self.close()
+
     async def __aenter__(self) -> Self:
         self._bridge.enter()
         return self

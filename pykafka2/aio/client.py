@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, NoReturn
 
 from pykafka2 import lifecycle
@@ -15,13 +16,16 @@ class AsyncClient:
     _bridge: Bridge
     _sync: Any
 
-    async def close(self) -> None:
-        """Close the client."""
-        raise NotImplementedError
-
-    async def stop(self) -> None:
-        """`close`, by aiokafka's name."""
-        await self.close()
+    def __init_subclass__(cls) -> None:
+        """Name the methods of the client's mixins after it, as Python's errors and warnings show the name."""
+        if AsyncClient not in cls.__bases__:
+            return  # a subclass of the application
+        for base in cls.__mro__:
+            if base is AsyncClient or not base.__module__.startswith("pykafka2.aio."):
+                continue
+            for name, method in vars(base).items():
+                if inspect.isfunction(method) and not name.startswith("_"):
+                    method.__qualname__ = f"{cls.__name__}.{name}"
 
     def __enter__(self) -> NoReturn:
         raise IllegalState(f"write `async with`; this is the {type(self).__name__} of pykafka2.aio")

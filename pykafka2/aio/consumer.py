@@ -159,6 +159,10 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
             ending = loop.call_later(timeout / 2, self._listeners.cancel)
             closing.future.add_done_callback(lambda _: ending.cancel())
 
+    async def stop(self) -> None:
+        """`close`, by aiokafka's name."""
+        await self.close()
+
     async def __aenter__(self) -> Self:
         self._bridge.enter()
         if self._consumer._refusal is not None:

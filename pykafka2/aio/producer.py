@@ -348,6 +348,10 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         self._bridge.begin_close(refusal, partial(self._producer.close, timeout))
         await self._bridge.end_close()
 
+    async def stop(self) -> None:
+        """`close`, by aiokafka's name."""
+        await self.close()
+
     async def __aenter__(self) -> Self:
         self._bridge.enter()
         if self._producer._refusal is not None:

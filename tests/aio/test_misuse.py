@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import TopicPartition
-from pykafka2.aio import KafkaConsumer, KafkaProducer
+from pykafka2.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from pykafka2.errors import ConfigurationError, ConsumerStopped, IllegalArgument, IllegalState, LoopBlocked
 from pykafka2.testing import KafkaCluster
 from tests.aio.running import run
@@ -130,3 +130,40 @@ def test_each_call_of_a_stopped_consumer_raises_consumer_stopped(call: str) -> N
             await CALLS_OF_A_CONSUMER[call](consumer)
 
     run(program())
+
+
+CLIENTS = {
+    "KafkaProducer": KafkaProducer,
+    "KafkaConsumer": KafkaConsumer,
+    "KafkaAdminClient": KafkaAdminClient,
+}
+
+
+@pytest.mark.parametrize(
+    ("client", "call"),
+    [
+        ("KafkaConsumer", "getmany"),
+        ("KafkaConsumer", "commit"),
+        ("KafkaConsumer", "stop"),
+        ("KafkaProducer", "init_transactions"),
+        ("KafkaProducer", "stop"),
+        ("KafkaAdminClient", "list_topics"),
+        ("KafkaAdminClient", "stop"),
+    ],
+)
+def test_coroutine_that_is_not_awaited_has_the_name_of_its_client(client: str, call: str) -> None:
+    method = getattr(CLIENTS[client], call)
+    assert method.__qualname__ == f"{client}.{call}"
+
+
+def test_unexpected_argument_is_refused_with_the_name_of_the_client() -> None:
+    getmany: Any = KafkaConsumer.getmany
+    with pytest.raises(TypeError, match=r"^KafkaConsumer\.getmany\(\) got an unexpected keyword argument"):
+        getmany(None, timeout=1)
+
+
+def test_subclass_of_a_client_leaves_the_names_of_its_methods() -> None:
+    class Mine(KafkaConsumer[bytes, bytes]):
+        pass
+
+    assert Mine.getmany.__qualname__ == "KafkaConsumer.getmany"
