@@ -1,14 +1,16 @@
-"""What acks=all costs on one connection: muted until answered, or pipelined.
+"""Measures the cost of acks=all on one connection: serial and pipelined.
 
     python -m benchmarks.broker_acks [--quick] [--seconds 1.2] [--rounds 2] [--pairs 7] [--plot FILE]
     python -m benchmarks.broker_acks --remedy [--driver confluent-kafka]
 
-One topic, one partition, replication 2, records of 10 KB; acks=-1, acks=1 and a single replica; a connection
-that is muted until its request is answered (serial, as in Apache Kafka) and one that is not (pipelined); 5,
-200 and 2000 requests in flight; round trips of 0, 1 and 5 ms between the brokers.  The cluster runs in a
-process of its own, the client is here: our producer and confluent-kafka's.  The two modes of a cell run one
-right after the other, because the machine may be busy: read the ratios, not the MB/s.  Single runs of a cell
-differ by a quarter even on a quiet machine, so the targets are medians of ratios within `--pairs` rounds.
+One topic, one partition, replication factor 2, records of 10 KB. The axes are acks=all, acks=1 and a single
+replica; a serial connection, which is muted until its request is answered, as in Apache Kafka, and a
+pipelined one; 5, 200 and 2,000 requests in flight; round trips of 0, 1 and 5 ms between the brokers;
+pykafka2's and confluent-kafka's producer.
+
+The cluster runs in a process of its own. The two modes of a cell run one after the other, because the machine
+may be busy: compare ratios rather than MB/s. Single runs of a cell differ by a quarter even on an idle
+machine, so the targets are medians of ratios over `--pairs` rounds.
 """
 
 from __future__ import annotations
@@ -207,15 +209,31 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, default=1.2, help="measured time of each run (default %(default)s)"
     )
-    parser.add_argument("--driver", choices=sorted(DRIVERS), action="append", help="default: all")
-    parser.add_argument("--rtt-ms", type=float, action="append", help="default: 0, 1 and 5")
-    parser.add_argument("--in-flight", type=int, action="append", help="default: 5, 200 and 2000")
-    parser.add_argument("--rounds", type=int, default=1, help="of each run; the best counts (default 1)")
     parser.add_argument(
-        "--pairs", type=int, default=7, help="rounds of the targets; 0: none (default %(default)s)"
+        "--driver", choices=sorted(DRIVERS), action="append", help="only this client (default: both)"
     )
     parser.add_argument(
-        "--remedy", action="store_true", help="only eight serial clients against acks=1 and pipelining"
+        "--rtt-ms", type=float, action="append", help="only this round trip (default: 0, 1 and 5)"
+    )
+    parser.add_argument(
+        "--in-flight",
+        type=int,
+        action="append",
+        help="only so many requests in flight (default: 5, 200 and 2000)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="rounds of each run; the best counts (default 1)"
+    )
+    parser.add_argument(
+        "--pairs",
+        type=int,
+        default=7,
+        help="rounds of the targets (default %(default)s); 0 skips the targets",
+    )
+    parser.add_argument(
+        "--remedy",
+        action="store_true",
+        help="only compare eight serial clients with acks=1 and with pipelining",
     )
     parser.add_argument("--quick", action="store_true", help="the tables at 1 ms only")
     parser.add_argument("--plot", type=Path, help="write a plot here (png or svg)")

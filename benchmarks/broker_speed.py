@@ -1,12 +1,15 @@
-"""The bundled broker beside Apache Kafka 4.3.1 in one run, both driven by confluent-kafka.
+"""Compares the bundled broker with Apache Kafka 4.3.1 in one run, both driven by confluent-kafka.
 
     python -m benchmarks.broker_speed [--records 200000] [--rounds 2] [--without-apache]
 
-Each cluster has three brokers in a process of its own (Apache's three in one JVM).  Produced and consumed
-messages a second at 100 B and 1 KB, replication 1 and 3; latency of one record at a time for acks 0, 1 and
-all; then what the bundled broker costs by itself: start, memory, idle processor time, 1,000 partitions.  The
-subjects take turns and each figure is the best (latencies: the least median) of its rounds, the first of
-which warms up the JVM.  On a busy machine only the ratios say something.
+Each cluster has three brokers in one process (Apache Kafka's in one JVM).
+
+  throughput   messages produced and consumed per second: 100 B and 1 KB, replication factors 1 and 3
+  latency      one record at a time, with acks 0, 1 and all
+  own          costs of the bundled broker alone: start, memory, idle processor time, 1,000 partitions
+
+The clusters take turns. Each figure is the best of its rounds (the least median of latencies); the first
+round warms up the JVM. On a busy machine compare ratios only.
 """
 
 from __future__ import annotations
@@ -313,12 +316,21 @@ def rss_mb(pid: int) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.broker_speed",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--records", type=int, default=200_000, help="of 100 bytes; half as many of 1 KB")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--without-apache", action="store_true")
-    parser.add_argument("--only", choices=("throughput", "latency", "own"), action="append")
+    parser.add_argument(
+        "--records",
+        type=int,
+        default=200_000,
+        help="records of 100 bytes (default 200,000); half as many of 1 KB",
+    )
+    parser.add_argument("--rounds", type=int, default=2, help="rounds of each figure (default 2)")
+    parser.add_argument("--without-apache", action="store_true", help="measure the bundled broker only")
+    parser.add_argument(
+        "--only", choices=("throughput", "latency", "own"), action="append", help="only this part"
+    )
     arguments = parser.parse_args()
     only = arguments.only or ["throughput", "latency", "own"]
     targets = Targets()

@@ -1,8 +1,9 @@
-"""`pykafka2 consume` beside kcat: `python -m benchmarks.command_line [-b HOST:PORT] [--rounds N]`.
+"""Compares `pykafka2 consume` with kcat: `python -m benchmarks.command_line [-b HOST:PORT] [--rounds N]`.
 
 Targets: a million records of 100 bytes go to /dev/null at 0.8 times kcat's rate, and the first record of a
-local broker arrives 400 ms after the start of Python. The commands take turns; the best round is held to the
-target, since a busy machine makes nothing faster. Without -b the broker is a `pykafka2 broker` process.
+local broker arrives 400 ms after the start of Python. The commands take turns. The best round is compared
+with the target, because a busy machine makes nothing faster. Without -b the broker is a `pykafka2 broker`
+process.
 """
 
 from __future__ import annotations

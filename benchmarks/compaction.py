@@ -1,4 +1,4 @@
-"""Seconds to compact a log in memory: `python -m benchmarks.compaction [--records 1000000]`.
+"""Measures the compaction of a log in memory: `python -m benchmarks.compaction [--records 1000000]`.
 
 A tenth of the records have different keys; values have 100 bytes. Target: a million records in 10 s of
 processor time, without a step over 100 ms. The exit status is 1 if a row misses it.

@@ -165,10 +165,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--gib", type=int, default=10, help="segments of 1 GiB for the memory (10)")
-    parser.add_argument("--partitions", type=int, default=1000, help="for the start (1000)")
+    parser.add_argument(
+        "--gib", type=int, default=10, help="segments of 1 GiB while memory is measured (default 10)"
+    )
+    parser.add_argument(
+        "--partitions", type=int, default=1000, help="partitions while the start is measured (default 1000)"
+    )
     parser.add_argument("--directory", type=Path, help="write below this existing directory")
-    parser.add_argument("--only", nargs="+", choices=("recovery", "start", "memory"))
+    parser.add_argument("--only", nargs="+", choices=("recovery", "start", "memory"), help="only these parts")
     options = parser.parse_args()
     wanted = options.only or ("recovery", "start", "memory")
     targets = Targets()

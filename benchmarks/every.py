@@ -1,7 +1,7 @@
-"""Benchmarks one after the other: `python -m benchmarks.every [--figures FILE] NAME ...`.
+"""Runs benchmarks one after the other: `python -m benchmarks.every [--figures FILE] NAME ...`.
 
-What each prints is shown and written to the file.  One that misses a target, or breaks, does not keep the
-others from running: all of them are named at the end, and make the exit status 1.
+The output of each is printed and written to the file. A benchmark that fails or misses a target does not stop
+the others; their names are printed at the end, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def run(modules: Iterable[str], figures: Path) -> list[str]:
-    """Run these modules; the names of those that ended with a status other than 0, each with it."""
+    """Run these modules; return those with an exit status other than 0, each with its status."""
     failed = []
     with figures.open("w", buffering=1, encoding="utf-8") as kept:
         for module in modules:
@@ -22,7 +22,7 @@ def run(modules: Iterable[str], figures: Path) -> list[str]:
             if status:
                 failed.append(f"{module} ({status})")
         if failed:
-            _tell(f"missed a target or broke: {', '.join(failed)}\n", kept.write)
+            _tell(f"failed or missed a target: {', '.join(failed)}\n", kept.write)
     return failed
 
 
@@ -43,10 +43,18 @@ def _tell(line: str, keep: Callable[[str], object]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.every",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="+", metavar="NAME", help="such as cluster, for benchmarks.cluster")
-    parser.add_argument("--figures", type=Path, default=Path("figures.log"), help="default: figures.log")
+    parser.add_argument("names", nargs="+", metavar="NAME", help="module in benchmarks, such as cluster")
+    parser.add_argument(
+        "--figures",
+        type=Path,
+        default=Path("figures.log"),
+        metavar="FILE",
+        help="write the output to this file (default figures.log)",
+    )
     arguments = parser.parse_args()
     return 1 if run([f"benchmarks.{name}" for name in arguments.names], arguments.figures) else 0
 

@@ -1,11 +1,10 @@
-"""What clients that send and never read do to one that behaves: its p99 with and without them.
+"""Compares the p99 of a client with and without hostile clients that send and never read.
 
     python -m benchmarks.hostile_readers [--seconds 60] [--rounds 5] [--connections 60]
 
-One broker in a process of its own.  The hostile connections, which come from a process of their own too, send
-requests as fast as the broker takes them and read nothing; the good client asks for metadata every few
-milliseconds.  Both halves of a round run one right after the other; the ratio of their 99th percentiles is to
-stay below 2 in the median round.
+One broker in a process of its own. The hostile connections, from another process, send requests as fast as
+the broker accepts them and read nothing. The measured client requests metadata every few milliseconds. Both
+halves of a round run one after the other. Target: the median ratio of their 99th percentiles is below 2.
 """
 
 from __future__ import annotations
@@ -81,9 +80,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each half of a round")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--connections", type=int, default=60)
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="time of each half of a round (default 60)"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="rounds (default 5)")
+    parser.add_argument("--connections", type=int, default=60, help="hostile connections (default 60)")
     arguments = parser.parse_args()
     ratios = []
     with KafkaCluster(1, process=True, history_entries=0) as cluster:

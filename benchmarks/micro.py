@@ -1,10 +1,10 @@
-"""What one record costs in the hot path, beside kafka-python and aiokafka in the same run.
+"""Measures the hot path per record, beside kafka-python and aiokafka in the same run.
 
     python -m benchmarks.micro [--rounds N] [--records N] [--json]
 
-Records of 100 bytes without key or headers, in batches of 16 KiB as producers make them.  The subjects take
-turns in short rounds and each counts with its best one, so that a noisy machine harms all alike; ratios are
-to kafka-python.  A subject whose package is not installed is left out.
+Records have 100 bytes, no key and no headers, in batches of 16 KiB. The libraries take turns in short rounds,
+and the best round of each counts, so a busy machine affects all alike. Ratios are to kafka-python. A library
+that is not installed is left out.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""Fetches from log segments on disk beside Apache Kafka 4.3.1 and beside the log in memory.
+"""Compares fetches from log segments on disk with Apache Kafka 4.3.1 and with the log in memory.
 
     python -m benchmarks.zero_copy [--mib 1024] [--rounds 3] [--seconds 5] [--without-apache]
 
-One broker in a process of its own, one partition with records of 1 KB in batches of 16 KB, warm page cache.
-A raw socket reads everything with fetches of up to 1, 8 and 50 MiB (the default of fetch.max.bytes), one at a
-time, and discards it (MSG_TRUNC): a client that decodes would be the bottleneck.  Reported are MB/s and the
-processor time of the broker for each MB; then the p99 of a produce of one record (acks=1, one at a time)
-alone and beside a reader with fetches of 8 MiB.  The subjects take turns and each figure is the best of its
-rounds, the first of which warms up the JVM.  On a busy machine only the ratios say something.
+One broker in a process of its own; one partition; records of 1 KB in batches of 16 KB; warm page cache. A raw
+socket reads everything with fetches of up to 1, 8 and 50 MiB (the default of fetch.max.bytes), one at a time,
+and discards the bytes (MSG_TRUNC), because a client that decodes would be the bottleneck. The table has MB/s
+and the processor time of the broker per MB, then the p99 of a produce of one record (acks=1, one at a time)
+alone and beside a reader with fetches of 8 MiB.
+
+The brokers take turns. Each figure is the best of its rounds; the first round warms up the JVM. On a busy
+machine compare ratios only.
 """
 
 from __future__ import annotations
@@ -276,10 +278,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--mib", type=int, default=1024)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--without-apache", action="store_true")
+    parser.add_argument("--mib", type=int, default=1024, help="size of the log (default 1024)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each figure (default 3)")
+    parser.add_argument(
+        "--seconds", type=float, default=5.0, help="time of each run of the produce (default 5)"
+    )
+    parser.add_argument("--without-apache", action="store_true", help="measure the bundled broker only")
     parser.add_argument("--read", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.read:

@@ -1,22 +1,22 @@
-"""How fast asyncio clients are, side by side in one run.
+"""Compares the throughput and latency of asyncio clients in one run.
 
     python -m benchmarks.aio              Apache Kafka and the bundled broker, 25 minutes
     python -m benchmarks.aio --quick      the bundled broker, few records, 2 minutes
-    python -m benchmarks.aio --smoke      as few records as will do: 30 seconds
+    python -m benchmarks.aio --smoke      even fewer records: 30 seconds
     python -m benchmarks.aio --what send --what "async for" --broker apache
 
 Compares pykafka2.aio with aiokafka, confluent_kafka.aio and pykafka2's own sync clients, with equal
 settings: idempotence, batches of 16 KiB, a linger of 5 ms. Records have 100 bytes.
 
-send           awaits the outcomes of ten thousand records at a time; of pykafka2.aio also by asyncio.gather,
+send           awaits the deliveries of ten thousand records at a time; pykafka2.aio also with asyncio.gather,
                and with send_many of ten thousand
 getmany        reads up to 500 records at a time
 async for      reads record by record
 send and wait  awaits each record before the next one, linger 0
-loop lag       how late the loop's timers are while it sends as fast as it can; p99 is p99.9 here
+loop lag       delay of the loop's timers while it sends as fast as it can; the column p99 shows p99.9
 
-Each client runs in a process of its own. Every other round goes backwards, and the ratios are medians over
-rounds. With --write the table goes to build/benchmarks/<date>-aio.txt. The exit code is 1 if a target is
+Each client runs in a process of its own. Every other round runs in reverse order, and ratios are medians over
+rounds. --write keeps the table as build/benchmarks/<date>-aio.txt. The exit status is 1 if a target is
 missed.
 """
 
@@ -130,14 +130,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--quick", action="store_true", help="few records, one round, the bundled broker")
-    parser.add_argument("--smoke", action="store_true", help="as --quick, with as few records as will do")
+    parser.add_argument("--smoke", action="store_true", help="as --quick, with even fewer records")
     parser.add_argument("--broker", choices=BROKERS, action="append", help="default: both (--quick: bundled)")
     parser.add_argument("--what", choices=[*CLIENTS], action="append", metavar="WHAT", help="default: all")
     parser.add_argument(
         "--client", choices=names, action="append", metavar="NAME", help="default: all; " + "; ".join(names)
     )
-    parser.add_argument("--rounds", type=int, default=None, help="of each cell (3; --quick: 1)")
-    parser.add_argument("--share", type=float, default=None, help="of a whole run (1; --quick: 0.2)")
+    parser.add_argument(
+        "--rounds", type=int, default=None, help="rounds of each cell (default 3; --quick: 1)"
+    )
+    parser.add_argument(
+        "--share", type=float, default=None, help="fraction of a full run (default 1; --quick: 0.2)"
+    )
     add_outputs(parser)
     return parser.parse_args(arguments)
 

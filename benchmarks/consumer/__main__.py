@@ -1,21 +1,22 @@
-"""How fast consumers are, side by side in one run.
+"""Compares the throughput and latency of consumers in one run.
 
-    python -m benchmarks.consumer              100 bytes, and each axis varied: an hour
+    python -m benchmarks.consumer              100 bytes, then one axis varied at a time: an hour
     python -m benchmarks.consumer --quick      the main cell on the bundled broker, few records: 2 minutes
-    python -m benchmarks.consumer --smoke      the same with hardly any, to see that it runs: 30 seconds
+    python -m benchmarks.consumer --smoke      even fewer records, to see that it runs: 30 seconds
     python -m benchmarks.consumer --size 100 --client "pykafka2 poll" --client aiokafka
 
-Reads records of 100 B, 1 KB and 10 KB, of fixed and of varying lengths, with keys and with headers, through
-no codec, lz4 and zstd, from 6 partitions of Apache Kafka and of the bundled broker, which have a process of
-their own.  All read the same log, which pykafka2 has written in batches of 16 KiB.  confluent-kafka is played
-at its defaults and tuned for rate (a queue of a million messages and 256 MB, a back-off of 2 ms).
+A cell is one combination of broker (Apache Kafka, the bundled broker), size of a record (100 B, 1 KB, 10 KB),
+lengths of the values (fixed, varying), parts of a record (values, or with keys or headers) and codec (none,
+lz4, zstd). The topic has 6 partitions. All clients read the same log, which pykafka2 wrote in batches of
+16 KiB. confluent-kafka runs with its defaults and tuned for throughput (a queue of a million messages and
+256 MB, a back-off of 2 ms).
 
-Clients take turns, each in its own process, so that "us CPU a msg" and "peak RSS" are its own; the clock
-begins with the first records.  Every other round goes backwards, and the ratios are medians over rounds.
-They are worth more than the figures, as the machine may be busy.
+Brokers and clients run in processes of their own, so processor time and peak memory are the client's. The
+time starts with the first records. Clients take turns, and every other round runs in reverse order. Ratios
+are medians over rounds; compare ratios rather than rates, because the machine may be busy.
 
-With --write the table goes to build/benchmarks/<date>-consumer.txt, the plot beside it.  The exit code is 1
-where a ratio that was asked for is missed.
+--write keeps the table as build/benchmarks/<date>-consumer.txt and a plot beside it. The exit status is 1 if
+a target is missed.
 """
 
 from __future__ import annotations
@@ -43,23 +44,33 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--quick", action="store_true", help="few records, one round, the main cell alone")
-    parser.add_argument("--smoke", action="store_true", help="as --quick, with as few records as will do")
-    parser.add_argument("--broker", choices=BROKERS, action="append", help="default: both (--quick: bundled)")
+    parser.add_argument("--quick", action="store_true", help="few records, one round, the main cell only")
+    parser.add_argument("--smoke", action="store_true", help="as --quick, with even fewer records")
+    parser.add_argument(
+        "--broker",
+        choices=BROKERS,
+        action="append",
+        help="only this broker; default: both (--quick: bundled)",
+    )
     parser.add_argument(
         "--client",
         choices=[*CLIENTS, *WAITING],
         action="append",
         metavar="NAME",
-        help="default: all; " + "; ".join([*CLIENTS, *WAITING]),
+        help="only this client; default: all of: " + "; ".join([*CLIENTS, *WAITING]),
     )
-    parser.add_argument("--size", type=int, choices=SIZES, action="append", help="cells of this size alone")
-    parser.add_argument("--codec", choices=CODECS, action="append", help="cells with this codec alone")
-    parser.add_argument("--lengths", choices=LENGTHS, action="append", help="cells of such values alone")
-    parser.add_argument("--parts", choices=PARTS, action="append", help="cells of such records alone")
-    parser.add_argument("--rounds", type=int, default=None, help="of each cell (3; --quick: 1)")
+    parser.add_argument("--size", type=int, choices=SIZES, action="append", help="only cells with this size")
+    parser.add_argument("--codec", choices=CODECS, action="append", help="only cells with this codec")
+    parser.add_argument("--lengths", choices=LENGTHS, action="append", help="only cells with these lengths")
+    parser.add_argument("--parts", choices=PARTS, action="append", help="only cells with these records")
     parser.add_argument(
-        "--share", type=float, default=None, help="of a whole run's records (1; --quick: 0.2)"
+        "--rounds", type=int, default=None, help="rounds of each cell (default 3; --quick: 1)"
+    )
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=None,
+        help="fraction of the records of a full run (default 1; --quick: 0.2)",
     )
     add_outputs(parser)
     return parser.parse_args(arguments)

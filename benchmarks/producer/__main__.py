@@ -1,28 +1,29 @@
-"""How fast producers are, side by side in one run.
+"""Compares the throughput and latency of producers in one run.
 
-    python -m benchmarks.producer              100 bytes without keys, and each axis varied: 2 hours
+    python -m benchmarks.producer              100 bytes without keys, then one axis varied at a time: 2 hours
     python -m benchmarks.producer --quick      the main cells on the bundled broker, few records: 3 minutes
     python -m benchmarks.producer --all        the product of all axes: a day
-    python -m benchmarks.producer --resume F   the same in parts: stopped, it goes on where it was
+    python -m benchmarks.producer --resume F   keeps each run in F, and skips those that F has
     python -m benchmarks.producer --size 100 --keys unique --client "pykafka2 send" --client confluent-kafka
 
-Sends records of 100 B, 1 KB and 10 KB, without keys, with 1,000 and with unique keys of 36 bytes, through no
-codec, lz4 and zstd, with a batch_size of 16 KiB to 4 MiB, to 1 and 6 partitions of Apache Kafka and of the
-bundled broker, which have a process of their own.
+A cell is one combination of the axes: broker (Apache Kafka, the bundled broker), mode, size of a record
+(100 B, 1 KB, 10 KB), keys (none, 1,000, unique ones of 36 bytes), codec (none, lz4, zstd), partitions (1, 6)
+and batch_size (16 KiB to 4 MiB). An option of an axis selects cells from the product of all axes, also with
+--quick; --list prints them.
 
-Clients take turns, each in its own process, so that "us CPU a msg" and "peak RSS" are its own; every other
-round goes backwards, and the ratios are medians over rounds.  They are worth more than the figures, as the
-machine may be busy.
+  equal      all clients have the same linger_ms, batch_size, buffer and idempotence, and confluent-kafka
+             hashes keys with murmur2; send_many is compared with confluent-kafka at 1 MiB batches
+  defaults   each client has its own defaults; only the codec is set
 
-  equal      the same linger, batch size, buffer and idempotence for all (confluent-kafka with murmur2);
-             columns are compared with confluent-kafka at batches as large
-  defaults   what each client does if it is told nothing but the codec
+Brokers and clients run in processes of their own, so processor time and peak memory are the client's. Clients
+take turns, and every other round runs in reverse order. Ratios are medians over rounds; compare ratios rather
+than rates, because the machine may be busy.
 
-With --resume FILE each run is kept there as it ends.  Parts that name cells (--broker, --mode, --size ...)
-may share a file, and the whole command afterwards makes the table of all.  A file holds runs of one code.
+With --resume FILE, parts of a run (--broker, --mode, --size ...) can share a file; the whole command then
+prints the table of all. A file holds runs of one commit.
 
-With --write the table goes to build/benchmarks/<date>-producer.txt, the plot beside it.  The exit code is 1
-where a ratio that was asked for is missed.
+--write keeps the table as build/benchmarks/<date>-producer.txt and a plot beside it. The exit status is 1 if
+a target is missed.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ from tests.campaign.results import UnlikeParts
 
 QUICK_SHARE = 0.05
 QUICK_PEERS = frozenset(name for name in CLIENTS if name.startswith(("pykafka2", "confluent-kafka")))
-"""Who is played in all cells of --quick; the others in the first one alone."""
+"""Clients that run in all cells of --quick; the others run in the first one only."""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -66,38 +67,52 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--quick", action="store_true", help="few records, one round, the main cells alone")
+    parser.add_argument("--quick", action="store_true", help="few records, one round, the main cells only")
     parser.add_argument(
-        "--all", action="store_true", help="every combination of sizes, keys, codecs, partitions"
+        "--all", action="store_true", help="all combinations of sizes, keys, codecs and partitions"
     )
-    parser.add_argument("--broker", choices=BROKERS, action="append", help="default: both (--quick: bundled)")
-    parser.add_argument("--mode", choices=MODES, action="append", help="default: both")
+    parser.add_argument(
+        "--broker",
+        choices=BROKERS,
+        action="append",
+        help="only this broker; default: both (--quick: bundled)",
+    )
+    parser.add_argument("--mode", choices=MODES, action="append", help="only this mode; default: both")
     parser.add_argument(
         "--client",
         choices=[*CLIENTS, *WAITING],
         action="append",
         metavar="NAME",
-        help="default: all; " + "; ".join(CLIENTS),
+        help="only this client; default: all of: " + "; ".join([*CLIENTS, *WAITING]),
     )
-    parser.add_argument("--size", type=int, choices=SIZES, action="append", help="cells of this size alone")
-    parser.add_argument("--keys", choices=KEYS, action="append", help="cells with these keys alone")
-    parser.add_argument("--codec", choices=CODECS, action="append", help="cells with this codec alone")
+    parser.add_argument("--size", type=int, choices=SIZES, action="append", help="only cells with this size")
+    parser.add_argument("--keys", choices=KEYS, action="append", help="only cells with these keys")
+    parser.add_argument("--codec", choices=CODECS, action="append", help="only cells with this codec")
     parser.add_argument(
-        "--partitions", type=int, choices=PARTITIONS, action="append", help="cells with so many"
+        "--partitions",
+        type=int,
+        choices=PARTITIONS,
+        action="append",
+        help="only cells with so many partitions",
     )
     parser.add_argument(
         "--batch-bytes",
         type=int,
         choices=BATCH_BYTES,
         action="append",
-        help="cells with this batch_size alone",
-    )
-    parser.add_argument("--rounds", type=int, default=None, help="of each cell (3; --quick: 1)")
-    parser.add_argument(
-        "--share", type=float, default=None, help="of a whole run's records (1; --quick: 0.05)"
+        help="only cells with this batch_size",
     )
     parser.add_argument(
-        "--resume", type=Path, help="a file that gets each run; those that it has are not played again"
+        "--rounds", type=int, default=None, help="rounds of each cell (default 3; --quick: 1)"
+    )
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=None,
+        help="fraction of the records of a full run (default 1; --quick: 0.05)",
+    )
+    parser.add_argument(
+        "--resume", type=Path, metavar="FILE", help="keep each run in this file, and skip those that it has"
     )
     add_outputs(parser)
     return parser.parse_args(arguments)
@@ -138,12 +153,12 @@ def main(given: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 2
     benchmark = Benchmark("producer", partial(play_all, kept=kept), tables, reached, plot)
-    # Ended by either signal it stops its brokers first.
+    # SIGTERM and SIGINT stop the brokers first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return run(benchmark, plan_of(arguments), arguments, given)
     except KeyboardInterrupt:
-        print("stopped" + (f"; --resume {arguments.resume} goes on from here" if kept else ""))
+        print("stopped" + (f"; --resume {arguments.resume} continues from here" if kept else ""))
         return 130
 
 

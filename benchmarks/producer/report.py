@@ -1,4 +1,4 @@
-"""The tables of `benchmarks.producer`, and which of the ratios that were asked for are reached."""
+"""The tables of `benchmarks.producer`, and which targets are reached."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def targets(broker: str) -> Iterator[Target]:
 
 
 def tables(results: Results[Cell]) -> Iterator[str]:
-    """A table for each cell: the medians of its rounds."""
+    """Yield the lines of a table for each cell: the medians of its rounds."""
     return report.tables(results, "over confluent-kafka: rate, CPU", partial(_beside, results))
 
 
@@ -61,5 +61,5 @@ def _beside(results: Results[Cell], cell: Cell, client: str) -> str:
 
 
 def reached(results: Results[Cell]) -> tuple[list[str], int]:
-    """A line for each ratio that was asked for and played; how many are missed."""
+    """Return a line for each target whose clients ran, and the number of missed targets."""
     return report.reached(results, targets)

@@ -1,20 +1,19 @@
-"""What security costs, side by side in one run.
+"""Measures the cost of TLS, logins and ACLs in one run.
 
     python -m benchmarks.security              Apache Kafka and the bundled broker: half an hour
-    python -m benchmarks.security --smoke      the bundled broker, hardly any records: half a minute
+    python -m benchmarks.security --smoke      the bundled broker, few records: half a minute
     python -m benchmarks.security --broker bundled --kind send --client "pykafka2 send" --rounds 5
 
   send, poll   1,000,000 and 1,500,000 records of 100 B in 6 partitions, with TLS and in plaintext
-  log in       a client is made, logs in by SCRAM-SHA-256 with 4,096 iterations (or by nothing), asks for
-               metadata once, and is closed; one process for all logins of a client
+  log in       a client connects, logs in with SCRAM-SHA-256 (4,096 iterations) or without authentication,
+               requests metadata once, and closes; one process for all logins of a client
   rules        Produce requests to two bundled brokers in turns, one of which has an authorizer
 
-Clients take turns, each in its own process, so that "us CPU a msg" is its own; every other round goes
-backwards, and the ratios are medians over rounds.  They are worth more than the figures, as the machine may
-be busy.
+Each client runs in a process of its own, so processor time is the client's. Clients take turns, and every
+other round runs in reverse order. Ratios are medians over rounds; compare ratios rather than rates, because
+the machine may be busy.
 
-With --write the table goes to build/benchmarks/<date>-security.txt.  The exit code is 1 where a ratio that
-was asked for is missed.
+--write keeps the table as build/benchmarks/<date>-security.txt. The exit status is 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -43,9 +42,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--broker", choices=BROKERS, action="append", help="default: both")
     parser.add_argument("--kind", choices=KINDS, action="append", help="default: all")
     parser.add_argument("--client", choices=every, action="append", metavar="NAME", help="default: all")
-    parser.add_argument("--rounds", type=int, default=None, help="of each cell (3; --smoke: 1)")
     parser.add_argument(
-        "--share", type=float, default=None, help="of a whole run's records (1; --smoke: 0.01)"
+        "--rounds", type=int, default=None, help="rounds of each cell (default 3; --smoke: 1)"
+    )
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=None,
+        help="fraction of the records of a full run (default 1; --smoke: 0.01)",
     )
     add_outputs(parser)
     return parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""Tables of what came out, and which of the ratios that were asked for are reached."""
+"""The tables of `benchmarks.security`, and which targets are reached."""
 
 from __future__ import annotations
 

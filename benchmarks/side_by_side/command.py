@@ -1,4 +1,4 @@
-"""The command of a benchmark: plays a plan, prints tables and ratios, keeps them where that is wanted."""
+"""The command of a benchmark: runs a plan, prints tables and targets, and can keep them in files."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ RESULTS = Path(__file__).parents[2] / "build" / "benchmarks"
 
 
 class Plan(Protocol):
-    """Which runs there are; `len` is how many."""
+    """The runs of a benchmark; `len` is their number."""
 
     @property
     def cells(self) -> Sequence[Any]: ...
 
     def runs_of(self, cell: Any) -> Sequence[AnyRun]:
-        """One round in this cell."""
+        """Return the runs of one round in this cell."""
         ...
 
     def __len__(self) -> int: ...
@@ -37,10 +37,10 @@ class Plan(Protocol):
 
 @attrs.frozen
 class Benchmark:
-    """What one benchmark brings: how a plan is played, and what is made of the results."""
+    """A benchmark: runs a plan, and reports its results."""
 
     name: str
-    """Of the package in `benchmarks`, and of the result files."""
+    """Name of the package in `benchmarks`, and in the names of the result files."""
     play_all: Callable[[Any, Callable[[Any], None]], Results[Any]]
     tables: Callable[[Results[Any]], Iterable[str]]
     reached: Callable[[Results[Any]], tuple[list[str], int]]
@@ -48,17 +48,21 @@ class Benchmark:
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
-    """The options that say what becomes of the results."""
-    parser.add_argument("--write", action="store_true", help="keep the table and a plot in build/benchmarks/")
-    parser.add_argument("--out", type=Path, help="keep the table here, and the plot as .svg beside it")
-    parser.add_argument("--list", action="store_true", help="say what would be played, and end")
+    """Add the options for files and --list."""
+    parser.add_argument(
+        "--write", action="store_true", help="write the table and a plot to build/benchmarks/"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="write the table to this file, and a plot as .svg beside it"
+    )
+    parser.add_argument("--list", action="store_true", help="print the cells with their clients, and exit")
 
 
 def run(benchmark: Benchmark, plan: Plan, arguments: argparse.Namespace, given: Sequence[str]) -> int:
-    """Play the plan, or say what it is; 1 if a ratio that was asked for is missed, or a run failed."""
+    """Run the plan, or list it; return 1 if a target is missed or a run failed."""
     if arguments.list:
         for cell in plan.cells:
-            print(f"{cell}: {', '.join(run.client for run in plan.runs_of(cell))}")
+            print(f"{cell}: {'; '.join(run.client for run in plan.runs_of(cell))}")
         print(f"{len(plan)} runs")
         return 0
     heading = f"$ python -m benchmarks.{benchmark.name} {shlex.join(given)}\n{machine()}\n{versions()}"
@@ -72,8 +76,8 @@ def run(benchmark: Benchmark, plan: Plan, arguments: argparse.Namespace, given: 
         results = benchmark.play_all(plan, on_run)
     lines, missed = benchmark.reached(results)
     ended = f"{time.monotonic() - started:.0f} s, load average at the end {os.getloadavg()[0]:.1f}"
-    asked = ["", "ratios that were asked for", *lines, ""]
-    text = "\n".join([heading, *benchmark.tables(results), *asked, *results.problems, ended])
+    targets = ["", "targets", *lines, ""]
+    text = "\n".join([heading, *benchmark.tables(results), *targets, *results.problems, ended])
     print(text)
     out = arguments.out
     if out is None and arguments.write:
@@ -86,11 +90,11 @@ def run(benchmark: Benchmark, plan: Plan, arguments: argparse.Namespace, given: 
 def _keep(benchmark: Benchmark, results: Results[Any], text: str, out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text + "\n", encoding="utf-8")
-    print(f"kept in {out}")
+    print(f"written to {out}")
     if benchmark.plot is None:
         return
     if find_spec("matplotlib") is None:
         print("no plot: matplotlib is missing (python -m pip install 'pykafka2[bench]')")
         return
     benchmark.plot(results, out.with_suffix(".svg"))
-    print(f"kept in {out.with_suffix('.svg')}")
+    print(f"written to {out.with_suffix('.svg')}")

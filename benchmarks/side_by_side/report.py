@@ -1,4 +1,4 @@
-"""Tables of results, and which of the ratios that were asked for are reached."""
+"""Tables of results, and which targets are reached."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def cpu(measured: Measured) -> float:
 
 @attrs.frozen
 class Target:
-    """A ratio of two clients in one cell, and what it should be at least (or at most).
+    """The least (or greatest) ratio of two clients in one cell.
 
-    Without another client it is a limit in milliseconds of what `read` returns in seconds.
+    Without another client, `limit` is in milliseconds, and `read` returns seconds.
     """
 
     what: str
@@ -41,16 +41,16 @@ class Target:
 def tables(
     results: Results[Any], heading: str, beside: Callable[[Any, str], str], rate_width: int = 10
 ) -> Iterator[str]:
-    """A table for each cell: the medians of its rounds.
+    """Yield the lines of a table for each cell: the medians of its rounds.
 
-    `beside(cell, client)` is what stands behind a client's own figures, under `heading`.
+    `beside(cell, client)` returns the text after a client's own figures, under `heading`.
     """
     for cell, clients in results.rounds.items():
         yield ""
         yield str(cell)
         counts = any(one.instructions for rounds in clients.values() for one in rounds)
         yield (
-            f"  {'':<33}{'msg/s':>{rate_width}}{'us CPU a msg':>14}{'peak RSS MB':>13}"
+            f"  {'':<33}{'records/s':>{rate_width}}{'CPU us/record':>14}{'peak RSS MB':>13}"
             + ("  instructions" if counts else "")
             + f"   {heading}"
         )
@@ -66,7 +66,7 @@ def tables(
 
 
 def latencies(results: Results[Any], cell: Any, client: str) -> str:
-    """Of a client that waits for each record; empty for others."""
+    """Return the latencies of a client that waits for each record; empty for others."""
     if results.rounds[cell][client][0].p50 is None:
         return ""
     p50 = results.median(cell, client, lambda one: one.p50 or 0.0)
@@ -75,13 +75,13 @@ def latencies(results: Results[Any], cell: Any, client: str) -> str:
 
 
 def over(results: Results[Any], cell: Any, client: str, peer: str) -> str:
-    """A client's rate and processor time over a peer's; empty where one was not played."""
+    """Return a client's rate and processor time over a peer's; empty if one of them did not run."""
     rates, cpus = results.ratio(cell, client, peer, rate), results.ratio(cell, client, peer, cpu)
     return "" if rates is None or cpus is None else f"   {rates:.2f} x, {cpus:.2f} x"
 
 
 def reached(results: Results[Any], targets: Callable[[str], Iterable[Target]]) -> tuple[list[str], int]:
-    """A line for each ratio that was asked for and played; how many are missed."""
+    """Return a line for each target whose clients ran, and the number of missed targets."""
     lines, missed = [], 0
     for broker in dict.fromkeys(cell.broker for cell in results.rounds):
         for target in targets(broker):
@@ -104,7 +104,7 @@ def reached(results: Results[Any], targets: Callable[[str], Iterable[Target]]) -
 
 
 def machine() -> str:
-    """Commit, Python, processors, and how busy they are with other things."""
+    """Return commit, Python version, number of cores and load average."""
     done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
     return (
@@ -114,7 +114,7 @@ def machine() -> str:
 
 
 def versions() -> str:
-    """Of the peers."""
+    """Return the versions of the other clients."""
     from importlib.metadata import version
 
     return ", ".join(f"{name} {version(name)}" for name in ("confluent-kafka", "kafka-python", "aiokafka"))

@@ -1,20 +1,22 @@
-"""How fast Spark's sinks and sources on Kafka are, side by side in one run.
+"""Compares the throughput of Spark's sinks and sources for Kafka in one run.
 
     python -m benchmarks.spark                 1,000,000 rows of 100 B, both brokers: half an hour
     python -m benchmarks.spark --smoke         few rows, the bundled broker: at most a minute
     python -m benchmarks.spark --broker apache --kind source --columns value --rounds 5
 
-pykafka2's data source, one on confluent-kafka, and Spark's own connector, in one session of `local[2]`;
-Apache Kafka or the bundled broker on the same cores.  Rows are of 100 B alone, or with key and header, too.
+Compares pykafka2's data source, one on confluent-kafka, and Spark's own connector, in one session of
+`local[2]`. Apache Kafka or the bundled broker runs on the same cores. Rows have a value of 100 B only, or a
+key and a header as well.
 
-The clients take turns, every other round goes backwards, and the ratios are medians over rounds.  They are
-worth more than the figures, as the machine may be busy.
+The clients take turns, and every other round runs in reverse order. Ratios are medians over rounds; compare
+ratios rather than rates, because the machine may be busy.
 
-Spark's own connector can be had for pyspark 4.2.0, so all run under that, which pip fetches once if another
-one is installed, as Maven fetches the connector; --no-jvm takes the installed pyspark, without that peer.
+Spark's own connector exists for pyspark 4.2.0, so all clients run with that version. If another one is
+installed, pip downloads 4.2.0 once; Maven downloads the connector. --no-jvm runs the installed pyspark,
+without Spark's own connector.
 
-With --write the table goes to build/benchmarks/<date>-spark.txt, the plot beside it.  The exit code is 1
-where a figure that was asked for is missed.
+--write keeps the table as build/benchmarks/<date>-spark.txt and a plot beside it. The exit status is 1 if a
+target is missed.
 """
 
 from __future__ import annotations
@@ -45,9 +47,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--kind", choices=CLIENTS, action="append", help="default: all")
     parser.add_argument("--columns", choices=("value", "all"), action="append", help="default: both")
     parser.add_argument("--client", choices=every, action="append", metavar="NAME", help="default: all")
-    parser.add_argument("--rounds", type=int, default=None, help="of each cell (3; --smoke: 1)")
-    parser.add_argument("--share", type=float, default=None, help="of a whole run's rows (1; --smoke: 0.02)")
-    parser.add_argument("--no-jvm", action="store_true", help="the installed pyspark, without Spark's own")
+    parser.add_argument(
+        "--rounds", type=int, default=None, help="rounds of each cell (default 3; --smoke: 1)"
+    )
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=None,
+        help="fraction of the rows of a full run (default 1; --smoke: 0.02)",
+    )
+    parser.add_argument(
+        "--no-jvm", action="store_true", help="use the installed pyspark, without Spark's own connector"
+    )
     add_outputs(parser)
     return parser.parse_args(arguments)
 

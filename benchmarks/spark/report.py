@@ -1,4 +1,4 @@
-"""The tables of `benchmarks.spark`, and which of the ratios that were asked for are reached."""
+"""The tables of `benchmarks.spark`, and which targets are reached."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def targets(broker: str) -> Iterator[Target]:
 
 
 def tables(results: Results[Cell]) -> Iterator[str]:
-    """A table for each cell: the medians of its rounds."""
+    """Yield the lines of a table for each cell: the medians of its rounds."""
     yield from results.notes
     for cell, clients in results.rounds.items():
         yield ""

@@ -21,5 +21,5 @@ def test_benchmark_that_misses_its_target_does_not_stop_the_others(
     kept = figures.read_text(encoding="utf-8")
     assert "--- python -m misses\n12 ms  MISSED\n" in kept
     assert "ValueError: broken" in kept
-    assert kept.endswith("3 ms\nmissed a target or broke: misses (1), breaks (1)\n")
+    assert kept.endswith("3 ms\nfailed or missed a target: misses (1), breaks (1)\n")
     assert capfd.readouterr().out == kept
