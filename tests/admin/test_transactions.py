@@ -31,11 +31,12 @@ from pykafka2.protocol.messages.transaction_admin import (
     TopicData,
 )
 from pykafka2.testing import KafkaCluster, Simulation
+from tests.internal_topics import FEW_PARTITIONS
 
 
 @pytest.fixture
 def cluster(simulation: Simulation) -> KafkaCluster:
-    return simulation.cluster(brokers=3, topics={"orders": 2})
+    return simulation.cluster(brokers=3, topics={"orders": 2}, config=FEW_PARTITIONS)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 
 from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from pykafka2.testing import KafkaCluster, Simulation
+from tests.internal_topics import FEW_PARTITIONS
 
 GROUPS = tuple(f"group-{number}" for number in range(6))
 """Groups whose coordinators are at least two brokers of two or three."""
@@ -18,7 +19,8 @@ class World:
     def __init__(self, simulation: Simulation, brokers: int = 2, **options: Any) -> None:
         self.simulation = simulation
         topics = options.pop("topics", {"orders": 3, "payments": 2})
-        self.cluster: KafkaCluster = simulation.cluster(brokers=brokers, topics=topics, **options)
+        config = {**FEW_PARTITIONS, **options.pop("config", {})}
+        self.cluster: KafkaCluster = simulation.cluster(brokers, topics, config=config, **options)
         self.admin = self.new_admin("admin")
         self._consumers: list[KafkaConsumer] = []
 

@@ -14,6 +14,7 @@ from pykafka2.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from pykafka2.errors import CoordinatorNotAvailable
 from pykafka2.testing import KafkaCluster, Simulation, Topic
 from pykafka2.testing.simulation import driver
+from tests.internal_topics import FEW_PARTITIONS
 
 RECORDS = 20
 
@@ -24,7 +25,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.simulation = Simulation(seed)
         self.cluster: KafkaCluster = self.simulation.cluster(
-            3, {"orders": Topic(2, 3)}, config={"group.initial.rebalance.delay.ms": 0}
+            3, {"orders": Topic(2, 3)}, config={"group.initial.rebalance.delay.ms": 0, **FEW_PARTITIONS}
         )
 
     def options(self, place: str, **options: Any) -> Any:

@@ -16,6 +16,7 @@ from pykafka2.protocol.messages.offsets import ListOffsetsRequest
 from pykafka2.testing import KafkaCluster, Simulation
 from pykafka2.types import TopicPartition
 from tests.gate import rest_in_gate
+from tests.internal_topics import FEW_PARTITIONS
 from tests.shown_options import SHARED_SHOWN_BY, assert_shown
 
 HERE = "tests/consumer/test_consumer_option_effects.py"
@@ -111,7 +112,7 @@ def test_every_option_is_shown_by_a_test_that_there_is() -> None:
 @pytest.fixture
 def cluster(simulation: Simulation) -> KafkaCluster:
     """Three brokers; `orders` has one partition with three batches of 1 kB, `spread` six with one each."""
-    cluster = simulation.cluster(brokers=3, topics={"orders": 1, "spread": 6})
+    cluster = simulation.cluster(brokers=3, topics={"orders": 1, "spread": 6}, config=FEW_PARTITIONS)
     with simulation.producer(cluster, batch_size=0, linger_ms=0) as producer:
         for topic, partitions in (("orders", [0, 0, 0]), ("spread", range(6))):
             for number in partitions:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pykafka2.testing import KafkaCluster, Simulation
+from tests.internal_topics import FEW_PARTITIONS
 
 
 @pytest.fixture
@@ -18,4 +19,4 @@ def simulation() -> Iterator[Simulation]:
 @pytest.fixture
 def cluster(simulation: Simulation) -> KafkaCluster:
     """Three brokers; `orders` has one partition, `spread` six."""
-    return simulation.cluster(brokers=3, topics={"orders": 1, "spread": 6})
+    return simulation.cluster(brokers=3, topics={"orders": 1, "spread": 6}, config=FEW_PARTITIONS)

@@ -8,6 +8,7 @@ import pytest
 
 from pykafka2.testing import QUICK, KafkaCluster, Simulation
 from tests.consumer.commit.stories import ORDERS, produce
+from tests.internal_topics import FEW_PARTITIONS
 
 
 @pytest.fixture
@@ -18,6 +19,6 @@ def simulation() -> Iterator[Simulation]:
 
 @pytest.fixture
 def cluster(simulation: Simulation) -> KafkaCluster:
-    cluster = simulation.cluster(brokers=3, topics={"orders": 2}, config=dict(QUICK))
+    cluster = simulation.cluster(brokers=3, topics={"orders": 2}, config={**QUICK, **FEW_PARTITIONS})
     produce(simulation, cluster, 10, ORDERS)
     return cluster

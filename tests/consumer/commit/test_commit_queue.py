@@ -14,6 +14,7 @@ from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
 from pykafka2.testing import QUICK, KafkaCluster, Simulation
 from tests.consumer.commit.scripted_coordinator import FIND_COORDINATOR, OFFSET_FETCH, OldCluster
 from tests.consumer.commit.stories import FIRST, GROUP, committed, read, reader
+from tests.internal_topics import FEW_PARTITIONS
 
 
 class Told:
@@ -86,7 +87,7 @@ def commit_in_all_ways(simulation: Simulation, cluster: KafkaCluster, seed: int)
 @pytest.mark.parametrize("seed", range(20))
 def test_last_commit_wins_in_every_order_of_responses(seed: int) -> None:
     with Simulation(seed=seed) as simulation:
-        cluster = simulation.cluster(brokers=3, topics={"orders": 2}, config=dict(QUICK))
+        cluster = simulation.cluster(brokers=3, topics={"orders": 2}, config={**QUICK, **FEW_PARTITIONS})
         commit_in_all_ways(simulation, cluster, seed)
 
 

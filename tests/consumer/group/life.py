@@ -17,6 +17,7 @@ from pykafka2.errors import KafkaError
 from pykafka2.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic
 from pykafka2.testing import QUICK, KafkaCluster, Simulation
 from pykafka2.types import TopicPartition
+from tests.internal_topics import FEW_PARTITIONS
 
 POLL_MS = 50
 
@@ -146,7 +147,9 @@ class Group:
     ) -> None:
         self.simulation = simulation
         self.cluster: KafkaCluster = simulation.cluster(
-            brokers=brokers, topics=topics or {"orders": 6}, config={**QUICK, **(config or {})}
+            brokers=brokers,
+            topics=topics or {"orders": 6},
+            config={**QUICK, **FEW_PARTITIONS, **(config or {})},
         )
         self.counts = dict(topics or {"orders": 6})
         """Partitions by topic; kept in line by the test that adds some."""

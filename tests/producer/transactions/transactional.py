@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pykafka2 import KafkaProducer, TopicPartition
 from pykafka2.testing import KafkaCluster, Simulation
+from tests.internal_topics import FEW_PARTITIONS
 
 TOPICS = {"orders": 1, "spread": 6}
 
 
 def a_cluster(simulation: Simulation, version: int) -> KafkaCluster:
     """Three brokers that finalised this transaction.version."""
-    config = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000}
+    config = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000, **FEW_PARTITIONS}
     return simulation.cluster(
         brokers=3, topics=TOPICS, features={"transaction.version": version}, config=config
     )
