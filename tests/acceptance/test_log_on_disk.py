@@ -29,6 +29,10 @@ SMALL = Topic(1, configs={"segment.bytes": 1 << 20, "retention.ms": -1})
 QUICK: dict[str, object] = {"group.initial.rebalance.delay.ms": 0, "log.segment.delete.delay.ms": 100}
 
 
+SOON: dict[str, object] = {"replica.high.watermark.checkpoint.interval.ms": 200}
+"""Renamed files are planned for removal with the next checkpoint, every five seconds by default."""
+
+
 def cluster_on(path: Path, topic: Topic = SMALL, **options: object) -> KafkaCluster:
     return KafkaCluster(1, {"orders": topic}, data_dir=path, config={**QUICK, **options})
 
@@ -107,7 +111,8 @@ def test_segments_have_sparse_indexes_that_find_offsets_and_times(tmp_path: Path
 
 
 def test_retention_moves_the_log_start_and_removes_the_files(tmp_path: Path) -> None:
-    with cluster_on(tmp_path, Topic(1, configs={**SMALL.configs, "retention.bytes": 1 << 20})) as cluster:
+    topic = Topic(1, configs={**SMALL.configs, "retention.bytes": 1 << 20})
+    with cluster_on(tmp_path, topic, **SOON) as cluster:
         fill(cluster, 3000)
         bases = [segment.base_offset for segment in segments(cluster)]
         deleted = cluster.controls.apply_retention(KEY)
@@ -121,7 +126,7 @@ def test_retention_moves_the_log_start_and_removes_the_files(tmp_path: Path) -> 
 
 
 def test_deleted_topic_is_renamed_at_once_and_removed_later(tmp_path: Path) -> None:
-    with cluster_on(tmp_path) as cluster:
+    with cluster_on(tmp_path, **SOON) as cluster:
         fill(cluster, 10)
         cluster.delete_topic("orders")
         cluster.wait_until(lambda: not log_path(tmp_path).exists())
@@ -146,7 +151,9 @@ def test_restart_keeps_records_offsets_transactions_and_idempotence(tmp_path: Pa
                 else:
                     producer.abort_transaction()
         log = cluster.broker(0).replicas.log_of(KEY)
-        cluster.wait_until(lambda: log.last_stable_offset == log.log_end_offset)  # all markers are written
+        # All markers are written, and the coordinator does not write them again after the restart.
+        cluster.wait_until(lambda: log.last_stable_offset == log.log_end_offset)
+        cluster.wait_until(lambda: not cluster.transaction("t").is_open)
         before = cluster.log(*KEY)
         states = sorted(log.producers, key=lambda one: one.producer_id)
     with cluster_on(tmp_path) as cluster:
@@ -382,7 +389,7 @@ def test_failed_directory_of_a_broker_costs_clients_no_record(tmp_path: Path) ->
 
 
 def test_replica_moves_between_the_directories_of_its_broker(tmp_path: Path) -> None:
-    options = {**QUICK, "log.dirs": "a,b"}
+    options = {**QUICK, **SOON, "log.dirs": "a,b"}
     with KafkaCluster(1, {"orders": 2}, data_dir=tmp_path, config=options) as cluster:
         fill(cluster, 20)
         with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
