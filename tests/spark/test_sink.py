@@ -189,6 +189,7 @@ def test_a_batch_write_is_all_or_nothing(
     assert committed(spark_kafka.bootstrap_servers, topic) == Counter(str(n) for n in range(400))
 
 
+@pytest.mark.smoke
 def test_a_stream_is_written_at_least_once(
     spark_kafka: ClusterApi, topic: str, sink: dict[str, str], files: Input
 ) -> None:
