@@ -49,7 +49,8 @@ class Faults:
     @property
     def is_active(self) -> bool:
         """Whether requests must be checked at all."""
-        return bool(self.rules.active or self.client_links.is_active)
+        links = self.client_links
+        return bool(self.rules.active or links.links or links.under_way)
 
     # ------------------------------------------------------------------ adding and removing rules
 

@@ -101,11 +101,12 @@ def _append_usual(
     """
     (topic,) = request.topic_data
     (data,) = topic.partition_data
-    error = _identify(services, context, topic)
-    key = _key(context, topic, data)
+    error = _identify(services, context, topic) if context.version >= FIRST_VERSION_WITH_IDS else None
     if error is not None:
+        key = _key(context, topic, data)
         result = ProduceResult(error)
     else:
+        key = topic.name, data.index
         result = services.replicas.append(
             key,
             data.records,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
 from pykafka2.broker.replication.key import Key
-from pykafka2.broker.replication.replica import Replica
+from pykafka2.broker.replication.replica import Replica, Role
 from pykafka2.errors import KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
 
 
@@ -37,10 +37,12 @@ class HostedReplicas:
 
         The epoch is checked first.
         """
-        replica = self.replica_of(key)
+        replica = self.replicas.get(key)
+        if replica is None or replica.log.files.is_offline:
+            replica = self.replica_of(key)  # raises
         if current_leader_epoch != UNKNOWN_EPOCH:
             replica.check_epoch(current_leader_epoch)
-        if not replica.is_leader:
+        if replica.role is not Role.LEADER:
             replica.check_leader()
         return replica
 

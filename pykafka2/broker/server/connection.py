@@ -282,11 +282,10 @@ class Connection:
     def may_read(self) -> bool:
         return self.takes_requests and not self.wants_room
 
-    def complete(self, slot: Slot, payload: Sequence[FramePart] | None) -> None:
+    def complete(self, slot: Slot, payload: Sequence[FramePart] | None, size_bytes: int) -> None:
         """Sets the response of a request (None: nothing to send); `write_ready` sends it."""
         self.channel.complete(slot, payload)
-        if payload:
-            self._count_unsent(sum(map(len, payload)))
+        self._count_unsent(size_bytes)
 
     def _count_unsent(self, more: int) -> None:
         self.unsent_bytes += more

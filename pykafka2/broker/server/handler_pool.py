@@ -53,7 +53,7 @@ class Handler(Part):
                 context.close()
             # Responses to requests that have just arrived are sent before anything else. A handler on its own
             # thread delays no other part.
-            if is_shared and (loop.is_turn_over or (had_fresh and not requests.has_fresh)):
+            if is_shared and ((had_fresh and not requests.has_fresh) or loop.is_turn_over):
                 requests.stopped_in_pass = loop.passes
                 if requests:
                     self.signal()

@@ -227,7 +227,7 @@ class Processor(Part):
         try:
             if delivery.throttle:
                 self._muted.add(connection, now + delivery.throttle)
-            connection.complete(delivery.slot, payload)
+            connection.complete(delivery.slot, payload, 0 if payload is None else delivery.reply_bytes)
         except KafkaError as error:
             self.failed(connection, error)
             return
@@ -263,7 +263,7 @@ class Processor(Part):
     def replies_left(self, connection: Connection, slots: Sequence[Slot]) -> None:
         """Handles responses that were passed to the transport completely."""
         pending = self.connections[connection].pending
-        contexts = [pending.pop(slot) for slot in slots]
+        contexts = [*map(pending.pop, slots)]
         self._on_sent(contexts, self.loop.runtime.clock.monotonic())
         closing = contexts[-1].delivery.closing
         if closing is not None:

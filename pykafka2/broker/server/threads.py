@@ -70,9 +70,10 @@ class Part:
         """Schedules `run` soon. From any thread; nearly free while the loop is running."""
         if not self.is_signalled:
             self.is_signalled = True
+            loop = self._loop
             # During its own turn a loop checks every part once more before it sleeps.
-            if self._loop is not None and not self._loop.is_turning_here():
-                self._loop.wake()
+            if loop is not None and loop._turning_in != get_ident():
+                loop.wake()
 
 
 def pause(parts: Iterable[Part]) -> None:
