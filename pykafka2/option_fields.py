@@ -230,7 +230,7 @@ def interceptor_list(doc: str, *methods: str) -> Any:
                 raise Because(f"{interceptor!r} is not an interceptor; pass an object")
             found = [method for method in methods if hasattr(interceptor, method)]
             if not found:
-                raise Because(f"{interceptor!r} has no method of {', '.join(methods)}")
+                raise Because(f"{interceptor!r} has none of the methods {', '.join(methods)}")
             for method in found:
                 if is_async(getattr(interceptor, method)):
                     raise Because(f"{method} of {interceptor!r}: {NOT_AWAITED}")

@@ -106,7 +106,11 @@ def test_exception_of_an_interceptor_is_logged_and_changes_nothing(
         def on_consume(self, records: Records) -> Any:
             return 7
 
-    chain = [Broken(), Wrong(), object()]
+    class OnlyCommits:
+        def on_commit(self, offsets: Any) -> None:
+            pass
+
+    chain = [Broken(), Wrong(), OnlyCommits()]
     with caplog.at_level(logging.ERROR), cluster.consumer("orders", interceptors=chain) as consumer:
         assert len(consumer.poll(1000)[ORDERS_0]) == 10
     assert "the records stay unchanged" in caplog.text
