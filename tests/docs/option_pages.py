@@ -27,7 +27,9 @@ PRODUCER_HEAD = """\
 
 Keyword arguments of `KafkaProducer`, or a mapping as its first argument; dots and underscores mean the same
 (`linger.ms`, `linger_ms`). Names and defaults are those of Apache Kafka 4.3.1's producer, except that the
-kernel sizes socket buffers. The constructor raises `ConfigurationError` for an invalid value, and
+kernel sizes socket buffers. Numbers can be text (`"5"`), as in property files.
+
+The constructor raises `ConfigurationError` for an invalid value, and
 `UnknownOption` for an unknown name, with the nearest known one. `None` leaves the default. The last column
 names the test that shows what the option does.
 """
@@ -57,7 +59,9 @@ CONSUMER_HEAD = """\
 
 Keyword arguments of `KafkaConsumer`, or a mapping as its first argument; dots and underscores mean the same
 (`fetch.min.bytes`, `fetch_min_bytes`). Names and defaults are those of Apache Kafka 4.3.1's consumer, except
-that the kernel sizes socket buffers. The constructor raises `ConfigurationError` for an invalid value, and
+that the kernel sizes socket buffers. Numbers can be text (`"5"`), as in property files.
+
+The constructor raises `ConfigurationError` for an invalid value, and
 `UnknownOption` for an unknown name, with the nearest known one. `None` leaves the default. The last column
 names the test that shows what the option does.
 """

@@ -227,8 +227,8 @@ class Subscription:
             return "see assignment()"
         if self.mode is Mode.TOPICS:
             return (
-                "after subscribe() partitions come with poll(), which first calls the on_partitions_assigned "
-                "of a group's listener; or set them with assign()"
+                "after subscribe(), reads such as poll() assign partitions. Read first; in a group, make "
+                "this call in on_assigned; or use assign()"
             )
         return "call assign() first, or subscribe() and poll()"
 

@@ -225,7 +225,9 @@ SEEKS: dict[str, Call] = {
 def test_seek_before_an_assignment_recommends_poll(cluster: LogCluster, call: str) -> None:
     """seek_to_beginning() did nothing, and reading began where it would have begun anyway."""
     with cluster.consumer("orders", auto_offset_reset="latest") as consumer:
-        with pytest.raises(IllegalState, match=r"after subscribe\(\) partitions come with poll\(\)"):
+        with pytest.raises(
+            IllegalState, match=r"after subscribe\(\), reads .* assign partitions\. Read first"
+        ):
             SEEKS[call](consumer)
         consumer.unsubscribe()
         with pytest.raises(IllegalState, match=r"call assign\(\) first, or subscribe\(\) and poll\(\)"):
