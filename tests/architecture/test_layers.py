@@ -49,6 +49,7 @@ def touched() -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.gate
 def test_documented_table_names_the_folders_each_broker_folder_imports() -> None:
     really, said = touched(), documented()
     assert said.keys() == really.keys()
@@ -60,6 +61,7 @@ def test_documented_table_names_the_folders_each_broker_folder_imports() -> None
 MOST_THAT_KNOW_THE_BROKER = 10
 
 
+@pytest.mark.gate
 def test_few_modules_know_the_whole_broker() -> None:
     """Who is handed a `Broker` may touch everything of it; the others are given the part that they need."""
     knowing = sorted(

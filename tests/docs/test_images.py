@@ -42,6 +42,7 @@ def test_speed_chart_includes_a_latency_and_a_ratio_below_one() -> None:
     assert any(not is_latency and chart.ratio_of(tables, row) < 1 for _, row, is_latency in chart.BARS)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_demo_picture_shows_the_output_of_the_demo() -> None:
     cast = script("demo_cast")

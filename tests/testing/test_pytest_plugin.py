@@ -314,6 +314,7 @@ def test_ctrl_c_shows_the_timelines_of_the_clusters_of_a_hanging_test(
     assert clusters_of(inner, {}) == {"of_its_own": cluster}
 
 
+@pytest.mark.gate
 def test_cluster_with_changed_users_is_not_reused(pytester: pytest.Pytester) -> None:
     outcome = run(
         pytester,
