@@ -91,7 +91,7 @@ class ClusterCheck:
             "brokers": [
                 {
                     "address": broker.address,
-                    "broker_id": broker.broker_id,
+                    "broker": broker.broker_id,
                     "bootstrap": broker.is_bootstrap,
                     "advertised": broker.is_advertised,
                     "passed": broker.has_passed,

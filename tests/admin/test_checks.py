@@ -276,7 +276,7 @@ def test_dict_has_every_key_of_addresses_and_steps(cluster: KafkaCluster) -> Non
     result = check(cluster.bootstrap_servers).as_dict()
     assert list(result) == ["passed", "cluster_id", "brokers", "steps"]
     broker = result["brokers"][1]
-    assert list(broker) == ["address", "broker_id", "bootstrap", "advertised", "passed", "steps"]
+    assert list(broker) == ["address", "broker", "bootstrap", "advertised", "passed", "steps"]
     assert (broker["bootstrap"], broker["advertised"], broker["passed"]) == (True, True, True)
     for step in (*broker["steps"], *result["steps"]):
         assert list(step) == ["name", "status", "detail", "fix", "seconds"]

@@ -67,7 +67,7 @@ def test_json_is_one_object_with_all_steps(servers: str) -> None:
     found = json.loads(line)
     assert ended.returncode == 0
     assert found["passed"] is True
-    assert [broker["broker_id"] for broker in found["brokers"]] == [0, 1]
+    assert [broker["broker"] for broker in found["brokers"]] == [0, 1]
     assert {step["name"] for step in found["steps"]} == {"agreement", "partitions", "versions", "clock"}
 
 
