@@ -132,6 +132,22 @@ def test_static_settings_of_a_broker_are_shown_as_read_only(admin: Admin) -> Non
     assert rows["super.users"]["read_only"] is True
 
 
+@pytest.mark.parametrize("kind", ["broker", "broker-logger"])
+def test_missing_broker_fails_at_once_and_is_named_with_the_running_ones(admin: Admin, kind: str) -> None:
+    for words in (["describe", kind, "77"], ["set", kind, "77", "a=b"], ["reset", kind, "77", "a"]):
+        code, shown, errors = admin("configs", *words)
+        assert (code, shown) == (1, "")
+        assert "Broker 77 does not exist or is not running. Running brokers: 0, 1.\n" in errors
+        assert errors.count("\n") == 1
+
+
+def test_missing_broker_does_not_hide_the_settings_of_another(admin: Admin) -> None:
+    code, shown, errors = admin("configs", "describe", "broker", "77", "1", "--json")
+    assert code == 1
+    assert {json.loads(line)["name"] for line in shown.splitlines()} == {"1"}
+    assert errors.startswith("pykafka2 configs: broker '77': BrokerNotAvailable: ")
+
+
 @pytest.mark.parametrize(
     ("resource", "setting"),
     [

@@ -9,10 +9,12 @@ examples:
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykafka2.cli.common import connection
 from pykafka2.cli.common.changes import add_dry_run, add_yes, change, checked, described, found, is_confirmed
+from pykafka2.cli.common.live_brokers import at_live_brokers
 from pykafka2.cli.common.output import Output, time_or_none
 from pykafka2.cli.common.parsing import Parser, UsageError, natural
 from pykafka2.cli.common.verbs import Action, add_actions, run_action
@@ -20,7 +22,9 @@ from pykafka2.errors import ClusterAuthorizationFailed, IllegalArgument, KafkaEr
 
 if TYPE_CHECKING:
     from pykafka2 import KafkaAdminClient
-    from pykafka2.admin import ClusterDescription
+    from pykafka2.admin import ClusterDescription, Outcomes
+
+V = TypeVar("V")
 
 SUMMARY = "describe brokers, features, quorum, log directories, API versions"
 
@@ -203,6 +207,16 @@ def _add_brokers(parser: Parser) -> None:
     )
 
 
+def _at_brokers(
+    client: KafkaAdminClient, arguments: argparse.Namespace, call: Callable[..., Outcomes[int, V]]
+) -> Outcomes[int, V]:
+    """Call at the brokers that were typed, or at all."""
+    if arguments.broker is None:
+        return call(None, raise_errors=False)
+    typed = list(dict.fromkeys(arguments.broker))
+    return at_live_brokers(client, typed, lambda broker: broker, lambda some: call(some, raise_errors=False))
+
+
 def _configure_log_dirs(parser: Parser) -> None:
     _add_brokers(parser)
     parser.add_argument("--topic", action="append", metavar="TOPIC", help="only this topic; can be repeated")
@@ -213,7 +227,7 @@ def _configure_log_dirs(parser: Parser) -> None:
 
 def _log_dirs(arguments: argparse.Namespace, output: Output) -> int:
     with connection.connected_admin(arguments) as client:
-        brokers, code = found(output, client.describe_log_dirs(arguments.broker, raise_errors=False))
+        brokers, code = found(output, _at_brokers(client, arguments, client.describe_log_dirs))
     directories, replicas = [], []
     for broker, paths in sorted(brokers.items()):
         for path, log_dir in sorted(paths.items()):
@@ -261,7 +275,7 @@ def _log_dirs(arguments: argparse.Namespace, output: Output) -> int:
 
 def _api_versions(arguments: argparse.Namespace, output: Output) -> int:
     with connection.connected_admin(arguments) as client:
-        brokers, code = found(output, client.api_versions(arguments.broker, raise_errors=False))
+        brokers, code = found(output, _at_brokers(client, arguments, client.api_versions))
     output.table(
         ["broker", "api", "api_key", "min_version", "max_version"],
         [

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pykafka2.cli.common import connection
 from pykafka2.cli.common.changes import add_dry_run, add_yes, change, checked, counted, found, is_confirmed
+from pykafka2.cli.common.live_brokers import at_live_brokers
 from pykafka2.cli.common.output import Output
 from pykafka2.cli.common.parsing import MAX_INT32, Parser, UsageError
 from pykafka2.cli.common.verbs import Action, add_actions, run_action
@@ -68,6 +69,11 @@ def _resource(arguments: argparse.Namespace, name: str) -> ConfigResource:
     return ConfigResource(TYPES[arguments.type], name)
 
 
+def _broker_of(resource: ConfigResource) -> int | None:
+    """Return the id of the broker that the request must go to."""
+    return int(resource.name) if resource.type.name.startswith("BROKER") and resource.name else None
+
+
 def _fields(resource: ConfigResource) -> dict[str, Any]:
     kind = next(name for name, kafka in TYPES.items() if kafka == resource.type.name)
     is_every_broker = kind == "broker" and not resource.name
@@ -119,11 +125,16 @@ def _describe(arguments: argparse.Namespace, output: Output) -> int:
     with connection.connected_admin(arguments) as client:
         described, code = found(
             output,
-            client.describe_configs(
+            at_live_brokers(
+                client,
                 resources,
-                include_synonyms=arguments.synonyms,
-                include_documentation=arguments.docs,
-                raise_errors=False,
+                _broker_of,
+                lambda some: client.describe_configs(
+                    some,
+                    include_synonyms=arguments.synonyms,
+                    include_documentation=arguments.docs,
+                    raise_errors=False,
+                ),
             ),
         )
     rows = []
@@ -205,8 +216,13 @@ def _set(arguments: argparse.Namespace, output: Output) -> int:
         return change(
             output,
             [resource],
-            lambda some: client.alter_configs(
-                dict.fromkeys(some, changes), validate_only=arguments.dry_run, raise_errors=False
+            lambda some: at_live_brokers(
+                client,
+                some,
+                _broker_of,
+                lambda live: client.alter_configs(
+                    dict.fromkeys(live, changes), validate_only=arguments.dry_run, raise_errors=False
+                ),
             ),
             done,
             _fields,
@@ -252,8 +268,13 @@ def _reset(arguments: argparse.Namespace, output: Output) -> int:
         return change(
             output,
             [resource],
-            lambda some: client.reset_configs(
-                dict.fromkeys(some, names), validate_only=arguments.dry_run, raise_errors=False
+            lambda some: at_live_brokers(
+                client,
+                some,
+                _broker_of,
+                lambda live: client.reset_configs(
+                    dict.fromkeys(live, names), validate_only=arguments.dry_run, raise_errors=False
+                ),
             ),
             done,
             _fields,
