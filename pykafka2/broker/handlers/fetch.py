@@ -307,7 +307,9 @@ def _partition(
         high_watermark=result.high_watermark,
         last_stable_offset=result.last_stable_offset,
         log_start_offset=result.log_start_offset,
-        aborted_transactions=_aborted(result, plan),
+        aborted_transactions=None
+        if result.error is None and result.aborted is None
+        else _aborted(result, plan),
         preferred_read_replica=result.preferred_read_replica,
         records=cast(Buffer, result.records),  # a file part is encoded as such (protocol/file_part.py)
     )

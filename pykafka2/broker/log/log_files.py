@@ -63,6 +63,11 @@ class LogFiles(Protocol):
     disk: Disk
 
     @property
+    def is_in_memory(self) -> bool:
+        """Whether no batch is in a file."""
+        ...
+
+    @property
     def is_offline(self) -> bool:
         """Whether its data directory has failed."""
         ...
@@ -121,13 +126,12 @@ class MemoryLogFiles:
 
     __slots__ = ("_before_start", "disk")
 
+    is_in_memory = True
+    is_offline = False
+
     def __init__(self, disk: Disk | None = None) -> None:
         self.disk = Disk() if disk is None else disk
         self._before_start = ProducerStates()
-
-    @property
-    def is_offline(self) -> bool:
-        return False
 
     def load(self) -> LogState:
         return LogState([MemorySegment(0)])

@@ -230,7 +230,9 @@ class PartitionLog:
 
     def locate(self, offset: int, upper_offset: int, max_bytes: int, *, min_one: bool) -> ReadResult:
         """Reads like `read`, but only locates batches that are in a file."""
-        region = self.region(offset, upper_offset, max_bytes, min_one=min_one)
+        region = None
+        if not self.files.is_in_memory:
+            region = self.region(offset, upper_offset, max_bytes, min_one=min_one)
         if region is None:
             return self.read(offset, upper_offset, max_bytes, min_one=min_one)
         return ReadResult([], region)

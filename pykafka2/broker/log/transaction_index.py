@@ -50,6 +50,8 @@ class TransactionIndex:
         The loop ends at the first marker after which nothing was open before `end_offset`: transactions
         aborted later also started later.
         """
+        if not self._entries:
+            return []
         found = []
         for index in range(self._first_at(start_offset), len(self._entries)):
             aborted = self._entries[index]

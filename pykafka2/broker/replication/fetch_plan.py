@@ -46,6 +46,8 @@ class FetchPlan:
         return self.items if self.session is None else self.session.current_items()
 
     def items_of(self, key: Key) -> list[FetchItem]:
+        if len(self.items) == 1:
+            return self.items if self.items[0].key == key else []
         by_key = self._by_key
         if by_key is None:
             by_key = self._by_key = {}

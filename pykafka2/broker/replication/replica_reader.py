@@ -103,7 +103,14 @@ class ReplicaReader:
         try:
             replica, upper = self._readable(plan, item)
             log = replica.log
-            result = FetchResult(item, None, log.high_watermark, log.last_stable_offset, log.log_start_offset)
+            is_stable = plan.read_committed and plan.replica_id < 0  # so `upper` is the last stable offset
+            result = FetchResult(
+                item,
+                None,
+                log.high_watermark,
+                upper if is_stable else log.last_stable_offset,
+                log.log_start_offset,
+            )
             if self._select is not None:
                 result.preferred_read_replica = self.preferred_replica(plan, item, replica)
                 if result.preferred_read_replica >= 0:

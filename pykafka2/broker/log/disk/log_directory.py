@@ -50,6 +50,8 @@ class Background(Protocol):
 class DiskLogFiles:
     """The storage of a log in a directory. `state` is what recovery has found there."""
 
+    is_in_memory = False
+
     def __init__(
         self,
         volume: Volume,
