@@ -42,31 +42,30 @@ class Step:
     tells: bool
 
 
+OTHER_ARGUMENTS: list[dict[str, Any]] = [
+    {"value": None},
+    {"value": "text"},
+    {"value": bytearray(b"bytes-like")},
+    {"value": b"v", "key": b"key"},
+    {"value": b"v" * 90, "key": b"another key"},
+    {"value": b"v", "key": b""},
+    {"value": b"v", "key": "text"},
+    {"value": "text", "key": b"key"},
+    {"value": b"v", "key": bytearray(b"bytes-like")},
+    {"value": b"v", "key": b"key", "partition": 1},
+    {"value": b"v", "key": b"key", "headers": [("h", b"1")]},
+    {"value": b"v", "key": b"key", "timestamp_ms": 5},
+    {"value": b"v", "key": b"key", "on_delivery": "no callable"},
+    {"value": b"v", "key": b"key", "topic": ["no topic"]},
+    {"value": b"v", "headers": [("h", b"1")]},
+    {"value": b"v", "partition": 0},
+    {"value": b"v", "timestamp_ms": 5},
+    {"value": b"v", "on_delivery": "no callable"},
+    {"value": b"v", "topic": ["no topic"]},
+]
 ARGUMENTS = st.one_of(
     st.fixed_dictionaries({"value": st.sampled_from([b"", b"x" * 100, b"y" * 70, b"z" * 2000])}),
-    st.sampled_from(
-        [
-            {"value": None},
-            {"value": "text"},
-            {"value": bytearray(b"bytes-like")},
-            {"value": b"v", "key": b"key"},
-            {"value": b"v" * 90, "key": b"another key"},
-            {"value": b"v", "key": b""},
-            {"value": b"v", "key": "text"},
-            {"value": "text", "key": b"key"},
-            {"value": b"v", "key": bytearray(b"bytes-like")},
-            {"value": b"v", "key": b"key", "partition": 1},
-            {"value": b"v", "key": b"key", "headers": [("h", b"1")]},
-            {"value": b"v", "key": b"key", "timestamp_ms": 5},
-            {"value": b"v", "key": b"key", "on_delivery": "no callable"},
-            {"value": b"v", "key": b"key", "topic": ["no topic"]},
-            {"value": b"v", "headers": [("h", b"1")]},
-            {"value": b"v", "partition": 0},
-            {"value": b"v", "timestamp_ms": 5},
-            {"value": b"v", "on_delivery": "no callable"},
-            {"value": b"v", "topic": ["no topic"]},
-        ]
-    ),
+    st.sampled_from(OTHER_ARGUMENTS),
 )
 PAUSES = st.sampled_from([0.0, 0.0, 0.0, 0.0003, 0.001, 0.02])
 STEPS = st.lists(st.builds(Step, ARGUMENTS, PAUSES, st.booleans()), min_size=1, max_size=40)
@@ -114,6 +113,40 @@ def test_short_and_full_send_paths_write_and_report_the_same() -> None:
     with one.simulation, other.simulation:
         check()
         assert one.producer._open_batches
+
+
+def test_send_with_each_argument_does_the_same_while_batches_are_open() -> None:
+    """A batch is open at the sticky partition and at those of all keys, in the same millisecond."""
+    keys = sorted({step["key"] for step in OTHER_ARGUMENTS if isinstance(step.get("key"), bytes)})
+    opening = [{"value": b"v"}, *({"value": b"v", "key": key} for key in keys)]
+    one, other = World(is_short=True), World(is_short=False)
+    with one.simulation, other.simulation:
+        for arguments in OTHER_ARGUMENTS:
+            steps = [Step(each, 0.0, tells=True) for each in (*opening, *opening, arguments, *opening)]
+            assert repr(one.play(steps)) == repr(other.play(steps))
+
+
+@pytest.mark.parametrize("arguments", [{"value": b""}, {"value": b"", "key": b"key"}], ids=str)
+def test_records_of_one_millisecond_fill_batches_to_batch_size(arguments: dict[str, Any]) -> None:
+    steps = [Step(arguments, 0.0, tells=False)] * 300
+    one, other = World(is_short=True), World(is_short=False)
+    with one.simulation, other.simulation:
+        assert repr(one.play(steps)) == repr(other.play(steps))
+
+
+@pytest.mark.parametrize("key", [None, b"key"])
+def test_record_has_the_millisecond_in_which_it_was_sent(key: bytes | None) -> None:
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=1, topics={"orders": 1})
+        producer = simulation.producer(cluster, linger_ms=60_000)
+        now_ns = producer._driver.clock.wall_ms() * NS_PER_MS
+        times = [0, 0, NS_PER_MS - 1, NS_PER_MS, NS_PER_MS, 2 * NS_PER_MS, 2 * NS_PER_MS - 1, 7 * NS_PER_MS]
+        for after_ns in times:
+            producer._wall_ns = producer._appender._wall_ns = partial(int, now_ns + after_ns)
+            producer.send("orders", b"v", key)
+        producer.flush(30)
+        written = [record.timestamp for record in cluster.log("orders", 0).records()]
+        assert written == [(now_ns + after_ns) // NS_PER_MS for after_ns in times]
 
 
 def by_taking(producer: KafkaProducer, queue: PartitionQueue) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pykafka2.errors import KafkaError
+from pykafka2.producer.accumulator.batch import ProducerBatch
 from pykafka2.producer.delivery.callbacks import RUN_BYTES, Listeners
+from pykafka2.producer.delivery.delivery import Delivery
 from pykafka2.types import RecordMetadata
 from tests.producer.rows import a_batch, appended
 
@@ -124,6 +128,76 @@ def test_each_is_called_as_often_as_it_was_added_in_the_order_of_its_record(
     assert sorted(told) == sorted(added)
     for index in range(5):
         assert [pair for pair in told if pair[0] == index] == [pair for pair in added if pair[0] == index]
+
+
+def ended(batch: ProducerBatch, *, has_failed: bool) -> None:
+    batch.seal()
+    if has_failed:
+        batch.fail(KafkaError("no"))
+    else:
+        batch.complete(0, -1)
+
+
+def adder(*, has_failed: bool) -> Callable[..., Delivery]:
+    return Delivery.add_errback if has_failed else Delivery.add_callback
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+@pytest.mark.parametrize(("args", "kwargs"), [((1,), {}), ((), {"name": "n"})])
+def test_callable_gets_its_arguments_if_the_previous_record_has_it_without(
+    args: tuple[int, ...], kwargs: dict[str, str], has_failed: bool
+) -> None:
+    batch, called, add = a_batch(), list[Any](), adder(has_failed=has_failed)
+
+    def note(*args: Any, **kwargs: Any) -> None:
+        called.append((args[:-1], kwargs))
+
+    add(appended(batch), note)
+    add(appended(batch), note, *args, **kwargs)
+    add(appended(batch), note)
+    ended(batch, has_failed=has_failed)
+    assert called == [((), {}), (args, kwargs), ((), {})]
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_callables_that_alternate_are_called_for_their_own_records(has_failed: bool) -> None:
+    batch, called, add = a_batch(), list[str](), adder(has_failed=has_failed)
+
+    def one(result: object) -> None:
+        called.append("one")
+
+    def other(result: object) -> None:
+        called.append("other")
+
+    for own in (one, other, other, one, other):
+        add(appended(batch), own)
+    ended(batch, has_failed=has_failed)
+    assert called == ["one", "other", "other", "one", "other"]
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_callback_of_one_record_and_errback_of_the_next_are_called_for_their_results(
+    has_failed: bool,
+) -> None:
+    batch, called = a_batch(), list[object]()
+    tell = called.append
+    for _ in range(2):
+        appended(batch).add_callback(tell)
+        appended(batch).add_errback(tell)
+    ended(batch, has_failed=has_failed)
+    assert len(called) == 2
+    assert {isinstance(one, KafkaError) for one in called} == {has_failed}
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_callable_added_to_the_next_record_after_completion_is_called_at_once(has_failed: bool) -> None:
+    batch, called, add = a_batch(), list[object](), adder(has_failed=has_failed)
+    first, second = appended(batch), appended(batch)
+    tell = called.append
+    add(first, tell)
+    ended(batch, has_failed=has_failed)
+    add(second, tell)
+    assert len(called) == 2
 
 
 @pytest.mark.parametrize("threads", [1, 3])
