@@ -72,7 +72,7 @@ class KeyHashes(dict[bytes, int]):
             self.clear()
             self._key_bytes = 0
             self._is_skipped = repeat(False).__next__
-        self[bytes(key)] = number
+        self[key] = number
         if len(self) == ALL_CACHED_BELOW:
             self._is_skipped = cycle((True,) * (ONE_OF - 1) + (False,)).__next__
         # Concurrent threads can miss the bytes of a key, which the number of keys bounds.

@@ -181,8 +181,6 @@ def _word_pairs(keys: Sequence[bytes], length: int) -> list[int]:
     """Return a number for the first eight bytes of the keys, for the next eight and so on, in a lane for each
     key. Keys end with zeros in the last one."""
     size = -(-length // LANE_BYTES)
-    if not size:
-        return []
     padding = bytes(LANE_BYTES * size - length)
     lanes = memoryview(padding.join([*keys, b""])).cast("Q")
     return [int.from_bytes(lanes[place::size].tobytes(), "little") for place in range(size)]

@@ -87,7 +87,8 @@ def test_bounds_hold_for_more_records_than_short_offsets(
     while queue.try_append(*row) is not None:
         pass
     assert batch.size > 1.6 * SHORT
-    assert len(batch.bytes()) <= batch.size_estimate <= max_bytes
+    estimate = batch.size_estimate  # before `bytes`, after which it is exact
+    assert len(batch.bytes()) <= estimate <= max_bytes
 
 
 def test_size_estimate_holds_for_records_with_long_varint_lengths() -> None:
@@ -99,7 +100,17 @@ def test_size_estimate_holds_for_records_with_long_varint_lengths() -> None:
     while queue.try_append(*row) is not None:
         pass
     assert 90 < batch.size < 100
-    assert len(batch.bytes()) <= batch.size_estimate <= HEADER_BYTES + 100 * row[1]
+    estimate = batch.size_estimate
+    assert len(batch.bytes()) <= estimate <= HEADER_BYTES + 100 * row[1]
+
+
+def test_size_estimate_holds_for_a_single_record_with_long_varint_lengths() -> None:
+    data = b"x" * (SHORT + 1)
+    batch = a_batch()
+    appended(batch, key=data, value=data)
+    batch.seal()
+    estimate = batch.size_estimate
+    assert len(batch.bytes()) <= estimate
 
 
 def test_callbacks_count_as_memory_when_the_batch_is_sealed() -> None:
@@ -228,6 +239,15 @@ def test_no_moment_of_note_time_gives_a_record_the_timestamp_of_another_time() -
         return was_reached
 
     assert len(list(at_every_line(attempt))) > 5
+
+
+@pytest.mark.parametrize(("later_ms", "fits"), [(-1, False), (0, True), (SHORT - 1, True), (SHORT, False)])
+def test_batch_takes_the_milliseconds_whose_delta_is_short(later_ms: int, fits: bool) -> None:
+    batch = a_batch()
+    appended(batch, NOW)
+    assert batch.open is not None
+    assert note_time(batch.open, NOW + later_ms) is fits
+    assert (batch.open.timestamp == NOW + later_ms) is fits
 
 
 def test_a_time_far_from_the_first_is_counted_as_long_as_it_is() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pykafka2.errors import KafkaError
 from pykafka2.producer.accumulator.batch import ProducerBatch
-from pykafka2.producer.delivery.callbacks import RUN_BYTES, Listeners
+from pykafka2.producer.delivery.callbacks import PARTIAL_BYTES, RUN_BYTES, Listeners
 from pykafka2.producer.delivery.delivery import Delivery
 from pykafka2.types import RecordMetadata
 from tests.producer.rows import a_batch, appended
@@ -198,6 +198,38 @@ def test_callable_added_to_the_next_record_after_completion_is_called_at_once(ha
     ended(batch, has_failed=has_failed)
     add(second, tell)
     assert len(called) == 2
+
+
+def test_callable_with_arguments_counts_as_more_memory_than_one_without() -> None:
+    plain, with_arguments = a_batch(), a_batch()
+    appended(plain).add_callback(print)
+    appended(with_arguments).add_callback(print, 1)
+    assert plain.outcome is not None
+    assert with_arguments.outcome is not None
+    assert with_arguments.outcome.listener_bytes == plain.outcome.listener_bytes + PARTIAL_BYTES
+
+
+class ComparesWithFailure:
+    """A callable whose `==` is code of the user's."""
+
+    def __init__(self) -> None:
+        self.results: list[object] = []
+
+    def __call__(self, result: object) -> None:
+        self.results.append(result)
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("compared")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_callables_of_consecutive_records_are_not_compared_by_user_code() -> None:
+    batch, one, other = a_batch(), ComparesWithFailure(), ComparesWithFailure()
+    for own in (one, other):
+        appended(batch).add_callback(own)
+    ended(batch, has_failed=False)
+    assert (len(one.results), len(other.results)) == (1, 1)
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -221,6 +221,23 @@ def test_on_delivery_gets_metadata_or_error() -> None:
     assert batch.unreported == 0
 
 
+def test_on_delivery_is_called_for_a_record_behind_one_without_it() -> None:
+    batch, offsets = a_batch(), list[int]()
+    appended(batch)
+    appended(batch, on_delivery=lambda metadata, error: offsets.append(metadata.offset if metadata else -1))
+    batch.seal()
+    batch.complete(40, -1)
+    assert offsets == [41]
+
+
+def test_sizes_in_metadata_are_those_of_each_record_if_the_first_key_is_null() -> None:
+    batch = a_batch()
+    kept = [appended(batch, key=None), appended(batch, key=b"key")]
+    batch.seal()
+    batch.complete(40, -1)
+    assert [delivery.result().serialized_key_size for delivery in kept] == [-1, 3]
+
+
 def test_a_delivery_can_be_awaited() -> None:
     async def wait_for(batch: ProducerBatch, delivery: Delivery) -> RecordMetadata:
         batch.seal()

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykafka2.producer.partitioning.key_hashes import (
+    ALL_CACHED_BELOW,
     CACHED_KEY_BYTES,
     CACHED_KEYS,
     LONGEST_CACHED_KEY_BYTES,
+    ONE_OF,
     KeyHashes,
 )
 from pykafka2.producer.partitioning.murmur2 import murmur2, murmur2_by_words, positive, positive_murmur2
@@ -48,14 +50,26 @@ def test_cached_hashes_are_the_positive_ones(key: bytes) -> None:
     assert hashes[key] == hashes[key] == positive(murmur2(key))
 
 
-def test_the_cache_is_bounded() -> None:
+def test_one_of_eight_new_keys_is_cached_beyond_the_first_thousand() -> None:
     hashes = KeyHashes()
-    for number in range(CACHED_KEYS + 5):
+    for number in range(ALL_CACHED_BELOW + 10 * ONE_OF):
         hashes[b"%d" % number]
-    assert len(hashes) <= CACHED_KEYS
+    assert len(hashes) == ALL_CACHED_BELOW + 10
 
 
-@pytest.mark.parametrize("key_bytes", rest_in_gate([1000, 50_000]))
+def test_cache_that_reached_its_limit_is_emptied_and_caches_every_key_again() -> None:
+    hashes = KeyHashes(len)
+    for number in range(ALL_CACHED_BELOW + ONE_OF * (CACHED_KEYS - ALL_CACHED_BELOW)):
+        hashes[b"%d" % number]
+    assert len(hashes) == CACHED_KEYS
+    for number in range(ONE_OF):
+        hashes[b"new %d" % number]
+    assert len(hashes) == 1
+    hashes[b"hot"], hashes[b"warm"]
+    assert {b"hot", b"warm"} < hashes.keys()
+
+
+@pytest.mark.parametrize("key_bytes", rest_in_gate([2000, LONGEST_CACHED_KEY_BYTES]))
 def test_the_cache_is_bounded_in_bytes(key_bytes: int) -> None:
     hashes = KeyHashes()
     most = 0

@@ -73,6 +73,14 @@ def test_columns_agree_with_golden_vectors_of_java(hashes_of: Hashes, count: int
     assert hashes_of(mixed) == [NO_KEY, *(number & 0xFFFFFFFF for number in JAVA.values())] * count
 
 
+def test_column_longer_than_one_pass_of_numpy_is_hashed_whole() -> None:
+    pytest.importorskip("numpy")
+    from pykafka2.producer.partitioning.murmur2_numpy import MAX_LANES
+
+    keys: list[bytes | None] = [b"%d" % number for number in range(2 * MAX_LANES + 3)]
+    assert with_numpy(keys) == murmur2_column(keys)
+
+
 def test_keys_that_lie_anywhere_in_a_buffer() -> None:
     np = pytest.importorskip("numpy")
     from pykafka2.producer.partitioning.murmur2_numpy import murmur2_buffer
