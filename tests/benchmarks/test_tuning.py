@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from benchmarks.tuning.__main__ import main
+from benchmarks.tuning import __main__ as command
+from benchmarks.tuning import points
+from benchmarks.tuning.__main__ import main, running, table
 from benchmarks.tuning.curve_data import read_curve, read_rows, write_curve
-from benchmarks.tuning.curves import CURVES
-from benchmarks.tuning.plot import label
-from benchmarks.tuning.points import Outcome, median_of
+from benchmarks.tuning.curves import CURVES, PACED_RATE, Curve
+from benchmarks.tuning.plot import label, plot
+from benchmarks.tuning.points import Moment, Outcome, Point, median_of
+from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.config.keys import BROKER_KEYS
 from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.producer.options import PRODUCER_OPTIONS
@@ -24,6 +31,133 @@ def test_client_options_of_the_curves_are_valid_in_each_point() -> None:
         options = CONSUMER_OPTIONS if curve.workload == "consume" else PRODUCER_OPTIONS
         for value in curve.values:
             options.parse({}, {"bootstrap_servers": "localhost:9092", **curve.client_options(value)})
+
+
+def test_broker_options_of_the_curves_are_valid_and_set_in_each_point() -> None:
+    for curve in CURVES:
+        for value in curve.values:
+            config, options = curve.broker_config(value), curve.client_options(value)
+            BrokerConfig(config)
+            own, others = (config, options) if curve.is_broker else (options, config)
+            assert own[curve.option] == (None if value == "none" else value)
+            assert curve.option not in others
+
+
+def test_outcome_is_per_record_and_in_the_units_of_its_names() -> None:
+    began, ended = Moment(10.0, 1.0, 5.0), Moment(12.0, 1.5, 5.25)
+    took = [number / 1e3 for number in range(1, 100)]
+    found = points._outcome(1000, began, ended, took)
+    assert found == Outcome(
+        records_per_second=500.0,
+        client_cpu_us=500.0,
+        p50_ms=pytest.approx(50),
+        p99_ms=pytest.approx(99),
+        broker_cpu_us=250.0,
+    )
+    assert points._outcome(1000, began, ended, []).p99_ms == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_processor_time_of_the_broker_is_that_of_its_process() -> None:
+    point = Point("produce", "", os.getpid(), "", "", 0, 0.0, {})
+    tick = 2 / os.sysconf("SC_CLK_TCK")
+    before = sum(os.times()[:2])
+    found = Moment.now(point)
+    assert before - tick <= found.broker_cpu <= sum(os.times()[:2]) + tick
+    assert before - tick <= found.client_cpu <= sum(os.times()[:2]) + tick
+
+
+def test_sends_are_paced_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, sent_at = 5.0, list[float]()
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(points, "time", SimpleNamespace(perf_counter=lambda: now, sleep=sleep))
+    points._paced(lambda: sent_at.append(now), 2.0)
+    assert len(sent_at) == 2 * PACED_RATE
+    assert now == pytest.approx(7.0)
+    for tenth in range(20):
+        begin = 5.0 + tenth / 10 - 1e-6
+        assert sum(begin <= at < begin + 0.1 for at in sent_at) == PACED_RATE / 10
+
+
+def outcome_of(number: float) -> Outcome:
+    return Outcome(
+        records_per_second=number * 1000,
+        client_cpu_us=number,
+        broker_cpu_us=number / 4,
+        p50_ms=number / 10,
+        p99_ms=number / 2,
+    )
+
+
+def test_table_has_the_figures_of_each_value() -> None:
+    [curve] = [curve for curve in CURVES if curve.option == "batch_size"]
+    heading, *rows = table(curve, {1024: outcome_of(2), 65536: outcome_of(4)}).splitlines()
+    assert " ".join(heading.split()) == "batch_size records/s p50 ms p99 ms client CPU us broker CPU us"
+    assert [row.split() for row in rows] == [
+        ["1K", "2,000", "0.20", "1.00", "2.00", "0.50"],
+        ["64K", "4,000", "0.40", "2.00", "4.00", "1.00"],
+    ]
+
+
+@pytest.mark.parametrize("is_smoke", [False, True])
+def test_option_selects_its_curve_and_write_draws_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_smoke: bool
+) -> None:
+    played: list[Any] = []
+    drawn: list[Any] = []
+
+    def play(curve: Curve, value: Any, records: int, seconds: float) -> Outcome:
+        played.append((curve.option, value, records, seconds))
+        return outcome_of(value)
+
+    monkeypatch.setattr(command, "play", play)
+    monkeypatch.setattr(command, "plot", lambda curve, outcomes, path: drawn.append((outcomes, path)))
+    assert main(["--option", "linger_ms", "--write", str(tmp_path), *(["--smoke"] if is_smoke else [])]) == 0
+    [curve] = [curve for curve in CURVES if curve.option == "linger_ms"]
+    amount = (
+        (command.SMOKE_RECORDS, command.SMOKE_SECONDS) if is_smoke else (command.RECORDS, command.SECONDS)
+    )
+    assert played == [("linger_ms", value, *amount) for value in curve.values]
+    assert drawn == [({value: outcome_of(value) for value in curve.values}, tmp_path / "linger-ms.svg")]
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+def test_drawing_names_its_axes_and_is_the_same_for_the_same_figures(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    outcomes = {1024: outcome_of(2), 65536: outcome_of(4)}
+    produce, consume = [curve for curve in CURVES if curve.option in ("batch_size", "fetch_min_bytes")]
+    drawn = []
+    for number, curve in enumerate([produce, produce, consume]):
+        path = tmp_path / "new" / f"{number}.svg"
+        plot(curve, outcomes, path)
+        drawn.append(path.read_text())
+    assert drawn[0] == drawn[1]
+    for text in (
+        "batch_size (bytes; 1K = 1,024)",
+        "Latency, send to callback (ms)",
+        "CPU time per record (µs)",
+        "p50",
+        "p99",
+        "client",
+        "broker",
+    ):
+        assert f">{text}<" in drawn[0]
+    assert ">Latency, send to poll (ms)<" in drawn[2]
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+def test_broker_of_a_point_is_terminated_and_one_that_does_not_start_raises() -> None:
+    with running({}, 1) as (servers, process):
+        assert servers.startswith("127.0.0.1:")
+    assert process.returncode is not None
+    with pytest.raises(RuntimeError, match="did not start"), running({"no.such.option": 1}, 1):
+        pass
 
 
 def test_labels_are_short() -> None:

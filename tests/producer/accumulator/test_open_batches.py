@@ -126,6 +126,31 @@ def test_send_with_each_argument_does_the_same_while_batches_are_open() -> None:
             assert repr(one.play(steps)) == repr(other.play(steps))
 
 
+@pytest.mark.parametrize(
+    ("options", "partition"),
+    [
+        ({}, positive_murmur2(b"key") % 3),
+        ({"partitioner": lambda key, every, available: every[(positive_murmur2(b"key") + 1) % 3]}, None),
+        ({"partitioner_ignore_keys": True}, None),
+    ],
+    ids=["default", "callable", "keys ignored"],
+)
+def test_key_decides_only_by_the_default_though_a_batch_is_open_at_its_partition(
+    options: dict[str, Any], partition: int | None
+) -> None:
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=1, topics={"orders": 3})
+        producer = simulation.producer(cluster, linger_ms=60_000, **options)
+        for number in range(3):
+            producer.send("orders", b"v", partition=number)
+        sticky = producer.send("orders", b"v")
+        kept = [producer.send("orders", b"v", b"key") for _ in range(3)]
+        producer.flush(30)
+        assert {one.result(0).partition for one in kept} == {
+            sticky.result(0).partition if partition is None else partition
+        }
+
+
 @pytest.mark.parametrize("arguments", [{"value": b""}, {"value": b"", "key": b"key"}], ids=str)
 def test_records_of_one_millisecond_fill_batches_to_batch_size(arguments: dict[str, Any]) -> None:
     steps = [Step(arguments, 0.0, tells=False)] * 300
