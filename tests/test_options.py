@@ -254,7 +254,7 @@ def test_an_unknown_option_names_the_nearest() -> None:
         ({"interceptors": "x.Y"}, "interceptors='x.Y' is not valid; use a list of objects"),
         (
             {"interceptors": [print]},
-            r"use a list of objects \(<built-in function print> has no method of on_send, on_ackn",
+            r"use a list of objects \(<built-in function print> has none of the methods on_se",
         ),
         (
             {**SASL, "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": TokenProvider},
