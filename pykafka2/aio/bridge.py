@@ -118,7 +118,7 @@ class Bridge:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             raise WrongEventLoop(
-                f"no event loop runs in this thread; await the calls of a {self._client} in a coroutine"
+                f"no asyncio event loop runs in this thread; await calls of a {self._client} in a coroutine"
             ) from None
         if self.loop is not loop:
             if self.loop is not None:

@@ -156,7 +156,7 @@ def test_await_outside_any_event_loop_raises_wrong_event_loop() -> None:
         admin.close(),
     ):
         with pytest.raises(
-            WrongEventLoop, match="no event loop runs in this thread; await the calls of a Ka"
+            WrongEventLoop, match="no asyncio event loop runs in this thread; await calls of a Ka"
         ):
             call.send(None)
 

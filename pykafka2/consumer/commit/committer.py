@@ -8,7 +8,6 @@ commit_queue.py (the queue on the driver's thread), state/subscription.py and st
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
@@ -27,11 +26,10 @@ from pykafka2.consumer.state.subscription import Subscription
 from pykafka2.driver.completion import Completion
 from pykafka2.errors import KafkaError, KafkaTimeoutError
 from pykafka2.interrupts import CancelOnError, Cleanup
+from pykafka2.logs import ClientLogger
 from pykafka2.slotted import slotted
 from pykafka2.text import named
 from pykafka2.types import OffsetAndMetadata, TopicPartition
-
-logger = logging.getLogger(__name__)
 
 Callback = Callable[[Offsets, BaseException | None], Any]
 IsOfOldTopic = Callable[[TopicPartition, int], bool]
@@ -45,12 +43,6 @@ class _PendingCallback:
     offsets: Offsets
     completion: Completion[None]
     callback: Callback
-
-
-def log_failure(offsets: Offsets, error: BaseException | None) -> None:
-    """Log a failed commit: the default callback."""
-    if error is not None:
-        logger.error("the commit of %s failed: %s", in_words(offsets), error)
 
 
 def unacknowledged(timeout: float) -> KafkaTimeoutError:
@@ -81,6 +73,7 @@ class Committer:
         is_of_old_topic: IsOfOldTopic,
     ) -> None:
         self._options = options
+        self._log = ClientLogger(__name__, options.client_id)
         self._cluster = cluster
         self._driver = cluster.driver
         self._subscription = subscription
@@ -89,7 +82,7 @@ class Committer:
         self._commit_queue = commits
         self._interceptors = interceptors
         self._is_of_old_topic = is_of_old_topic
-        self._default_callback: Callback = options.default_offset_commit_callback or log_failure
+        self._default_callback: Callback = options.default_offset_commit_callback or self._log_failure
         self._pending_callbacks: deque[_PendingCallback] = deque()
         self._is_calling_back = False
         self._auto: Completion[None] | None = None
@@ -237,7 +230,7 @@ class Committer:
         """Start the last automatic commit of partitions that the application unassigns."""
         offsets = self.consumed_offsets(partitions) if self._options.enable_auto_commit else {}
         if offsets:
-            self._begin_with_callback(offsets, self._options.request_timeout, _on_last_commit)
+            self._begin_with_callback(offsets, self._options.request_timeout, self._on_last_commit)
 
     def commit_before_rebalance(
         self, partitions: Collection[TopicPartition], timeout: float
@@ -253,7 +246,7 @@ class Committer:
         offsets = self._without_deleted_topics(self.consumed_offsets(partitions))
         if not offsets:
             return None
-        return self._begin_with_callback(offsets, timeout, _on_last_commit, is_retried=True)
+        return self._begin_with_callback(offsets, timeout, self._on_last_commit, is_retried=True)
 
     def close(self, timeout: float, *, autocommit: bool) -> None:
         """Start the last automatic commit, and wait for all commits in progress.
@@ -268,7 +261,7 @@ class Committer:
         if autocommit and self._options.enable_auto_commit and self._group_status.commit_error is None:
             offsets = self._without_deleted_topics(self.consumed_offsets())
             if offsets:
-                self._begin_with_callback(offsets, timeout, _on_last_commit, is_retried=True)
+                self._begin_with_callback(offsets, timeout, self._on_last_commit, is_retried=True)
         cleanup = Cleanup()
         cleanup.run(self._call_back_until, deadline, cleanup)
         cleanup.run(self._abandon_commits)
@@ -332,11 +325,28 @@ class Committer:
 
     def _on_auto_commit(self, offsets: Offsets, error: BaseException | None) -> None:
         if error is not None:
-            logger.warning(
-                "the automatic commit of %s failed; the next one follows in %g s: %s",
+            self._log.warning(
+                "the automatic commit of %s to group %r failed; the next one follows in %g s: %s",
                 in_words(offsets),
+                self._options.group_id,
                 self._options.auto_commit_interval,
                 error,
+            )
+
+    def _on_last_commit(self, offsets: Offsets, error: BaseException | None) -> None:
+        if error is not None:
+            self._log.warning(
+                "the last commit of %s to group %r failed; some records can be redelivered: %s",
+                in_words(offsets),
+                self._options.group_id,
+                error,
+            )
+
+    def _log_failure(self, offsets: Offsets, error: BaseException | None) -> None:
+        """Log a failed commit: the default callback."""
+        if error is not None:
+            self._log.error(
+                "the commit of %s to group %r failed: %s", in_words(offsets), self._options.group_id, error
             )
 
     def _abandon_commits(self) -> None:
@@ -353,12 +363,3 @@ class Committer:
                 error = commit.completion.exception(0)
             cleanup.run(commit.callback, commit.offsets, error)
         cleanup.raise_first()
-
-
-def _on_last_commit(offsets: Offsets, error: BaseException | None) -> None:
-    if error is not None:
-        logger.warning(
-            "the last commit of %s failed; some records may be redelivered: %s",
-            in_words(offsets),
-            error,
-        )

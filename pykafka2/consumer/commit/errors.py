@@ -109,7 +109,7 @@ def commit_timeout_error(
     reason = f"; the last attempt failed: {last_error}" if last_error is not None else ""
     error = KafkaTimeoutError(
         f"the commit of {named(partitions)} to group {group_id!r} was not acknowledged within "
-        f"{timeout:g} s{reason}; it is unknown whether it was written"
+        f"{round(timeout, 3):g} s{reason}; it is unknown whether it was written"
     )
     error.__cause__ = last_error
     return error

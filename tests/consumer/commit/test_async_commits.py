@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -162,6 +163,7 @@ def test_without_a_callback_errors_are_logged(
         consumer.commit({})
     [line] = caplog.messages
     assert "orders-0 at 4" in line or "orders-0 at 5" in line
+    assert re.match(r"\[.+\] the commit of .* to group '.+' failed: ", line)
     assert "ACL" in line
 
 
