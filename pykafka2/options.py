@@ -230,7 +230,7 @@ class OptionTable(Generic[O]):
             name = self._name(written)
             field = self.fields.get(name)
             if field is None:
-                self._without_field(name, value)
+                self._without_field(written, name, value)
                 continue
             if field in seen:
                 raise ConfigurationError(
@@ -246,7 +246,7 @@ class OptionTable(Generic[O]):
             raise UnknownOption(f"an option's name must be a str, not {written!r}")
         return written.replace(".", "_")
 
-    def _without_field(self, name: str, value: object) -> None:
+    def _without_field(self, written: str, name: str, value: object) -> None:
         if name in self.refused:
             refused = self.refused[name]
             if value is not None and value not in refused.harmless:
@@ -257,15 +257,18 @@ class OptionTable(Generic[O]):
                 warn_caller(f"{name} is ignored: {self.ignored[name]}", IgnoredOption)
         else:
             advice = instead_of_option(name)
-            more = self._nearest(name) if advice is None else f"; {advice}"
-            raise UnknownOption(f"there is no option {name!r}{more}")
+            more = self._nearest(written, name) if advice is None else f"; {advice}"
+            raise UnknownOption(f"there is no option {written!r}{more}")
 
-    def _nearest(self, name: str) -> str:
+    def _nearest(self, written: str, name: str) -> str:
         from difflib import get_close_matches
 
         known = [*self.fields, *self.refused, *self.ignored]
         nearest = get_close_matches(name, known, n=1, cutoff=LEAST_ALIKE)
-        return f"; the nearest is {nearest[0]!r}" if nearest else "; see the option reference"
+        if not nearest:
+            return "; see the option reference"
+        spelled = nearest[0].replace("_", ".") if "." in written else nearest[0]
+        return f"; the nearest is {spelled!r}"
 
     def _read(self, option: Option, value: object) -> object:
         try:

@@ -56,8 +56,8 @@ def test_recommended_options_and_calls_exist_and_the_foreign_ones_do_not() -> No
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"group.id": "g"}, "there is no option 'group_id'; group_id is an option of KafkaConsumer"),
-        ({"message.timeout.ms": 5}, "no option 'message_timeout_ms'; write delivery_timeout_ms"),
+        ({"group.id": "g"}, "there is no option 'group.id'; group_id is an option of KafkaConsumer"),
+        ({"message.timeout.ms": 5}, "no option 'message.timeout.ms'; write delivery_timeout_ms"),
         ({"on_delivery": print}, r"no option 'on_delivery'; pass it to each send\(\)"),
         ({"linger": 5}, "no option 'linger'; the nearest is 'linger_ms'"),
     ],

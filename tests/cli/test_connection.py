@@ -78,6 +78,21 @@ def test_unknown_option_of_a_file_reaches_the_client_which_rejects_it(tmp_path: 
     assert options_of("--config", str(file)) == {"fetch_min_byte": "5"}
 
 
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("some.option", "there is no option 'some.option'; the nearest is 'socket.options'"),
+        ("some_option", "there is no option 'some_option'; the nearest is 'socket_options'"),
+        ("linger.ms", "there is no option 'linger.ms'; linger_ms is an option of KafkaProducer"),
+    ],
+)
+def test_unknown_option_is_reported_as_it_was_typed(
+    capsys: pytest.CaptureFixture[str], typed: str, message: str
+) -> None:
+    assert main(["topics", "list", "-b", "localhost:1", "-X", f"{typed}=1"]) == 2
+    assert capsys.readouterr().err == f"pykafka2 topics: {message}\n"
+
+
 def test_identity_of_an_application_in_a_file_is_left_out(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text(

@@ -148,7 +148,7 @@ def client_options(
         shared = _of_kind(shared, kind)
         if "group_id" not in settings and "group_id" not in defaults:
             shared = {name: value for name, value in shared.items() if name not in OF_GROUPS}
-    return {"client_id": CLIENT_ID, **defaults, **shared, **settings}
+    return {"client_id": CLIENT_ID, **defaults, **shared, **_as_typed(settings, arguments.settings, kind)}
 
 
 def _shared_sources(
@@ -193,6 +193,15 @@ def typed_options(settings: list[str]) -> dict[str, object]:
             raise UsageError(f"-X {shown[0] if shown else ''}: write name=value, such as -X client.id=my-app")
         options[_name(name)] = value
     return options
+
+
+def _as_typed(settings: Mapping[str, object], texts: list[str], kind: Kind) -> dict[str, object]:
+    """Return the options of -X; unknown ones by the name that was typed, which the client's error shows."""
+    table = option_table(kind)
+    written = {_name(name): name.strip() for name in (text.partition("=")[0] for text in texts)}
+    return {
+        name if _is_known(name, table) else written.get(name, name): value for name, value in settings.items()
+    }
 
 
 # ---------------------------------------------------------------------------------------------------
