@@ -83,12 +83,6 @@ class IllegalState(KafkaError, RuntimeError):
     what_to_do = "Make the call that the message names first."
 
 
-class NotYetAvailable(KafkaError, NotImplementedError):
-    """This version of pykafka2 does not implement the call yet."""
-
-    what_to_do = "Use a later version of pykafka2, or another client for this call."
-
-
 class IllegalTransition(IllegalState):
     """A state machine received an event that its current state does not allow."""
 
