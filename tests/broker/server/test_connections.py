@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pykafka2 import errors
@@ -61,6 +61,8 @@ def test_a_frame_of_an_illegal_size_closes_the_connection(connect: Connect, size
 @pytest.mark.kafka(brokers=1, config={"socket.request.max.bytes": 1000})
 def test_socket_request_max_bytes_is_the_limit(connect: Connect) -> None:
     assert_costs_one_connection(connect, struct.pack(">i", 1001))
+    too_large = b"".join(encode_request(METADATA, 12, 1, "c" * 1000))
+    assert_costs_one_connection(connect, too_large)
 
 
 @pytest.mark.parametrize(
@@ -235,6 +237,21 @@ def fill_queue(cluster: KafkaCluster, many: Wire, one: Wire, wait_for: WaitFor) 
 
 
 @pytest.mark.kafka(brokers=1, config={"queued.max.requests": 1})
+def test_connection_that_waits_for_room_in_a_full_request_queue_is_not_read(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    many, one = connect(), connect()
+    go_on = fill_queue(kafka_cluster, many, one, wait_for)
+    found = [each for part in kafka_cluster.brokers[0].processors for each in part.connections]
+    (waiting,) = [each for each in found if each.wants_room]
+    one.send(METADATA, 12)
+    wait_for(lambda: waiting._interest == 0)
+    go_on()
+    for _ in range(2):
+        one.receive(MetadataRequest, 12)
+
+
+@pytest.mark.kafka(brokers=1, config={"queued.max.requests": 1})
 def test_room_in_a_full_request_queue_goes_to_the_waiting_processor(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
@@ -380,6 +397,40 @@ def test_idle_connections_are_closed(connect: Connect) -> None:
     wire = connect()
     wire.call(METADATA, 12)
     assert wire.is_closed_by_broker()
+
+
+def test_part_of_a_request_ends_the_idle_time(
+    connect: Connect, kafka_cluster: KafkaCluster, wait_for: WaitFor
+) -> None:
+    wire = connect()
+    wire.call(METADATA, 12)
+    (connection,) = kafka_cluster.brokers[0].processors[0].connections
+    before = connection.idle_since
+    wire.socket.sendall(b"\0")
+    wait_for(lambda: connection.frames.has_bytes)
+    assert connection.idle_since > before
+
+
+def test_client_is_active_by_the_bytes_it_sends_and_not_by_its_connection(
+    connect: Connect, kafka_cluster: KafkaCluster, wait_for: WaitFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While clients are active, readers get smaller pieces of files; a blocked reader is none of them."""
+    (processor,) = kafka_cluster.brokers[0].processors
+    loop, senders = processor.loop, list[object]()
+    monkeypatch.setattr(loop, "note_sender", lambda sender, now: senders.append(sender))
+    wire = connect()
+    wait_for(lambda: bool(processor.connections))
+    (connection,) = processor.connections
+    loop.call(lambda: processor.take_frames(connection, loop.runtime.clock.monotonic()))
+    assert not senders
+    wire.call(METADATA, 12)
+    assert senders == [connection]
+
+
+def test_processors_and_no_other_parts_run_at_the_end_of_a_long_turn(kafka_cluster: KafkaCluster) -> None:
+    broker = kafka_cluster.brokers[0]
+    loop = broker.processors[0].loop
+    assert {*loop._senders} == {part for each in kafka_cluster.brokers for part in each.processors}
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"connections.max.idle.ms": 50})
@@ -636,6 +687,8 @@ def test_unauthenticated_frames_are_read_in_small_pieces() -> None:
 
 
 @settings(max_examples=examples(100), deadline=None)
+@example([b"", b""], [4])  # a read is a whole frame, and another one follows
+@example([bytes(4000)] * 3, [4004])
 @given(
     st.lists(st.sampled_from([0, 1, 5, 4000, 65_536, 90_000]).map(bytes), max_size=5),
     st.lists(st.sampled_from([1, 4, 9, 4004, 70_000]), min_size=1, max_size=6),

@@ -15,7 +15,7 @@ from pykafka2.broker.server.context_parts import Progress
 from pykafka2.broker.server.handler_pool import Handler
 from pykafka2.broker.server.request_channel import RequestChannel
 from pykafka2.broker.server.request_context import RequestContext
-from pykafka2.broker.server.threads import ACTIVE_FOR, MAX_HELD_BACK, MAX_TURN, Loop, Loops, Part
+from pykafka2.broker.server.threads import ACTIVE_FOR, MAX_HELD_BACK, MAX_TURN, REST, Loop, Loops, Part
 from pykafka2.broker.timers import Completions
 from pykafka2.clock import FOREVER
 from pykafka2.driver.thread_driver import ThreadRuntime
@@ -248,8 +248,28 @@ def test_requests_are_handled_before_blocked_connections_are_written(loop: Loop)
     turns: list[str] = []
     loop.add(Worker("handler", turns, 1))
     blocked, request = Target("blocked", turns), Target("request", turns)
-    loop.run_once(0.0, [(blocked, WRITABLE), (request, READABLE)])
-    assert turns == ["request", "handler", "blocked"]
+    both = Target("both", turns)
+    loop.run_once(0.0, [(blocked, WRITABLE), (both, READABLE | WRITABLE), (request, READABLE)])
+    assert turns == ["both", "request", "handler", "blocked"]
+
+
+class FailingSender(Sending):
+    def run(self, now: float) -> float:
+        super().run(now)
+        raise ZeroDivisionError("planted")
+
+
+def test_sending_part_that_failed_is_not_run_at_the_end_of_a_long_turn_in_its_rest(loop: Loop) -> None:
+    turns: list[str] = []
+    failing = FailingSender("failing", turns, 1)
+    for part in (failing, slow := Slow(failing)):
+        loop.add(part)
+    loop.run_once(0.0, ())
+    slow.signal()
+    loop.run_once(REST / 2, ())
+    assert turns == ["failing"]
+    loop.run_once(REST, ())
+    assert turns == ["failing"] * 2
 
 
 def test_other_clients_count_while_they_have_sent_something_lately(loop: Loop) -> None:
