@@ -976,6 +976,27 @@ class TestClosing:
         with pytest.raises(ClientClosed, match="it may be in the log"):
             delivery.result(0)
 
+    def test_close_without_waiting_says_that_the_remaining_records_will_be_dropped(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = simulation.producer(cluster, linger_ms=10_000)
+        producer.partitions_for("orders")
+        producer.send("orders", b"0")
+        with pytest.raises(KafkaTimeoutError, match="1 record remains after 0 s and will be dropped"):
+            producer.close(timeout=0)
+
+    def test_close_raises_the_delivery_timeout_of_records_that_expired_before_it(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = simulation.producer(cluster, delivery_timeout_ms=3000, request_timeout_ms=2995)
+        producer.send("orders", b"0").result(10)
+        cluster.controls.hold(ProduceRequest)
+        producer.send("orders", b"1")
+        simulation.sleep(4)
+        with pytest.raises(DeliveryTimeout, match="^1 record was not delivered") as raised:
+            producer.close(timeout=2)
+        assert "close: " not in str(raised.value)
+
     def test_concurrent_close_calls_all_raise_the_remaining_records(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
