@@ -30,7 +30,17 @@ from pykafka2.network.transport import (
 if TYPE_CHECKING:
     from pykafka2.protocol.file_part import FilePart
 
-LISTEN_BACKLOG = 128
+try:
+    from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
+
+    HAS_LIMITS = True
+except ImportError:
+    HAS_LIMITS = False  # on Windows
+
+LISTEN_BACKLOG = 1024
+"""Connections that wait to be accepted. Linux ignores further ones, whose clients retry after a second."""
+KEPT_DESCRIPTORS = 16
+"""Descriptors that connections leave free: modules are loaded at their first use, and logs open segments."""
 IS_WINDOWS = os.name == "nt"
 # struct linger has two shorts on Windows, two ints elsewhere.
 RESET_ON_CLOSE = struct.pack("hh" if IS_WINDOWS else "ii", 1, 0)
@@ -191,6 +201,7 @@ class TcpListener:
     def accept(self) -> Transport | None:
         """Returns the next connection, or None if none is waiting."""
         try:
+            check_descriptors(self._socket)
             connection, address = self._socket.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return None
@@ -204,6 +215,17 @@ class TcpListener:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def check_descriptors(listening: socket.socket) -> None:
+    """Raises OSError (EMFILE) if connections would leave fewer file descriptors than KEPT_DESCRIPTORS."""
+    if not HAS_LIMITS:
+        return
+    limit = getrlimit(RLIMIT_NOFILE)[0]
+    lowest = os.dup(listening.fileno())  # the lowest number that is free
+    os.close(lowest)
+    if limit != RLIM_INFINITY and lowest >= limit - min(KEPT_DESCRIPTORS, limit // 4):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 ACCEPTED = SendfileTransport if sys.platform == "linux" else TcpTransport

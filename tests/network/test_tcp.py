@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +15,8 @@ from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.tcp import TcpNetwork
 from pykafka2.network.transport import READABLE, WRITABLE, SocketOptions
 from tests.network.sockets import End, Link, until
+
+SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
 
 
 @pytest.fixture
@@ -139,6 +144,42 @@ def test_an_address_that_is_taken_is_a_configuration_error(link: Link) -> None:
 
 def test_accept_returns_none_without_a_pending_connection(link: Link) -> None:
     assert link.listener.accept() is None
+
+
+@pytest.mark.skipif(not SOMAXCONN.exists(), reason="the system's limit of waiting connections is unknown")
+def test_hundreds_of_connections_at_once_wait_to_be_accepted(link: Link) -> None:
+    if int(SOMAXCONN.read_text()) < 500:
+        pytest.skip("the system allows fewer waiting connections")
+    address = link.endpoint.host, link.endpoint.port
+    with ExitStack() as clients:
+        for _ in range(500):
+            # Linux ignores a connection above the backlog; its client would retry after a second.
+            clients.enter_context(socket.create_connection(address, timeout=0.9))
+
+
+def test_connections_leave_file_descriptors_for_modules_and_logs() -> None:
+    resource = pytest.importorskip("resource")
+    network, clients, accepted = TcpNetwork(), [], []
+    listener = network.listen("127.0.0.1", 0)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(listener.fileno())
+    os.close(lowest)
+    try:
+        clients += [socket.create_connection((listener.host, listener.port)) for _ in range(40)]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 64, limits[1]))
+        with pytest.raises(Disconnected, match="too many open files; raise its limit"):
+            accepted.extend(iter(listener.accept, None))
+        files = [os.dup(listener.fileno()) for _ in range(10)]
+        for file in files:
+            os.close(file)
+        assert len(accepted) >= 5
+        clients.pop().close()
+        clients.pop().close()
+        accepted.append(listener.accept())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for end in (*clients, *filter(None, accepted), listener):
+            end.close()
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
