@@ -142,7 +142,7 @@ def produce(subject: Subject, topic: str, records: int, size: int) -> float:
 
 
 def fetch(subject: Subject, topic: str, records: int) -> float:
-    """Messages a second, from the first one that came to the last."""
+    """Return the messages per second from the first one to the last."""
     consumer = Consumer(
         {
             "bootstrap.servers": subject.bootstrap_servers,
@@ -159,7 +159,7 @@ def fetch(subject: Subject, topic: str, records: int) -> float:
         started = time.perf_counter()
         count = len(first)
         while count < records:
-            messages = consumer.consume(10_000, timeout=20)
+            messages = consumer.consume(min(10_000, records - count), timeout=20)
             if not messages:
                 raise RuntimeError(f"{subject.name} gave only {count} of {records} messages")
             count += len(messages)
@@ -169,7 +169,7 @@ def fetch(subject: Subject, topic: str, records: int) -> float:
 
 
 def latency(subject: Subject, topic: str, acks: int, records: int) -> tuple[float, float]:
-    """Seconds, p50 and p99, from handing over one record of 100 bytes to its delivery callback."""
+    """Return p50 and p99 in seconds from `produce` of one record of 100 bytes to its delivery callback."""
     producer = Producer({"bootstrap.servers": subject.bootstrap_servers, "acks": acks, "linger.ms": 0})
     value = bytes(100)
     times: list[float] = []
@@ -190,7 +190,7 @@ def latency(subject: Subject, topic: str, acks: int, records: int) -> tuple[floa
 
 
 class Targets:
-    """Collects what was asked for, and whether it was reached."""
+    """Prints the targets and counts those that are missed."""
 
     def __init__(self) -> None:
         self.missed = 0
@@ -233,8 +233,8 @@ def throughput(subjects: list[Subject], records: int, rounds: int, targets: Targ
 
 
 def latencies(subjects: list[Subject], rounds: int, targets: Targets) -> None:
-    """Latency by acks; the order acks=0 <= 1 <= all is shown, not asserted."""
-    print("\none record of 100 bytes at a time, ms p50 / p99" + " " * 14 + "usual")
+    """Print latencies by acks; the order acks=0 <= 1 <= all is shown, not asserted."""
+    print("\nlatency of one record of 100 bytes at a time, p50 / p99 in ms" + " " * 19 + "typical of Kafka")
     for factor in FACTORS:
         topic = f"latency-{factor}"
         for subject in subjects:
@@ -254,7 +254,7 @@ def latencies(subjects: list[Subject], rounds: int, targets: Targets) -> None:
 
 
 def own_costs(rounds: int, targets: Targets) -> None:
-    print("\nthe bundled broker by itself")
+    print("\ncosts of the bundled broker alone")
     started = [start_seconds() for _ in range(rounds)]
     targets.line(
         "KafkaCluster(brokers=3) starts, warm",
