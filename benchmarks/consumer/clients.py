@@ -1,7 +1,8 @@
 """The consumers of `benchmarks.consumer`, each in the way its documentation recommends.
 
-A client is a function of a run that returns an iterator of how many records came at a time; it ends the
-consumer when it is closed.  Each looks at the value of every record, as a program does.
+A client is a function of a run that returns an iterator over the numbers of records that it reads at a time,
+and closes the consumer when it is closed. Each reads the value of every record, as a program does. None
+requests more records than are left, because the wait for its timeout would be measured.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ def pykafka2_poll(run: Run) -> Iterator[int]:
 
 def pykafka2_iteration(run: Run) -> Iterator[int]:
     with pykafka2_consumer(run) as consumer:
-        count = 0
+        count, left = 0, run.records
         for record in consumer:
             count += record.value is not None
-            if count == 1000:
+            if count == 1000 or count == left:
                 yield count
-                count = 0
+                count, left = 0, left - count
 
 
 def pykafka2_columns(run: Run) -> Iterator[int]:
@@ -79,11 +80,13 @@ def confluent_consumer(run: Run, options: dict[str, Any]) -> Any:
 def confluent_consume(run: Run, options: dict[str, Any] | None = None) -> Iterator[int]:
     consumer = confluent_consumer(run, options or {})
     try:
-        while True:
+        left = run.records
+        while left > 0:
             count = 0
-            for message in consumer.consume(1000, timeout=1.0):
+            for message in consumer.consume(min(1000, left), timeout=1.0):
                 count += message.value() is not None
             yield count
+            left -= count
     finally:
         consumer.close()
 
@@ -96,14 +99,16 @@ def confluent_poll(run: Run) -> Iterator[int]:
     consumer = confluent_consumer(run, CONFLUENT_TUNED)
     poll = consumer.poll
     try:
-        while True:
+        left = run.records
+        while left > 0:
             count = 0
-            for _ in range(1000):
+            for _ in range(min(1000, left)):
                 message = poll(1.0)
                 if message is None:
                     break
                 count += message.value() is not None
             yield count
+            left -= count
     finally:
         consumer.close()
 
@@ -137,20 +142,23 @@ def aiokafka(run: Run) -> Iterator[int]:
         made.assign([TopicPartition(run.topic, number) for number in range(PARTITIONS)])
         return made
 
-    async def get() -> int:
+    async def get(left: int) -> int:
         count = 0
         for _ in range(20):
             for records in (await consumer.getmany(timeout_ms=1000, max_records=500)).values():
                 for record in records:
                     count += record.value is not None
-            if count > 5000:
+            if count >= min(5000, left):
                 break
         return count
 
     consumer = loop.run_until_complete(start())
     try:
-        while True:
-            yield loop.run_until_complete(get())
+        left = run.records
+        while left > 0:
+            count = loop.run_until_complete(get(left))
+            yield count
+            left -= count
     finally:
         loop.run_until_complete(consumer.stop())
         loop.close()
