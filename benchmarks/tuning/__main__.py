@@ -43,7 +43,7 @@ SMOKE_SECONDS = 0.2
 
 
 def play(curve: Curve, value: Any, records: int, seconds: float) -> Outcome:
-    """Play one point with a broker of its own."""
+    """Measure one point with a broker of its own."""
     replicas = 3 if curve.workload == "replicate" else 1
     with running(curve.broker_config(value), replicas) as (servers, process):
         with KafkaAdminClient(bootstrap_servers=servers) as admin:

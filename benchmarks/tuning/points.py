@@ -47,7 +47,7 @@ class Point:
     options: dict[str, Any]
 
     def play(self) -> Outcome:
-        """Play the point in a process of its own."""
+        """Measure the point in a process of its own."""
         command = [sys.executable, "-m", "benchmarks.tuning.points", json.dumps(attrs.asdict(self))]
         done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT)
         if done.returncode:
