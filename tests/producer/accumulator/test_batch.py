@@ -242,7 +242,7 @@ def test_no_moment_of_note_time_gives_a_record_the_timestamp_of_another_time() -
 
 
 @pytest.mark.parametrize(("later_ms", "fits"), [(-1, False), (0, True), (SHORT - 1, True), (SHORT, False)])
-def test_batch_takes_the_milliseconds_whose_delta_is_short(later_ms: int, fits: bool) -> None:
+def test_batch_accepts_only_timestamps_with_a_short_delta(later_ms: int, fits: bool) -> None:
     batch = a_batch()
     appended(batch, NOW)
     assert batch.open is not None
