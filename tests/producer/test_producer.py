@@ -993,7 +993,7 @@ class TestClosing:
         cluster.controls.hold(ProduceRequest)
         producer.send("orders", b"1")
         simulation.sleep(4)
-        with pytest.raises(DeliveryTimeout, match="^1 record was not delivered") as raised:
+        with pytest.raises(DeliveryTimeout, match=r"^1 record was not delivered") as raised:
             producer.close(timeout=2)
         assert "close: " not in str(raised.value)
 
