@@ -316,7 +316,7 @@ class TestFailing:
         for delivery in deliveries:
             with pytest.raises(ProducerFenced):
                 delivery.result(10)
-        with pytest.raises(ProducerFenced, match=r"not its own any more.*create a new one"):
+        with pytest.raises(ProducerFenced, match=r"reject this producer's id: .*create a new one"):
             producer.send("orders", b"3")
         assert log(cluster) == [b"0"]
 

@@ -120,8 +120,10 @@ class Outcomes:
             self.written(batch, NO_OFFSET, NO_TIMESTAMP, now)
             return
         if verdict is Verdict.FATAL and self._identity is not None:
+            cause = str(error).rstrip(".")
             self._identity.refuse(
-                error, f"this producer's id is not its own any more: {error}; create a new one"
+                error,
+                f"the brokers reject this producer's id: {cause}; close this producer, create a new one",
             )
         if verdict in (Verdict.FAIL, Verdict.FATAL) or batch.attempts > self._options.retries:
             final = self._failures.final_error(batch, error)

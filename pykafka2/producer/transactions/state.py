@@ -120,12 +120,12 @@ class TransactionStatus:
         if state is TransactionState.ABORTABLE_ERROR and self.cause is not None:
             error: KafkaError = TransactionFailed(
                 f"{call.value}: the transaction of {self.transactional_id!r} can only be aborted, because of "
-                f"{type(self.cause).__name__}: {self.cause}; {hint}"
+                f"{type(self.cause).__name__}: {str(self.cause).rstrip('.')}; {hint}"
             )
             error.__cause__ = self.cause
             return error
         if state is TransactionState.FATAL_ERROR and self.cause is not None:
-            return again(self.cause, f"{call.value}: {self.cause}; {hint}")
+            return again(self.cause, f"{call.value}: {str(self.cause).rstrip('.')}; {hint}")
         if call is Call.INIT:  # legal while it was not called, or has not ended
             hint = f"it was called before, and is called only once; {hint}"
         return IllegalState(f"{call.value}(): {hint}")

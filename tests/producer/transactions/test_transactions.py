@@ -621,7 +621,7 @@ class TestOthers:
         a_producer(simulation, cluster)
         producer.begin_transaction()
         producer.send("orders", b"zombie")
-        with pytest.raises(TransactionFailed, match=r"call abort_transaction\(\)"):
+        with pytest.raises(TransactionFailed, match=r"the same id; call abort_transaction\(\)"):
             producer.commit_transaction()
         with pytest.raises(ProducerFenced, match="close this producer and create a new one"):
             producer.abort_transaction()
