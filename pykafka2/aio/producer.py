@@ -222,8 +222,8 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         """Append columns of records, and return their delivery, which can be awaited.
 
         Arguments and errors are those of `pykafka2.KafkaProducer.send_many`; `failures()` of the finished
-        delivery has the rows that failed. The columns are encoded on a helper thread. If the task is
-        cancelled, rows that were appended before are sent.
+        delivery has the rows that failed. The columns are encoded on a helper thread, which also calls
+        serializers and interceptors. If the task is cancelled, rows that were appended before are sent.
         """
         callback = None if on_delivery is None else self._on_loop(topic, on_delivery)
         return await self._result_of(

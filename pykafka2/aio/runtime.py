@@ -138,9 +138,10 @@ class LoopRuntime:
         if runs_a_loop():
             if timeout <= 0:
                 return False
+            called = _called()
             raise LoopBlocked(
-                f"{_called()}() would block the event loop; await the delivery, or the method of the "
-                "pykafka2.aio client, instead"
+                f"{called}() would block the event loop; await the {called.partition('.')[0]}, or the method "
+                "of the pykafka2.aio client, instead"
             )
         call: HelperCall | None = getattr(self._current, "call", None)
         if call is None:

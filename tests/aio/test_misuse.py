@@ -78,7 +78,9 @@ def test_blocked_loop_error_names_the_call(kafka_cluster: KafkaCluster) -> None:
         async with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
             await producer.partitions_for("orders")
             delivery = await producer.send("orders", b"v")
-            with pytest.raises(LoopBlocked, match=r"^Delivery\.get\(\) would block the event loop; await"):
+            with pytest.raises(
+                LoopBlocked, match=r"^Delivery\.get\(\) would block the event loop; await the Delivery,"
+            ):
                 delivery.get(5)
 
     run(program())
