@@ -168,7 +168,7 @@ class KafkaAdminClient(AsyncClient):
         await self._bridge.end_close()
 
     async def stop(self) -> None:
-        """`close`, by aiokafka's name."""
+        """Close the client; aiokafka's name for `close`."""
         await self.close()
 
     async def __aenter__(self) -> Self:

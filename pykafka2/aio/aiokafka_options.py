@@ -82,7 +82,10 @@ class TokenOfLoop:
         """Wait for the coroutine. On a helper thread of the sync client."""
         bridge = self._bridge
         if bridge.loop is None or bridge.has_lost_its_loop:
-            raise IllegalState("the token provider is a coroutine function, and the event loop has closed")
+            raise IllegalState(
+                "the token provider is a coroutine function, and the event loop of this client has closed; "
+                "create a client in each loop"
+            )
         run = _TokenRun(self._call)
         bridge.post(run.start)
         try:

@@ -17,7 +17,7 @@ class AsyncClient:
     _sync: Any
 
     def __init_subclass__(cls) -> None:
-        """Name the methods of the client's mixins after it, as Python's errors and warnings show the name."""
+        """Name the methods of the mixins after the client, as Python's errors and warnings show the name."""
         if AsyncClient not in cls.__bases__:
             return  # a subclass of the application
         for base in cls.__mro__:

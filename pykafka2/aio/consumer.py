@@ -160,7 +160,7 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
             closing.future.add_done_callback(lambda _: ending.cancel())
 
     async def stop(self) -> None:
-        """`close`, by aiokafka's name."""
+        """Close the client; aiokafka's name for `close`."""
         await self.close()
 
     async def __aenter__(self) -> Self:

@@ -248,7 +248,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         """
         if self._appender.serializers:
             raise IllegalState(
-                "create_batch(): the batch of a producer with serializers has no size yet; call send_many()"
+                "create_batch(): a batch contains bytes, and this producer has serializers; call send_many()"
             )
         return BatchBuilder(self._producer._options.batch_size)
 
@@ -259,7 +259,9 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         """
         self._bridge.enter()
         if not isinstance(batch, BatchBuilder):
-            raise TypeError(f"send_batch(): call create_batch() for the batch, not {type(batch).__name__}()")
+            raise TypeError(
+                f"send_batch(): batch must be a result of create_batch(), not a {type(batch).__name__}"
+            )
         batch.take()
         return await self.send_many(
             topic,
@@ -349,7 +351,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         await self._bridge.end_close()
 
     async def stop(self) -> None:
-        """`close`, by aiokafka's name."""
+        """Close the client; aiokafka's name for `close`."""
         await self.close()
 
     async def __aenter__(self) -> Self:

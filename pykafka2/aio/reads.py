@@ -76,7 +76,7 @@ class Reads(Generic[K, V]):
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        """`poll`, by aiokafka's name; with partitions it returns records of these only.
+        """Poll like `poll`, by aiokafka's name; with partitions, return records of these only.
 
         Records of the other partitions are returned by later reads.
 

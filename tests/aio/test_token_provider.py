@@ -98,14 +98,18 @@ def test_connections_that_open_together_call_the_provider_one_after_the_other() 
 def test_token_of_a_closed_loop_raises_at_once() -> None:
     bridge = Bridge("KafkaProducer", None)
     provider = TokenOfLoop(bridge, lambda: None)
-    with pytest.raises(IllegalState, match="the event loop has closed"):
+    with pytest.raises(
+        IllegalState, match="the event loop of this client has closed; create a client in each loop"
+    ):
         provider.token()
 
     async def enter() -> None:
         bridge.enter()
 
     asyncio.run(enter())
-    with pytest.raises(IllegalState, match="the event loop has closed"):
+    with pytest.raises(
+        IllegalState, match="the event loop of this client has closed; create a client in each loop"
+    ):
         provider.token()
     bridge.runtime.close()
 
