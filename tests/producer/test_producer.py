@@ -976,7 +976,7 @@ class TestClosing:
         with pytest.raises(ClientClosed, match="it may be in the log"):
             delivery.result(0)
 
-    def test_close_without_waiting_says_that_the_remaining_records_will_be_dropped(
+    def test_close_with_timeout_zero_names_the_records_that_will_be_dropped(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster, linger_ms=10_000)
