@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from pykafka2.cli.main import main
+from pykafka2.cli.entry import main
 
 if __name__ == "__main__":
     sys.exit(main())

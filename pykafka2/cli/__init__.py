@@ -1,4 +1,4 @@
-"""The command line `pykafka2`: main.py is its entry point, each verb is a module.
+"""The command line `pykafka2`: entry.py starts it, main.py finds the verb, each verb is a module.
 
     records/   produce and consume, and the formats of their records
     admin/     topics, groups, configs, acls, users, transactions, cluster, check
@@ -7,7 +7,8 @@
     broker/    broker
     common/    what the verbs share: arguments (parsing.py, partitions.py, positions.py), options of the
                clients from all sources (connection.py, properties.py, profiles.py), tables and JSON
-               (output.py), sub-verbs (verbs.py), outcomes and confirmation (changes.py), exit codes
+               (output.py), sub-verbs (verbs.py), outcomes and confirmation (changes.py), ids of brokers that
+               are not running (live_brokers.py), exit codes
 
 How to add a verb:
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from pykafka2.cli.main import main
+from pykafka2.cli.entry import main
 
 sys.exit(main())

@@ -159,9 +159,6 @@ def _prepare_process() -> None:
     """Set what belongs to a process of its own: how streams encode, and how warnings of the client look."""
     import warnings
 
-    # Ctrl-C ends the process without a traceback while modules are imported. It stays ignored with nohup.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (open until the process ends)
     if sys.stderr is None:  # else print() would write messages to stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -21,6 +22,33 @@ def test_help_lists_every_verb_and_the_exit_codes() -> None:
     for verb in VERBS:
         assert re.search(rf"^    {verb} +\w", done.stdout.decode(), re.MULTILINE), verb
     assert b"130 interrupted" in done.stdout
+
+
+CTRL_C_AT_IMPORT = """
+import os, runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+class CtrlC:
+    def find_spec(self, name, *_):
+        if name == "pykafka2.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, CtrlC())
+sys.argv = ["pykafka2", "--help"]
+"""
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "runpy.run_module('pykafka2', run_name='__main__')",
+        "runpy.run_module('pykafka2.cli', run_name='__main__')",
+        "from pykafka2.cli.entry import main; sys.exit(main())",  # the installed command
+    ],
+)
+def test_ctrl_c_while_modules_are_imported_shows_no_traceback(run: str) -> None:
+    done = subprocess.run([sys.executable, "-c", CTRL_C_AT_IMPORT + run], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
 
 
 @pytest.mark.parametrize("verb", VERBS)
