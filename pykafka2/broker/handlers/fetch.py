@@ -307,9 +307,7 @@ def _partition(
         high_watermark=result.high_watermark,
         last_stable_offset=result.last_stable_offset,
         log_start_offset=result.log_start_offset,
-        aborted_transactions=None
-        if result.error is None and result.aborted is None
-        else _aborted(result, plan),
+        aborted_transactions=_aborted(result, plan),
         preferred_read_replica=result.preferred_read_replica,
         records=cast(Buffer, result.records),  # a file part is encoded as such (protocol/file_part.py)
     )
@@ -330,6 +328,8 @@ def _aborted(result: FetchResult, plan: FetchPlan) -> list[AbortedTransaction] |
 
     Empty, as in Kafka, if there was nothing to read when the fetch arrived.
     """
+    if result.error is None and result.aborted is None:
+        return None
     is_unknown = isinstance(result.error, UnknownTopicOrPartition) and not plan.has_waited
     if result.item.error is not None or is_unknown:
         return []

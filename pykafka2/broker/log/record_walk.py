@@ -35,7 +35,7 @@ MOST_OPEN_BYTES: Final = 2 * MAX_OUTPUT_BYTES
 """The decompressed bytes of all batches that are being checked, at most."""
 NULL_SIZE: Final = 1
 """The number before a null key or value: -1 as a zigzag varint."""
-KEY_AND_VALUE: Final = (0, 1)
+KEY_AND_VALUE: Final = range(2)
 MORE_BYTES: Final = 1 << 14
 """A number of two bytes from here on has a third one."""
 MAX_RECORD_ERRORS: Final = 1_000
@@ -181,7 +181,7 @@ class RecordWalk:
 
 
 def largest_timestamp(batch: RecordBatch, rules: BatchRules, now_ms: int) -> int | None:
-    """Checks the records of a small batch in their usual form, like `RecordWalk` at a tenth of its cost.
+    """Checks the records of a small batch in their usual form, like `RecordWalk` at a fraction of its cost.
 
     The usual form: not compressed, without headers, each number in one or two bytes. Returns the largest
     timestamp, or None if the records have another form or are rejected: then `RecordWalk` decides.

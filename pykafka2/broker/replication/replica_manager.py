@@ -402,7 +402,7 @@ class ReplicaManager:
 
     def notify_sessions(self) -> dict[FetchSession, None]:
         """Returns the fetch sessions that contain moved partitions."""
-        if not len(self.sessions):
+        if not self.sessions:
             return {}
         return dict.fromkeys(session for key in self._moved for session in self.sessions.moved(key))
 

@@ -83,8 +83,7 @@ class FrameBuffer:
         """Returns the next complete frame without its length, or None.
 
         A large frame keeps the buffer, which is then replaced. Raises `CorruptData` for a negative length or
-        one above the limit, as soon as its four bytes have
-        arrived.
+        one above the limit, as soon as its four bytes have arrived.
         """
         whole = self._whole
         if whole is not None:
@@ -100,7 +99,7 @@ class FrameBuffer:
         if len(buffer) < end:
             return None
         if size >= MIN_UNCOPIED_FRAME_BYTES:
-            self._buffer, self._start = buffer[end:], 0  # at most READ_BYTES
+            self._buffer, self._start = buffer[end:], 0  # a copy of at most READ_BYTES
             return memoryview(buffer)[start + LENGTH_BYTES : end].toreadonly()
         # Release both views here: on PyPy the slice would pin the buffer's size until a collection.
         with memoryview(buffer) as view, view[start + LENGTH_BYTES : end] as part:
