@@ -124,8 +124,6 @@ class Processor(Part):
                 command(now, *arguments)
             except Exception as error:
                 self.failed(arguments[0] if arguments else None, error)
-        if commands:
-            self.signal()
         if self._touched:
             touched, self._touched = self._touched, {}
             for connection in touched:

@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from pykafka2.broker.server.context_parts import Progress
-from pykafka2.broker.server.handler_pool import Handler
+from pykafka2.broker.server.handler_pool import MAX_REQUESTS_PER_TURN, Handler
 from pykafka2.broker.server.request_channel import RequestChannel
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import ACTIVE_FOR, MAX_HELD_BACK, MAX_TURN, REST, Loop, Loops, Part
@@ -80,6 +80,7 @@ def test_fresh_and_waiting_requests_alternate() -> None:
         channel.put(one, is_fresh=True)
     assert channel.has_fresh
     assert channel.is_full
+    assert len(channel) == 7
     taken = [channel.take() for _ in range(8)]
     assert taken == [fresh[0], waiting[0], fresh[1], waiting[1], fresh[2], waiting[2], waiting[3], None]
     channel.put(fresh[0], is_fresh=True)
@@ -300,6 +301,70 @@ def test_handler_without_further_requests_is_not_run_again(loop: Loop) -> None:
     loop.run_once(0.0, ())
     assert turns == ["handled", "end"]
     assert not handler.is_signalled
+
+
+def a_context() -> RequestContext:
+    return cast(RequestContext, SimpleNamespace(progress=Progress()))
+
+
+def test_handlers_are_signalled_in_turn() -> None:
+    channel, handlers = RequestChannel(10), tuple(Part(f"handler {number}") for number in range(3))
+    channel.connect(handlers)
+    for count in range(1, 4):
+        for part in handlers:
+            part.is_signalled = part.is_signalled and count > 1
+        channel.put(REQUEST)
+        assert sum(part.is_signalled for part in handlers) == count
+
+
+def test_handler_takes_64_requests_in_a_pass_and_the_others_in_the_next(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Loop, "is_turn_over", False)
+    handled: list[RequestContext] = []
+    channel = RequestChannel(200)
+    handler = Handler("handler", channel, lambda context, now: handled.append(context), lambda now: None)
+    for part in (handler, Worker("other", [], 1)):
+        loop.add(part)
+    for _ in range(MAX_REQUESTS_PER_TURN + 6):
+        channel.put(a_context())
+    loop._pass(loop._parts, 0.0)
+    assert len(handled) == MAX_REQUESTS_PER_TURN
+    loop.run_once(0.0, ())
+    assert len(handled) == MAX_REQUESTS_PER_TURN + 6
+
+
+class Putting(Part):
+    """Puts a request into the queue in its first turn."""
+
+    def __init__(self, channel: RequestChannel) -> None:
+        super().__init__("putting")
+        self._channel = channel
+
+    def run(self, now: float) -> float:
+        self._channel.put(a_context())
+        return FOREVER
+
+
+def test_request_that_arrives_in_the_pass_in_which_handlers_stopped_is_handled_in_the_next(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Loop, "is_turn_over", False)
+    passes: list[int] = []
+    channel = RequestChannel(10)
+    first, second = (
+        Handler(name, channel, lambda context, now: passes.append(loop.passes), lambda now: None)
+        for name in ("first", "second")
+    )
+    channel.connect((second, first))
+    for part in (first, Putting(channel), second):
+        loop.add(part)
+    first.is_signalled = second.is_signalled = False
+    channel.put(a_context(), is_fresh=True)
+    assert (first.is_signalled, second.is_signalled) == (True, False)
+    loop.run_once(0.0, ())
+    assert len(passes) == 2
+    assert passes[1] == passes[0] + 1
 
 
 def test_last_parts_run_less_often_while_there_is_work(runtime: ThreadRuntime) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import timeit
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykafka2.broker.server.request_metrics import Histogram
+from pykafka2.broker.server.context_parts import MeasuredRequest
+from pykafka2.broker.server.request_metrics import SPANS, Histogram, RequestMetrics
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing.cluster import KafkaCluster
@@ -50,6 +53,34 @@ def test_adding_to_a_histogram_takes_constant_memory_and_time() -> None:
     assert len(histogram._counts) == before
     # Far above the 0.4 us it takes, so that a busy machine does not matter.
     assert min(timeit.repeat(lambda: histogram.add(0.001), number=1000, repeat=5)) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("taken", "handled", "answered", "spans"),
+    [
+        (12.0, 14.0, 17.0, (2.0, 2.0, 3.0, 4.0)),
+        (12.0, 0.0, 17.0, (2.0, 5.0, 0.0, 4.0)),  # the handler itself sent the response
+        (12.0, 18.0, 17.0, (2.0, 5.0, 0.0, 4.0)),
+        (12.0, 11.0, 17.0, (2.0, 0.0, 5.0, 4.0)),
+        (0.0, 0.0, 17.0, (0.0, 7.0, 0.0, 4.0)),  # a fault rule responded
+        (0.0, 0.0, 0.0, (0.0, 0.0, 0.0, 11.0)),
+    ],
+)
+def test_spans_of_a_request_are_those_between_its_times(
+    taken: float, handled: float, answered: float, spans: tuple[float, ...]
+) -> None:
+    context = SimpleNamespace(
+        api_key=MetadataRequest.API_KEY,
+        received=SimpleNamespace(received_at=10.0, size_bytes=30),
+        progress=SimpleNamespace(taken_at=taken, handled_at=handled, answered_at=answered),
+        delivery=SimpleNamespace(reply_bytes=400),
+        is_from_broker=False,
+    )
+    metrics = RequestMetrics()
+    metrics.record(cast(MeasuredRequest, context), 21.0)
+    found = metrics.api("Metadata")
+    assert tuple(getattr(found, span).sum for span in SPANS) == (*spans, 11.0)
+    assert (found.bytes_in, found.bytes_out, metrics.bytes_in, metrics.bytes_out) == (30, 400, 30, 400)
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
