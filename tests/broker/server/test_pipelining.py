@@ -284,6 +284,25 @@ def test_acks_0_acks_1_metadata_and_a_refused_produce_are_processed_behind_a_hel
 
 
 @two_brokers
+def test_history_has_the_most_unanswered_requests_of_a_connection(
+    kafka_cluster: KafkaCluster, wire: Wire, leader: Leader, wait_for: WaitFor
+) -> None:
+    """Requests with acks=1 are answered at once; their responses wait behind those of the held ones."""
+    history = kafka_cluster.history
+    for count, acks in enumerate([-1, -1, 1, -1, 1], 1):
+        wire.send(produce_request("t", 0, batch(), acks=acks), 12)
+        wait_for(lambda count=count: history.count("Produce") == count)  # type: ignore[misc]
+    assert history.in_flight_max("Produce") == 4
+    kafka_cluster.controls.resume_followers()
+    for _ in range(5):
+        wire.receive(ProduceRequest, 12)
+    wire.call(produce_request("t", 0, batch()), 12)
+    assert history.in_flight_max("Produce") == 4
+    assert history.in_flight_max("Produce", client_id="wire") == 4
+    assert history.in_flight_max("Produce", client_id="other") == 0
+
+
+@two_brokers
 def test_request_that_closes_the_connection_drops_its_cached_replies(
     kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
 ) -> None:

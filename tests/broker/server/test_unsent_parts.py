@@ -157,6 +157,7 @@ def test_cleared_parts_are_not_sent() -> None:
     unsent = UnsentParts(transport)
     unsent.add(file_part(b"FILE"))
     unsent.clear()
+    assert not unsent.has_files
     unsent.add(b"bytes")
     unsent.write()
     assert transport.received == b"bytes"
