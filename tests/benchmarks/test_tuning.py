@@ -43,6 +43,22 @@ def test_broker_options_of_the_curves_are_valid_and_set_in_each_point() -> None:
             assert curve.option not in others
 
 
+@pytest.mark.parametrize(
+    ("option", "first", "last", "count"),
+    [
+        ("batch_size", 1 << 10, 1 << 20, 6),
+        ("fetch_min_bytes", 1, 1 << 20, 6),
+        ("max_partition_fetch_bytes", 16 << 10, 8 << 20, 4),
+    ],
+)
+def test_sizes_are_played_from_the_smallest_to_the_largest(
+    option: str, first: int, last: int, count: int
+) -> None:
+    [values] = [curve.values for curve in CURVES if curve.option == option]
+    assert (values[0], values[-1], len(values)) == (first, last, count)
+    assert [*values] == sorted(values)
+
+
 def test_outcome_is_per_record_and_in_the_units_of_its_names() -> None:
     began, ended = Moment(10.0, 1.0, 5.0), Moment(12.0, 1.5, 5.25)
     took = [number / 1e3 for number in range(1, 100)]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pykafka2 import errors
+from pykafka2.broker.handlers.produce import is_transactional
 from pykafka2.errors import for_code
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import (
@@ -14,6 +15,7 @@ from pykafka2.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from pykafka2.records.batch import TRANSACTIONAL_FLAG
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from tests.testing.wire import NOW_MS, Wire, batch, partition_of, produce, produce_request
 
@@ -47,6 +49,19 @@ def test_acks_other_than_minus_1_0_and_1_are_rejected(leader: Leader, acks: int)
 )
 def test_produce_needs_exactly_one_batch_of_format_2(leader: Leader, records: bytes | None) -> None:
     assert error_of(leader("t", 0), records) == "InvalidRecord"
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+def test_request_is_transactional_if_any_of_its_batches_is(place: int) -> None:
+    records: list[bytes | None] = [batch(), None, batch(), batch()]
+    data = [PartitionProduceData(index=at, records=one) for at, one in enumerate(records)]
+    topics = [
+        TopicProduceData(name=name, partition_data=data[at : at + 2]) for name, at in (("t", 0), ("u", 2))
+    ]
+    request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics)
+    assert not is_transactional(request)
+    data[place].records = batch(attributes=TRANSACTIONAL_FLAG)
+    assert is_transactional(request)
 
 
 @one_broker

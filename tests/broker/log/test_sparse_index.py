@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,14 +44,45 @@ def test_search_returns_the_last_entry_up_to_the_value(count: int, steps: list[t
             entries.append((last + number + 1, 10 * (last + number + 1)))
             index.append(*entries[-1])
         elif step == "truncate":
-            entries = [entry for entry in entries if entry[0] < 10 * number]
-            index.truncate_below(10 * number, field=0)
-        for field in (0, 1):
-            value = (10 if field == 0 else 100) * number
+            below = 5 * number  # of odd numbers it is the offset of an entry
+            entries = [entry for entry in entries if entry[0] < below]
+            index.truncate_below(below, field=0)
+        for field, value in (
+            (0, 10 * number),
+            (0, 10 * number + 5),
+            (1, 100 * number),
+            (1, 100 * number + 50),
+        ):
             expected = [entry for entry in entries if entry[field] <= value]
             assert index.floor(value, field) == (expected[-1] if expected else None)
         assert index.count == len(entries)
         assert index.last == (entries[-1] if entries else None)
+
+
+@pytest.mark.parametrize(
+    "number", [0, 1, BLOCK_ENTRIES - 1, BLOCK_ENTRIES, 2 * BLOCK_ENTRIES, 3 * BLOCK_ENTRIES]
+)
+def test_search_for_the_value_of_an_entry_returns_it(tmp_path: Path, number: int) -> None:
+    """Also from the block of another search, and if it is the first or the last entry of a block."""
+    entries = 3 * BLOCK_ENTRIES + 2
+    for before in range(0, entries, BLOCK_ENTRIES // 2):
+        index, _ = index_of(tmp_path / "index", entries)
+        index.floor(10 * before + 5)
+        for found in (number, number + 1):
+            assert index.floor(10 * found + 5) == (10 * found + 5, 100 * found + 50)
+        index.truncate_below(10 * number + 5, field=0)
+        assert index.count == number
+
+
+def test_entries_that_were_held_are_written_behind_the_others(tmp_path: Path) -> None:
+    index, file = index_of(tmp_path / "index", 2)
+    index.hold()
+    for number in (2, 3):
+        index.append(10 * number + 5, 100 * number + 50)
+    index.write_held()
+    assert (tmp_path / "index").stat().st_size == 4 * OFFSET_ENTRY.size
+    again = SparseIndex(file, OFFSET_ENTRY, 4 * OFFSET_ENTRY.size)
+    assert [again.entry(number)[0] for number in range(4)] == [5, 15, 25, 35]
 
 
 def test_searches_that_continue_read_each_block_once(tmp_path: Path) -> None:
