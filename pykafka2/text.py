@@ -38,6 +38,12 @@ def brief(error: BaseException) -> str:
     return full if len(full) <= LONGEST_ERROR else f"{full[:half]} ... {full[-half:]}"
 
 
+def type_of(value: object) -> str:
+    """Returns the name of the value's type with its article: a str, an int."""
+    name = type(value).__name__
+    return f"an {name}" if name[0] in "AEIOUaeiou" else f"a {name}"
+
+
 def undelivered(records: int) -> str:
     """Returns the sentence for this number of failed records, without its full stop."""
     return "1 record was not delivered" if records == 1 else f"{records} records were not delivered"

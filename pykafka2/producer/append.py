@@ -35,7 +35,7 @@ from pykafka2.producer.transactions.state import Call, TransactionStatus
 from pykafka2.records.encoder import NO_HEADERS, Row
 from pykafka2.serializers import SerializeFunction, serialize_function
 from pykafka2.slotted import slotted
-from pykafka2.text import brief
+from pykafka2.text import brief, type_of
 from pykafka2.types import GivenHeaders, Headers
 
 if TYPE_CHECKING:
@@ -311,6 +311,5 @@ def _as_bytes(what: str, topic: str, data: Any) -> bytes:
         return memoryview(data).tobytes()  # a copy, as the caller can change the original
     checked_topic(topic)  # swapped arguments get the error about the topic
     raise IllegalArgument(
-        f"the {what} of a record for topic {topic!r} is a {type(data).__name__}; give bytes, or set "
-        f"{what}_serializer"
+        f"the {what} of a record for topic {topic!r} is {type_of(data)}; give bytes, or set {what}_serializer"
     )

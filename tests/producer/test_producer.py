@@ -529,7 +529,7 @@ class TestBadInput:
         producer = simulation.producer(cluster)
         with pytest.raises(SerializationError, match="the value of a record for topic 'orders' is a str"):
             producer.send("orders", "text")
-        with pytest.raises(SerializationError, match=r"the key .* is a int"):
+        with pytest.raises(SerializationError, match=r"the key .* is an int"):
             producer.send("orders", b"v", 7)
         with pytest.raises(SerializationError, match="headers must be a list of pairs"):
             producer.send("orders", b"v", headers=[("name", "text")])  # type: ignore[list-item]

@@ -23,6 +23,7 @@ from pykafka2.records.column_encoder import ListColumns, RecordColumns
 from pykafka2.records.encoder import NO_HEADERS
 from pykafka2.records.pieces import Piece
 from pykafka2.slotted import slotted
+from pykafka2.text import type_of
 from pykafka2.types import Headers
 
 Serialize = Callable[[Headers, Any], "bytes | None"]
@@ -159,7 +160,7 @@ def _as_bytes(argument: str, topic: str, row: int, entry: Any) -> bytes | None:
         return memoryview(entry).tobytes()
     name = argument.removesuffix("s")
     raise SerializationError(
-        f"{argument}[{row}] of the records for topic {topic!r} is a {type(entry).__name__}; give bytes, or "
+        f"{argument}[{row}] of the records for topic {topic!r} is {type_of(entry)}; give bytes, or "
         f"set {name}_serializer"
     )
 

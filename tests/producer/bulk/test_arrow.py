@@ -304,7 +304,7 @@ def test_serializers_and_interceptors_want_objects(simulation: Simulation, clust
         simulation.producer(cluster, value_serializer=str.encode).send_many("orders", column)
     with pytest.raises(IllegalArgument, match=r"has interceptors.*to_pylist"):
         simulation.producer(cluster, interceptors=[ProducerInterceptor()]).send_many("orders", column)
-    with pytest.raises(SerializationError, match=r"keys\[0\] .* is a int"):
+    with pytest.raises(SerializationError, match=r"keys\[0\] .* is an int"):
         simulation.producer(cluster).send_many("orders", column, keys=[1])
 
 
