@@ -582,7 +582,7 @@ class TestArguments:
             (
                 {"keys": [b"1", 2]},
                 SerializationError,
-                r"keys\[1\] .* is a int; give bytes, or set key_serializer",
+                r"keys\[1\] .* is an int; give bytes, or set key_serializer",
             ),
             ({"headers": {"a": b"1"}}, IllegalArgument, r"headers=.*list\(headers.items\(\)\)"),
             ({"headers": [("a", b"1"), ("b", 2)]}, IllegalArgument, r"headers\[1\].* the value is not bytes"),
