@@ -251,6 +251,7 @@ def test_all_members_are_removed_with_the_reason(admin: Admin, two_brokers: Kafk
                 bootstrap_servers=admin.servers,
                 group_id=group,
                 group_instance_id=f"host-{number}",
+                heartbeat_interval_ms=100,  # by which the first member notices the second one
                 enable_auto_commit=False,
             )
             joined.append(members.enter_context(member))
