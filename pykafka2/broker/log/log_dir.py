@@ -167,6 +167,12 @@ class LogDirs:
                 continue
             # Compare bytes, not views: views are compared element by element, a hundred times slower.
             data = bytes(batch.buffer) if data is None else data
-            if data == bytes(known.buffer):
+            if data == _bytes_of(known):
                 return known
         return batch
+
+
+def _bytes_of(batch: RecordBatch) -> bytes:
+    """Returns the bytes of a batch, uncopied if it has bytes of its own, as those that a leader appends."""
+    own = batch.buffer.obj
+    return own if isinstance(own, bytes) and len(own) == len(batch.buffer) else bytes(batch.buffer)

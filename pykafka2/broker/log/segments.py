@@ -193,7 +193,10 @@ class Segments:
 
     def _index_of(self, offset: int) -> int:
         """Returns the index of the segment that contains `offset`, or of the first one."""
-        return max(bisect_right(self._segments, offset, key=attrgetter("base_offset")) - 1, 0)
+        segments = self._segments
+        if offset >= segments[-1].base_offset:
+            return len(segments) - 1  # the usual case
+        return max(bisect_right(segments, offset, key=attrgetter("base_offset")) - 1, 0)
 
 
 def timestamp_of(segment: Segment, otherwise: int) -> int:

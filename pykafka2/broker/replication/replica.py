@@ -147,7 +147,7 @@ class Replica:
     # ------------------------------------------------------------------ request checks
 
     def check_leader(self) -> None:
-        if not self.is_leader:
+        if self.role is not Role.LEADER:
             raise NotLeaderOrFollower(
                 f"broker {self.broker_id} does not lead {self.key[0]}-{self.key[1]}, "
                 f"broker {self.image.leader} does"
@@ -155,7 +155,7 @@ class Replica:
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Raises unless the requester's leader epoch is the current one (KIP-320); -1 skips the check."""
-        if current_leader_epoch == UNKNOWN_EPOCH:
+        if current_leader_epoch in (UNKNOWN_EPOCH, self.image.leader_epoch):
             return
         if current_leader_epoch < self.leader_epoch:
             raise FencedLeaderEpoch(f"epoch {current_leader_epoch} is older than {self.leader_epoch}")

@@ -142,7 +142,8 @@ class ReplicaReader:
             ):
                 return None
             if replica.log.log_start_offset <= item.offset and item.offset >= upper:
-                note_segment(plan, item, replica.log)
+                if plan.min_bytes > 1:
+                    note_segment(plan, item, replica.log)
                 # Above the readable end there is nothing to wait for, as in Kafka.
                 return 0 if item.offset == upper else None
             if plan.min_bytes > 1 and note_segment(plan, item, replica.log) < replica.log.segments.base_of(
