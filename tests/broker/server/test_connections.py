@@ -404,7 +404,9 @@ def test_part_of_a_request_ends_the_idle_time(
 ) -> None:
     wire = connect()
     wire.call(METADATA, 12)
-    (connection,) = kafka_cluster.brokers[0].processors[0].connections
+    (processor,) = kafka_cluster.brokers[0].processors
+    (connection,) = processor.connections
+    processor.loop.call(lambda: None)  # behind the turn that wrote the response
     before = connection.idle_since
     wire.socket.sendall(b"\0")
     wait_for(lambda: connection.frames.has_bytes)
