@@ -168,6 +168,15 @@ def test_drawing_names_its_axes_and_is_the_same_for_the_same_figures(tmp_path: P
 
 @pytest.mark.gate
 @pytest.mark.slow
+def test_point_of_a_consumer_reads_the_records_of_a_filled_topic() -> None:
+    [curve] = [curve for curve in CURVES if curve.option == "fetch_min_bytes"]
+    found = command.play(curve, 1, 500, 0.1)
+    assert found.records_per_second > 0
+    assert 0 < found.p50_ms <= found.p99_ms
+
+
+@pytest.mark.gate
+@pytest.mark.slow
 def test_broker_of_a_point_is_terminated_and_one_that_does_not_start_raises() -> None:
     with running({}, 1) as (servers, process):
         assert servers.startswith("127.0.0.1:")
@@ -189,10 +198,20 @@ def test_labels_are_short() -> None:
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_command_prints_a_curve_and_draws_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_prints_a_curve_and_draws_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[tuple[dict[str, Any], int]] = []
+
+    def spy(config: dict[str, Any], replicas: int) -> Any:
+        started.append((config, replicas))
+        return running(config, replicas)
+
+    monkeypatch.setattr(command, "running", spy)
     can_draw = find_spec("matplotlib") is not None  # of the extra `bench`
     write = ["--write", str(tmp_path)] if can_draw else []
     assert main(["--smoke", "--option", "num.replica.fetchers", *write]) == 0
+    assert started == [({"num.replica.fetchers": count}, 3) for count in (1, 2, 4)]
     assert "num.replica.fetchers" in capsys.readouterr().out
     if can_draw:
         assert (tmp_path / "num-replica-fetchers.svg").read_text().startswith("<?xml")

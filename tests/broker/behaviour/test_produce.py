@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 
 import pytest
@@ -114,8 +115,9 @@ def test_torn_batch_is_rejected_and_a_torn_tail_is_dropped(
         batch([b"a"], count=0, last_offset_delta=-1),
         batch(attributes=0x20),
         batch(producer_id=5, producer_epoch=0, base_sequence=-1),
+        struct.pack(">q", 5) + batch()[8:],
     ],
-    ids=["count", "last delta", "no records", "control batch", "sequence below 0"],
+    ids=["count", "last delta", "no records", "control batch", "sequence below 0", "base offset above 0"],
 )
 def test_batch_with_an_inconsistent_header_is_invalid_record(leader: Leader, records: bytes) -> None:
     assert error_of(leader("t", 0), records) == "InvalidRecord"
