@@ -79,6 +79,18 @@ class FrameBuffer:
         """Whether any byte of the next frame is buffered."""
         return len(self._buffer) > self._start or self._whole is not None
 
+    @property
+    def has_frame(self) -> bool:
+        """Whether `next_frame` returns a frame, or raises."""
+        if self._whole is not None:
+            return True
+        buffer, start = self._buffer, self._start
+        held = len(buffer) - start
+        if held < LENGTH_BYTES:
+            return False
+        size = int.from_bytes(buffer[start : start + LENGTH_BYTES], "big", signed=True)
+        return LENGTH_BYTES + size <= held or size > self._max_bytes  # a negative size, too
+
     def next_frame(self) -> bytes | memoryview | None:
         """Returns the next complete frame without its length, or None.
 

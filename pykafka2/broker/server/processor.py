@@ -167,7 +167,9 @@ class Processor(Part):
                 connection.takes_requests and not connection.is_closed
             ):
                 if self._waiting.must_wait(has_turn=has_turn):
-                    self._waiting.add(connection)
+                    # Others are still read: a reset, which is reported as writable, too, must not wait.
+                    if connection.frames.has_frame:
+                        self._waiting.add(connection)
                     break
                 if authentication is not None:
                     self._intake.limit_frames(connection, authentication)

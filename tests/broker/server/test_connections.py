@@ -5,6 +5,7 @@ test_pipelining.py.
 from __future__ import annotations
 
 import itertools
+import socket
 import struct
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -271,6 +272,25 @@ def test_room_in_a_full_request_queue_goes_to_the_waiting_processor(
     assert one.receive(MetadataRequest, 12)[0] == 1
     assert [many.receive(MetadataRequest, 12)[0] for _ in range(20)] == [*range(20)]
     assert answered.index("wire") == 1, answered
+
+
+@pytest.mark.parametrize("start", [b"", b"\0\0", b"\0\0\0\x20half"])
+@pytest.mark.kafka(brokers=1, config={"queued.max.requests": 1})
+def test_reset_connection_without_a_request_is_closed_while_the_request_queue_is_full(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, start: bytes
+) -> None:
+    """Thousands of them took a turn after each request, and the others waited for a minute."""
+    many, one, ended = connect(), connect(), connect()
+    ended.call(METADATA, 12)
+    ended.socket.sendall(start)
+    go_on = fill_queue(kafka_cluster, many, one, wait_for)
+    (processor,) = kafka_cluster.brokers[0].processors
+    before = len(processor.connections)
+    ended.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    ended.socket.close()
+    wait_for(lambda: len(processor.connections) == before - 1)
+    go_on()
+    assert one.receive(MetadataRequest, 12)[0] == 1
 
 
 @pytest.mark.kafka(brokers=1, config={"queued.max.requests": 1, "num.network.threads": 2})
@@ -674,6 +694,32 @@ def test_channel_mode_can_be_set_by_name(pipelined: bool) -> None:
     assert KafkaCluster(pipelined=pipelined, config={"channel.mode": mode}).config.get("channel.mode") == mode
     with pytest.raises(ConfigurationError, match="Set only one"):
         KafkaCluster(pipelined=not pipelined, config={"channel.mode": mode})
+
+
+@pytest.mark.parametrize(
+    ("data", "has_frame"),
+    [
+        (b"", False),
+        (b"\0\0\0", False),
+        (b"\0\0\0\0", True),
+        (b"\0\0\0\2x", False),
+        (b"\0\0\0\2xy", True),
+        (b"\0\0\0\2xyz", True),
+        (b"\0\0\0\x0b", True),
+        (b"\xff\xff\xff\xff", True),
+    ],
+)
+def test_has_frame_is_true_if_next_frame_returns_or_raises(data: bytes, has_frame: bool) -> None:
+    frames = FrameBuffer(10)
+    frames.feed(framed(b"first"))
+    frames.next_frame()
+    frames.feed(data)
+    assert frames.has_frame == has_frame
+    if data in (b"\0\0\0\x0b", b"\xff\xff\xff\xff"):
+        with pytest.raises(errors.CorruptData):
+            frames.next_frame()
+    else:
+        assert (frames.next_frame() is not None) == has_frame
 
 
 def test_unauthenticated_frames_are_read_in_small_pieces() -> None:
