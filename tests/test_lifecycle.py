@@ -369,7 +369,7 @@ WHAT_IS_LOADED = """
 import sys
 from pykafka2 import KafkaProducer
 with KafkaProducer(bootstrap_servers="127.0.0.1:1", compression_type="zstd"):
-    of_messages = {"crc32c", "pykafka2.protocol.encoding", "pykafka2.protocol.decoding"}
+    of_messages = {"crc32c._crc32c", "pykafka2.protocol.encoding", "pykafka2.protocol.decoding"}
     needed = {"zstandard", "encodings.idna", *of_messages}
     missing = needed - set(sys.modules)
 sys.exit(f"not loaded: {missing}" if missing else 0)
