@@ -10,6 +10,7 @@ from collections.abc import Callable
 from itertools import cycle, repeat
 from zlib import crc32 as crc32
 
+from pykafka2.producer.delivery.callbacks import HAS_GIL
 from pykafka2.producer.partitioning.murmur2 import POSITIVE_BY_LENGTH
 from pykafka2.producer.partitioning.murmur2 import positive_murmur2 as positive_murmur2
 
@@ -73,7 +74,8 @@ class KeyHashes(dict[bytes, int]):
             self._key_bytes = 0
             self._is_skipped = repeat(False).__next__
         self[key] = number
-        if len(self) == ALL_CACHED_BELOW:
+        # Without the global lock two threads in one `cycle` can read beyond its end (CPython 3.13).
+        if len(self) == ALL_CACHED_BELOW and HAS_GIL:
             self._is_skipped = cycle((True,) * (ONE_OF - 1) + (False,)).__next__
         # Concurrent threads can miss the bytes of a key, which the number of keys bounds.
         self._key_bytes += len(key)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykafka2.producer.partitioning import key_hashes
 from pykafka2.producer.partitioning.key_hashes import (
     ALL_CACHED_BELOW,
     CACHED_KEY_BYTES,
@@ -55,6 +56,17 @@ def test_one_of_eight_new_keys_is_cached_beyond_the_first_thousand() -> None:
     for number in range(ALL_CACHED_BELOW + 10 * ONE_OF):
         hashes[b"%d" % number]
     assert len(hashes) == ALL_CACHED_BELOW + 10
+
+
+def test_without_gil_every_new_key_is_cached_without_an_iterator_that_threads_would_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`itertools.cycle` of a free-threaded Python 3.13 can read beyond its end if two threads share it."""
+    monkeypatch.setattr(key_hashes, "HAS_GIL", False, raising=False)
+    hashes = KeyHashes()
+    for number in range(ALL_CACHED_BELOW + 10 * ONE_OF):
+        hashes[b"%d" % number]
+    assert len(hashes) == ALL_CACHED_BELOW + 10 * ONE_OF
 
 
 def test_cache_that_reached_its_limit_is_emptied_and_caches_every_key_again() -> None:
