@@ -181,7 +181,9 @@ def note_time(tail: OpenBatch, timestamp: int) -> bool:
     """Let `send` append records of this millisecond to the batch; False if the timestamp does not fit it."""
     if not 0 <= timestamp - tail.base_timestamp < SHORT:
         return False
-    # In this order, a thread that reads between two lines finds no range with another range's timestamp.
+    # In this order, a thread that reads between two lines finds an empty range. Two threads that write here
+    # at once can leave the timestamp of one in the range of the other. It is off by less than SHORT, as both
+    # fit the batch.
     tail.until_ns = 0
     tail.timestamp = timestamp
     tail.since_ns = timestamp * NS_PER_MS

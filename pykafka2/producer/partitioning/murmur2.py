@@ -178,8 +178,10 @@ def _side_by_side(keys: Sequence[bytes], length: int) -> list[int]:
 
 
 def _word_pairs(keys: Sequence[bytes], length: int) -> list[int]:
-    """Return a number for the first eight bytes of the keys, for the next eight and so on, in a lane for each
-    key. Keys end with zeros in the last one."""
+    """Return one number for each eight bytes of a key, with a lane for each key.
+
+    The last number is padded with zeros.
+    """
     size = -(-length // LANE_BYTES)
     padding = bytes(LANE_BYTES * size - length)
     lanes = memoryview(padding.join([*keys, b""])).cast("Q")
