@@ -89,9 +89,9 @@ VARIANTS: Final = {
                     headers, position = same.copy(), record_end
                 else:
                     <read headers>
-                    if position == record_end:
-                        known_headers[raw_headers] = headers.copy()
-                        keeps_headers = len(known_headers) < MOST_HEADERS_KEPT
+                    # If they do not end with the record, the check of its length raises below.
+                    known_headers[raw_headers] = headers.copy()
+                    keeps_headers = len(known_headers) < MOST_HEADERS_KEPT
             else:
                 <read headers>
         """,

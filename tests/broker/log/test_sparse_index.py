@@ -74,6 +74,14 @@ def test_search_for_the_value_of_an_entry_returns_it(tmp_path: Path, number: int
         assert index.count == number
 
 
+def test_first_entry_of_a_block_is_found_after_a_search_in_the_block_before() -> None:
+    index = SparseIndex(SimFiles(0).open("/index", creates=True), OFFSET_ENTRY)
+    for number in range(BLOCK_ENTRIES + 2):
+        index.append(number, number)
+    assert index.floor(1) == (1, 1)
+    assert index.floor(BLOCK_ENTRIES) == (BLOCK_ENTRIES, BLOCK_ENTRIES)
+
+
 def test_entries_that_were_held_are_written_behind_the_others(tmp_path: Path) -> None:
     index, file = index_of(tmp_path / "index", 2)
     index.hold()
