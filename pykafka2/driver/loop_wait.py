@@ -69,7 +69,10 @@ class LoopCalls:
             except Exception as error:
                 loop = self._loop()
                 if loop is not None:  # always, as it runs
-                    context = {"message": "a callback of pykafka2 failed", "exception": error}
+                    function = getattr(call, "func", call)  # of a partial
+                    name = getattr(function, "__qualname__", repr(function))
+                    words = f"the callback {name} of a pykafka2 client failed"
+                    context = {"message": words, "exception": error}
                     loop.call_exception_handler(context)
             except BaseException:
                 # A SystemExit ends this run of the loop; the next one, which cancels tasks, needs the rest.

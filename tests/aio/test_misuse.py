@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -169,3 +171,20 @@ def test_subclass_of_a_client_leaves_the_names_of_its_methods() -> None:
         pass
 
     assert Mine.getmany.__qualname__ == "KafkaConsumer.getmany"
+
+
+def test_callback_that_raises_is_reported_to_the_loop_with_its_name(kafka_cluster: KafkaCluster) -> None:
+    reported: list[dict[str, Any]] = []
+
+    def failing(metadata: object, error: object) -> None:
+        raise ZeroDivisionError
+
+    async def program() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        async with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+            await (await producer.send("orders", b"v", on_delivery=failing))
+            await kafka_cluster.wait_until_async(lambda: bool(reported))
+
+    run(program())
+    assert isinstance(reported[0]["exception"], ZeroDivisionError)
+    assert re.fullmatch(r"the callback .*failing of a pykafka2 client failed", reported[0]["message"])
