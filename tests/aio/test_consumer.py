@@ -241,6 +241,41 @@ def test_block_that_raises_commits_nothing(kafka_cluster: KafkaCluster) -> None:
     assert FIRST not in kafka_cluster.group("billing").offsets
 
 
+@pytest.mark.parametrize("end", ["cancel", "wakeup", "stop"])
+def test_end_of_a_block_commits_the_record_that_is_handled_unless_the_task_is_cancelled(
+    kafka_cluster: KafkaCluster, end: str
+) -> None:
+    fill(kafka_cluster, 3)
+    committed: dict[TopicPartition, int] = {}
+
+    async def program() -> None:
+        handling, may_return = asyncio.Event(), asyncio.Event()
+
+        async def handle(consumer: KafkaConsumer[bytes, bytes]) -> None:
+            async with consumer:
+                async for _ in consumer:
+                    handling.set()
+                    await may_return.wait()
+
+        consumer = consumer_of(kafka_cluster, "orders", group_id="billing")
+        task = asyncio.create_task(handle(consumer))
+        await handling.wait()
+        if end == "cancel":
+            task.cancel()
+        elif end == "wakeup":
+            consumer.wakeup()
+        else:
+            await consumer.stop()
+            committed.update(kafka_cluster.group("billing").offsets)
+        may_return.set()
+        await asyncio.wait([task])
+
+    run(program())
+    if end == "stop":
+        assert committed[FIRST] == 1
+    assert (FIRST in kafka_cluster.group("billing").offsets) is (end != "cancel")
+
+
 def test_named_partitions_leave_buffered_records_of_the_others(kafka_cluster: KafkaCluster) -> None:
     fill(kafka_cluster, 10, partition=0)
     fill(kafka_cluster, 10, partition=1)
