@@ -309,6 +309,17 @@ def test_without_gil_every_record_is_checked_for_size(monkeypatch: pytest.Monkey
     assert step_bytes == 0
 
 
+@pytest.mark.parametrize(("count", "is_checked"), [(10, False), (batch_sizes.MANY_RECORDS, True)])
+def test_records_whose_offset_can_take_four_bytes_are_checked_for_size(count: int, is_checked: bool) -> None:
+    step_bytes, _ = batch_sizes.next_step(10_000, 100 * count, count)
+    assert (step_bytes == 0) is is_checked
+
+
+def test_step_has_no_room_for_records_with_long_lengths() -> None:
+    step_bytes, _ = batch_sizes.next_step(1 << 20, 100_000, 10)
+    assert step_bytes == batch_sizes.LARGEST_STEP_BYTES
+
+
 @pytest.mark.parametrize("is_enabled", [True, False])
 def test_the_append_without_a_lock_needs_the_gil_of_the_running_interpreter(is_enabled: bool) -> None:
     """A build without the GIL can have it enabled again, as by PYTHON_GIL=1 or an extension module."""
