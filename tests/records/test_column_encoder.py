@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykafka2.records.column_encoder import EncodedRecords, ListColumns
+from pykafka2.records import column_encoder
+from pykafka2.records.column_encoder import EncodedRecords, ListColumns, cuts_of
 from pykafka2.records.encoder import NO_HEADERS, encode_headers, encode_record
 from pykafka2.records.pieces import framed_offsets, spans
 from pykafka2.records.varint import varint, varint_size
@@ -148,3 +149,21 @@ def test_memory_kept_between_batches_is_bounded() -> None:
     finally:
         tracemalloc.stop()
     assert kept < 6 << 20
+
+
+@pytest.mark.parametrize(
+    ("ends", "more", "max_bytes", "expected"),
+    [
+        ([10, 20, 30, 40, 50], 2, 24, [2, 4, 5]),
+        ([10, 20, 30, 40, 50], 2, 23, [1, 2, 3, 4, 5]),
+        ([10, 20, 30, 40, 50], 0, 20, [2, 4, 5]),
+        ([10, 20, 30, 40, 50], 0, 1000, [3, 5]),  # three records at most
+        ([10, 90, 95, 99], 0, 20, [1, 2, 4]),  # a record that is too large is alone
+        ([], 0, 20, []),
+    ],
+)
+def test_columns_are_cut_where_the_next_record_would_exceed_the_limit(
+    monkeypatch: pytest.MonkeyPatch, ends: list[int], more: int, max_bytes: int, expected: list[int]
+) -> None:
+    monkeypatch.setattr(column_encoder, "MAX_BATCH_RECORDS", 3)
+    assert cuts_of(ends, more, max_bytes) == expected
