@@ -221,6 +221,24 @@ def test_bytes_beyond_the_permit_are_charged() -> None:
     assert [each - charged[0] for each in charged] == [0, 0, 30]
 
 
+@pytest.mark.parametrize(("permit_bytes", "is_charged"), [(100, True), (1 << 20, False)])
+def test_encoded_bytes_beyond_the_permit_are_charged(permit_bytes: int, is_charged: bool) -> None:
+    charged: list[int] = []
+
+    def charge(permit: Permit, overhead_bytes: int) -> bool:
+        charged.append(overhead_bytes)
+        return True
+
+    batch = a_batch(hooks=attrs.evolve(HOOKS, charge=charge), permit=Permit(permit_bytes))
+    appended(batch, value=b"x" * 5000)
+    batch.seal()
+    before = max(charged, default=0)
+    charged.clear()
+    encoded = batch.bytes()
+    assert bool(charged) is is_charged
+    assert not charged or charged[0] - before >= len(encoded) - permit_bytes
+
+
 def test_no_moment_of_note_time_gives_a_record_the_timestamp_of_another_time() -> None:
     def attempt(number: int) -> bool:
         tail = a_batch().open
