@@ -1,6 +1,6 @@
 """Compares the throughput and latency of asyncio clients in one run.
 
-    python -m benchmarks.aio              Apache Kafka and the bundled broker, 25 minutes
+    python -m benchmarks.aio              Apache Kafka and the bundled broker, 29 minutes
     python -m benchmarks.aio --quick      the bundled broker, few records, 2 minutes
     python -m benchmarks.aio --smoke      even fewer records: 30 seconds
     python -m benchmarks.aio --what send --what "async for" --broker apache
@@ -13,7 +13,8 @@ send           awaits the deliveries of ten thousand records at a time; pykafka2
 getmany        reads up to 500 records at a time
 async for      reads record by record
 send and wait  awaits each record before the next one, linger 0
-loop lag       delay of the loop's timers while it sends as fast as it can; the column p99 shows p99.9
+loop lag       delay of the loop's timers while it sends as fast as it can, also after gc.freeze(); the column
+               p99 shows p99.9
 
 Each client runs in a process of its own. Every other round runs in reverse order, and ratios are medians over
 rounds. --write keeps the table as build/benchmarks/<date>-aio.txt. The exit status is 1 if a target is
