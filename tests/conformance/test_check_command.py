@@ -126,7 +126,7 @@ def test_clock_of_each_broker_is_compared_by_a_record(cluster: Cluster) -> None:
     ended = pykafka2("check", "-b", cluster.bootstrap_servers, "--json", "--clock-topic", "check-timed")
     assert ended.returncode == 0
     clocks = {
-        broker["broker_id"]: step["status"]
+        broker["broker"]: step["status"]
         for broker in json.loads(ended.stdout)["brokers"]
         for step in broker["steps"]
         if step["name"] == "clock"
