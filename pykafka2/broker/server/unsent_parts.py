@@ -95,12 +95,13 @@ class UnsentParts:
 
     def _take_off(self, taken: int) -> None:
         parts = self._parts
-        while taken:
+        # An empty part behind the sent ones goes as well: no write would ever take it off.
+        while parts:
             head = parts[0]
-            if taken >= len(head):
-                taken -= len(head)
-                parts.popleft()
-                self._file_parts -= isinstance(head, FilePart)
-            else:
-                parts[0] = head.after(taken) if isinstance(head, FilePart) else head[taken:]
+            if taken < len(head):
+                if taken:
+                    parts[0] = head.after(taken) if isinstance(head, FilePart) else head[taken:]
                 return
+            taken -= len(head)
+            parts.popleft()
+            self._file_parts -= isinstance(head, FilePart)

@@ -136,6 +136,17 @@ def test_write_ends_after_one_of_several_files() -> None:
     assert transport.received == b"aONEbTWOc"
 
 
+def test_empty_part_behind_sent_bytes_is_not_left_unsent() -> None:
+    """The connection would wait until its socket is writable, which it is at once, and again."""
+    transport = NarrowTransport([3, 1])
+    unsent = UnsentParts(transport)
+    for part in (b"abc", b"", b"de", b"", b""):
+        unsent.add(part)
+    assert unsent.write() == 5
+    assert not unsent
+    assert transport.received == b"abcde"
+
+
 def test_nothing_more_is_tried_once_the_transport_is_full() -> None:
     transport = NarrowTransport([2, 0])
     unsent = UnsentParts(transport)
