@@ -323,6 +323,7 @@ class Processor(Part):
     def _close(self, connection: Connection, *, reset: bool) -> None:
         client = self.connections.pop(connection, None)
         connection.close(reset=reset)
+        self.loop.forget_sender(connection)  # whose buffer can hold a large part of a request
         for context in () if client is None else client.unanswered():
             self._on_disconnected(context, self.loop.runtime.clock.monotonic())
 

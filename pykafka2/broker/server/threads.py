@@ -261,6 +261,11 @@ class Loop:
             self._latest_sender, self._other_at = sender, self._latest_at
         self._latest_at = now
 
+    def forget_sender(self, sender: object) -> None:
+        """Keeps no reference to a client that has disconnected. The loop's thread."""
+        if sender is self._latest_sender:
+            self._latest_sender = None  # its last request counts as that of another client
+
     def has_others(self, sender: object, now: float) -> bool:
         """Whether other clients than this one have sent something lately. The loop's thread."""
         at = self._other_at if sender is self._latest_sender else self._latest_at

@@ -4,6 +4,7 @@ test_pipelining.py.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import socket
 import struct
@@ -489,6 +490,26 @@ def test_the_queue_may_be_bounded_in_bytes(leader: Callable[[str, int], Wire]) -
     for wire in wires:
         wire.send(produce_request("t", 0, batch([bytes(100)])), 12)
     assert [partition_of(wire.receive(ProduceRequest, 12)[1]).error_code for wire in wires] == [0, 0, 0]
+
+
+@pytest.mark.kafka(brokers=1)
+def test_closed_connection_is_not_kept_by_the_loop_that_read_it_last(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    """Its buffer can hold a request of socket.request.max.bytes of which the end has not arrived."""
+    wire = connect()
+    wire.call(METADATA, 12)
+    (processor,) = kafka_cluster.brokers[0].processors
+    [peer] = [found.peer for found in processor.connections]
+
+    def is_kept() -> bool:
+        return any(isinstance(found, Connection) and found.peer == peer for found in gc.get_objects())
+
+    assert is_kept()
+    wire.socket.sendall(struct.pack(">i", 2000) + bytes(1000))
+    wire.close()
+    wait_for(lambda: not processor.connections)
+    wait_for(lambda: not is_kept())
 
 
 @pytest.mark.kafka(brokers=1, config={"max.connections": 2})
