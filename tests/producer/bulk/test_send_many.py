@@ -87,6 +87,23 @@ class TestArriving:
         assert log(cluster) == values
         assert max(batch.size_bytes for batch in cluster.log("orders", 0).batches()) <= 20_000
 
+    def test_rows_between_records_of_another_caller_have_their_own_offsets(
+        self, simulation: Simulation, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        producer = simulation.producer(cluster)
+        append_row = producer._appender.append_row
+
+        def spy(*arguments: Any) -> Any:
+            delivery = append_row(*arguments)
+            producer.send("orders", b"another caller's", partition=0)
+            return delivery
+
+        monkeypatch.setattr(producer._appender, "append_row", spy)
+        values = [b"a", b"b", b"c"]
+        batches = producer.send_many("orders", values, partition=0).result(10)
+        offsets = {row: batch.base_offset + at for batch in batches for at, row in enumerate(batch.rows)}
+        assert [log(cluster)[offsets[row]] for row in range(3)] == values
+
     @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
     def test_every_codec_arrives(self, simulation: Simulation, cluster: KafkaCluster, codec: str) -> None:
         producer = simulation.producer(cluster, compression_type=codec)
