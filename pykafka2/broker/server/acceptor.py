@@ -37,6 +37,7 @@ class Acceptor(Part):
         self._next = 0
         self._is_open = False
         self._opens_soon = False
+        self._has_failed = False  # since the last accepted connection
         self._quotas = quotas
         self._room_at: float | None = None  # set while connections must wait
         self._throttled: list[tuple[float, Transport]] = []  # and when they are closed
@@ -84,11 +85,14 @@ class Acceptor(Part):
             try:
                 transport = self._listener.accept()
             except KafkaError as error:
-                logger.warning("%s: %s", self.name, error)
+                if not self._has_failed:  # it is repeated ten times per second
+                    self._has_failed = True
+                    logger.warning("%s: accepts no connections for now: %s", self.name, error)
                 self._rest(now)
                 return
             if transport is None:
                 return
+            self._has_failed = False
             throttled_for = self._quotas.throttled_for(transport.peer, now)
             if throttled_for:
                 self._throttled.append((now + throttled_for, transport))

@@ -53,7 +53,10 @@ def taken(cluster: KafkaCluster) -> list[str]:
 
 
 def test_an_acceptor_that_gets_no_socket_rests(
-    kafka_cluster: KafkaCluster, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    kafka_cluster: KafkaCluster,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """As with too many open files: the listener is reported ready all the time."""
     (acceptor,) = kafka_cluster.brokers[0].process._acceptors
@@ -70,6 +73,11 @@ def test_an_acceptor_that_gets_no_socket_rests(
     assert ask(connect(0)) == 2
     assert calls[1] - calls[0] > REST / 2
     assert calls[2] - calls[1] > REST / 2
+    # Once until a connection is accepted.
+    assert caplog.text.count("accepts no connections for now: too many open files") == 1
+    calls.clear()
+    assert ask(connect(0)) == 2
+    assert caplog.text.count("accepts no connections for now: too many open files") == 2
 
 
 def test_a_part_that_fails_costs_its_own_turn(
