@@ -303,6 +303,18 @@ def test_no_record_takes_the_short_way_to_a_batch_that_began_later() -> None:
         assert [delivery.result(0).offset for delivery in kept] == [0, 1, 2]
 
 
+def test_keyed_record_in_a_batch_that_began_later_has_its_own_timestamp() -> None:
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=1, topics={"orders": 1})
+        producer = simulation.producer(cluster, linger_ms=60_000)
+        now_ms = producer._driver.clock.wall_ms()
+        producer._wall_ns = producer._appender._wall_ns = partial(int, now_ms * NS_PER_MS)
+        kept = [producer.send("orders", b"v", b"key", timestamp_ms=now_ms + 60_000)]
+        kept += [producer.send("orders", b"v", b"key") for _ in range(2)]
+        producer.flush(30)
+        assert [one.result(0).timestamp - now_ms for one in kept] == [60_000, 0, 0]
+
+
 def test_without_gil_every_record_is_checked_for_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_sizes, "HAS_GIL", False)
     step_bytes, _ = batch_sizes.next_step(10_000, 500, 5)
@@ -310,7 +322,7 @@ def test_without_gil_every_record_is_checked_for_size(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("count", "is_checked"), [(10, False), (batch_sizes.MANY_RECORDS, True)])
-def test_records_whose_offset_can_take_four_bytes_are_checked_for_size(count: int, is_checked: bool) -> None:
+def test_records_with_offsets_of_four_bytes_are_checked_for_size(count: int, is_checked: bool) -> None:
     step_bytes, _ = batch_sizes.next_step(10_000, 100 * count, count)
     assert (step_bytes == 0) is is_checked
 
