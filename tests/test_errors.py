@@ -36,6 +36,7 @@ def test_pickled_incomplete_send_has_no_delivery() -> None:
     assert (copy.taken, copy.left, copy.delivery) == (3, [4, 5], None)
 
 
+@pytest.mark.gate
 def test_every_error_of_the_client_is_raised_somewhere() -> None:
     """Except bases, the brokers' errors (raised by code), and names for programs of kafka-python."""
     root = Path(errors.__file__).parent

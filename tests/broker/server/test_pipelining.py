@@ -139,12 +139,12 @@ def test_batches_behind_a_rejected_batch_are_out_of_order(
 @two_brokers
 def test_each_request_keeps_its_own_timeout(kafka_cluster: KafkaCluster, wire: Wire) -> None:
     """The second times out first, and its reply still waits for its turn."""
-    held(wire, timeout_ms=150)
+    held(wire, timeout_ms=600)
     held(wire, timeout_ms=20)
     codes = [partition_of(wire.receive(ProduceRequest, 12)[1]).error_code for _ in range(2)]
     assert codes == [errors.RequestTimedOut.code, errors.RequestTimedOut.code]
     first, second = (entry.latency or 0.0 for entry in kafka_cluster.history.entries("Produce"))
-    assert second < 0.15 <= first
+    assert second < 0.6 <= first
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"max.pipelined.requests": 2})
