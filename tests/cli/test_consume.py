@@ -312,7 +312,7 @@ def test_bounds_outside_the_log_are_reported(servers: str, new_topic: NewTopicOf
             (["TOPIC", "-g", "g", "-o", "5"], 2, "--offset 5 cannot be combined with --group"),
             (["TOPIC", "-X", "group.id=g"], 2, "-X group.id: name the group with --group"),
             (["TOPIC", "-g", "g", "-p", "0"], 2, "--partition cannot be combined with --group"),
-            (["TOPIC", "-X", "fetch.min.byte=1"], 2, "the nearest is 'fetch_min_bytes'"),
+            (["TOPIC", "-X", "fetch.min.byte=1"], 2, "the nearest is 'fetch.min.bytes'"),
             (["TOPIC", "-X", "sasl.password"], 2, "-X sasl.password: write name=value"),
             (["xTOPIC"], 1, "topic 'xTOPIC' does not exist; did you mean 'TOPIC'?"),
             ([], 2, "the following arguments are required: TOPIC"),

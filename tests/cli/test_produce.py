@@ -357,7 +357,7 @@ def test_lost_brokers_end_the_command_with_the_undelivered_records(tmp_path: Pat
             (["--whole", "-K", ":"], 2, "--whole cannot be combined with --key-separator"),
             (["/nowhere/at.all"], 2, "argument FILE: /nowhere/at.all: No such file or directory"),
             (["/tmp"], 2, "argument FILE: /tmp: Is a directory"),
-            (["-X", "lingr.ms=1"], 2, "the nearest is 'linger_ms'"),
+            (["-X", "lingr.ms=1"], 2, "the nearest is 'linger.ms'"),
             (["-X", "linger.ms=x"], 2, "linger_ms='x' is not valid"),
         ]
     ),

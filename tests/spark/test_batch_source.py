@@ -128,7 +128,7 @@ def test_dataframe_with_pushdown_keeps_the_limits_of_the_last_condition(
     ("given", "words"),
     [
         ({"startingOfsets": "earliest"}, "Did you mean 'startingOffsets'?"),
-        ({"kafka.fetch.max.byte": "1"}, "nearest is 'fetch_max_bytes'"),
+        ({"kafka.fetch.max.byte": "1"}, "nearest is 'fetch.max.bytes'"),
         (
             {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "700"},
             "nothing listens there",

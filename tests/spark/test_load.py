@@ -66,7 +66,7 @@ def test_load_gives_the_columns_of_a_topic_that_does_not_exist_yet(kafka_cluster
 
 def test_load_refuses_an_unknown_option_of_the_clients_before_it_connects() -> None:
     given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "kafka.fetch.max.byte": "1"}
-    with pytest.raises(UnknownOption, match="nearest is 'fetch_max_bytes'"):
+    with pytest.raises(UnknownOption, match=r"nearest is 'fetch\.max\.bytes'"):
         KafkaDataSource(given).schema()
 
 

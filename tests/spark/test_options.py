@@ -240,7 +240,7 @@ def test_secrets_are_in_no_repr() -> None:
 
 def test_unknown_options_of_clients_are_named_as_they_were_written() -> None:
     options = read(**{"kafka.fetch.max.byte": "1"})
-    with pytest.raises(UnknownOption, match=r"kafka\.\*.*'fetch_max_byte'.*nearest is 'fetch_max_bytes"):
+    with pytest.raises(UnknownOption, match=r"kafka\.\*.*'fetch\.max\.byte'.*nearest is 'fetch\.max\.bytes"):
         connections.new_consumer(options.kafka)
 
 
