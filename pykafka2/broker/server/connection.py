@@ -25,7 +25,7 @@ COMPACT_BYTES = 1 << 20
 READ_BYTES = 64 << 10
 # Larger reads are not used if frames are limited to this size, as before authentication.
 SMALL_FRAMES_BYTES = 1 << 20
-# A frame of this size keeps the buffer that it was read into; copying a smaller one is cheaper.
+# A frame of this size takes over the buffer that it was read into; copying a smaller one is cheaper.
 MIN_UNCOPIED_FRAME_BYTES = 64 << 10
 
 
@@ -94,8 +94,8 @@ class FrameBuffer:
     def next_frame(self) -> bytes | memoryview | None:
         """Returns the next complete frame without its length, or None.
 
-        A large frame keeps the buffer, which is then replaced. Raises `CorruptData` for a negative length or
-        one above the limit, as soon as its four bytes have arrived.
+        A large frame takes over the buffer, and a new one replaces it. Raises `CorruptData` for a negative
+        length or one above the limit, as soon as its four bytes have arrived.
         """
         whole = self._whole
         if whole is not None:
@@ -110,8 +110,9 @@ class FrameBuffer:
         end = start + LENGTH_BYTES + size
         if len(buffer) < end:
             return None
-        if size >= MIN_UNCOPIED_FRAME_BYTES:
-            self._buffer, self._start = buffer[end:], 0  # a copy of at most READ_BYTES
+        # Behind many consumed bytes a copy needs less memory: the request can wait, and the history keeps it.
+        if size >= MIN_UNCOPIED_FRAME_BYTES and start <= size:
+            self._buffer, self._start = buffer[end:], 0  # at most READ_BYTES
             return memoryview(buffer)[start + LENGTH_BYTES : end].toreadonly()
         # Release both views here: on PyPy the slice would pin the buffer's size until a collection.
         with memoryview(buffer) as view, view[start + LENGTH_BYTES : end] as part:

@@ -795,6 +795,21 @@ def test_large_frame_keeps_its_buffer_and_the_next_frame_follows() -> None:
     assert not frames.has_bytes
 
 
+def test_large_frame_does_not_keep_a_buffer_of_many_earlier_frames() -> None:
+    frames = FrameBuffer(100 << 20)
+    small, large = framed(bytes(10_000)), framed(bytes(70_000))
+    frames.feed(small[:5])
+    for _ in range(60):  # the buffer is never empty, so it keeps what was decoded
+        frames.feed(small[5:] + small[:5])
+        assert frames.next_frame() == bytes(10_000)
+    frames.feed(small[5:] + large)
+    assert frames.next_frame() == bytes(10_000)
+    frame = frames.next_frame()
+    assert frame == bytes(70_000)
+    kept = frame.obj if isinstance(frame, memoryview) else frame
+    assert len(kept) <= 2 * 70_000 + READ_BYTES
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_requests_and_responses_leave_the_registration_of_the_socket(
     connect: Connect, monkeypatch: pytest.MonkeyPatch, count: int
