@@ -295,3 +295,12 @@ def test_garbage_collector_skips_the_objects_of_a_started_broker(monkeypatch: py
     with frozen_objects():
         assert calls == ["freeze"]
     assert calls == ["freeze", "unfreeze"]
+
+
+def test_broker_starts_on_an_interpreter_whose_garbage_collector_cannot_freeze(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(gc, "freeze")  # as on PyPy
+    monkeypatch.delattr(gc, "unfreeze")
+    with frozen_objects():
+        pass
