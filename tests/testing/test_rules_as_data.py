@@ -6,6 +6,7 @@ import json
 import struct
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,14 +18,23 @@ from pykafka2.broker.faults.rule import RULE_KEYS, Action, FaultRule
 from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.errors import ConfigurationError, NotLeaderOrFollower
 from pykafka2.producer.producer import KafkaProducer
-from pykafka2.protocol.messages.fetch import FetchRequest
+from pykafka2.protocol.messages.fetch import FetchRequest, FetchResponse
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.controls.rules import Matching
 from pykafka2.types import TopicPartition
 from tests.error_codes import NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, UNKNOWN_TOPIC_OR_PARTITION
-from tests.testing.wire import Wire, batch, fetch_request, partition_of, produce, produce_request
+from tests.testing.wire import (
+    Wire,
+    batch,
+    data_of,
+    fetch,
+    fetch_request,
+    partition_of,
+    produce,
+    produce_request,
+)
 
 Leader = Callable[[str, int], Wire]
 WaitFor = Callable[[Callable[[], bool]], None]
@@ -261,6 +271,29 @@ def test_the_reply_may_be_replaced(kafka_cluster: KafkaCluster, leader: Leader) 
         -1,
     )
     assert [len(topic.partitions) for topic in changed.topics] == [len(t.partitions) for t in renamed.topics]
+
+
+@pytest.mark.parametrize("is_on_disk", [False, True])
+def test_reply_function_gets_the_records_of_a_fetch_as_bytes(tmp_path: Path, is_on_disk: bool) -> None:
+    stored: list[bytes] = []
+
+    def flip_last_byte(request: FetchRequest, response: FetchResponse) -> FetchResponse:
+        data = data_of(response)
+        stored.append(bytes(data.records or b""))
+        data.records = stored[0][:-1] + bytes([stored[0][-1] ^ 1])
+        return response
+
+    with (
+        KafkaCluster(1, {"t": 1}, data_dir=tmp_path if is_on_disk else None) as cluster,
+        Wire(cluster.bootstrap_servers) as wire,
+    ):
+        for _ in range(2):
+            assert not produce(wire, "t", 0, batch([bytes(10_000)])).error_code
+        cluster.controls.rule(api="Fetch", times=1, then="replace_reply", reply=flip_last_byte)
+        changed, whole = (bytes(fetch(wire, "t", 0, 0).records or b"") for _ in range(2))
+    assert len(whole) > 20_000
+    assert stored == [whole]
+    assert changed == whole[:-1] + bytes([whole[-1] ^ 1])
 
 
 @one_broker
