@@ -145,7 +145,7 @@ async def _awaited(result: Any) -> None:
 
 
 def _cancel(run: _Run) -> None:
-    """Cancel a listener, after its first step: it would not run at all if it were cancelled before."""
+    """Cancel a listener after its first step; a task that is cancelled before it never runs."""
     if run.task is not None:
         asyncio.get_running_loop().call_soon(run.task.cancel)
 

@@ -18,7 +18,7 @@ from pykafka2.types import Headers
 Bytes = list["bytes | None"]
 
 RECORDS_AT_ONCE: Final = 512
-"""Records whose fields are read by one call, which needs 32 bytes for each."""
+"""The number of records whose fields one struct reads. It takes 32 bytes of memory for each."""
 
 
 @attrs.define
@@ -212,20 +212,22 @@ class UniformRun:
         found: Bytes = []
         while count > 0:
             records = min(count, RECORDS_AT_ONCE)
-            found += fields_of(self.stride, field.at, field.size, records).unpack_from(self.buffer, position)
+            found += field_struct(self.stride, field.at, field.size, records).unpack_from(
+                self.buffer, position
+            )
             position += records * self.stride
             count -= records
         return found
 
 
 @lru_cache(maxsize=64)
-def fields_of(stride: int, at: int, size: int, records: int) -> Struct:
-    """Return what reads one field of so many records at once: a quarter of the time of a slice of each."""
+def field_struct(stride: int, at: int, size: int, records: int) -> Struct:
+    """Return a struct that reads one field of so many records, in a quarter of the time of slices."""
     return Struct(f"{at}x{size}s{stride - at - size}x" * records)
 
 
 def zigzag_varint(encoded: int | tuple[int, ...]) -> int:
-    """Return the number that one byte, or several of them, encode."""
+    """Decode a zigzag varint: an int if it has one byte, a tuple of its bytes if it has more."""
     raw = encoded if isinstance(encoded, int) else reduce(_longer, reversed(encoded))
     return (raw >> 1) ^ -(raw & 1)
 

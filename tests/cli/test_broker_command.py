@@ -297,7 +297,7 @@ def test_garbage_collector_skips_the_objects_of_a_started_broker(monkeypatch: py
     assert calls == ["freeze", "unfreeze"]
 
 
-def test_broker_starts_on_an_interpreter_whose_garbage_collector_cannot_freeze(
+def test_broker_starts_if_the_garbage_collector_has_no_freeze(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delattr(gc, "freeze")  # as on PyPy

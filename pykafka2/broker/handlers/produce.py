@@ -97,7 +97,7 @@ def _append_usual(
 ) -> ProduceResponse | None:
     """Does what `_append_and_answer` does for a request with one batch.
 
-    Only the response to an appended batch that needs no further replicas is built here.
+    Only the response for a batch that is appended, and for which no replica is missing, is built here.
     """
     (topic,) = request.topic_data
     (data,) = topic.partition_data

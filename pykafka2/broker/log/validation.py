@@ -11,7 +11,7 @@ from typing import Final
 
 from pykafka2.broker.log.batch import parse_batch, rewritten, with_log_append_time
 from pykafka2.broker.log.batch_rules import BatchRules
-from pykafka2.broker.log.record_walk import RecordWalk, largest_timestamp, records_of
+from pykafka2.broker.log.record_walk import RecordWalk, check_usual_records, records_of
 from pykafka2.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -124,8 +124,8 @@ def validate(
     else:
         check_before_records(batch, rules)
         if strict or batch.count <= ALWAYS_WALKED or rules.need_walk(batch, now_ms):
-            small = largest_timestamp(batch, rules, now_ms) if batch.count <= ALWAYS_WALKED else None
-            max_timestamp = RecordWalk(batch, rules, now_ms).finish() if small is None else small
+            checked = check_usual_records(batch, rules, now_ms) if batch.count <= ALWAYS_WALKED else None
+            max_timestamp = RecordWalk(batch, rules, now_ms).finish() if checked is None else checked
     is_new_codec = rules.codec is not None and CODEC_IDS[rules.codec] != batch.codec_id
     if is_new_codec:
         batch = recompress(batch, rules)

@@ -311,7 +311,10 @@ class ReplicaManager:
         return appended.last_offset + 1
 
     def is_replicated(self, key: Key, result: ProduceResult) -> bool:
-        """Whether `await_replicas` would complete at once, as without followers."""
+        """Whether all replicas that acks=all requires have a batch.
+
+        `await_replicas` would then complete at once and without an error.
+        """
         replica = self.replicas.get(key)
         return (
             replica is not None
