@@ -181,7 +181,7 @@ class RecordWalk:
 
 
 def check_usual_records(batch: RecordBatch, rules: BatchRules, now_ms: int) -> int | None:
-    """Checks the records of a small batch in their usual form, like `RecordWalk` at a tenth of its cost.
+    """Checks the records of a small batch in their usual form, like `RecordWalk` at a fraction of its cost.
 
     The usual form: not compressed, without headers, each number in one or two bytes. Returns the largest
     timestamp, or None if the records have another form or are rejected: then `RecordWalk` decides.
