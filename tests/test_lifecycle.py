@@ -377,6 +377,7 @@ sys.exit(f"not loaded: {missing}" if missing else 0)
 
 FORK_WHILE_LOADING = """
 import os, signal, sys, threading, time
+from importlib.machinery import ExtensionFileLoader
 import pykafka2
 from pykafka2 import KafkaConsumer, KafkaProducer, TopicPartition
 from pykafka2.errors import KafkaError
@@ -391,6 +392,13 @@ class Slow:
             time.sleep(0.5)
 
 sys.meta_path.insert(0, Slow)
+load = ExtensionFileLoader.exec_module
+
+def load_slowly(self, module):
+    Slow.find_spec(module.__name__)  # crc32c's extension is loaded without the import system
+    load(self, module)
+
+ExtensionFileLoader.exec_module = load_slowly
 NOWHERE = {"bootstrap_servers": "127.0.0.1:1"}
 
 def producer():
@@ -487,7 +495,7 @@ def _script(module: str, use: str) -> str:
     "script",
     [
         WHAT_IS_LOADED,
-        _script("crc32c", "producer"),
+        _script("crc32c._crc32c", "producer"),
         _script("pykafka2.producer.sending.sender", "producer"),
         _script("pykafka2.producer.transactions.manager", "transactional"),
         _script("pykafka2.producer.bulk.sender", "bulk"),

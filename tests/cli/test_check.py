@@ -176,7 +176,7 @@ def test_ctrl_c_ends_a_check_that_waits() -> None:
             (["--timeout", "1e-9"], "'1e-9' is not valid; use a number above 0"),
             (["--max-clock-skew", "soon"], "--max-clock-skew"),
             (["--detail"], "--details"),
-            (["-X", "security.protocl=SSL"], "security_protocol"),
+            (["-X", "security.protocl=SSL"], "security.protocol"),
         ]
     ),
 )
