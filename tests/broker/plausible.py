@@ -22,6 +22,7 @@ PLAUSIBLE: dict[str, st.SearchStrategy[Any]] = {
     "int8": st.sampled_from([-1, 0, 1, 2, 3, 4, 8, 16, 32, 99]),
     "int16": SMALL,
     "int32": SMALL | st.sampled_from([-(2**31), 2**31 - 1]),
+    "uint16": st.sampled_from([0, 9092, 2**16 - 1]),
     "int64": SMALL | st.sampled_from([-(2**63), 2**31, 2**63 - 1]),
     "float64": st.sampled_from([-1.0, 0.0, 1e300]),
     "bytes": st.sampled_from([b"", b"\0", b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff", b"\xff" * 9]),
