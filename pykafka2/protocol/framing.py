@@ -57,7 +57,7 @@ def encode_response(
     `body` is the result of `response.encode(version)`, if known. Raises the errors of Message.encode.
     """
     header = _CORRELATION_ID.pack(correlation_id)
-    if version >= response.FLEXIBLE_FROM and response.API_KEY != registry.ApiKey.API_VERSIONS:
+    if response_header_version(type(response), version):
         header += b"\0"  # brokers have no tagged fields for a response header, only their number
     parts: list[FramePart] = [b"", header]
     if body is None:

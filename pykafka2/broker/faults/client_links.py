@@ -56,13 +56,13 @@ class ClientLinks:
 
     def __init__(self) -> None:
         self.links: dict[LinkKey, ClientLink] = {}
-        self.under_way: dict[Way, float] = {}
+        self._under_way: dict[Way, float] = {}
         """When the last request in flight on a connection arrives."""
 
     @property
     def is_active(self) -> bool:
         """Whether requests must be checked: a link has a fault, or delayed requests are in flight."""
-        return bool(self.links or self.under_way)
+        return bool(self.links or self._under_way)
 
     def link(self, client_id: str, broker: int | None) -> ClientLink:
         """Returns the link, and creates it if necessary."""
@@ -77,7 +77,7 @@ class ClientLinks:
 
     def forget(self, broker_id: int) -> None:
         """Drops the requests in flight to a stopped broker."""
-        self.under_way = {way: due for way, due in self.under_way.items() if way[0] != broker_id}
+        self._under_way = {way: due for way, due in self._under_way.items() if way[0] != broker_id}
 
     def carry(self, target: Target, context: RequestContext, now: float) -> bool:
         """Carries a request over its links. Returns True if it has not arrived yet, or never will."""
@@ -87,7 +87,7 @@ class ClientLinks:
         links = [link for link in self.links.values() if link.is_between(target.id, context)]
         way = (target.id, context.origin)
         # A request must not overtake an earlier one of its connection, even if the link is faster now.
-        before = self.under_way.get(way)
+        before = self._under_way.get(way)
         if not links and before is None:
             return False
         marks = context.faults = marks or FaultMarks()
@@ -101,15 +101,15 @@ class ClientLinks:
             due = max(due, before)
         elif due <= now:
             return False
-        self.under_way[way] = due
+        self._under_way[way] = due
         # The connection's next request is sent now too; it stays in order because it is due later.
         context.local_processed()
         target.wheel.add(due, lambda at: self._arrive(target, way, due, context, at))
         return True
 
     def _arrive(self, target: Target, way: Way, due: float, context: RequestContext, now: float) -> None:
-        if self.under_way.get(way) == due:
-            del self.under_way[way]
+        if self._under_way.get(way) == due:
+            del self._under_way[way]
         target.handle(context, now)
 
     def carry_back(self, target: Target, context: RequestContext, response: Response | None) -> bool:

@@ -52,8 +52,7 @@ class Faults:
     @property
     def is_active(self) -> bool:
         """Whether requests must be checked at all."""
-        links = self.client_links
-        return bool(self.rules.active or links.links or links.under_way)
+        return bool(self.rules.active) or self.client_links.is_active
 
     # ------------------------------------------------------------------ adding and removing rules
 

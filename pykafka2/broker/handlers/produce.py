@@ -97,16 +97,15 @@ def _append_usual(
 ) -> ProduceResponse | None:
     """Does what `_append_and_answer` does for a request with one batch.
 
-    Only the response for a batch that is appended, and for which no replica is missing, is built here.
+    A batch that is appended, and for which no replica is missing, gets its response without a wait.
     """
     (topic,) = request.topic_data
     (data,) = topic.partition_data
-    error = _identify(services, context, topic) if context.version >= FIRST_VERSION_WITH_IDS else None
+    error = _identify(services, context, topic)
+    key = _key(context, topic, data)
     if error is not None:
-        key = _key(context, topic, data)
         result = ProduceResult(error)
     else:
-        key = topic.name, data.index
         result = services.replicas.append(
             key,
             data.records,
@@ -120,16 +119,7 @@ def _append_usual(
             request.acks == ALL_REPLICAS and services.replicas.is_replicated(key, result)
         )
         if is_complete and result.error is None and not context.is_answered:
-            appended = PartitionProduceResponse(
-                index=data.index,
-                base_offset=result.base_offset,
-                log_append_time_ms=result.log_append_time,
-                log_start_offset=result.log_start_offset,
-            )
-            topic_response = TopicProduceResponse(
-                name=topic.name, topic_id=topic.topic_id, partition_responses=[appended]
-            )
-            return ProduceResponse(responses=[topic_response])
+            return _answer(services, context, request, {key: result})
     return _acknowledge(services, context, request, {key: result}, None, now)
 
 

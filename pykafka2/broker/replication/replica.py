@@ -102,8 +102,7 @@ class Replica:
 
     @property
     def has_enough_in_sync(self) -> bool:
-        image = self.image
-        return len(image.isr) >= min(self._min_insync_replicas, len(image.replicas))
+        return len(self.image.isr) >= self.min_isr
 
     @property
     def maximal_isr(self) -> Collection[int]:

@@ -104,9 +104,7 @@ class RequestChannel:
             with self._line_guard:
                 if line and line[0] is not processor:
                     return False
-        if self._max_bytes > 0:
-            return not self.is_full
-        return len(self._requests) + len(self._fresh) < self._max_requests
+        return not self.is_full
 
     def join_line(self, processor: Part) -> None:
         """Adds a processor to the line; it is signalled once there is room and it is its turn."""

@@ -104,8 +104,6 @@ class Loop:
         self._parts: tuple[Part, ...] = ()
         self._last: tuple[Part, ...] = ()
         self._senders: tuple[Part, ...] = ()  # in `_parts`, too
-        self.is_shared = False
-        """Whether the loop runs more than one part."""
         self._resting: dict[Part, float] = {}  # failed parts, in neither of the two tuples meanwhile
         self._until = FOREVER  # when this turn is over
         self._held_back = 0  # turns that the last parts have waited
@@ -178,6 +176,11 @@ class Loop:
 
     # ------------------------------------------------------------------ the loop's thread
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether the loop runs more than one part."""
+        return len(self._parts) + len(self._last) > 1
+
     def add(self, part: Part) -> None:
         part._loop = self
         part.is_signalled = True
@@ -190,7 +193,6 @@ class Loop:
             self._parts = (*self._parts, part)
             if part.sends:
                 self._senders = (*self._senders, part)
-        self.is_shared = len(self._parts) + len(self._last) > 1
 
     def remove(self, part: Part) -> None:
         self._discard(part)
@@ -201,7 +203,6 @@ class Loop:
         self._parts = tuple(known for known in self._parts if known is not part)
         self._last = tuple(known for known in self._last if known is not part)
         self._senders = tuple(known for known in self._senders if known is not part)
-        self.is_shared = len(self._parts) + len(self._last) > 1
 
     def run_once(self, now: float, events: Sequence[Ready]) -> float:
         """Runs one turn (see `runtime.Step`)."""
