@@ -1,12 +1,14 @@
 """Unpacks an interpreter from Debian's packages into a folder, if the machine lacks that Python.
 
-apt downloads the package and its libraries from Debian's testing release, with separate lists and settings;
-nothing is installed.  The interpreter is patched to load those libraries instead of the system's.
+apt downloads the package and its libraries from Debian's testing release, on the mirror that apt is
+configured for, with separate lists and settings; nothing is installed.  The interpreter is patched to load
+those libraries instead of the system's.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -52,11 +54,19 @@ def unpack_python(version: str, folder: Path) -> Path:
         ) from error
 
 
+def configured_mirror() -> str:
+    """Return the address of the Debian mirror that apt is configured for."""
+    addresses = _run("apt-get", "update", "--print-uris")
+    if (mirror := re.search(r"^'(\S+/debian)/+dists/[^']+/InRelease'", addresses, re.MULTILINE)) is None:
+        raise DebianPythonMissing("apt is not configured for a Debian mirror; add one to its sources")
+    return mirror[1]
+
+
 def _unpack(version: str, folder: Path) -> Path:
     for name in ("lists/partial", "cache/archives/partial", "debs", "root"):
         (folder / name).mkdir(parents=True)
     (folder / "status").touch()
-    line = f"deb [signed-by={KEYRING}] http://deb.debian.org/debian {RELEASE} main\n"
+    line = f"deb [signed-by={KEYRING}] {configured_mirror()} {RELEASE} main\n"
     (folder / "sources").write_text(line, encoding="ascii")
     settings = {
         "Dir::Etc::sourcelist": folder / "sources",
@@ -91,5 +101,8 @@ def _unpack(version: str, folder: Path) -> Path:
     return python
 
 
-def _run(*command: str, environment: dict[str, str] | None = None, cwd: Path | None = None) -> None:
-    subprocess.run(command, env=environment, cwd=cwd, check=True, capture_output=True, text=True, timeout=120)
+def _run(*command: str, environment: dict[str, str] | None = None, cwd: Path | None = None) -> str:
+    """Run a command for at most two minutes and return its standard output."""
+    return subprocess.run(
+        command, env=environment, cwd=cwd, check=True, capture_output=True, text=True, timeout=120
+    ).stdout

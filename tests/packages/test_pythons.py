@@ -96,3 +96,23 @@ def test_a_command_of_debian_that_fails_is_named(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(debian_python, "KEYRING", __file__)
     with pytest.raises(DebianPythonMissing, match="no network"):
         debian_python.unpack_python("3.14", tmp_path / "debian")
+
+
+def test_the_debian_mirror_comes_from_the_configuration_of_apt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = (
+        "'http://mirror.invalid/debian-security/dists/stable-security/InRelease' a 0",
+        "'http://mirror.invalid/apt/debian/dists/stable/InRelease' b 0",
+        "'http://other.invalid/debian/dists/stable/InRelease' c 0",
+    )
+    script(tmp_path / "bin" / "apt-get", "\n".join(f'echo "{address}"' for address in addresses))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    assert debian_python.configured_mirror() == "http://mirror.invalid/apt/debian"
+
+
+def test_a_machine_without_a_debian_mirror_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(tmp_path / "bin" / "apt-get", "exit 0")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    with pytest.raises(DebianPythonMissing, match="not configured for a Debian mirror"):
+        debian_python.configured_mirror()
