@@ -35,6 +35,8 @@ class Results(Generic[Cell]):
     """Runs that ended by an error; they are left out, and the others go on."""
     notes: list[str] = attrs.Factory(list)
     """What else is said above the tables."""
+    cold: dict[Cell, dict[str, Measured]] = attrs.Factory(dict)
+    """The first round of each client, before the warm-up; only of benchmarks that measure it."""
 
     def add(self, run: AnyRun, measured: Measured) -> None:
         self.rounds.setdefault(run.cell, {}).setdefault(run.client, []).append(measured)

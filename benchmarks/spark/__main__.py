@@ -1,6 +1,6 @@
 """Compares the throughput of Spark's sinks and sources for Kafka in one run.
 
-    python -m benchmarks.spark                 1,000,000 rows of 100 B, both brokers: half an hour
+    python -m benchmarks.spark                 1,000,000 rows of 100 B, both brokers: more than an hour
     python -m benchmarks.spark --smoke         few rows, the bundled broker: at most a minute
     python -m benchmarks.spark --broker apache --kind source --columns value --rounds 5
 
@@ -10,6 +10,10 @@ key and a header as well.
 
 The clients take turns, and every other round runs in reverse order. Ratios are medians over rounds; compare
 ratios rather than rates, because the machine may be busy.
+
+Before they are measured, the clients of a cell play whole rounds until the processor time of two rounds in a
+row differs by less than 5 %, because the JVM compiles more of its code in each of them. The columns "cold"
+have the first of these rounds; the JVM is coldest in the first cell of a run.
 
 Spark's own connector exists for pyspark 4.2.0, so all clients run with that version. If another one is
 installed, pip downloads 4.2.0 once; Maven downloads the connector. --no-jvm runs the installed pyspark,
@@ -29,10 +33,8 @@ from benchmarks.producer.brokers import BROKERS
 from benchmarks.side_by_side.command import Benchmark, add_outputs, run
 from benchmarks.spark.plot import plot
 from benchmarks.spark.report import reached, tables
-from benchmarks.spark.runner import Plan, play_all
+from benchmarks.spark.runner import SMOKE_SHARE, Plan, play_all
 from benchmarks.spark.runs import CLIENTS, CONFLUENT, ONCE, OURS, cells_of
-
-SMOKE_SHARE = 0.02
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

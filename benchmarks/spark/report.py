@@ -21,13 +21,22 @@ def targets(broker: str) -> Iterator[Target]:
         yield Target(f"sink over confluent-kafka, {of}", sink, OURS, CONFLUENT, rate, least)
         yield Target(f"its worker CPU, {of}", sink, OURS, CONFLUENT, cpu, 0.5, is_least=False)
         if broker == "apache":
-            yield Target(f"sink over the JVM connector, {of}", sink, OURS, JVM, rate, 0.8)
+            yield Target(f"sink over the JVM connector, {of}", sink, OURS, JVM, rate, 1.1)
             tuned = Cell(broker, "sink", columns, is_tuned=True)
-            yield Target(f"tuned sink over the tuned JVM, {of}", tuned, OURS, JVM, rate, 1.0)
+            yield Target(f"tuned sink over the tuned JVM, {of}", tuned, OURS, JVM, rate, 1.1)
             yield Target(f"source over the JVM connector, {of}", source, OURS, JVM, rate, 2.0)
         yield Target(f"source over confluent-kafka, {of}", source, OURS, CONFLUENT, rate, 2.0)
-    batches = Cell(broker, "micro-batches")
+    batches, pipeline = Cell(broker, "micro-batches"), Cell(broker, "pipeline")
     yield Target("exactly once over at least once", batches, ONCE, OURS, rate, 0.7)
+    if broker == "apache":
+        yield Target("micro-batch over the JVM connector's", batches, OURS, JVM, rate, 1.0)
+        yield Target(
+            "CPU of the pipeline over the JVM's", pipeline, OURS, JVM, total_cpu, 1.4, is_least=False
+        )
+
+
+def total_cpu(played: Any) -> float:
+    return float(played.total_cpu_us)
 
 
 def tables(results: Results[Cell]) -> Iterator[str]:
@@ -42,7 +51,7 @@ def tables(results: Results[Cell]) -> Iterator[str]:
             yield f"  latestOffset() and partitions(), {len(seconds)} micro-batches: {_spread(seconds)}"
             continue
         yield (
-            f"  {'':<30}{'rows/s':>12}{'us CPU a row: workers':>23}{'JVM':>7}"
+            f"  {'':<30}{'rows/s':>12}{'us CPU a row: workers':>23}{'JVM':>7}{'cold: rows/s':>15}{'CPU':>7}"
             "   over confluent-kafka, its produce_batch, the JVM: rows/s"
         )
         for client in clients:
@@ -50,8 +59,14 @@ def tables(results: Results[Cell]) -> Iterator[str]:
                 f"  {client:<30}{results.median(cell, client, rate):>12,.0f}"
                 f"{results.median(cell, client, cpu):>23.2f}"
                 f"{results.median(cell, client, lambda one: one.jvm_cpu_us):>7.2f}"
-                f"   {_beside(results, cell, client)}"
+                f"{_cold(results, cell, client)}   {_beside(results, cell, client)}"
             )
+
+
+def _cold(results: Results[Cell], cell: Cell, client: str) -> str:
+    """Return the figures of a client's first round, with the processor time of all processes."""
+    cold = results.cold.get(cell, {}).get(client)
+    return f"{'-':>15}{'-':>7}" if cold is None else f"{rate(cold):>15,.0f}{total_cpu(cold):>7.2f}"
 
 
 def _beside(results: Results[Cell], cell: Cell, client: str) -> str:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import attrs
@@ -28,7 +28,11 @@ from benchmarks.spark.runs import (
 )
 from tests.spark import jvm_connector
 
-WARM_UP_SHARE = 0.05
+SETTLED = 0.05
+"""A client is warm when two rounds in a row differ by less than this share."""
+WARM_UP_ROUNDS = 12
+SMOKE_SHARE = 0.02
+"""Of a run that only shows that the benchmark works: one round of warm-up."""
 WAKING_RECORDS = 2000
 """Spark ends workers that have had nothing to do for a minute, while other clients took their turns; new ones
 import for a second each, which is not to be measured."""
@@ -67,7 +71,7 @@ class Session:
     _process: subprocess.Popen[str]
     pyspark: str = ""
 
-    def play(self, run: Run) -> Any:
+    def play(self, run: Run) -> Played:
         return Played(**self._asked(json.dumps(attrs.asdict(run)))["played"])
 
     def _asked(self, line: str) -> dict[str, Any]:
@@ -92,7 +96,7 @@ def play_all(plan: Plan, on_run: Callable[[Run], None]) -> Results[Cell]:
     results: Results[Cell] = Results()
     for name in dict.fromkeys(cell.broker for cell in plan.cells):
         with running(name) as broker, session(plan.has_jvm) as spark:
-            results.notes = [f"pyspark {spark.pyspark}, local[2]"]
+            results.notes.append(f"{name}: pyspark {spark.pyspark}, local[2]")
             for cell in plan.cells:
                 if cell.broker == name:
                     _play_cell(plan, cell, broker, spark, results, on_run)
@@ -136,34 +140,61 @@ def _play_cell(
     results: Results[Cell],
     on_run: Callable[[Run], None],
 ) -> None:
-    def play_with(run: Run, topic: str) -> Any:
-        return spark.play(attrs.evolve(run, bootstrap_servers=broker.bootstrap_servers, topic=topic))
+    with ExitStack() as topics:
+        play = _player(cell, broker, spark, records_of(cell, plan.share), topics)
+        if cell.kind != "quiet stream":
+            warm_up(plan, cell, play, results)
+        play_rounds(plan.rounds, lambda: plan.runs_of(cell), play, results, on_run)
 
-    def play(run: Run) -> Any:
+
+def _player(
+    cell: Cell, broker: Broker, spark: Session, count: int, topics: ExitStack
+) -> Callable[[Run], Played]:
+    """Return the function that plays one run of the cell.  `topics` holds the topics that runs share."""
+
+    def play_on(run: Run, topic: str, output: str = "") -> Played:
+        options = {"output": output} if output else {}
+        place = {"bootstrap_servers": broker.bootstrap_servers, "topic": topic, "options": options}
+        return spark.play(attrs.evolve(run, **place))
+
+    def play_with_new_topic(run: Run) -> Played:
         with broker.topic(PARTITIONS) as topic:
             if cell.kind == "sink":
-                play_with(attrs.evolve(run, records=WAKING_RECORDS), topic)
-            return play_with(run, topic)
+                play_on(attrs.evolve(run, records=WAKING_RECORDS), topic)
+            return play_on(run, topic)
 
-    def play_filled(run: Run) -> Any:
-        play_with(attrs.evolve(run, records=WAKING_RECORDS), waking)
-        return play_with(run, filled)
+    if cell.kind not in ("source", "pipeline"):
+        return play_with_new_topic
 
-    if cell.kind == "source":
-        with broker.topic(PARTITIONS) as filled, broker.topic(PARTITIONS) as waking:
-            count = records_of(cell, plan.share)
-            filling = Run(OURS, attrs.evolve(cell, kind="sink"), count)
-            play_with(filling, filled)
-            play_with(attrs.evolve(filling, records=WAKING_RECORDS), waking)
-            _warm_up(plan, cell, play_filled, count)
-            play_rounds(plan.rounds, lambda: plan.runs_of(cell), play_filled, results, on_run)
-        return
-    if cell.kind == "sink":
-        _warm_up(plan, cell, play, max(1000, int(records_of(cell, plan.share) * WARM_UP_SHARE)))
-    play_rounds(plan.rounds, lambda: plan.runs_of(cell), play, results, on_run)
+    filled, waking = (topics.enter_context(broker.topic(PARTITIONS)) for _ in range(2))
+    filling = Run(OURS, attrs.evolve(cell, kind="sink"), count)
+    play_on(filling, filled)
+    play_on(attrs.evolve(filling, records=WAKING_RECORDS), waking)
+
+    def play_filled(run: Run) -> Played:
+        if cell.kind == "source":
+            play_on(attrs.evolve(run, records=WAKING_RECORDS), waking)
+            return play_on(run, filled)
+        with broker.topic(PARTITIONS) as output:
+            play_on(attrs.evolve(run, records=WAKING_RECORDS), waking, output)
+            return play_on(run, filled, output)
+
+    return play_filled
 
 
-def _warm_up(plan: Plan, cell: Cell, play: Callable[[Run], Any], records: int) -> None:
-    """The JVM compiles what it has run some times, and workers import what they need, before a clock runs."""
-    for run in plan.runs_of(cell):
-        play(attrs.evolve(run, records=records))
+def warm_up(plan: Plan, cell: Cell, play: Callable[[Run], Played], results: Results[Cell]) -> None:
+    """Play whole rounds until each client's processor time settles: the JVM compiles more in each of them.
+
+    The first round is kept as the cold one.
+    """
+    latest: dict[str, float] = {}
+    unsettled = plan.runs_of(cell)
+    for _ in range(1 if plan.share <= SMOKE_SHARE else WARM_UP_ROUNDS):
+        for run in list(unsettled):
+            played = play(run)
+            results.cold.setdefault(cell, {}).setdefault(run.client, played)
+            before, latest[run.client] = latest.get(run.client), played.total_cpu_us
+            if before is not None and abs(before - played.total_cpu_us) < SETTLED * before:
+                unsettled.remove(run)
+    if plan.share > SMOKE_SHARE:
+        results.notes += [f"{cell}: {run.client} had not settled before it was measured" for run in unsettled]

@@ -13,6 +13,7 @@ ONCE, PER_TASK = "pykafka2, exactly once", "pykafka2, once per task"
 CLIENTS = {
     "sink": (OURS, ONCE, CONFLUENT, BULK, JVM),
     "source": (OURS, CONFLUENT, JVM),
+    "pipeline": (OURS, JVM),
     "micro-batches": (OURS, ONCE, PER_TASK, JVM),
     "quiet stream": (OURS,),
 }
@@ -46,6 +47,7 @@ class Cell:
         what = {
             "sink": "batch writes",
             "source": "batch reads to noop, all columns",
+            "pipeline": "batch reads, half of the rows filtered out, the rest written to another topic",
             "micro-batches": f"micro-batches of {MICRO_BATCH_ROWS:,} rows, written",
             "quiet stream": "micro-batches of a stream with almost nothing in it",
         }[self.kind]
@@ -64,6 +66,11 @@ class Played(Measured):
     jvm_cpu_us: float = 0.0
     batch_seconds: list[float] = attrs.Factory(list)
 
+    @property
+    def total_cpu_us(self) -> float:
+        """Return the processor time of the workers and the JVM per row, in microseconds."""
+        return self.cpu_us + self.jvm_cpu_us
+
 
 def records_of(cell: Cell, share: float) -> int:
     """`share` 1 is a whole run."""
@@ -78,4 +85,4 @@ def cells_of(broker: str) -> list[Cell]:
     """All cells of a broker."""
     found = [Cell(broker, kind, columns) for kind in ("sink", "source") for columns in ("value", "all")]
     found += [Cell(broker, "sink", columns, is_tuned=True) for columns in ("value", "all")]
-    return [*found, Cell(broker, "micro-batches"), Cell(broker, "quiet stream")]
+    return [*found, Cell(broker, "pipeline"), Cell(broker, "micro-batches"), Cell(broker, "quiet stream")]

@@ -90,6 +90,13 @@ def _source(spark: SparkSession, run: Run) -> Played:
     return _measured(run.records, lambda: frame.write.format("noop").mode("overwrite").save())
 
 
+def _pipeline(spark: SparkSession, run: Run) -> Played:
+    """Read a topic, keep every second row, and write those rows to the topic of the option `output`."""
+    kept = read(spark, run).filter("offset % 2 = 0").select("value")
+    output = attrs.evolve(run, topic=run.options["output"])
+    return _measured(run.records, lambda: write(kept, output))
+
+
 def _micro_batches(spark: SparkSession, run: Run) -> Played:
     """The first micro-batches are left out: they find out where things are."""
     batches = run.records // MICRO_BATCH_ROWS
@@ -166,6 +173,7 @@ def _quiet_stream(spark: SparkSession, run: Run) -> Played:
 _PLAYED = {
     "sink": _sink,
     "source": _source,
+    "pipeline": _pipeline,
     "micro-batches": _micro_batches,
     "quiet stream": _quiet_stream,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from benchmarks.side_by_side.turns import Results
 from benchmarks.spark.__main__ import parse, plan_of
 from benchmarks.spark.report import reached, tables, targets
-from benchmarks.spark.runs import CLIENTS, JVM, ONCE, OURS, Cell, Played, cells_of
+from benchmarks.spark.runner import WARM_UP_ROUNDS, warm_up
+from benchmarks.spark.runs import CLIENTS, CONFLUENT, JVM, ONCE, OURS, Cell, Played, cells_of
 from spark_connector.testing import why_no_spark
 from tests.benchmarks.commands import table_of
 
@@ -45,6 +47,30 @@ def test_tables_have_a_row_for_each_client_and_mark_missed_targets() -> None:
     assert missed == len(lines)
     assert any("exactly once" in line and "0.50 x" in line and "MISSED" in line for line in lines)
     assert any("empty micro-batch" in line and "100.0 ms" in line for line in lines)
+
+
+def test_clients_warm_up_until_two_rounds_in_a_row_are_alike() -> None:
+    plan = plan_of(parse(["--broker", "apache", "--kind", "source", "--columns", "value"]))
+    (cell,) = plan.cells
+    costs = {OURS: [1.0, 1.0], CONFLUENT: [2.0, 3.0, 3.1], JVM: [5.6, 3.0, 1.5, 1.04, 1.0, 1.0]}
+    left = {name: list(rounds) for name, rounds in costs.items()}
+    results: Results[Cell] = Results()
+    warm_up(plan, cell, lambda run: Played(1e6, left[run.client].pop(0), 1.0), results)
+    assert left == {OURS: [], CONFLUENT: [], JVM: [1.0]}
+    assert {name: played.cpu_us for name, played in results.cold[cell].items()} == {
+        name: rounds[0] for name, rounds in costs.items()
+    }
+    assert results.notes == []
+
+
+def test_a_client_that_never_settles_is_named_above_the_tables() -> None:
+    plan = plan_of(parse(["--broker", "apache", "--kind", "pipeline", "--client", JVM]))
+    (cell,) = plan.cells
+    growing = count(1.0)
+    results: Results[Cell] = Results()
+    warm_up(plan, cell, lambda run: Played(1e6, next(growing), 1.0), results)
+    assert next(growing) == WARM_UP_ROUNDS + 1
+    assert [JVM in note and "had not settled" in note for note in tables(results)] == [True]
 
 
 def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
