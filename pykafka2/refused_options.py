@@ -99,7 +99,6 @@ COMMON_REFUSED: dict[str, Refused] = {
             "security_providers",
             "ssl_engine_factory_class",
             "ssl_keymanager_algorithm",
-            "ssl_protocol",
             "ssl_provider",
             "ssl_secure_random_implementation",
             "ssl_trustmanager_algorithm",

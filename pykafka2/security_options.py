@@ -29,6 +29,7 @@ from pykafka2.option_fields import (
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 TlsVersion = Literal["TLSv1.2", "TLSv1.3"]
+TlsProtocol = Literal["TLS", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3"]
 OauthMethod = Literal["default", "oidc"]
 PROTOCOLS: tuple[SecurityProtocol, ...] = get_args(SecurityProtocol)
 MECHANISMS: tuple[SaslMechanism, ...] = get_args(SaslMechanism)
@@ -149,6 +150,12 @@ class SecurityOptions:
     ssl_enabled_protocols: tuple[str, ...] = names(
         "ssl_enabled_protocols", ("TLSv1.2", "TLSv1.3"), "The TLS versions allowed."
     )
+    ssl_protocol: str | None = choice(
+        "ssl_protocol",
+        None,
+        get_args(TlsProtocol),
+        "The lowest TLS version allowed, as in Java's files; versions below 1.2 never are.",
+    )
     sasl_mechanism: str | None = custom(
         "sasl_mechanism",
         None,
@@ -253,6 +260,8 @@ def check_security(values: Mapping[str, Any]) -> dict[str, Any]:
         values[name] = value
     if "ssl_enabled_protocols" in values:
         _check_tls_versions(values["ssl_enabled_protocols"])
+    if values.get("ssl_protocol") == "TLSv1.3":
+        values["ssl_enabled_protocols"] = _only_tls_1_3(values.get("ssl_enabled_protocols"))
     _check_key(values)
     if str(values.get("security_protocol", "")).startswith("SASL_"):
         _check_sasl(values)
@@ -264,6 +273,14 @@ def _check_tls_versions(versions: tuple[str, ...]) -> None:
         raise ConfigurationError(
             f"ssl_enabled_protocols={versions!r} is not valid; use 'TLSv1.2', 'TLSv1.3' or both"
         )
+
+
+def _only_tls_1_3(versions: tuple[str, ...] | None) -> tuple[str, ...]:
+    if versions is not None and "TLSv1.3" not in versions:
+        raise ConfigurationError(
+            f"ssl_protocol='TLSv1.3' is above ssl_enabled_protocols={versions!r}; remove one of the two"
+        )
+    return ("TLSv1.3",)
 
 
 def _check_key(options: Mapping[str, Any]) -> None:
@@ -357,6 +374,7 @@ class SecurityConfig(TypedDict, total=False):
     ssl_ciphers: str | None
     ssl_check_hostname: bool
     ssl_enabled_protocols: TlsVersion | Sequence[TlsVersion]
+    ssl_protocol: TlsProtocol | None
     sasl_mechanism: SaslMechanism | None
     sasl_mechanisms: SaslMechanism | None
     sasl_username: str | None

@@ -49,6 +49,10 @@ SECURITY_SHOWN_BY = {
     "ssl_context": (TLS, "test_a_context_is_made_from_a_clients_options"),
     "ssl_crlfile": (TLS, "test_options_that_cannot_be_used_are_named"),
     "ssl_enabled_protocols": (TLS, "test_tls_1_2_and_1_3_are_negotiated"),
+    "ssl_protocol": (
+        "tests/test_options.py",
+        "test_ssl_protocol_of_java_sets_the_lowest_version_of_tls",
+    ),
     "ssl_key_pem": (TLS, "test_certificates_as_pem_text_are_loaded"),
     "ssl_keyfile": (TLS, "test_client_certificate_is_accepted_and_a_missing_one_rejected"),
     "ssl_password": (TLS, "test_an_encrypted_key_needs_its_password"),

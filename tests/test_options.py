@@ -12,6 +12,7 @@ import pytest
 from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from pykafka2 import options as options_module
 from pykafka2.admin.options import ADMIN_OPTIONS, AdminConfig
+from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.errors import ConfigurationError, UnknownOption
 from pykafka2.options import ClientOptions, IgnoredOption, OptionTable
 from pykafka2.producer.options import PRODUCER_OPTIONS, Acks, PartitionerName, ProducerConfig, ProducerOptions
@@ -124,6 +125,31 @@ def test_literal_types_name_the_values_that_the_clients_accept() -> None:
     ):
         for value in get_args(type_):
             PRODUCER_OPTIONS.options[name].read(value)
+
+
+@pytest.mark.parametrize(
+    ("given", "versions"),
+    [
+        ({"ssl.protocol": "TLS"}, ("TLSv1.2", "TLSv1.3")),
+        ({"ssl.protocol": "TLSv1.1"}, ("TLSv1.2", "TLSv1.3")),
+        ({"ssl.protocol": "TLSv1.2"}, ("TLSv1.2", "TLSv1.3")),
+        ({"ssl.protocol": "tlsv1.3"}, ("TLSv1.3",)),
+        ({"ssl.protocol": "TLSv1.3", "ssl.enabled.protocols": "TLSv1.2,TLSv1.3"}, ("TLSv1.3",)),
+        ({"ssl.protocol": "TLSv1.2", "ssl.enabled.protocols": "TLSv1.3"}, ("TLSv1.3",)),
+    ],
+)
+def test_ssl_protocol_of_java_sets_the_lowest_version_of_tls(
+    given: dict[str, str], versions: tuple[str, ...]
+) -> None:
+    for table in (PRODUCER_OPTIONS, CONSUMER_OPTIONS, ADMIN_OPTIONS):
+        assert table.parse(given, {}).ssl_enabled_protocols == versions
+
+
+def test_ssl_protocol_that_contradicts_the_enabled_versions_raises() -> None:
+    with pytest.raises(ConfigurationError, match="remove one of the two"):
+        parse(ssl_protocol="TLSv1.3", ssl_enabled_protocols="TLSv1.2")
+    with pytest.raises(ConfigurationError, match="ssl_protocol='SSLv3' is not valid"):
+        parse(ssl_protocol="SSLv3")
 
 
 def test_durations_are_milliseconds_outside_and_seconds_inside() -> None:

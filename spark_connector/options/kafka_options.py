@@ -6,10 +6,13 @@ Neighbor: connections.py creates the clients.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 
 from pykafka2.errors import ConfigurationError
+
+logger = logging.getLogger(__name__)
 
 PREFIX = "kafka."
 
@@ -26,7 +29,6 @@ NOT_FOR_SINKS = {
     "interceptor.classes": "they would have to run in every task",
     "partitioner.class": "Java's classes cannot be loaded; use a column named partition",
     "transactional.id": "delivery=exactly_once names the transactions itself",
-    "enable.idempotence": "the sink's producers are always idempotent",
 }
 # Options of consumer groups, which have no effect: the source reads without a group.
 OF_GROUPS = (
@@ -36,19 +38,88 @@ OF_GROUPS = (
     "max.poll.interval.ms",
     "max.poll.records",
 )
+OF_PRODUCERS = frozenset(
+    {
+        "acks",
+        "batch.size",
+        "buffer.memory",
+        "bulk.batch.size",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.type",
+        "compression.zstd.level",
+        "delivery.timeout.ms",
+        "enable.idempotence",
+        "key.serializer",
+        "linger.ms",
+        "max.block.ms",
+        "max.in.flight.requests.per.connection",
+        "max.request.size",
+        "metadata.max.idle.ms",
+        "partitioner",
+        "partitioner.adaptive.partitioning.enable",
+        "partitioner.availability.timeout.ms",
+        "partitioner.class",
+        "partitioner.ignore.keys",
+        "retries",
+        "transaction.timeout.ms",
+        "transaction.two.phase.commit.enable",
+        "transactional.id",
+        "value.serializer",
+    }
+)
+"""Options that only producers have; a source ignores them, so that it and a sink can share options."""
+OF_CONSUMERS = frozenset(
+    {
+        *OF_GROUPS,
+        "auto.commit.interval.ms",
+        "auto.offset.reset",
+        "check.crcs",
+        "client.rack",
+        "consumer.timeout.ms",
+        "default.offset.commit.callback",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "enable.incremental.fetch.sessions",
+        "exclude.internal.topics",
+        "fetch.max.bytes",
+        "fetch.max.wait.ms",
+        "fetch.min.bytes",
+        "group.instance.id",
+        "group.protocol",
+        "group.remote.assignor",
+        "isolation.level",
+        "key.deserializer",
+        "max.decompressed.bytes",
+        "max.partition.fetch.bytes",
+        "on.bad.record",
+        "partition.assignment.strategy",
+        "queued.max.bytes",
+        "share.acknowledgement.mode",
+        "share.acquire.mode",
+        "value.deserializer",
+    }
+)
+"""Options that only consumers have; a sink ignores them."""
 SECRET = re.compile(r"password|secret|token|credential|jaas|\.key$|keystore\.key|\.pem$")
 
 
 def for_source(kafka: Mapping[str, str]) -> dict[str, str]:
     """Returns options for a `KafkaConsumer`."""
     _refuse(kafka, NOT_FOR_SOURCES)
-    return _translated({name: value for name, value in kafka.items() if name not in OF_GROUPS})
+    own = _own(kafka, OF_PRODUCERS, "source")
+    return _translated({name: value for name, value in own.items() if name not in OF_GROUPS})
 
 
 def for_sink(kafka: Mapping[str, str]) -> dict[str, str]:
     """Returns options for a `KafkaProducer`."""
     _refuse(kafka, NOT_FOR_SINKS)
-    return _translated(dict(kafka))
+    own = _own(kafka, OF_CONSUMERS, "sink")
+    if own.pop("enable.idempotence", "true").strip().lower() != "true":
+        raise ConfigurationError(
+            "kafka.enable.idempotence must be true: the sink's producers are always idempotent."
+        )
+    return _translated(own)
 
 
 def redacted(kafka: Mapping[str, str]) -> dict[str, str]:
@@ -69,6 +140,14 @@ def _refuse(kafka: Mapping[str, str], reasons: Mapping[str, str]) -> None:
     for name in kafka:
         if name in reasons:
             raise ConfigurationError(f"kafka.{name} cannot be set: {reasons[name]}.")
+
+
+def _own(kafka: Mapping[str, str], of_others: frozenset[str], here: str) -> dict[str, str]:
+    """Returns the options without those that only the other kind of client has."""
+    ignored = sorted(of_others.intersection(kafka))
+    if ignored:
+        logger.debug("The %s ignores options of the other kind of client: %s", here, ", ".join(ignored))
+    return {name: value for name, value in kafka.items() if name not in of_others}
 
 
 def _translated(options: dict[str, str]) -> dict[str, str]:

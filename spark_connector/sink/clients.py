@@ -21,34 +21,9 @@ from pykafka2 import (
 )
 from pykafka2.errors import ConfigurationError, KafkaError, UnknownOption
 from spark_connector import connections
+from spark_connector.options.kafka_options import OF_PRODUCERS
 
 CLIENT_ID = "pykafka2-spark"
-
-OF_PRODUCERS = frozenset(
-    {
-        "acks",
-        "batch.size",
-        "buffer.memory",
-        "bulk.batch.size",
-        "compression.gzip.level",
-        "compression.lz4.level",
-        "compression.type",
-        "compression.zstd.level",
-        "delivery.timeout.ms",
-        "linger.ms",
-        "max.block.ms",
-        "max.in.flight.requests.per.connection",
-        "max.request.size",
-        "metadata.max.idle.ms",
-        "partitioner",
-        "partitioner.adaptive.partitioning.enable",
-        "partitioner.availability.timeout.ms",
-        "partitioner.ignore.keys",
-        "retries",
-        "transaction.timeout.ms",
-    }
-)
-"""Options that only producers have; all clients share the others."""
 
 _offset_lookup = threading.Lock()
 """A consumer serves one thread at a time, and several queries of a program can share a consumer."""

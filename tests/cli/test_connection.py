@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,85 @@ def test_unknown_option_of_a_file_reaches_the_client_which_rejects_it(tmp_path: 
     file = tmp_path / "client.properties"
     file.write_text("fetch.min.byte=5\nkey.deserializer=org.apache.kafka.common.StringDeserializer\n")
     assert options_of("--config", str(file)) == {"fetch_min_byte": "5"}
+
+
+CONFLUENT_CLOUD = """
+# Required connection configs for Kafka producer, consumer, and admin
+bootstrap.servers=pkc-1.confluent.cloud:9092
+security.protocol=SASL_SSL
+sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\
+  username='KEY' password='s3cr3t';
+sasl.mechanism=PLAIN
+client.dns.lookup=use_all_dns_ips
+session.timeout.ms=45000
+acks=all
+ssl.protocol=TLSv1.3
+key.serializer=org.apache.kafka.common.serialization.StringSerializer
+value.deserializer=io.confluent.kafka.serializers.KafkaAvroDeserializer
+value.deserializer.encoding=UTF-8
+# Required connection configs for Confluent Cloud Schema Registry
+schema.registry.url=https://psrc-1.confluent.cloud
+basic.auth.credentials.source=USER_INFO
+basic.auth.user.info=KEY:s3cr3t
+schema.registry.ssl.truststore.password=s3cr3t
+bearer.auth.token=s3cr3t
+auto.register.schemas=false
+specific.avro.reader=true
+value.subject.name.strategy=TopicNameStrategy
+json.value.type=Order
+"""
+
+
+@pytest.fixture
+def notes(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], str]]:
+    connection.named_settings.clear()
+    yield lambda: capsys.readouterr().err
+    connection.named_settings.clear()
+
+
+@pytest.mark.parametrize("source", ["file", "profile", "variables"])
+@pytest.mark.parametrize("kind", ["admin", "consumer", "producer"])
+def test_settings_of_javas_serializers_are_ignored_and_named_once(
+    source: str, kind: Kind, tmp_path: Path, notes: Callable[[], str]
+) -> None:
+    words: list[str] = []
+    environment: dict[str, str] = {}
+    properties = parse_properties(CONFLUENT_CLOUD)
+    if source == "file":
+        (tmp_path / "client.properties").write_text(CONFLUENT_CLOUD)
+        words = ["--config", str(tmp_path / "client.properties")]
+    elif source == "profile":
+        lines = [f"{name} = {json.dumps(value)}" for name, value in properties.items()]
+        (tmp_path / "profiles.toml").write_text(
+            "[cloud]\n" + "\n".join(line for line in lines if not line.startswith("value.deserializer.enc"))
+        )
+        words = ["--profile", "cloud"]
+        environment = {"PYKAFKA2_PROFILES": str(tmp_path / "profiles.toml")}
+    else:
+        environment = {
+            "PYKAFKA2_" + name.upper().replace(".", "_"): value for name, value in properties.items()
+        }
+    found = options_of(*words, kind=kind, environment=environment)
+    assert found.pop("bootstrap_servers") == "pkc-1.confluent.cloud:9092"
+    options = connection.option_table(kind).parse(None, found)  # raises if a setting is left
+    assert (options.sasl_username, options.ssl_enabled_protocols) == ("KEY", ("TLSv1.3",))
+    note = notes()
+    assert note.count("\n") == 1
+    for name in ("schema.registry.url", "basic.auth.user.info", "key.serializer", "json.value.type"):
+        assert name in note.replace("_", ".")
+    assert SECRET not in note
+    options_of(*words, kind="admin", environment=environment)  # a verb can create several clients
+    assert notes() == ""
+
+
+@pytest.mark.parametrize("name", ["schema.registry.url", "basic.auth.user.info", "auto.register.schemas"])
+def test_settings_of_javas_serializers_are_errors_with_x(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert main(["topics", "list", "-b", "localhost:1", "-X", f"{name}={SECRET}"]) == 2
+    shown = capsys.readouterr().err
+    assert f"there is no option '{name}'" in shown
+    assert SECRET not in shown
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ DEPARTURES: dict[str, str] = {
     "receive_buffer_bytes": "-1 lets the kernel tune the buffer",
     "sasl_login_read_timeout_ms": "Java waits for an authority for ever unless told otherwise",
     "sasl_mechanism": "Java's is Kerberos, which is not offered",
+    "ssl_protocol": "Java's limits the versions upwards, and ssl.enabled.protocols overrides it",
     "ssl_enabled_protocols": "Java's order says which is preferred; OpenSSL takes the highest",
 }
 """Options whose default or values differ from Java's on purpose."""

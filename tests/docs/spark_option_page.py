@@ -51,7 +51,9 @@ def spark_page() -> str:
         ),
         "Accepted by the source and without meaning, since it joins no group: "
         + ", ".join(f"`kafka.{name}`" for name in OF_GROUPS)
-        + ".",
+        + ".\n",
+        "Source and sink ignore options that only the client of the other one has, with a DEBUG line, "
+        "so both can share their options. The sink accepts `kafka.enable.idempotence` only as `true`.",
     ]
     return "\n".join(parts).rstrip() + "\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from pyspark.sql.types import (
@@ -21,10 +22,16 @@ from pyspark.sql.types import (
 )
 
 from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from pykafka2.admin.options import ADMIN_OPTIONS
+from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.errors import ConfigurationError, UnknownOption
-from spark_connector import WrongSchema, exactly_once_batches
+from pykafka2.options import OptionTable
+from pykafka2.producer.options import PRODUCER_OPTIONS
+from spark_connector import WrongSchema, connections, exactly_once_batches
+from spark_connector.options.kafka_options import OF_CONSUMERS, OF_PRODUCERS
 from spark_connector.options.sink_options import TRANSACTION_MS
-from spark_connector.sink.clients import OF_PRODUCERS, shared_options
+from spark_connector.options.source_options import source_options
+from spark_connector.sink.clients import kept_admin, new_producer, shared_options
 from spark_connector.sink.exactly_once.runner import Cluster
 from spark_connector.sink.preflight import check_schema, sink_options
 
@@ -126,7 +133,7 @@ def test_a_topic_is_needed_as_option_or_column() -> None:
         ),
         ({"kafka.transaction.timeout.ms": "60000"}, "has no transactions"),
         ({"kafka.transactional.id": "mine"}, "names the transactions itself"),
-        ({"kafka.enable.idempotence": "false"}, "always idempotent"),
+        ({"kafka.enable.idempotence": "false"}, "kafka.enable.idempotence must be true"),
         ({"kafka.key.serializer": "x"}, "as they are in their column"),
         ({"kafka.partitioner.class": "x"}, "column named partition"),
         ({"subscribe": "orders"}, "option of the source"),
@@ -164,6 +171,52 @@ def test_tasks_of_a_batch_write_do_not_commit_themselves() -> None:
 def test_no_secret_is_shown() -> None:
     options = sink_options({**SERVERS, "kafka.sasl.plain.password": "hunter2"}, streaming=True)
     assert "hunter2" not in repr(options)
+
+
+def test_enable_idempotence_true_of_a_java_sink_is_accepted() -> None:
+    options = sink_options({**SERVERS, "kafka.enable.idempotence": "TRUE"}, streaming=True)
+    new_producer(options.kafka).close()
+
+
+@pytest.mark.parametrize("here", ["source", "sink"])
+def test_options_that_only_the_other_client_has_are_ignored_with_a_debug_line(
+    here: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "spark_connector")
+    others = {f"kafka.{name}": "x" for name in (OF_PRODUCERS if here == "source" else OF_CONSUMERS)}
+    secret = {"kafka.ssl.password": "canary", "kafka.client.id": "mine"}
+    if here == "source":
+        found = source_options({**SERVERS, **others, **secret, "subscribe": "t"}, streaming=True).kafka
+        connections.new_consumer(found).close()
+    else:
+        found = sink_options({**SERVERS, **others, **secret, "topic": "t"}, streaming=True).kafka
+        new_producer(found).close()
+        kept_admin(found)
+        connections.close_all()
+    assert {*found} == {"bootstrap.servers", "ssl.password", "client.id"}
+    (line,) = [record.getMessage() for record in caplog.records if record.name.startswith("spark_connector")]
+    assert all(name.removeprefix("kafka.") in line for name in others)
+    assert "canary" not in line
+
+
+def test_option_that_no_client_has_is_refused_by_source_and_sink() -> None:
+    with pytest.raises(UnknownOption, match=r"kafka\.\*: there is no option 'acsk'"):
+        new_producer(sink_options({**SERVERS, "kafka.acsk": "1"}, streaming=True).kafka)
+    options = source_options({**SERVERS, "kafka.fetch.mxa.bytes": "1", "subscribe": "t"}, streaming=True)
+    with pytest.raises(UnknownOption, match=r"kafka\.\*: there is no option 'fetch.mxa.bytes'"):
+        connections.new_consumer(options.kafka)
+
+
+def test_lists_of_the_other_clients_options_are_complete() -> None:
+    def names(table: OptionTable[Any]) -> set[str]:
+        return {name.replace("_", ".") for name in (*table.fields, *table.refused, *table.ignored)}
+
+    consumers, producers, admins = map(names, (CONSUMER_OPTIONS, PRODUCER_OPTIONS, ADMIN_OPTIONS))
+    assert consumers - producers - admins == OF_CONSUMERS
+    assert producers - consumers - admins == OF_PRODUCERS - {
+        "max.in.flight.requests.per.connection",  # a consumer ignores it, too
+        "retries",  # an admin client has it
+    }
 
 
 def test_shared_client_options_are_accepted_by_every_client() -> None:

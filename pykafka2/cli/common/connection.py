@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
+from pykafka2.cli.common.output import note
 from pykafka2.cli.common.parsing import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -47,8 +48,18 @@ OF_GROUPS = (
     "session_timeout_ms",
 )
 """Options that a consumer without a group rejects."""
-OF_JAVA = re.compile(r".*(?:\.|^)(?:de)?serializer|interceptor\.classes|metric\.reporters")
-"""Options whose values are classes: skipped in files that are shared with Java programs."""
+OF_JAVA = re.compile(
+    r"(?:.*_)?(?:de)?serializer(?:_.*)?|.*interceptor_classes|metric_reporters"
+    r"|(?:schema_registry|basic_auth|bearer_auth|rule|avro|specific|json|protobuf)_.*"
+    r"|auto_register_schemas|normalize_schemas|use_latest_.*|use_schema_id|latest_(?:cache|compatibility)_.*"
+    r"|id_compatibility_strict|max_schemas_per_subject|.*(?:subject|context)_name_strategy"
+    r"|schema_(?:reflection|format)|propagate_schema_tags|proxy_(?:host|port)"
+    r"|derive_type|type_property|reference_lookup_only|skip_known_types"
+)
+"""Options for classes of Java programs, and settings of these classes such as serializers that use a schema
+registry: ignored in sources that are shared with Java programs. Names have underscores."""
+named_settings: set[str] = set()
+"""Those of OF_JAVA that a note has named."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -140,6 +151,7 @@ def client_options(
     shared: dict[str, object] = {}
     for options in _shared_sources(arguments, environment):
         shared.update(options)
+    shared = _without_settings_of_java(shared)
     settings = typed_options(arguments.settings)
     if arguments.bootstrap_servers is not None:
         settings["bootstrap_servers"] = arguments.bootstrap_servers
@@ -170,7 +182,18 @@ def _shared_sources(
         from pykafka2.cli.common.properties import read_properties
 
         found = read_properties(arguments.config)
-        yield {_name(name): value for name, value in found.items() if not OF_JAVA.fullmatch(name)}
+        yield {_name(name): value for name, value in found.items()}
+
+
+def _without_settings_of_java(options: dict[str, object]) -> dict[str, object]:
+    """Return the options of Kafka's clients; a note on stderr names the others once, without values."""
+    others = [name for name in options if OF_JAVA.fullmatch(name)]
+    new = [name for name in others if name not in named_settings]
+    if new:
+        named_settings.update(new)
+        shown = ", ".join(name.replace("_", ".") for name in new)
+        note(f"Ignored settings of Java's serializers and classes: {shown}")
+    return {name: value for name, value in options.items() if name not in others}
 
 
 def _profile(name: str, environment: Mapping[str, str]) -> dict[str, object]:
@@ -245,7 +268,11 @@ def _of_kind(options: Mapping[str, object], kind: Kind) -> dict[str, object]:
 def _known_variables(variables: dict[str, str]) -> dict[str, str]:
     """Return the variables that name an option; reject one that is a misspelt option, and skip others."""
     tables = [option_table(kind) for kind in ("admin", "consumer", "producer")]
-    known = {name: value for name, value in variables.items() if any(_is_known(name, t) for t in tables)}
+    known = {
+        name: value
+        for name, value in variables.items()
+        if OF_JAVA.fullmatch(name) or any(_is_known(name, table) for table in tables)
+    }
     for name in variables.keys() - known.keys():
         close = nearest([name], (field for table in tables for field in table.fields))
         if close:

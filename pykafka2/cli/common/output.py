@@ -91,11 +91,11 @@ class Output:
 
     def note(self, text: str) -> None:
         """Print a remark, such as a summary, to stderr."""
-        _print_message(text)
+        note(text)
 
     def error(self, text: str) -> None:
         """Print an error to stderr, after the name of the verb."""
-        _print_message(f"pykafka2 {self.verb}: {text}")
+        note(f"pykafka2 {self.verb}: {text}")
 
     def progress(self, total: float | None, text: str, unit: str = " records", **options: Any) -> Any:
         """Return a tqdm bar, which is a context manager; it is disabled unless stderr is a terminal."""
@@ -200,7 +200,7 @@ def _cell(value: Any) -> str:
     return text if text.isprintable() else "".join(map(_escaped, text))
 
 
-def _print_message(text: str) -> None:
+def note(text: str) -> None:
     """Print to stderr; a failure must not hide the exit code, or end the work."""
     with suppress(OSError):
         print(printable(text), file=sys.stderr)
