@@ -116,7 +116,8 @@ class TransactionalPolicy(IdentityPolicy):
         UnknownProducerId: (Verdict.FAIL, Verdict.RETRY),
         # The coordinator aborted this transaction; the producer can start the next one.
         InvalidProducerEpoch: (Verdict.FAIL, Verdict.FAIL),
-        InvalidProducerIdMapping: (Verdict.FAIL, Verdict.FAIL),
+        # A new id would bring back a fenced producer (KAFKA-18019).
+        InvalidProducerIdMapping: (Verdict.FATAL, Verdict.FATAL),
         ProducerFenced: (Verdict.FATAL, Verdict.FATAL),
         TransactionalIdAuthorizationFailed: (Verdict.FATAL, Verdict.FATAL),
         ClusterAuthorizationFailed: (Verdict.FATAL, Verdict.FATAL),

@@ -71,19 +71,26 @@ class Reaction(Enum):
 _IDENTITY_IS_LOST = (
     ProducerFenced,
     InvalidProducerEpoch,
+    InvalidProducerIdMapping,
     TransactionalIdAuthorizationFailed,
     ClusterAuthorizationFailed,
 )
 
 
 def reaction_to(step: Step, error: KafkaError) -> Reaction:
-    """Return the reaction to an error of a step. Connection errors are retried while a caller waits."""
+    """Return the reaction to an error of a step. Connection errors are retried while a caller waits.
+
+    After InvalidProducerIdMapping no new id is requested: a fenced producer whose transactional id expired
+    would get one, and fence the rightful producer (KAFKA-18019).
+    """
     # A request that cannot be encoded fails again.
     if error.retriable or not isinstance(error, BrokerError | SerializationError):
         return Reaction.RETRY
     if isinstance(error, _IDENTITY_IS_LOST) or step is Step.INIT:
         return Reaction.FATAL
-    if isinstance(error, TransactionAbortable | UnknownProducerId | InvalidProducerIdMapping):
+    if isinstance(error, TransactionAbortable):
+        return Reaction.FATAL if step is Step.ABORT else Reaction.ABORTABLE
+    if isinstance(error, UnknownProducerId):
         return Reaction.ABORTABLE
     if step is Step.COMMIT:
         # In that state no commit was or will be executed; after other errors the outcome is unknown.
@@ -204,12 +211,18 @@ def fatal_error(
     is_commit = step is Step.COMMIT
     text = str(error)
     is_fenced = isinstance(error, ProducerFenced | InvalidProducerEpoch)
-    if is_fenced:
+    is_expired = isinstance(error, InvalidProducerIdMapping)
+    if is_expired:
+        text = (
+            f"the producer id no longer belongs to transactional_id={transactional_id!r}, which was unused "
+            "for the brokers' transactional.id.expiration.ms, or another producer has begun"
+        )
+    elif is_fenced:
         text = (
             f"another producer with transactional_id={transactional_id!r} has begun, or the coordinator has "
             f"ended the transaction after transaction_timeout_ms={timeout * 1000:g}"
         )
-    if is_commit and is_fenced and not is_in_doubt:
+    if is_commit and (is_fenced or is_expired) and not is_in_doubt:
         text += "; it was not committed"
     elif is_commit:
         text += "; whether the transaction was committed is not known"

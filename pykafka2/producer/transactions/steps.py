@@ -23,7 +23,6 @@ from pykafka2.errors import (
     ClientFailed,
     ConcurrentTransactions,
     CorruptData,
-    InvalidProducerIdMapping,
     InvalidTxnState,
     KafkaError,
     error_of,
@@ -217,10 +216,9 @@ class TransactionSteps:
                 versions=end_versions(self.facts.version),
             )
         except StepFailed as failed:
-            # The coordinator forgot the producer id, or never received the start of the transaction.
-            is_forgotten = isinstance(failed.error, InvalidProducerIdMapping)
+            # The coordinator may never have received the start of the transaction.
             is_unknown = isinstance(failed.error, InvalidTxnState) and not self.facts.has_joined
-            if step is not Step.ABORT or not (is_forgotten or is_unknown):
+            if step is not Step.ABORT or not is_unknown:
                 raise
             self.facts.is_in_doubt = True
             return False

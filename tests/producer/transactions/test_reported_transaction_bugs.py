@@ -23,12 +23,14 @@ from pykafka2.errors import (
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
     InvalidTxnState,
+    KafkaError,
     KafkaTimeoutError,
     NotLeaderOrFollower,
     OutOfOrderSequenceNumber,
     ProducerFenced,
     TopicAuthorizationFailed,
     TransactionAbortable,
+    TransactionalIdNotFound,
     TransactionFailed,
     UnknownProducerId,
     UnknownServerError,
@@ -48,6 +50,10 @@ from tests.producer.rows import a_row
 from tests.producer.transactions.transactional import a_cluster, a_producer, committed, read, requests
 
 ORDERS = TopicPartition("orders", 0)
+EXPIRES_SOON = {
+    "transactional.id.expiration.ms": 60_000,
+    "transaction.remove.expired.transaction.cleanup.interval.ms": 10_000,
+}
 
 
 @pytest.fixture
@@ -63,6 +69,25 @@ def producer(simulation: Simulation, cluster: KafkaCluster) -> KafkaProducer:
 @pytest.fixture
 def old(simulation: Simulation) -> KafkaCluster:
     return a_cluster(simulation, 1)
+
+
+def end_with_offsets(producer: KafkaProducer) -> None:
+    """Commits a transaction that has a record and offsets."""
+    producer.send("orders", b"v")
+    producer.send_offsets_to_transaction({ORDERS: OffsetAndMetadata(1)}, "g")
+    producer.commit_transaction()
+
+
+def bill_until_fatal(producer: KafkaProducer) -> None:
+    """Repeats a transaction as applications do: aborts it after an error and begins again."""
+    for _ in range(3):
+        try:
+            producer.send("orders", b"bill")
+            producer.commit_transaction()
+            return
+        except TransactionFailed:
+            producer.abort_transaction()
+            producer.begin_transaction()
 
 
 def goes_on(simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer) -> None:
@@ -457,25 +482,46 @@ class TestCoordinators:
         producer.commit_transaction()
         assert committed(simulation, cluster) == [b"%d" % number for number in range(30)]
 
-    @pytest.mark.parametrize("request_class", [EndTxnRequest, AddPartitionsToTxnRequest])
-    def test_an_id_that_the_coordinator_forgot_is_replaced_after_an_abort(
+    @pytest.mark.parametrize(
+        "request_class", [EndTxnRequest, AddPartitionsToTxnRequest, AddOffsetsToTxnRequest]
+    )
+    def test_invalid_producer_id_mapping_is_fatal_and_requests_no_new_id(
         self, simulation: Simulation, old: KafkaCluster, request_class: Any
     ) -> None:
         producer = a_producer(simulation, old)
         old.controls.fail_next(request_class, InvalidProducerIdMapping)
         producer.begin_transaction()
-        producer.send("orders", b"v")
-        with pytest.raises(TransactionFailed, match="InvalidProducerIdMapping"):
-            producer.commit_transaction()
-        old.controls.fail_next(EndTxnRequest, InvalidProducerIdMapping)
         before = requests(old, "InitProducerId")
-        if request_class is EndTxnRequest:
-            # It is open all the same, so its producer is fenced with it, which is safe.
-            with pytest.raises(ProducerFenced):
-                producer.abort_transaction()
-        else:
-            goes_on(simulation, old, producer)
-        assert requests(old, "InitProducerId") > before
+        with pytest.raises(InvalidProducerIdMapping, match=r"transactional\.id\.expiration\.ms"):
+            end_with_offsets(producer)
+        with pytest.raises(InvalidProducerIdMapping, match="create a new one"):
+            producer.abort_transaction()
+        assert requests(old, "InitProducerId") == before
+
+    @pytest.mark.parametrize("has_sent", [True, False])
+    def test_zombie_does_not_come_back_after_its_transactional_id_expired(
+        self, simulation: Simulation, version: int, has_sent: bool
+    ) -> None:
+        """Its repeated batch was committed, and the rightful producer fenced (KAFKA-18019)."""
+        cluster = a_cluster(simulation, version, EXPIRES_SOON)
+        zombie = a_producer(simulation, cluster)
+        zombie.begin_transaction()
+        if has_sent:
+            zombie.send("orders", b"bill").result(5)
+        with a_producer(simulation, cluster) as rightful, rightful.transaction():
+            rightful.send("orders", b"bill")
+        simulation.sleep(90)
+        with pytest.raises(TransactionalIdNotFound):
+            cluster.transaction("t")
+        with pytest.raises(KafkaError) as refused:
+            bill_until_fatal(zombie)
+        assert isinstance(refused.value, InvalidProducerIdMapping | ProducerFenced)
+        successor = a_producer(simulation, cluster)
+        with pytest.raises(type(refused.value)):
+            zombie.begin_transaction()
+        with successor.transaction():
+            successor.send("orders", b"next")
+        assert committed(simulation, cluster) == [b"bill", b"next"]
 
 
 class TestTheEndOfAProducer:

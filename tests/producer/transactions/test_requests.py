@@ -1,4 +1,4 @@
-"""Meaning of a coordinator's response at each step: retry, abort, or the end of the producer."""
+"""Reaction to each error of a coordinator or leader, compared with the Java client's."""
 
 from __future__ import annotations
 
@@ -6,65 +6,128 @@ import pytest
 
 from pykafka2 import errors
 from pykafka2.errors import KafkaError
+from pykafka2.producer.idempotence import TransactionalPolicy, Verdict
 from pykafka2.producer.transactions.requests import Reaction, Step, reaction_to
 
-AGAIN, ABORTABLE, FATAL = Reaction.RETRY, Reaction.ABORTABLE, Reaction.FATAL
-EVERYWHERE_AGAIN = (AGAIN,) * 6
-EVERYWHERE_FATAL = (FATAL,) * 6
-UNDONE_BY_AN_ABORT = (FATAL, ABORTABLE, ABORTABLE, ABORTABLE, FATAL, FATAL)
+RETRY, ABORT, FATAL = Reaction.RETRY, Reaction.ABORTABLE, Reaction.FATAL
+PRODUCE = "Produce"
+REQUESTS = (*Step, PRODUCE)
+ALWAYS_RETRY = (RETRY,) * 7
+ALWAYS_FATAL = (FATAL,) * 7
+UNEXPECTED = (FATAL, ABORT, FATAL, FATAL, FATAL, FATAL, ABORT)
+OF_A_MEMBER = (FATAL, ABORT, FATAL, ABORT, FATAL, FATAL, ABORT)
 
-# Init, partitions, offsets, their commit, the commit, the abort.
-TABLE: dict[type[KafkaError], tuple[Reaction, ...]] = {
-    # Somebody else, or time, changes these.
-    errors.CoordinatorLoadInProgress: EVERYWHERE_AGAIN,
-    errors.CoordinatorNotAvailable: EVERYWHERE_AGAIN,
-    errors.NotCoordinator: EVERYWHERE_AGAIN,
-    errors.ConcurrentTransactions: EVERYWHERE_AGAIN,
-    errors.UnknownTopicOrPartition: EVERYWHERE_AGAIN,
-    errors.RequestTimedOut: EVERYWHERE_AGAIN,
-    errors.NetworkException: EVERYWHERE_AGAIN,
-    # Of the connection: nobody said anything.
-    errors.Disconnected: EVERYWHERE_AGAIN,
-    errors.RequestTimeout: EVERYWHERE_AGAIN,
-    errors.CorruptResponse: EVERYWHERE_AGAIN,
-    errors.NoBrokersAvailable: EVERYWHERE_AGAIN,
-    # Another producer has the id, or this one may not use it (KIP-588).
-    errors.ProducerFenced: EVERYWHERE_FATAL,
-    errors.InvalidProducerEpoch: EVERYWHERE_FATAL,
-    errors.TransactionalIdAuthorizationFailed: EVERYWHERE_FATAL,
-    errors.ClusterAuthorizationFailed: EVERYWHERE_FATAL,
-    # An abort, and another epoch after it, make it good (KIP-360, KIP-890).
-    errors.TransactionAbortable: (FATAL, ABORTABLE, ABORTABLE, ABORTABLE, ABORTABLE, ABORTABLE),
-    errors.UnknownProducerId: (FATAL, ABORTABLE, ABORTABLE, ABORTABLE, ABORTABLE, ABORTABLE),
-    errors.InvalidProducerIdMapping: (FATAL, ABORTABLE, ABORTABLE, ABORTABLE, ABORTABLE, ABORTABLE),
-    # In no such state was anything committed; an abort that is refused by it nobody understands.
-    errors.InvalidTxnState: (FATAL, ABORTABLE, ABORTABLE, ABORTABLE, ABORTABLE, FATAL),
-    errors.TopicAuthorizationFailed: UNDONE_BY_AN_ABORT,
-    errors.GroupAuthorizationFailed: UNDONE_BY_AN_ABORT,
-    errors.UnknownMemberId: UNDONE_BY_AN_ABORT,
-    errors.IllegalGeneration: UNDONE_BY_AN_ABORT,
-    errors.FencedInstanceId: UNDONE_BY_AN_ABORT,
-    errors.StaleMemberEpoch: UNDONE_BY_AN_ABORT,
-    errors.OffsetMetadataTooLarge: UNDONE_BY_AN_ABORT,
-    errors.OperationNotAttempted: UNDONE_BY_AN_ABORT,
-    errors.UnsupportedVersion: UNDONE_BY_AN_ABORT,
-    errors.InvalidRequest: UNDONE_BY_AN_ABORT,
-    # Nobody can tell what became of an end that was answered so.
-    errors.UnknownServerError: UNDONE_BY_AN_ABORT,
-    # What could not be said to any broker cannot be said again.
-    errors.SerializationError: UNDONE_BY_AN_ABORT,
+# TransactionManager and Sender of kafka-clients 4.3.1: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn,
+# TxnOffsetCommit, EndTxn(commit), EndTxn(abort), Produce.
+JAVA: dict[type[KafkaError], tuple[Reaction, ...]] = {
+    errors.CoordinatorLoadInProgress: ALWAYS_RETRY,
+    errors.CoordinatorNotAvailable: ALWAYS_RETRY,
+    errors.NotCoordinator: ALWAYS_RETRY,
+    errors.ConcurrentTransactions: ALWAYS_RETRY,
+    errors.UnknownTopicOrPartition: ALWAYS_RETRY,
+    errors.NotLeaderOrFollower: ALWAYS_RETRY,
+    errors.RequestTimedOut: ALWAYS_RETRY,
+    errors.NetworkException: ALWAYS_RETRY,
+    errors.ProducerFenced: ALWAYS_FATAL,
+    errors.InvalidProducerEpoch: (FATAL, FATAL, FATAL, FATAL, FATAL, FATAL, ABORT),
+    errors.InvalidProducerIdMapping: ALWAYS_FATAL,  # KAFKA-18019
+    errors.TransactionalIdAuthorizationFailed: (ABORT, FATAL, FATAL, FATAL, FATAL, FATAL, FATAL),
+    errors.ClusterAuthorizationFailed: (ABORT, ABORT, FATAL, FATAL, FATAL, FATAL, FATAL),
+    errors.TransactionAbortable: (ABORT, ABORT, ABORT, ABORT, ABORT, FATAL, ABORT),
+    errors.UnknownProducerId: (FATAL, ABORT, ABORT, FATAL, ABORT, ABORT, ABORT),
+    errors.OutOfOrderSequenceNumber: UNEXPECTED,
+    errors.InvalidTxnState: (FATAL, FATAL, FATAL, FATAL, FATAL, FATAL, ABORT),
+    errors.TopicAuthorizationFailed: UNEXPECTED,
+    errors.OperationNotAttempted: UNEXPECTED,
+    errors.GroupAuthorizationFailed: (FATAL, ABORT, ABORT, ABORT, FATAL, FATAL, ABORT),
+    errors.FencedInstanceId: OF_A_MEMBER,
+    errors.UnknownMemberId: OF_A_MEMBER,
+    errors.IllegalGeneration: OF_A_MEMBER,
+    errors.StaleMemberEpoch: UNEXPECTED,
+    errors.OffsetMetadataTooLarge: UNEXPECTED,
+    errors.UnsupportedForMessageFormat: UNEXPECTED,
+    errors.MessageTooLarge: UNEXPECTED,
+    errors.InvalidRecord: UNEXPECTED,
+    errors.InvalidRequest: UNEXPECTED,
+    errors.UnknownServerError: UNEXPECTED,
+    errors.UnsupportedVersion: ALWAYS_FATAL,
+}
+
+# An offset commit that was rejected is undone by an abort, whatever the reason: Java names only some.
+_UNDONE_BY_AN_ABORT = {
+    **{(kind, Step.ADD_OFFSETS): ABORT for kind, row in JAVA.items() if row in (UNEXPECTED, OF_A_MEMBER)},
+    **{(kind, Step.COMMIT_OFFSETS): ABORT for kind, row in JAVA.items() if row == UNEXPECTED},
+}
+
+DIFFERENT: dict[tuple[type[KafkaError], Step | str], Reaction] = {
+    **_UNDONE_BY_AN_ABORT,
+    # The coordinator checks the identity before the state, so no fenced producer gets this. Nothing was
+    # committed.
+    (errors.InvalidTxnState, Step.ADD_PARTITIONS): ABORT,
+    (errors.InvalidTxnState, Step.ADD_OFFSETS): ABORT,
+    (errors.InvalidTxnState, Step.COMMIT_OFFSETS): ABORT,
+    (errors.InvalidTxnState, Step.COMMIT): ABORT,
+    # As for the other steps, the abort requests another epoch.
+    (errors.UnknownProducerId, Step.COMMIT_OFFSETS): ABORT,
+    # No broker executed the request; the brokers may be in the middle of an upgrade.
+    (errors.UnsupportedVersion, Step.ADD_PARTITIONS): ABORT,
+    (errors.UnsupportedVersion, Step.ADD_OFFSETS): ABORT,
+    (errors.UnsupportedVersion, Step.COMMIT_OFFSETS): ABORT,
+    (errors.UnsupportedVersion, PRODUCE): ABORT,
+    # No transaction is open, so there is nothing to abort. A first init_transactions() can be called again.
+    (errors.TransactionalIdAuthorizationFailed, Step.INIT): FATAL,
+    (errors.ClusterAuthorizationFailed, Step.INIT): FATAL,
+    (errors.TransactionAbortable, Step.INIT): FATAL,
+    # No coordinator responds so to this.
+    (errors.ClusterAuthorizationFailed, Step.ADD_PARTITIONS): FATAL,
 }
 
 
-@pytest.mark.parametrize("kind", TABLE, ids=lambda kind: kind.__name__)
-def test_reaction_to_each_error_at_each_step(kind: type[KafkaError]) -> None:
-    assert tuple(reaction_to(step, kind("no")) for step in Step) == TABLE[kind]
+def reaction(request: Step | str, error: KafkaError) -> Reaction:
+    """This client's reaction; that to Produce is for the first unfinished batch of a partition."""
+    if isinstance(request, Step):
+        return reaction_to(request, error)
+    verdict = TransactionalPolicy().verdict(error, is_in_turn=True)
+    return {Verdict.RETRY: RETRY, Verdict.FAIL: ABORT, Verdict.FATAL: FATAL}[verdict]
 
 
-def test_every_error_of_a_broker_is_one_of_these_kinds() -> None:
-    """None that no retry helps is asked about again, and none is forgiven at the end."""
+@pytest.mark.parametrize("kind", JAVA, ids=lambda kind: kind.__name__)
+def test_reaction_to_each_transactional_error_is_javas(kind: type[KafkaError]) -> None:
+    expected = {
+        request: DIFFERENT.get((kind, request), java)
+        for request, java in zip(REQUESTS, JAVA[kind], strict=True)
+    }
+    assert {request: reaction(request, kind("no")) for request in REQUESTS} == expected
+
+
+def test_each_listed_difference_differs_from_java() -> None:
+    for (kind, request), ours in DIFFERENT.items():
+        assert JAVA[kind][REQUESTS.index(request)] is not ours, (kind, request)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        errors.Disconnected,
+        errors.RequestTimeout,
+        errors.CorruptResponse,
+        errors.NoBrokersAvailable,
+    ],
+)
+def test_connection_errors_are_retried_at_every_step(kind: type[KafkaError]) -> None:
+    assert {reaction_to(step, kind("no")) for step in Step} == {RETRY}
+
+
+def test_request_that_cannot_be_encoded_is_not_repeated() -> None:
+    reactions = [reaction_to(step, errors.SerializationError("no")) for step in Step]
+    assert reactions == [FATAL, ABORT, ABORT, ABORT, FATAL, FATAL]
+
+
+def test_every_other_error_of_a_broker_is_retried_or_unexpected() -> None:
+    """An error that no retry helps is not retried, and none is ignored at the end."""
     kinds = {errors.for_code(code) for code in range(-1, 200) if code != errors.NONE}
     assert len(kinds) > 130
-    for kind in kinds - set(TABLE) - {errors.UnknownErrorCode}:
+    for kind in kinds - set(JAVA) - {errors.UnknownErrorCode}:
         reactions = tuple(reaction_to(step, kind("no")) for step in Step)
-        assert reactions == (EVERYWHERE_AGAIN if kind.retriable else UNDONE_BY_AN_ABORT), kind
+        unexpected = (FATAL, ABORT, ABORT, ABORT, FATAL, FATAL)
+        assert reactions == (ALWAYS_RETRY[:6] if kind.retriable else unexpected), kind

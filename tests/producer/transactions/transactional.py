@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pykafka2 import KafkaProducer, TopicPartition
 from pykafka2.testing import KafkaCluster, Simulation
 from tests.internal_topics import FEW_PARTITIONS
@@ -9,9 +11,15 @@ from tests.internal_topics import FEW_PARTITIONS
 TOPICS = {"orders": 1, "spread": 6}
 
 
-def a_cluster(simulation: Simulation, version: int) -> KafkaCluster:
+def a_cluster(
+    simulation: Simulation, version: int, config: Mapping[str, object] | None = None
+) -> KafkaCluster:
     """Three brokers that finalised this transaction.version."""
-    config = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000, **FEW_PARTITIONS}
+    config = {
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
+        **FEW_PARTITIONS,
+        **(config or {}),
+    }
     return simulation.cluster(
         brokers=3, topics=TOPICS, features={"transaction.version": version}, config=config
     )
