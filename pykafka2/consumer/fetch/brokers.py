@@ -18,7 +18,13 @@ from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.consumer.fetch.partitions import FetchInFlight
 from pykafka2.errors import FetchSessionIdNotFound
-from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from pykafka2.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
 from pykafka2.protocol.primitives import ZERO_UUID
 
 
@@ -97,6 +103,9 @@ class FetchSession:
         self._epoch = FULL if is_wanted else SESSIONLESS
         self._has_ids = False
         self._known: dict[SessionKey, FetchPartition] = {}
+        self.ends: dict[tuple[str, int], tuple[int, int]] = {}
+        """By topic and partition, the last high watermark and last stable offset of this session.  They still
+        hold if an incremental response leaves the partition out."""
 
     @property
     def is_incremental(self) -> bool:
@@ -134,8 +143,12 @@ class FetchSession:
             else:
                 named = news
                 request.forgotten_topics_data = _forgotten(forgotten) if forgotten else []
+                for topic, _, number in forgotten:
+                    self.ends.pop((topic, number), None)
         elif self.is_incremental:
             self._epoch = FULL
+        if not self.is_incremental:
+            self.ends.clear()
         request.topics = _by_topic(named)
         self._known, self._has_ids = wanted, has_ids
         request.session_id, request.session_epoch = self._id, self._epoch
@@ -150,6 +163,13 @@ class FetchSession:
             self._id, self._epoch = session_id, 1
         else:
             self._epoch = self._epoch + 1 if self._epoch < LAST_EPOCH else 1
+
+    def on_partition(self, partition: tuple[str, int], response: PartitionData) -> None:
+        """Remember the ends of a partition's log; after an error the broker sends them again."""
+        if response.error_code:
+            self.ends.pop(partition, None)
+        elif self.is_incremental:
+            self.ends[partition] = response.high_watermark, response.last_stable_offset
 
     def on_failure(self, error: Exception) -> None:
         """Handle an error or a missing response: send a full fetch, as the broker's state is unknown."""

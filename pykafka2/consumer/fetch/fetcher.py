@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.fetch.brokers import FetchNodes
+from pykafka2.consumer.fetch.brokers import FetchNodes, FetchSession
 from pykafka2.consumer.fetch.buffer import FetchBuffer
 from pykafka2.consumer.fetch.offset_lookups import OffsetLookups
 from pykafka2.consumer.fetch.partitions import (
@@ -285,7 +285,9 @@ class Fetcher:
         for topic in response.responses:
             name = topic.topic or flight.names.get(topic.topic_id, "")
             for partition in topic.partitions:
-                state, offset = flight.fetched.get((name, partition.partition_index), (None, 0))
+                place = TopicPartition(name, partition.partition_index)
+                session.on_partition(place, partition)
+                state, offset = flight.fetched.get(place, (None, 0))
                 if state is None:
                     continue
                 if self.table.states.get(state.partition) is not state or state.offset != offset:
@@ -293,11 +295,24 @@ class Fetcher:
                     continue
                 self._responses.apply(state, offset, partition, response.node_endpoints, now)
                 is_fruitful = is_fruitful or state.offset > offset
+        if self.table.without_end and flight.is_incremental:
+            self._find_ends(flight, session)
         if is_fruitful:
             # A waiting poll() can continue while the next fetch is being written.
             self._cluster.driver.tell_waiters()
         else:
             self._nodes.on_empty_response(flight)
+
+    def _find_ends(self, flight: FetchInFlight, session: FetchSession) -> None:
+        """Find the ends of partitions that were revoked and assigned again within one session.
+
+        The response leaves them out if nothing has changed since.
+        """
+        for partition in tuple(self.table.without_end):
+            state, _ = flight.fetched.get(partition, (None, 0))
+            ends = session.ends.get(partition)
+            if ends is not None and state is not None and self.table.states.get(partition) is state:
+                self._responses.note_ends(partition, *ends)
 
     def _on_failure(self, flight: FetchInFlight, error: KafkaError, now: float) -> None:
         if not self._nodes.end_fetch(flight):

@@ -48,6 +48,8 @@ class FetchTable:
         self.readable_ends: dict[TopicPartition, int] = {}
         """The offset up to which records can be read: high watermark, or last stable offset
         (read_committed)."""
+        self.without_end: dict[TopicPartition, None] = {}
+        """Partitions without a readable end, since they were assigned."""
         self.troubles: dict[TopicPartition, str] = {}
         """Why the last fetch of a partition returned nothing usable.  Any thread."""
         self.recreated: set[TopicPartition] = set()
@@ -81,6 +83,8 @@ class FetchTable:
         self.changes += 1
         self.generations[partition] = generation
         self.states[partition] = state
+        if partition not in self.readable_ends:
+            self.without_end[partition] = None
 
     def is_of_old_topic(self, partition: TopicPartition, origin: int) -> bool:
         """Return whether a position chosen in this generation refers to a deleted topic.  Any thread."""
@@ -105,6 +109,7 @@ class FetchTable:
         self.misses.pop(partition, None)
         self.high_watermarks.pop(partition, None)
         self.readable_ends.pop(partition, None)
+        self.without_end.pop(partition, None)
         self.troubles.pop(partition, None)
 
     def delay(self, state: FetchState, now: float) -> None:

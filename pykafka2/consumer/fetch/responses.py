@@ -19,7 +19,7 @@ from pykafka2.errors import (
     error_of,
 )
 from pykafka2.protocol.messages.fetch import NodeEndpoint, PartitionData
-from pykafka2.types import Node
+from pykafka2.types import Node, TopicPartition
 
 # How long an outdated leader is distrusted.  A leader that cannot reach its cluster is fenced long before
 # that (broker.session.timeout.ms, 9 s).
@@ -61,11 +61,7 @@ class FetchResponses:
             self._read_from(state, response.preferred_read_replica, now)
             return
         state.doubted_since = None
-        self._table.high_watermarks[state.partition] = response.high_watermark
-        is_bounded = self._is_committed_only and response.last_stable_offset >= 0
-        self._table.readable_ends[state.partition] = (
-            response.last_stable_offset if is_bounded else response.high_watermark
-        )
+        self.note_ends(state.partition, response.high_watermark, response.last_stable_offset)
         if not response.records:
             state.backoff.reset()
             if response.high_watermark <= offset:
@@ -90,6 +86,15 @@ class FetchResponses:
         state.is_stopped = data.error is not None
         self._table.changes += state.is_stopped
         self._buffer.put(data)
+
+    def note_ends(self, partition: TopicPartition, high_watermark: int, last_stable_offset: int) -> None:
+        """Store up to which offset a partition can be read."""
+        table = self._table
+        table.high_watermarks[partition] = high_watermark
+        is_bounded = self._is_committed_only and last_stable_offset >= 0
+        table.readable_ends[partition] = last_stable_offset if is_bounded else high_watermark
+        if table.without_end:
+            table.without_end.pop(partition, None)
 
     def _on_error(
         self,

@@ -112,6 +112,28 @@ def test_paused_and_removed_partitions_are_forgotten_in_the_session(cluster: Ses
     assert cluster.made == 1
 
 
+def test_partitions_assigned_again_within_a_session_have_their_high_watermarks(
+    cluster: SessionCluster,
+) -> None:
+    """The broker leaves them out of its responses until something changes."""
+    for number in range(2):
+        cluster.append("orders", number, b"a%d" % number)
+    with cluster.consumer() as consumer:
+        consumer.assign(ORDERS)
+        read(consumer)
+        consumer.unsubscribe()
+        cluster.runtime.run_for(2.0)
+        assert [consumer.highwater(partition) for partition in ORDERS] == [None] * 4
+        cluster.append("orders", 1, b"b")
+        consumer.assign(ORDERS)
+        for number, end in enumerate((1, 1, 0, 0)):
+            consumer.seek(ORDERS[number], end)
+        assert read(consumer) == [b"b"]
+        assert [consumer.highwater(partition) for partition in ORDERS] == [1, 2, 0, 0]
+    assert cluster.made == 1
+    assert not cluster.errors
+
+
 def test_dropped_fetch_session_is_recreated_at_once(cluster: SessionCluster) -> None:
     with cluster.consumer("orders") as consumer:
         read(consumer, 2)
