@@ -9,9 +9,13 @@ from __future__ import annotations
 import os
 import random
 import time
-from typing import Protocol
+from collections.abc import Callable
+from functools import partial
+from types import BuiltinFunctionType
+from typing import Protocol, TypeVar
 
 FOREVER = float("inf")
+N = TypeVar("N", int, float)
 
 
 class Clock(Protocol):
@@ -38,14 +42,25 @@ class Entropy(Protocol):
     def token_bytes(self, count: int) -> bytes: ...
 
 
-class SystemClock:
-    """The operating system's clocks. Thread-safe."""
+def _system_function(name: str, read_clock: Callable[[int], N], clock_id: int) -> Callable[[], N]:
+    """Returns a function of `time`, or an equal one that freezegun keeps if a test has replaced it."""
+    function: Callable[[], N] = getattr(time, name)
+    return function if isinstance(function, BuiltinFunctionType) else partial(read_clock, clock_id)
 
-    monotonic = staticmethod(time.monotonic)
-    wall_ns = staticmethod(time.time_ns)
+
+class SystemClock:
+    """The operating system's clocks. Thread-safe.
+
+    Brokers and clients keep them while freezegun freezes Python's: timers go on, and all timestamps agree,
+    also with other processes and clients in C. freezegun replaces functions in `time` and in the globals of
+    modules, but not in classes, so no method may call `time.time_ns`.
+    """
+
+    monotonic = staticmethod(_system_function("monotonic", time.clock_gettime, time.CLOCK_MONOTONIC))
+    wall_ns = staticmethod(_system_function("time_ns", time.clock_gettime_ns, time.CLOCK_REALTIME))
 
     def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return self.wall_ns() // 1_000_000
 
 
 class SystemEntropy:
