@@ -74,6 +74,7 @@ class Metadata:
         self._gap = 0.0
         self._wanted: dict[str, float] = {}
         self._pinned: frozenset[str] = frozenset()
+        self._pinned_by_leader: frozenset[str] = frozenset()
         self._wanted_ids: frozenset[bytes] = frozenset()
         self._wants_all_topics = False
         self._all_topics_as_of = FOREVER
@@ -149,7 +150,7 @@ class Metadata:
 
     def wanted_topics(self) -> frozenset[str]:
         """Returns the topics that the next full update requests."""
-        return self._pinned.union(tuple(self._wanted))
+        return self._pinned.union(self._pinned_by_leader, tuple(self._wanted))
 
     # ------------------------------------------------------------------ wishes, any thread
 
@@ -170,8 +171,16 @@ class Metadata:
     def pin_topics(self, topics: Iterable[str]) -> None:
         """Keep exactly these topics, besides those wanted, until the next call (a consumer's topics)."""
         before, self._pinned = self._pinned, frozenset(topics)
+        self._request_pinned(self._pinned, before)
+
+    def pin_topics_of_group(self, topics: Iterable[str]) -> None:
+        """Pin exactly these topics as well: those of all members, while this consumer leads its group."""
+        before, self._pinned_by_leader = self._pinned_by_leader, frozenset(topics)
+        self._request_pinned(self._pinned_by_leader, before)
+
+    def _request_pinned(self, pinned: frozenset[str], before: frozenset[str]) -> None:
         # A topic that was not pinned can be known now and be dropped by a response that is being merged.
-        if not self._pinned <= before or not self._pinned <= self.snapshot.topics.keys():
+        if not pinned <= before or not pinned <= self.snapshot.topics.keys():
             self._request_topics()
 
     def want_topic_ids(self, topic_ids: Iterable[bytes]) -> None:
@@ -377,8 +386,9 @@ class Metadata:
                 return True  # requested by name and not in the response
         if any(topic.is_in_doubt for topic in self.snapshot.topics.values()):
             return True
+        wanted = self.wanted_topics()
         for topic in response.topics:
-            if topic.name not in self._wanted and topic.name not in self._pinned:
+            if topic.name not in wanted:
                 continue
             if topic.error_code and error_of(topic.error_code).retriable:
                 return True

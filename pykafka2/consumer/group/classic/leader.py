@@ -109,10 +109,12 @@ class GroupLeader:
         self._counts = {}
         self._moving = frozenset()
 
-    def keep_topics(self, now: float) -> None:
-        """Keep the metadata of all members' topics."""
-        for topic in self.topics:
-            self._metadata.want_topic(topic, now)
+    def keep_topics(self) -> None:
+        """Keep the metadata of all members' topics, and of no others.
+
+        A request for a topic that no member reads any more would create it again after its deletion.
+        """
+        self._metadata.pin_topics_of_group(self.topics)
 
     def news(self, now: float) -> str:
         """Return why the group must rebalance: a changed partition count, or revoked partitions that still
@@ -155,7 +157,7 @@ class GroupLeader:
     def _await_topics(self, members: Mapping[str, MemberSubscription]) -> Script[None]:
         self.topics = frozenset(topic for member in members.values() for topic in member.topics)
         for _ in range(int(METADATA_TIMEOUT / CHECK_INTERVAL)):
-            self.keep_topics(self._clock.monotonic())
+            self.keep_topics()
             if all(self._metadata.topic(topic) is not None for topic in self.topics):
                 return
             yield from wait(CHECK_INTERVAL)

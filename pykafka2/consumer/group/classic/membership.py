@@ -129,7 +129,6 @@ class Membership(Member[MemberState, MemberEvent]):
         heartbeat, next_check = self.heartbeat, self.polls.wake_at(now)
         if not heartbeat.is_due(now):
             return PollResult.idle_until(min(heartbeat.wake_at(), next_check))
-        self._leader.keep_topics(now)
         return PollResult([self._heartbeats.next(self._group_status.identity, now)], next_check)
 
     def _rejoin_if_topics_changed(self, now: float) -> None:
@@ -213,6 +212,7 @@ class Membership(Member[MemberState, MemberEvent]):
             self._on_join_failed(outcome.error)
             return
         self._assigned = outcome.get()
+        self._leader.keep_topics()
         self._group_status.commit_error = None
         self._move(MemberEvent.SYNCED)
 
@@ -310,6 +310,7 @@ class Membership(Member[MemberState, MemberEvent]):
         )
         self._assigned = None
         self._leader.resign()
+        self._leader.keep_topics()
         self.heartbeat.end()
         self._joining.cancel(ClientClosed("the member leaves"), self._driver.clock.monotonic())
 

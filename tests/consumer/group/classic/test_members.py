@@ -599,3 +599,29 @@ def test_pending_revocation_is_forgotten_with_the_membership(simulation: Simulat
     joins = group.cluster.history.count(JoinGroupRequest)
     group.turn(3)
     assert group.cluster.history.count(JoinGroupRequest) == joins, "nobody rebalances for no reason"
+
+
+def test_leader_does_not_recreate_deleted_topics_that_other_members_unsubscribed(
+    simulation: Simulation,
+) -> None:
+    """Metadata requests create the topics that they name (allow_auto_create_topics)."""
+    group = Group(simulation, {"orders": 2, "refunds": 2, "bills": 2, "notes": 2}, metadata_max_age_ms=2000)
+    leader, other = group.member("a", ["orders"]), group.member("b", ["refunds", "bills"])
+    group.settle()
+    assert leader.consumer._group.membership.is_leading  # type: ignore[union-attr]
+    other.consumer.subscribe(["notes"], listener=other)
+    group.settle()
+    for topic in ("refunds", "bills"):
+        group.cluster.delete_topic(topic)
+    group.cluster.history.clear()
+    group.turn(20)
+    requests = group.cluster.history.requests(MetadataRequest)
+    assert requests
+    assert {topic.name for request in requests for topic in request.topics or []} == {"orders", "notes"}
+    leader.consumer.close()
+    group.members.remove(leader)
+    group.turn_until(lambda: other.consumer._group.membership.is_leading)  # type: ignore[union-attr]
+    group.cluster.history.clear()
+    group.turn(10)
+    requests = group.cluster.history.requests(MetadataRequest)
+    assert {topic.name for request in requests for topic in request.topics or []} == {"notes"}
