@@ -27,6 +27,7 @@ import attrs
 
 from benchmarks.acks_clients import DRIVERS, one_at_a_time, queued
 from benchmarks.acks_runs import COLUMNS, MODES, PROPOSAL, Result, Runner, Setting
+from benchmarks.side_by_side.command import why_no_plot
 
 
 def _depths(result: Result) -> str:
@@ -238,6 +239,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="the tables at 1 ms only")
     parser.add_argument("--plot", type=Path, help="write a plot here (png or svg)")
     arguments = parser.parse_args()
+    if arguments.plot is not None and (reason := why_no_plot()) is not None:
+        parser.error(f"--plot: {reason}")  # now, not after the runs
     drivers: list[str] = arguments.driver or list(DRIVERS)
     rtts = [ms / 1000 for ms in arguments.rtt_ms or ([1.0] if arguments.quick else [0.0, 1.0, 5.0])]
     depths = arguments.in_flight or ([5, 200] if arguments.quick else [5, 200, 2000])

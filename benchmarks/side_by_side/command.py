@@ -58,6 +58,13 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="print the cells with their clients, and exit")
 
 
+def why_no_plot() -> str | None:
+    """Return why plots cannot be drawn; None if they can."""
+    if find_spec("matplotlib") is None:
+        return "matplotlib is missing (python -m pip install 'pykafka2[bench]')"
+    return None
+
+
 def run(benchmark: Benchmark, plan: Plan, arguments: argparse.Namespace, given: Sequence[str]) -> int:
     """Run the plan, or list it; return 1 if a target is missed or a run failed."""
     if arguments.list:
@@ -93,8 +100,9 @@ def _keep(benchmark: Benchmark, results: Results[Any], text: str, out: Path) -> 
     print(f"written to {out}")
     if benchmark.plot is None:
         return
-    if find_spec("matplotlib") is None:
-        print("no plot: matplotlib is missing (python -m pip install 'pykafka2[bench]')")
+    reason = why_no_plot()
+    if reason is not None:
+        print(f"no plot: {reason}")
         return
     benchmark.plot(results, out.with_suffix(".svg"))
     print(f"written to {out.with_suffix('.svg')}")

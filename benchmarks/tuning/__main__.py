@@ -30,6 +30,7 @@ from tqdm import tqdm
 
 from benchmarks.consumer.runner import fill
 from benchmarks.consumer.runs import Cell as Filled
+from benchmarks.side_by_side.command import why_no_plot
 from benchmarks.tuning.curve_data import FILE_NAME, read_curve, write_curve
 from benchmarks.tuning.curves import CURVES, PARTITIONS, Curve
 from benchmarks.tuning.plot import label, plot
@@ -135,6 +136,8 @@ def main(arguments: list[str]) -> int:
         "--redraw", type=Path, metavar="FOLDER", help="draw the SVGs from this folder's curves.csv"
     )
     options = parser.parse_args(arguments)
+    if options.write is not None and (reason := why_no_plot()) is not None:
+        parser.error(f"--write: {reason}")  # now, not after the runs
     chosen = [curve for curve in CURVES if options.option is None or curve.option in options.option]
     if options.redraw is not None:
         return redraw(chosen, options.redraw)

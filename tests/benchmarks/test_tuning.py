@@ -131,6 +131,7 @@ def test_option_selects_its_curve_and_write_draws_it(
         return outcome_of(value)
 
     monkeypatch.setattr(command, "play", play)
+    monkeypatch.setattr(command, "why_no_plot", lambda: None)
     monkeypatch.setattr(command, "plot", lambda curve, outcomes, path: drawn.append((outcomes, path)))
     assert main(["--option", "linger_ms", "--write", str(tmp_path), *(["--smoke"] if is_smoke else [])]) == 0
     [curve] = [curve for curve in CURVES if curve.option == "linger_ms"]
