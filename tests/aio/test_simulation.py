@@ -107,6 +107,47 @@ def test_two_loops_and_a_sync_client_share_a_cluster(world: World) -> None:
     assert reading.result() == sorted([*range(RECORDS), *range(RECORDS)])
 
 
+@pytest.mark.parametrize("read", ["getone", "async for", "getmany"])
+@pytest.mark.parametrize("lacks", ["brokers", "topic"])
+def test_consumer_started_before_the_brokers_or_its_topic_waits_and_reads(
+    world: World, lacks: str, read: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    simulation, cluster, late = world.simulation, world.cluster, 200.0
+    topics = ["orders"] if lacks == "brokers" else ["parcels", "payments"]
+    if lacks == "brokers":
+        for broker in range(3):
+            cluster.controls.crash_broker(broker)
+
+    async def main() -> bytes | None:
+        options = world.reader_options("reader", allow_auto_create_topics=False)
+        async with KafkaConsumer(*topics, **options) as consumer:
+            if read == "getone":
+                return (await consumer.getone()).value
+            if read == "getmany":
+                found = await consumer.getmany(timeout_ms=2000 * late)
+                return next(iter(found.values()))[0].value
+            async for record in consumer:
+                return record.value
+        return None
+
+    async def create() -> None:
+        async with KafkaAdminClient(**world.options("admin")) as admin:
+            await admin.create_topics([NewTopic(topic, 1, 1) for topic in topics])
+
+    reading = simulation.spawn(main)
+    simulation.sleep(late)
+    if lacks == "brokers":
+        for broker in range(3):
+            cluster.controls.restart_broker(broker)
+    else:
+        simulation.spawn(create).result()
+    simulation.producer(cluster).send(topics[-1], b"first").result(timeout=60)
+    assert reading.result() == b"first"
+    assert simulation.now < late + 60
+    words = "no broker is connected" if lacks == "brokers" else "no record of payments can be read"
+    assert len([message for message in caplog.messages if words in message]) == 4
+
+
 def test_partitions_are_shared_by_two_loops(world: World) -> None:
     simulation, owned = world.simulation, {}
 

@@ -46,10 +46,13 @@ if TYPE_CHECKING:
 # Virtual seconds that a call may take beyond its timeout.
 MARGIN = 1.0
 POLL_MS = (0, 50, 200, 500)
+READS = ("poll", "next")
 CLOSE_TIMEOUT = 5.0
 
 # What faults may have a call raise; anything else is the client's own mistake.
-PASSING_IN_POLL = (KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition, FencedInstanceId)
+PASSING_IN_READS = (FencedInstanceId,)
+"""`poll` and iteration wait for brokers and topics, however long."""
+PASSING_IN_CALLS = (KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition, FencedInstanceId)
 PASSING_IN_COMMITS = (
     CommitFailed,
     RetriableCommitFailed,
@@ -494,7 +497,9 @@ class Application:
     def _look_at(self, what: str, error: KafkaError) -> None:
         if isinstance(error, FencedInstanceId):
             self._fenced = True
-        passing = PASSING_IN_COMMITS if what.startswith("commit") else PASSING_IN_POLL
+        passing: tuple[type[KafkaError], ...] = PASSING_IN_READS if what in READS else PASSING_IN_CALLS
+        if what.startswith("commit"):
+            passing = PASSING_IN_COMMITS
         if not isinstance(error, passing):
             self._complain("CallsKeepTheirWord", f"{self.life.name}: {what} raised {error!r}")
         # Also once the faults are over: what raises at once and for ever would stop time.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from pykafka2.cli.records.produce_input import Rows
 from pykafka2.errors import BufferExhausted, IncompleteSend
 from pykafka2.testing import QUICK, KafkaCluster
 from tests.cli.conftest import NewTopicOf
+from tests.gate import rest_in_gate
 
 TEN = [(b"k%d" % number, b"v%d" % number) for number in range(10)]
 Run = Callable[..., tuple[int, str, str]]
@@ -247,3 +249,35 @@ def test_time_of_brokers_is_named_in_json(servers: str, run: Run) -> None:
     (line,) = run("consume", "stamped", "-e", "--json")[1].splitlines()
     assert json.loads(line)["timestamp_type"] == "log_append_time"
     assert json.loads(line)["timestamp"] > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", ["topic", "broker"])
+@pytest.mark.parametrize(
+    "words", rest_in_gate([["-c", "5"], ["-u", "+9"], ["-c", "5", "-g", "audit"]]), ids=" ".join
+)
+def test_consume_with_an_end_fails_if_its_topic_or_broker_is_lost(
+    words: list[str], lost: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = {**QUICK, "auto.create.topics.enable": False}
+    with KafkaCluster(brokers=1, topics={"orders": 1, "payments": 1}, config=config) as cluster:
+        servers = cluster.bootstrap_servers
+        with KafkaProducer(bootstrap_servers=servers) as producer:
+            producer.send("orders", b"1")
+
+        def lose() -> None:
+            cluster.wait_until(lambda: cluster.history.count("Fetch") > 0)
+            if lost == "broker":
+                cluster.controls.crash_broker(0)
+                return
+            with KafkaAdminClient(bootstrap_servers=servers) as admin:
+                admin.delete_topics(["payments"])
+
+        thread = threading.Thread(target=lose)
+        thread.start()
+        limits = ["-X", "default.api.timeout.ms=1500"]
+        code = main(["consume", "orders", "payments", "-b", servers, *limits, *words])
+        thread.join()
+        error = capfd.readouterr().err
+    assert code == 1
+    assert ("'payments' does not exist" if lost == "topic" else "NoBrokersAvailable") in error

@@ -187,6 +187,8 @@ class Reading:
     remaining: int | None = None
     printed: dict[TopicPartition, int] = attrs.Factory(dict)
     """The offsets after the records of a group that were printed and not stored."""
+    quiet_since: float = attrs.Factory(time.monotonic)
+    """When the last record came, or brokers and topics were checked."""
     bar: Any = None
     interrupt: DeferredInterrupt = attrs.Factory(DeferredInterrupt)
     out: Any = None
@@ -259,6 +261,9 @@ class Reading:
                     break
             if polled:
                 self.flush(client)
+                self.quiet_since = time.monotonic()
+            elif self.remaining is not None or self.arguments.until is not None:
+                self._check_topics(client)
             if is_closed():  # also while no record matches --grep
                 raise BrokenPipeError
             if self.remaining == 0:
@@ -267,6 +272,16 @@ class Reading:
                 self._finish(client)
             elif self.ends_at_ms is not None and time.time() * 1000 >= self.ends_at_ms:
                 self._reach_time(client)
+
+    def _check_topics(self, client: KafkaConsumer[bytes, bytes]) -> None:
+        """Raise if no broker or a topic is there any more, after default_api_timeout_ms without a record.
+
+        poll() waits for both, as a command without an end does.
+        """
+        if time.monotonic() - self.quiet_since >= client._options.default_api_timeout:
+            client.bootstrap(connection.connect_timeout_ms(self.arguments), refresh=True)
+            _partitions(client, self.arguments.topics, self.arguments.partition)
+            self.quiet_since = time.monotonic()
 
     def _poll_ms(self) -> float:
         """Return the timeout of a poll, which ends at the time of --until: later records are not printed."""

@@ -46,6 +46,9 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         records of a partition are in order, and the position moves past them; with `update_offsets=False` it
         does not move.
 
+        Unreachable brokers, missing topics and deleted ones are waited for, with a warning once a minute.
+        `bootstrap` raises if no broker responds in time.
+
         Args:
             timeout_ms: milliseconds; inf waits forever.
             max_records: the maximum number of records; max_poll_records by default.
@@ -57,8 +60,6 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
                 partition and offset. The records before it were returned, and the position stays at it.
             OffsetOutOfRange, NoOffsetForPartition: the position is outside the log, or is unknown, and
                 auto_offset_reset is 'none'.
-            UnknownTopicOrPartition, NoBrokersAvailable: a topic is missing, or no broker was reached, for
-                default_api_timeout_ms.
             TopicAuthorizationFailed, GroupAuthorizationFailed, InvalidTopicException, TlsError: the broker
                 rejects the client; raised at once.
             FencedInstanceId: another consumer uses the same group_instance_id.

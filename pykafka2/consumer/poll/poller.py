@@ -63,7 +63,7 @@ class Poller:
         self._fetcher = fetcher
         self._start_positions = start_positions
         self._poll_tasks = poll_tasks
-        self._missing_topics = MissingTopics(cluster, subscription)
+        self._missing_topics = MissingTopics(cluster, subscription, options.group_id)
         self.stall_detector = StallDetector(options, cluster, subscription, fetcher)
         self.position_control = PositionControl(subscription, fetcher, cluster.driver)
         self._poll_errors = poll_errors = PollErrors(options, subscription, fetcher, self.position_control)

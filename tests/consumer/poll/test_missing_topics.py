@@ -1,4 +1,4 @@
-"""A topic or a cluster that is not there is warned of, once a minute, and said by explain()."""
+"""poll() waits for missing topics and unreachable brokers, and logs a warning once a minute."""
 
 from __future__ import annotations
 
@@ -6,8 +6,21 @@ from typing import Any
 
 import pytest
 
-from pykafka2.errors import ConfigurationError, KafkaError, SaslAuthenticationFailed, UnknownTopicOrPartition
+from pykafka2.errors import (
+    ConfigurationError,
+    CoordinatorNotAvailable,
+    NoBrokersAvailable,
+    SaslAuthenticationFailed,
+    UnknownTopicOrPartition,
+)
+from pykafka2.protocol.messages.coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.types import TopicPartition
+from tests.cluster.scripted import Hold
 from tests.consumer.logs import LogCluster
 
 ORDERS_0 = TopicPartition("orders", 0)
@@ -25,10 +38,7 @@ def test_a_topic_that_does_not_exist_is_warned_of_once_a_minute(
             consumer.assign([TopicPartition("missing", 0)])
         until = cluster.now + 179
         while cluster.now < until:
-            try:
-                assert consumer.poll(1000) == {}
-            except KafkaError:
-                cluster.runtime.run_for(1)
+            assert consumer.poll(1000) == {}
         said = [message for message in caplog.messages if "'missing'" in message]
         assert len(said) == 3, said
         assert "missing" in consumer.explain()
@@ -42,10 +52,7 @@ def test_brokers_that_cannot_be_reached_are_warned_of_once_a_minute(
     with cluster.consumer("orders") as consumer, caplog.at_level("WARNING", logger="pykafka2.consumer"):
         until = cluster.now + 179
         while cluster.now < until:
-            try:
-                assert consumer.poll(1000) == {}
-            except KafkaError:
-                cluster.runtime.run_for(1)
+            assert consumer.poll(1000) == {}
         said = [message for message in caplog.messages if "no broker is connected" in message]
         assert all(
             message.startswith(f"[{consumer._options.client_id}] no record can be read") for message in said
@@ -54,45 +61,173 @@ def test_brokers_that_cannot_be_reached_are_warned_of_once_a_minute(
         assert "No broker is connected" in consumer.explain()
 
 
-def test_endless_poll_raises_for_a_missing_topic_in_time() -> None:
-    cluster = LogCluster({"orders": [0]}, brokers=1)
-    with cluster.consumer("missing", default_api_timeout_ms=3000) as consumer:
-        began = cluster.now
-        with pytest.raises(UnknownTopicOrPartition, match="missing"):
-            consumer.poll(float("inf"))
-        assert cluster.now - began < 4
-        assert consumer.poll(1000) == {}, "once; the wait begins anew"
-        with pytest.raises(UnknownTopicOrPartition, match="missing"):
-            consumer.poll(3000)
+LONG = 3 * 60.0
+"""Longer than default_api_timeout_ms."""
 
 
-@pytest.mark.parametrize("what", [["missing"], [TopicPartition("orders", 7)]], ids=["topic", "partition"])
-def test_missing_topic_is_raised_in_time_despite_frequent_metadata_responses(what: list[Any]) -> None:
-    cluster = LogCluster({"orders": [0]}, brokers=1)
-    with cluster.consumer(default_api_timeout_ms=3000) as consumer:
-        if what == ["missing"]:
-            consumer.subscribe([*what, "orders"])
+def values_of(polled: dict[TopicPartition, list[Any]]) -> list[bytes]:
+    return [record.value for records in polled.values() for record in records]
+
+
+def start_all(cluster: LogCluster) -> None:
+    for broker in cluster.brokers:
+        broker.is_up = True
+
+
+@pytest.mark.parametrize("read", ["poll", "iteration", "columns"])
+@pytest.mark.parametrize("what", ["subscribe", "assign", "pattern"])
+def test_consumer_started_before_the_brokers_waits_and_reads(
+    read: str, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = LogCluster({"orders": [0], "payments": [1]}, brokers=2)
+    cluster.append("orders", 0, b"0")
+    for broker in cluster.brokers:
+        broker.stop()
+    with cluster.consumer() as consumer, caplog.at_level("WARNING", logger="pykafka2.consumer"):
+        if what == "subscribe":
+            consumer.subscribe(["orders", "payments"])
+        elif what == "assign":
+            consumer.assign([ORDERS_0, TopicPartition("payments", 0)])
         else:
-            consumer.assign([*what, TopicPartition("orders", 0)])
-        began, version = cluster.now, consumer.metrics()["metadata-version"]
-        told = None
-        while told is None and cluster.now - began < 6:
-            cluster.move_leader("orders", 0, 0)
-            consumer.bootstrap(refresh=True)
-            try:
-                consumer.poll(300)
-            except UnknownTopicOrPartition as error:
-                told = str(error)
-        assert told is not None
-        assert "missing" in told or "no partition 7" in told
-        assert consumer.metrics()["metadata-version"] > version + 3
+            consumer.subscribe(pattern="orders|payments")
+        cluster.runtime.call_later(LONG - 1, lambda: start_all(cluster))
+        began = cluster.now
+        if read == "poll":
+            found = values_of(consumer.poll(float("inf")))
+        elif read == "columns":
+            found = next(iter(consumer.poll_columns(float("inf")).values())).values
+        else:
+            found = [next(consumer).value]
+        assert found == [b"0"]
+        assert LONG - 1 <= cluster.now - began < LONG + 5
+        said = [message for message in caplog.messages if "no broker is connected" in message]
+        assert len(said) == 3, caplog.messages
+
+
+@pytest.mark.parametrize("what", ["subscribe", "assign", "pattern", "partition"])
+def test_missing_topic_is_waited_for_until_it_exists(what: str, caplog: pytest.LogCaptureFixture) -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    with (
+        cluster.consumer(metadata_max_age_ms=1000) as consumer,
+        caplog.at_level("WARNING", logger="pykafka2.consumer"),
+    ):
+        if what == "subscribe":
+            consumer.subscribe(["orders", "payments", "parcels"])
+        elif what == "assign":
+            consumer.assign([ORDERS_0, TopicPartition("payments", 0), TopicPartition("parcels", 0)])
+        elif what == "pattern":
+            consumer.subscribe(pattern="pay.*|parcels")
+        else:
+            consumer.assign([ORDERS_0, TopicPartition("orders", 1), TopicPartition("orders", 2)])
+
+        def create() -> None:
+            if what == "partition":
+                topic = cluster.topics["orders"]
+                topic.leaders += [0, 0]
+                topic.epochs += [0, 0]
+                cluster.append("orders", 1, b"first")
+            else:
+                cluster.add_topic("payments", [0])
+                cluster.add_topic("parcels", [0])
+                cluster.append("payments", 0, b"first")
+
+        cluster.runtime.call_later(LONG - 1, create)
+        began = cluster.now
+        assert values_of(consumer.poll(float("inf"))) == [b"first"]
+        assert LONG - 1 <= cluster.now - began < LONG + 5
+        words = {
+            "pattern": "no topic matches 'pay.*|parcels'",
+            "partition": "no partition 1",
+        }.get(what, "topic 'payments' does not exist")
+        assert len([message for message in caplog.messages if words in message]) == 3, caplog.messages
+
+
+@pytest.mark.parametrize("what", ["subscribe", "assign"])
+def test_topic_that_is_deleted_while_it_is_read_is_waited_for(
+    what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = LogCluster({"orders": [0], "payments": [0]}, brokers=1)
+    cluster.append("orders", 0, b"0")
+    with cluster.consumer() as consumer, caplog.at_level("WARNING", logger="pykafka2.consumer"):
+        if what == "subscribe":
+            consumer.subscribe(["orders", "payments"])
+        else:
+            consumer.assign([ORDERS_0, TopicPartition("payments", 0)])
+        assert values_of(consumer.poll(5000)) == [b"0"]
+        for name in ("orders", "payments"):
+            del cluster.topics[name]
+
+        def create() -> None:
+            cluster.logs.clear()
+            for name in ("orders", "payments"):
+                cluster.add_topic(name, [0])
+                cluster.append(name, 0, b"again")
+
+        cluster.runtime.call_later(LONG, create)
+        began = cluster.now
+        found = values_of(consumer.poll(float("inf"))) + values_of(consumer.poll(10_000))
+        assert found == [b"again", b"again"]
+        assert LONG <= cluster.now - began < LONG + 15
+        assert (
+            len([message for message in caplog.messages if "topic 'orders' does not exist" in message]) >= 2
+        )
+
+
+def test_connected_broker_that_never_sends_metadata_is_warned_of_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    cluster.on(MetadataRequest, lambda request, broker: Hold())
+    with cluster.consumer("orders") as consumer, caplog.at_level("WARNING", logger="pykafka2.consumer"):
+        assert consumer.poll(1000 * LONG - 2000) == {}
+        said = [message for message in caplog.messages if "'orders'" in message or "no broker" in message]
+        assert 3 <= len(said) <= 4, caplog.messages
+
+
+def test_coordinator_that_is_not_available_is_warned_of_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The topic of the committed offsets cannot be created, because there are fewer brokers than replicas."""
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+
+    def find(request: FindCoordinatorRequest, broker: object) -> FindCoordinatorResponse:
+        coordinators = [
+            Coordinator(key=key, node_id=-1, host="", port=-1, error_code=CoordinatorNotAvailable.code)
+            for key in request.coordinator_keys
+        ]
+        return FindCoordinatorResponse(coordinators=coordinators)
+
+    cluster.on(FindCoordinatorRequest, find)
+    with (
+        cluster.consumer("orders", group_id="billing") as consumer,
+        caplog.at_level("WARNING", logger="pykafka2.consumer"),
+    ):
+        assert consumer.poll(1000 * LONG) == {}
+        said = [message for message in caplog.messages if "group 'billing' can be read" in message]
+        assert len(said) == 3, caplog.messages
+        assert "coordinator is not available" in said[0]
+        assert said == caplog.messages
+
+
+@pytest.mark.parametrize("call", ["position", "next_position_of_missing"])
+def test_position_of_a_missing_topic_keeps_its_timeout(call: str) -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    if call == "position":
+        cluster.brokers[0].stop()
+    with cluster.consumer(default_api_timeout_ms=3000) as consumer:
+        topic = "orders" if call == "position" else "missing"
+        consumer.assign([TopicPartition(topic, 0)])
+        began = cluster.now
+        with pytest.raises((NoBrokersAvailable, UnknownTopicOrPartition)):
+            consumer.position(TopicPartition(topic, 0))
+        assert 3 <= cluster.now - began < 4
 
 
 def test_a_partition_that_was_missing_is_not_complained_of_when_it_is_not_read_any_more(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster = LogCluster({"orders": [0]}, brokers=1)
-    with cluster.consumer(default_api_timeout_ms=10_000) as consumer, caplog.at_level("WARNING"):
+    with cluster.consumer() as consumer, caplog.at_level("WARNING"):
         consumer.assign([TopicPartition("orders", 7)])
         for _ in range(5):
             assert consumer.poll(1000) == {}
@@ -159,42 +294,21 @@ def test_explain_names_a_partition_that_its_topic_has_not() -> None:
 
 
 @pytest.mark.parametrize("is_added_later", [False, True])
-def test_a_missing_partition_raises_in_time_while_another_always_has_records(is_added_later: bool) -> None:
+def test_missing_partition_is_warned_of_while_another_always_has_records(
+    is_added_later: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     cluster = LogCluster({"orders": [0]}, brokers=1)
-    for number in range(200):
+    for number in range(2000):
         cluster.append("orders", 0, b"%d" % number)
-    with cluster.consumer(default_api_timeout_ms=3000, max_poll_records=1) as consumer:
+    with cluster.consumer(max_poll_records=1) as consumer, caplog.at_level("WARNING"):
         if is_added_later:
             consumer.assign([ORDERS_0])
             assert consumer.poll(1000)
-        consumer.assign([TopicPartition("orders", 7), TopicPartition("orders", 0)])
-        began, raised = cluster.now, None
-        while raised is None and cluster.now - began < 10:
-            cluster.runtime.run_for(0.1)
-            try:
-                consumer.poll(1000)
-            except UnknownTopicOrPartition as error:
-                raised = error
-        assert "no partition 7" in str(raised)
-        assert 3 <= cluster.now - began < 5
-        assert not consumer._buffer.is_empty
-
-
-def test_missing_partition_raises_in_time_despite_a_long_metadata_backoff() -> None:
-    cluster = LogCluster({"orders": [0]}, brokers=1)
-    for number in range(600):
-        cluster.append("orders", 0, b"%d" % number)
-    options = {"default_api_timeout_ms": 5000, "retry_backoff_ms": 20_000, "retry_backoff_max_ms": 20_000}
-    with cluster.consumer(max_poll_records=1, **options) as consumer:
-        consumer.assign([ORDERS_0, TopicPartition("orders", 9)])
+        consumer.assign([TopicPartition("orders", 7), ORDERS_0])
         began = cluster.now
-
-        def poll_on() -> None:
-            while cluster.now - began < 30:
-                cluster.runtime.run_for(0.1)
-                consumer.poll(1000)
-
-        with pytest.raises(UnknownTopicOrPartition, match="no partition 9"):
-            poll_on()
-        assert 5 <= cluster.now - began < 6
+        while cluster.now - began < 119:
+            cluster.runtime.run_for(0.1)
+            assert consumer.poll(1000)
         assert not consumer._buffer.is_empty
+        said = [message for message in caplog.messages if "no partition 7" in message]
+        assert len(said) == 2, caplog.messages
