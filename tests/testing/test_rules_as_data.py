@@ -18,9 +18,10 @@ from pykafka2.broker.faults.rule import RULE_KEYS, Action, FaultRule
 from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.errors import ConfigurationError, NotLeaderOrFollower
 from pykafka2.producer.producer import KafkaProducer
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.fetch import FetchRequest, FetchResponse
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.protocol.messages.produce import ProduceRequest, ProduceResponse
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.controls.rules import Matching
 from pykafka2.types import TopicPartition
@@ -294,6 +295,63 @@ def test_reply_function_gets_the_records_of_a_fetch_as_bytes(tmp_path: Path, is_
     assert len(whole) > 20_000
     assert stored == [whole]
     assert changed == whole[:-1] + bytes([whole[-1] ^ 1])
+
+
+def test_reply_function_that_edits_api_versions_in_place_changes_one_response_of_one_cluster() -> None:
+    """The broker caches the ranges of versions for the process."""
+
+    def emptied(request: ApiVersionsRequest, response: ApiVersionsResponse) -> ApiVersionsResponse:
+        for one in response.api_keys:
+            one.max_version = one.min_version = 0
+        response.api_keys.clear()
+        return response
+
+    def ranges(wire: Wire) -> list[tuple[int, int, int]]:
+        response = wire.call(ApiVersionsRequest(client_software_name="w", client_software_version="1"), 3)
+        return [(one.api_key, one.min_version, one.max_version) for one in response.api_keys]
+
+    with KafkaCluster(1) as cluster, Wire(cluster.bootstrap_servers) as wire:
+        before = ranges(wire)
+        cluster.controls.rule(api="ApiVersions", times=1, then="replace_reply", reply=emptied)
+        assert ranges(wire) == []
+        assert ranges(wire) == before
+    with KafkaCluster(1) as later, Wire(later.bootstrap_servers) as wire:
+        assert ranges(wire) == before
+
+
+@one_broker
+@pytest.mark.parametrize("key", ["where", "reply"])
+def test_function_of_a_rule_that_edits_the_request_changes_neither_broker_nor_history(
+    kafka_cluster: KafkaCluster, leader: Leader, key: str
+) -> None:
+    def edit(request: ProduceRequest, *rest: ProduceResponse) -> ProduceResponse | None:
+        (topic,) = request.topic_data
+        topic.partition_data[0].index = 1
+        request.acks = 0
+        request.topic_data.clear()
+        return rest[0] if rest else None
+
+    functions: dict[str, object] = {key: edit}
+    then = "hold" if key == "where" else "replace_reply"
+    rule = kafka_cluster.controls.rule(api="Produce", then=then, **functions)  # type: ignore[arg-type]
+    for number in range(2):
+        assert not produce(leader("t", 0), "t", 0, batch([b"%d" % number])).error_code
+    assert (rule.seen, rule.fired) == ((0, 0) if key == "where" else (2, 2))
+    assert kafka_cluster.log("t", 0).values() == [b"0", b"1"]
+    for request in kafka_cluster.history.requests(ProduceRequest):
+        assert (request.acks, request.topic_data[0].partition_data[0].index) == (-1, 0)
+
+
+@one_broker
+def test_response_given_as_a_reply_is_not_throttled_itself(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    given = MetadataResponse(brokers=[], topics=[])
+    kafka_cluster.controls.rule(api="Metadata", then="replace_reply", reply=given)
+    kafka_cluster.controls.throttle("wire", "Metadata", 0.001, times=1)
+    wire = leader("t", 0)
+    assert [wire.call(METADATA, 12).throttle_time_ms for _ in range(2)] == [1, 0]
+    assert given.throttle_time_ms == 0
 
 
 @one_broker

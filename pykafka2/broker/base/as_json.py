@@ -1,4 +1,4 @@
-"""Conversion of messages to plain data (dicts, lists, numbers, strings) for JSON and back.
+"""Conversion of messages to plain data (dicts, lists, numbers, strings) for JSON and back; copies of them.
 
 Bytes, records and ids are base64 strings. The field's declaration gives the type, so the round trip is exact.
 Used by the admin port, by responses given as data and by timelines. Stateless.
@@ -14,6 +14,7 @@ from pykafka2.broker.config.keys import nearest
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.fields import Field
+from pykafka2.protocol.primitives import UNREAD_PARTS
 from pykafka2.protocol.struct import Struct
 
 S = TypeVar("S", bound=Struct)
@@ -37,6 +38,23 @@ def from_plain(cls: type[S], data: Mapping[str, Any]) -> S:
         return cls(**{name: _value(fields[name], value) for name, value in data.items()})
     except TypeError as error:
         raise ConfigurationError(f"{cls.__name__}: {error}") from None
+
+
+def copied(struct: S) -> S:
+    """Returns a copy of a struct, its nested structs and lists, with the records of a file as bytes.
+
+    Raises `KafkaStorageError` if the file cannot be read.
+    """
+    fields = resolved_fields(type(struct))
+    return type(struct)(**{field.name: _copied_value(getattr(struct, field.name)) for field in fields})
+
+
+def _copied_value(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_copied_value(item) for item in value]
+    if isinstance(value, Struct):
+        return copied(value)
+    return value.read() if isinstance(value, UNREAD_PARTS) else value
 
 
 def merged(struct: S, changes: Mapping[str, Any]) -> S:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import cast
 
-from pykafka2.broker.base.as_json import merged
+from pykafka2.broker.base.as_json import copied, merged
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.base.names import ApiName, api_name
 from pykafka2.broker.faults.client_links import ClientLinks
@@ -25,8 +24,6 @@ from pykafka2.broker.server.answers import Refusing
 from pykafka2.broker.server.context_parts import ClosingReply, FaultMarks
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError
-from pykafka2.protocol.messages.fetch import FetchResponse
-from pykafka2.protocol.primitives import UNREAD_PARTS, FramePart
 from pykafka2.protocol.registry import API_KEYS
 from pykafka2.protocol.struct import Response
 
@@ -241,27 +238,17 @@ def _replaced(rule: FaultRule, context: RequestContext, response: Response) -> R
     reply = rule.reply
     try:
         if isinstance(reply, Response):
-            return reply
+            return copied(reply)  # a throttle changes the response
         if isinstance(reply, Mapping):
             return merged(response, reply)
         if reply is None:
             return response
-        if isinstance(response, FetchResponse):
-            _read_records(response)
-        return reply(context.request, response)
+        # Copies: brokers cache parts of responses for the process, and the history keeps the request.
+        return reply(copied(context.request), copied(response))
     except Exception:
         # An exception in a test's function closes its connection; the broker continues.
         logger.exception("rule %d could not replace %r", rule.id, response)
         return None
-
-
-def _read_records(response: FetchResponse) -> None:
-    """Reads the records of a fetch into one buffer for each partition. Raises `KafkaStorageError`."""
-    for topic in response.responses:
-        for data in topic.partitions:
-            records = cast("FramePart | None", data.records)
-            if isinstance(records, UNREAD_PARTS):
-                data.records = records.read()
 
 
 def _answer_from(image: ClusterImage, target: Target, context: RequestContext, now: float) -> None:

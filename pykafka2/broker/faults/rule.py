@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from pykafka2.broker.base.as_json import check_fields
+from pykafka2.broker.base.as_json import check_fields, copied
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.base.names import api_key, api_name, error_class
 from pykafka2.broker.config.keys import nearest
@@ -87,13 +87,14 @@ class FaultRule:
         partition: the request must name it.
         client_id: the client that sends the request.
         broker: the broker that receives the request.
-        where: a predicate on the decoded request (not from JSON).
+        where: a predicate on a copy of the decoded request (not from JSON).
         nth: start with the n-th matching request, from 1.
         every: fire on each n-th matching request.
         times: how often to fire; default: once with `nth`, otherwise without a limit (-1).
         between_brokers: match requests between brokers, instead of those of clients.
         reset: whether a connection that the rule closes is reset; the default depends on the action.
-        reply: the response of "replace_reply"; anything but a function requires `api`.
+        reply: the response of "replace_reply"; anything but a function requires `api`.  A function receives
+            copies of request and response, and can edit them.
 
     `seen` counts matching requests, `fired` those on which the rule fired. Raises `ConfigurationError`.
     """
@@ -226,7 +227,7 @@ class FaultRule:
 
     def _matches_where(self, where: Where, context: RequestContext) -> bool:
         try:
-            return bool(where(context.request))
+            return bool(where(copied(context.request)))
         except Exception:
             # An exception in a test's function: the broker continues, and the request does not match.
             logger.exception("where= of rule %d failed for %r", self.id, context.request)
