@@ -8,7 +8,9 @@ Pure functions: they take a map of strings and raise a `BrokerError` if it is in
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, Final
 
 from pykafka2.broker.config.configs import BrokerConfig
@@ -76,8 +78,12 @@ def _check_pattern(pattern: str) -> None:
     try:
         if not equals or name.strip() not in MATCHERS:
             raise ValueError
-        re.compile(expression.strip())
-    except (ValueError, re.error):
+        # Nothing matches the expression, so it is only parsed: compiling can loop over all of Unicode.
+        # The parser is not public, but there is no other way.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the client's pattern can be suspicious to Python
+            import_module("re._parser").parse(expression.strip())
+    except (ValueError, OverflowError, RecursionError, re.error):
         raise InvalidConfig(f"Illegal client matching pattern: {pattern}") from None
 
 

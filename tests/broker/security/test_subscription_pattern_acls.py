@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from pykafka2.errors import InvalidRegularExpression
 from pykafka2.testing import STANDARD_AUTHORIZER
 from pykafka2.testing.simulation import Simulation
 from tests.broker.coordinators.bench import GROUP
@@ -60,3 +63,25 @@ def test_join_of_a_classic_member_matches_the_patterns_again(bench: GroupBench) 
     bench.advance(1.0)
     bench.join(instance="two")
     assert matched(bench) == {"orders"}
+
+
+def test_new_topics_that_make_a_pattern_too_slow_do_not_fail_other_members(bench: GroupBench) -> None:
+    """Their heartbeat matches all patterns again; those that take too many steps keep their topics."""
+    slow = ".*r.{200}|orders"
+    first = bench.beat("one", 0, regex=slow)
+    assert bench.beat("two", 0, regex="orders.*").error_code == 0
+    random = Random(1)
+    for number in range(60):
+        bench.cluster.create_topic(f"orders-{number}-{''.join(random.choices('orde', k=225))}")
+    bench.advance(1.0)
+    response = bench.beat("three", 0, regex="refunds")
+    assert response.error_code == 0
+    matches = bench.consumer().regexes
+    assert (len(matches["orders.*"]), matches[slow]) == (61, {"orders"})
+    assert bench.beat("one", first.member_epoch, owned={}).error_code == 0
+
+
+def test_new_pattern_that_takes_too_many_steps_is_rejected(bench: GroupBench) -> None:
+    response = bench.beat("one", 0, regex="((a{1000}){1000}){1000}")
+    assert response.error_code == InvalidRegularExpression.code
+    assert GROUP not in bench.shard.groups

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from hashlib import blake2b
 
+from pykafka2.broker.base.patterns import Steps, compile_pattern, steps_for_each
 from pykafka2.broker.coordinators.classic.rebalance import Groups
 from pykafka2.broker.coordinators.consumer import records
 from pykafka2.broker.coordinators.consumer.assignors import ASSIGNORS, Subscriber
-from pykafka2.broker.coordinators.consumer.patterns import compile_pattern
 from pykafka2.broker.coordinators.consumer.reconciliation import Owned, reconcile
 from pykafka2.broker.coordinators.consumer.state import (
     ConsumerGroup,
@@ -29,6 +29,7 @@ from pykafka2.broker.coordinators.replay import Caller, Result
 from pykafka2.broker.coordinators.timers import Timers
 from pykafka2.errors import (
     GroupIdNotFound,
+    InvalidRegularExpression,
 )
 
 
@@ -71,6 +72,7 @@ class ConsumerSteps:
         """Resolves patterns again. Returns whether any member's topics changed.
 
         Topics that the caller cannot describe are left out for all members with that pattern, as in Kafka.
+        Patterns share the steps of the request; one that needs more gets no new topics.
         """
         old, new = member.regex or None, updated.regex or None
         changed = False
@@ -82,16 +84,23 @@ class ConsumerSteps:
         stale = set(draft.regexes) if is_old else set()
         if new is not None and new not in draft.regexes:
             stale.add(new)
+        share = steps_for_each(len(stale))
         for regex in sorted(stale):
-            topics = self._matching(regex, caller)
+            try:
+                topics = self._matching(regex, caller, share)
+            except InvalidRegularExpression:
+                if regex == new and regex not in draft.regexes:
+                    raise
+                # Most likely it is another member's pattern.
+                topics = frozenset(filter(caller.may_describe, draft.regexes.get(regex, ())))
             if topics != draft.regexes.get(regex):
                 draft.regexes[regex] = topics
                 records.write_regex(out, draft.id, regex, topics, self._wall_ms(now))
                 changed = True
         return changed or old != new
 
-    def _matching(self, regex: str, caller: Caller) -> frozenset[str]:
-        pattern = compile_pattern(regex)
+    def _matching(self, regex: str, caller: Caller, limit: int) -> frozenset[str]:
+        pattern = compile_pattern(regex, Steps(limit))
         return frozenset(
             name for name in self.topics.names() if pattern.fullmatch(name) and caller.may_describe(name)
         )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 
-from pykafka2.broker.coordinators.consumer.patterns import compile_pattern
+from pykafka2.broker.base.patterns import compile_pattern
 from pykafka2.broker.coordinators.transactions.refusals import described_transaction_error
 from pykafka2.broker.coordinators.transactions.state import Transaction, TransactionState
 from pykafka2.errors import InvalidRequest, TransactionalIdNotFound
@@ -57,13 +56,14 @@ def list_transactions(
     """Returns the transactions that match all filters; an empty filter matches all.
 
     An unknown state is listed in the response and matches nothing. The duration is that of the transaction so
-    far, in milliseconds. Kafka matches the pattern with RE2, this broker with `re`.
+    far, in milliseconds.
 
     Raises:
-        InvalidRegularExpression: the pattern is invalid.
+        InvalidRegularExpression: the pattern is invalid, or takes too many steps.
     """
     names = {state.value for state in TransactionState}
-    pattern = _compiled(request.transactional_id_pattern)
+    text = request.transactional_id_pattern
+    pattern = compile_pattern(text) if text else None
     states, producers = set(request.state_filters), set(request.producer_id_filters)
     found = [
         transaction
@@ -84,7 +84,3 @@ def list_transactions(
             for transaction in found
         ],
     )
-
-
-def _compiled(pattern: str | None) -> re.Pattern[str] | None:
-    return compile_pattern(pattern) if pattern else None
