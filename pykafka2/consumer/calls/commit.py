@@ -47,7 +47,7 @@ class CommitCalls(Owned):
         Args:
             offsets: the offset of the next record to read, by partition: the last processed offset plus one.
                 None commits the positions after the returned records; with enable_auto_offset_store=False,
-                the offsets of `store_offsets`.
+                the offsets of `store_offsets`. Those in deleted topics are left out.
             timeout_ms: milliseconds.
 
         Raises:
@@ -57,7 +57,8 @@ class CommitCalls(Owned):
             FencedInstanceId: another member uses the same group_instance_id.
             KafkaTimeoutError: the commit was not acknowledged in time; the message has the last error.
             GroupAuthorizationFailed, TopicAuthorizationFailed, OffsetMetadataTooLarge: the broker rejects it.
-            UnknownTopicId: a topic was deleted and created again; the offsets belong to the old one.
+            UnknownTopicId: a topic in `offsets` was deleted and created again; they belong to the old one.
+            UnknownTopicOrPartition: a topic in `offsets` was deleted.
             IllegalState: there is no group_id.
             IllegalArgument: an offset or partition is invalid.
         """

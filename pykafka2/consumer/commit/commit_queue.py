@@ -17,6 +17,7 @@ from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.commit.errors import (
     commit_timeout_error,
+    deleted_topic_error,
     membership_error,
     recreated_topic_error,
     refusal_in,
@@ -105,6 +106,8 @@ class CommitQueue:
         is_behind_unsent = self._is_any_unsent()  # from earlier turns; commits of one turn are sent together
         while self._waiting and not self._is_blocked_by_retry():
             commit = self._waiting[0]
+            if commit.are_positions:
+                self._leave_out_deleted_topics(commit, now)
             if self._end_if_over(commit, now):
                 continue
             is_kept_waiting = is_behind_unsent or (commit.is_retried and self._is_any_in_flight())
@@ -169,11 +172,31 @@ class CommitQueue:
             self._end(commit, KafkaTimeoutError("the caller no longer waits for the commit"))
         elif now >= commit.deadline:
             self._end(commit, self._timed_out(commit))
-        elif commit.ids.by_name and (recreated_topics := commit.ids.recreated(self._cluster.metadata)):
+        elif recreated_topics := commit.ids.recreated(self._cluster.metadata):
             self._end(commit, recreated_topic_error(recreated_topics))
+        elif commit.last_error is not None and (gone := self._gone_topics(commit)):
+            self._end(commit, deleted_topic_error(gone))
         else:
             return False
         return True
+
+    def _leave_out_deleted_topics(self, commit: Commit, now: float) -> None:
+        """Leave out the positions in deleted topics, which would be refused until the deadline."""
+        deleted = {*self._gone_topics(commit), *commit.ids.recreated(self._cluster.metadata)}
+        if deleted:
+            commit.offsets = {
+                partition: offset
+                for partition, offset in commit.offsets.items()
+                if partition.topic not in deleted
+            }
+            commit.ids = commit.ids.without(deleted)
+            commit.retry_at = now
+
+    def _gone_topics(self, commit: Commit) -> list[str]:
+        """Return the topics of a commit that the metadata reports as deleted."""
+        topics = dict.fromkeys(partition.topic for partition in commit.offsets)
+        metadata = self._cluster.metadata
+        return [topic for topic in topics if (known := metadata.topic(topic)) is not None and known.is_gone]
 
     def _attempt(self, commit: Commit, now: float) -> Send[OffsetCommitResponse]:
         if not commit.ids.by_name:
@@ -319,6 +342,8 @@ class Commit:
     refusal: KafkaError | None = None
     is_last: bool = False
     """The last commit before a revocation or close, which wait for it: its request ends at the deadline."""
+    are_positions: bool = False
+    """Whether the offsets are the consumer's positions, so those in deleted topics are left out."""
     ids: TopicIds = NO_IDS
     """The first known ids of its topics; if one changes, the topic was recreated and the commit fails."""
     send: Send[OffsetCommitResponse] | None = None

@@ -95,8 +95,8 @@ class Committer:
     def consumed_offsets(self, partitions: Collection[TopicPartition] | None = None) -> Offsets:
         """Return the application's position in these partitions (or in all), with leader epochs.
 
-        With enable_auto_offset_store=False, these are the offsets of `store_offsets`. Partitions of a topic
-        that was deleted and created again are left out: the old offsets would skip records of the new topic.
+        With enable_auto_offset_store=False, these are the offsets of `store_offsets`. Partitions of deleted
+        topics are left out. If one was created again, the old offsets would skip records of the new topic.
         """
         subscription = self._subscription
         chosen = None if partitions is None else frozenset(partitions)
@@ -120,18 +120,12 @@ class Committer:
         return found
 
     def _is_of_deleted_topic(self, partition: TopicPartition) -> bool:
+        known = self._cluster.metadata.topic(partition.topic)
+        return (known is not None and known.is_gone) or self._is_of_recreated_topic(partition)
+
+    def _is_of_recreated_topic(self, partition: TopicPartition) -> bool:
         assigned = self._subscription.assigned.get(partition)
         return assigned is not None and self._is_of_old_topic(partition, assigned.origin)
-
-    def _without_deleted_topics(self, offsets: Offsets) -> Offsets:
-        """Return the offsets without those of deleted topics, which would be retried until the timeout."""
-        return {
-            partition: offset for partition, offset in offsets.items() if not self._is_gone(partition.topic)
-        }
-
-    def _is_gone(self, topic: str) -> bool:
-        known = self._cluster.metadata.topic(topic)
-        return known is not None and known.is_gone
 
     # ------------------------------------------------------------------ the application's commits
 
@@ -147,7 +141,7 @@ class Committer:
     def begin_commit(self, offsets: Offsets | None, timeout: float) -> tuple[Offsets, Completion[None]]:
         """Start a commit that is retried for `timeout` seconds; the caller waits, then calls `end_commit`."""
         chosen = self.consumed_offsets() if offsets is None else offsets
-        return chosen, self._begin(chosen, timeout, is_retried=True)
+        return chosen, self._begin(chosen, timeout, is_retried=True, are_positions=offsets is None)
 
     def end_commit(self, chosen: Offsets, completion: Completion[None]) -> None:
         """Call the interceptors after a commit that has ended, or raise its error."""
@@ -243,7 +237,7 @@ class Committer:
         """
         if not self._options.enable_auto_commit:
             return None
-        offsets = self._without_deleted_topics(self.consumed_offsets(partitions))
+        offsets = self.consumed_offsets(partitions)
         if not offsets:
             return None
         return self._begin_with_callback(offsets, timeout, self._on_last_commit, is_retried=True)
@@ -259,7 +253,7 @@ class Committer:
             return
         deadline = self._driver.clock.monotonic() + timeout
         if autocommit and self._options.enable_auto_commit and self._group_status.commit_error is None:
-            offsets = self._without_deleted_topics(self.consumed_offsets())
+            offsets = self.consumed_offsets()
             if offsets:
                 self._begin_with_callback(offsets, timeout, self._on_last_commit, is_retried=True)
         cleanup = Cleanup()
@@ -281,12 +275,20 @@ class Committer:
         self, offsets: Offsets, timeout: float, callback: Callback, *, is_retried: bool = False
     ) -> Completion[None]:
         """Start a commit whose callback is called in its turn."""
-        completion = self._begin(offsets, timeout, is_retried=is_retried, is_last=is_retried)
+        completion = self._begin(
+            offsets, timeout, is_retried=is_retried, is_last=is_retried, are_positions=is_retried
+        )
         self._pending_callbacks.append(_PendingCallback(offsets, completion, callback))
         return completion
 
     def _begin(
-        self, offsets: Offsets, timeout: float, *, is_retried: bool = False, is_last: bool = False
+        self,
+        offsets: Offsets,
+        timeout: float,
+        *,
+        is_retried: bool = False,
+        is_last: bool = False,
+        are_positions: bool = False,
     ) -> Completion[None]:
         completion: Completion[None] = Completion(self._driver, "a commit")
         # The identity first: a member that the driver's thread removes in between must not commit without a
@@ -298,7 +300,7 @@ class Committer:
         )
         # The ids first: a topic that is recreated in between must not get the offsets of the old one.
         ids = TopicIds.of({partition.topic for partition in offsets}, self._cluster.metadata)
-        recreated = {partition.topic for partition in offsets if self._is_of_deleted_topic(partition)}
+        recreated = {partition.topic for partition in offsets if self._is_of_recreated_topic(partition)}
         refusal: KafkaError | None = recreated_topic_error(sorted(recreated)) if recreated else None
         if offsets and commit_error is not None:  # a commit without offsets needs no membership
             refusal = commit_error.anew()
@@ -312,6 +314,7 @@ class Committer:
             is_retried,
             refusal,
             is_last=is_last,
+            are_positions=are_positions,
             ids=ids,
         )
         self._commit_queue.add(commit)

@@ -17,6 +17,7 @@ from pykafka2.errors import (
     RebalanceInProgress,
     RetriableCommitFailed,
     UnknownTopicId,
+    UnknownTopicOrPartition,
     error_of,
 )
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitResponse
@@ -96,6 +97,14 @@ def recreated_topic_error(topics: Iterable[str]) -> UnknownTopicId:
     return UnknownTopicId(
         f"{named(topics)}: deleted, and created again with the same name; the offsets of this commit "
         "belong to the old topic and were not committed"
+    )
+
+
+def deleted_topic_error(topics: Iterable[str]) -> UnknownTopicOrPartition:
+    """Return the error of a commit for topics that were deleted."""
+    return UnknownTopicOrPartition(
+        f"{named(topics)}: deleted, so the offsets of this commit were not all committed; commit the offsets "
+        "of the other topics"
     )
 
 

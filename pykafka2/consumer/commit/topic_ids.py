@@ -7,7 +7,7 @@ name, even if the metadata still has the old id. Pure, except for the metadata, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from pykafka2.cluster.metadata import Metadata
@@ -49,6 +49,10 @@ class TopicIds:
         return sorted(
             topic for topic, topic_id in self.by_name.items() if now[topic] not in (topic_id, ZERO_UUID)
         )
+
+    def without(self, topics: Collection[str]) -> TopicIds:
+        """Return the ids of the other topics."""
+        return TopicIds({topic: found for topic, found in self.by_name.items() if topic not in topics})
 
     def give_names(self, topics: Iterable[NamedTopic]) -> None:
         """Set the names of response topics that have only an id."""

@@ -50,7 +50,6 @@ class OwnedPartitions:
     ) -> None:
         self.listeners: Listeners = NO_LISTENERS
         self.is_in_listener = False
-        self._metadata = cluster.metadata
         self._driver = cluster.driver
         self._subscription = subscription
         self._iteration_queue = iteration_queue
@@ -98,9 +97,7 @@ class OwnedPartitions:
             self._begin_last_commit(partitions)
         commit = self.last_commit
         if commit is not None and not commit.is_done and self._driver.clock.monotonic() < self._commit_until:
-            if any(self._exists(partition) for partition in partitions):
-                return False
-            commit.cancel()  # it would be retried until its deadline
+            return False
         self.last_commit = None
         self._call_and_remove("revoked", partitions)
         return True
@@ -159,19 +156,10 @@ class OwnedPartitions:
 
     def _begin_last_commit(self, going: list[TopicPartition]) -> None:
         timeout = self._commit_timeout
-        # Commits to a deleted topic fail, and must not delay the revocation.
-        existing = [
-            partition
-            for partition in going
-            if partition not in self._of_other_topics and self._exists(partition)
-        ]
-        self.last_commit = self._commit_queue.commit_before_rebalance(existing, timeout)
+        of_this_topic = [partition for partition in going if partition not in self._of_other_topics]
+        self.last_commit = self._commit_queue.commit_before_rebalance(of_this_topic, timeout)
         self._commit_until = self._driver.clock.monotonic() + timeout
         self._begun = frozenset(going)
-
-    def _exists(self, partition: TopicPartition) -> bool:
-        """Return whether the metadata has the partition; one broker alone cannot remove it."""
-        return self._metadata.partition(*partition) is not None
 
     def _call(
         self,

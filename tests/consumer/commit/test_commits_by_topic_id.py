@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from pykafka2 import KafkaConsumer, OffsetAndMetadata, TopicPartition
-from pykafka2.errors import GroupIdNotFound, RetriableCommitFailed, UnknownTopicId
+from pykafka2.errors import (
+    GroupIdNotFound,
+    RetriableCommitFailed,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.testing import KafkaCluster, Simulation
 from tests.consumer.commit.stories import FIRST, GROUP, ORDERS, SECOND, at, committed, produce, read, reader
@@ -70,7 +76,7 @@ def test_offsets_are_not_committed_to_a_recreated_topic(
         committed(cluster)
 
 
-@pytest.mark.parametrize("how", ["commit", "close"])
+@pytest.mark.parametrize("how", ["commit", "explicit", "close"])
 def test_offsets_of_a_retried_commit_are_not_committed_to_a_recreated_topic(
     simulation: Simulation, cluster: KafkaCluster, how: str
 ) -> None:
@@ -78,26 +84,59 @@ def test_offsets_of_a_retried_commit_are_not_committed_to_a_recreated_topic(
     consumer = reader(simulation, cluster, enable_auto_commit=how == "close")
     read(consumer, 6)
     make_anew(simulation, cluster)
-    if how == "commit":
+    if how == "explicit":
         with pytest.raises(UnknownTopicId, match="orders: deleted, and created again"):
-            consumer.commit()
+            consumer.commit({FIRST: 3})
     else:
-        consumer.close()
+        COMMITTING[how](consumer)
     with pytest.raises(GroupIdNotFound):
         committed(cluster)
 
 
-def test_commit_retried_until_a_topic_is_recreated_raises_unknown_topic_id(
+@pytest.mark.parametrize("how", ["commit", "explicit", "close"])
+def test_commit_ends_as_soon_as_its_topics_are_known_to_be_deleted(
+    simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    """Positions in deleted topics are left out; the others are committed."""
+    for topic in ("others", "more"):
+        cluster.create_topic(topic, 1)
+    places = [FIRST, SECOND, TopicPartition("others", 0), TopicPartition("more", 0)]
+    produce(simulation, cluster, 5, places[2:])
+    consumer = reader(
+        simulation, cluster, places, enable_auto_commit=how == "close", allow_auto_create_topics=False
+    )
+    read(consumer, 30)
+    for topic in ("others", "more"):
+        cluster.delete_topic(topic)
+    began_at = simulation.now
+    with caplog.at_level(logging.WARNING, "pykafka2"):
+        if how == "explicit":
+            with pytest.raises(UnknownTopicOrPartition, match="others, more: deleted"):
+                consumer.commit({places[2]: 4, FIRST: 7, places[3]: 3})
+        else:
+            COMMITTING[how](consumer)
+    assert simulation.now - began_at < 3
+    assert committed(cluster) == ({FIRST: 7} if how == "explicit" else at(10, 10))
+    assert not caplog.messages
+
+
+def test_commit_of_positions_leaves_out_a_topic_that_was_deleted_before(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
-    consumer = reader(simulation, cluster)
-    read(consumer, 6)
-    cluster.delete_topic("orders")
-    simulation.spawn(lambda: (simulation.sleep(3), cluster.create_topic("orders", 2)))
-    with pytest.raises(UnknownTopicId, match="orders: deleted, and created again"):
-        consumer.commit()
-    with pytest.raises(GroupIdNotFound):
-        committed(cluster)
+    cluster.create_topic("others", 1)
+    other = TopicPartition("others", 0)
+    produce(simulation, cluster, 5, [other])
+    consumer = reader(simulation, cluster, [*ORDERS, other], allow_auto_create_topics=False)
+    read(consumer, 25)
+    cluster.delete_topic("others")
+    consumer._cluster.metadata.request_update()
+    simulation.sleep(5)
+    began_at = simulation.now
+    consumer.commit()
+    assert simulation.now - began_at < 0.5
+    [request] = cluster.history.requests("OffsetCommit")
+    assert len(request.topics) == 1
+    assert committed(cluster) == at(10, 10)
 
 
 COMMITTING: dict[str, Callable[[KafkaConsumer], object]] = {

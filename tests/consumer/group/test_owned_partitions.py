@@ -40,7 +40,6 @@ class Owner:
 
     def __init__(self) -> None:
         self.driver = Driver()
-        self.metadata = {one: object() for one in ORDERS + BILLS}
         self.subscription = Subscription(by_group=True)
         self.subscription.subscribe(["orders", "bills"])
         self.commits: list[tuple[list[TopicPartition], Completion[None]]] = []
@@ -48,9 +47,7 @@ class Owner:
         self.revoked: list[list[TopicPartition]] = []
         self.lost: list[list[TopicPartition]] = []
         options = CONSUMER_OPTIONS.parse(None, {"group_id": "g"})
-        cluster: Any = SimpleNamespace(
-            driver=self.driver, metadata=SimpleNamespace(partition=lambda *one: self.metadata.get(one))
-        )
+        cluster: Any = SimpleNamespace(driver=self.driver)
         polls = PollClock(self.driver.clock, options.max_poll_interval, 0.0)
         self.parts = OwnedPartitions(options, cluster, self.subscription, IterationQueue(), polls, self)
         self.parts.listeners = Listeners(
@@ -74,21 +71,6 @@ class Owner:
     @property
     def owned(self) -> list[TopicPartition]:
         return sorted(self.subscription.assigned)
-
-
-def test_the_commit_of_a_topic_that_exists_is_waited_for_although_another_topic_is_deleted() -> None:
-    owner = Owner()
-    assert owner.parts.begin_revocation(ORDERS + BILLS)
-    for one in BILLS:
-        del owner.metadata[one]
-    assert owner.parts.continue_reconciliation() is False
-    (_, commit) = owner.commits[0]
-    assert not commit.is_cancelled
-    for one in ORDERS:
-        del owner.metadata[one]
-    assert owner.parts.continue_reconciliation() is True
-    assert commit.is_cancelled
-    assert (owner.revoked, owner.owned) == ([sorted(ORDERS + BILLS)], [])
 
 
 def test_partitions_of_recreated_topics_are_not_committed_on_revocation() -> None:
