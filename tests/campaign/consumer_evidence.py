@@ -12,7 +12,6 @@ import attrs
 
 from pykafka2.broker.base.image import NO_LEADER
 from pykafka2.consumer.assignors.wire_format import read_assignment
-from pykafka2.testing.simulation.scheduler import START
 from pykafka2.testing.simulation.world import GROUP_ID
 from pykafka2.testing.views.groups import coordinator_partition
 from pykafka2.types import TopicPartition
@@ -171,8 +170,8 @@ def _commits(entry: Entry, first: float, names: dict[bytes, str]) -> Iterator[Wr
                     asked.generation_id_or_member_epoch,
                     place,
                     one.committed_offset,
-                    entry.received_at - START,
-                    (entry.answered_at or entry.received_at) - START,
+                    entry.received_at,
+                    (entry.answered_at or entry.received_at),
                     (entry.peer, first),
                     _is_late(entry),
                 )
@@ -187,7 +186,7 @@ def _told(
             for one in topic.partitions:
                 if not one.error_code:
                     place = TopicPartition(topic.name or names[topic.topic_id], one.partition_index)
-                    asked, answered = entry.received_at - START, (entry.answered_at or 0.0) - START
+                    asked, answered = entry.received_at, (entry.answered_at or 0.0)
                     yield ToldOffset(
                         entry.client_id or "",
                         place,

@@ -22,7 +22,7 @@ def test_sleep_takes_virtual_time_only() -> None:
 
     before = time.monotonic()
     with Simulation(seed=1) as simulation:
-        assert simulation.run(main) == pytest.approx(1000 + 3600, abs=0.01)
+        assert simulation.run(main) == pytest.approx(3600, abs=0.01)
         assert simulation.now == pytest.approx(3600, abs=0.01)
     assert time.monotonic() - before < 60
 
@@ -33,7 +33,7 @@ def test_timeout_cancels_the_wait() -> None:
             async with asyncio.timeout(5):
                 await asyncio.Event().wait()
         except TimeoutError:
-            return f"{asyncio.get_running_loop().time() - 1000:.2f}"
+            return f"{asyncio.get_running_loop().time():.2f}"
         return "not raised"
 
     with Simulation(seed=1) as simulation:

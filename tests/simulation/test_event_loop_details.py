@@ -15,7 +15,6 @@ from pykafka2.network.script import Lane
 from pykafka2.testing import Simulation
 from pykafka2.testing.simulation import SimulationError
 from pykafka2.testing.simulation.event_loop import OrderedWeakSet, SimEventLoop, run_coroutine
-from pykafka2.testing.simulation.scheduler import START
 
 
 class Key:
@@ -138,11 +137,9 @@ def test_loop_has_the_time_of_the_simulation_and_each_pass_takes_some() -> None:
     with Simulation(seed=1) as simulation:
         times = simulation.run(main)
         assert times == sorted(set(times))
-        assert times[0] == pytest.approx(START, abs=0.01)
-        assert times[-2] == pytest.approx(START, abs=0.01)
-        assert (
-            times[-1] == pytest.approx(START + 2, abs=0.01) == pytest.approx(START + simulation.now, abs=0.01)
-        )
+        assert times[0] == pytest.approx(0, abs=0.01)
+        assert times[-2] == pytest.approx(0, abs=0.01)
+        assert times[-1] == pytest.approx(2, abs=0.01) == pytest.approx(simulation.now, abs=0.01)
 
 
 def test_loop_that_only_waits_turns_a_few_times_also_after_a_thread_safe_call() -> None:

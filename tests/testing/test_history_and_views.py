@@ -79,6 +79,50 @@ def test_the_history_counts_and_filters(kafka_cluster: KafkaCluster, leader: Lea
     assert history.in_flight_max(ProduceRequest) == 1
 
 
+def test_history_since_a_time_of_the_simulation_leaves_out_older_requests(simulation: Simulation) -> None:
+    """History, events and simulation have one clock."""
+    cluster = simulation.cluster(brokers=2, topics={"t": 1})
+    wire = SimWire(simulation, cluster.brokers[0].address)
+    for _ in range(2):
+        wire.call(METADATA, 12)
+    simulation.run_for(5.0)
+    between = simulation.now
+    cluster.controls.crash_broker(1)
+    wire.call(METADATA, 12)
+    wire.close()
+    assert cluster.history.count("Metadata", since=between) == 1
+    assert cluster.history.count("Metadata", since=0.0) == cluster.history.count("Metadata", since=0) == 3
+    assert cluster.history.count("Metadata", since=round(between + 60)) == 0
+    (entry,) = cluster.history.entries("Metadata", since=between)
+    assert between <= entry.received_at <= (entry.answered_at or 0.0) <= simulation.now
+    assert min(event.at for event in cluster.events.events("isr")) >= between
+    assert max(event.at for event in cluster.events.events("cluster")) < between
+
+
+@one_broker
+def test_history_since_an_entry_of_another_api_leaves_out_older_requests(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    history = kafka_cluster.history
+    wire = leader("t", 0)
+    produce(wire, "t", 0, batch())
+    for _ in range(2):
+        wire.call(METADATA, 12)
+    produce(wire, "t", 0, batch())
+    first, second = history.entries("Metadata")
+    assert history.count("Produce", since=first) == history.count("Produce", since=second) == 1
+    assert history.count("Metadata", since=first) == 1
+
+
+@one_broker
+@pytest.mark.parametrize("since", [True, "1.0", (1, 2)])
+def test_history_refuses_a_since_that_is_no_time_and_no_entry(
+    kafka_cluster: KafkaCluster, since: object
+) -> None:
+    with pytest.raises(ConfigurationError, match="Set a time of the brokers' monotonic clock, or an entry"):
+        kafka_cluster.history.entries(since=since)  # type: ignore[arg-type]
+
+
 @one_broker
 def test_in_flight_of_one_client(kafka_cluster: KafkaCluster, wait_for: WaitFor) -> None:
     kafka_cluster.controls.hold("Produce")

@@ -161,6 +161,8 @@ def test_history_views_and_timeline(cluster: ProcessCluster, wire: Wire) -> None
     assert isinstance(first.request, ProduceRequest)
     assert first.request.topic_data[0].name == "t"
     assert history.count("Produce", since=first) == 1
+    assert history.count("Fetch", since=first) == 1
+    assert history.count("Produce", since=history.entries("Fetch")[0]) == 0
     assert len(history) == 3
     assert history.in_flight_max("Produce") == history.in_flight_max(ProduceRequest) == 1
     history.exactly(2, ProduceRequest, client_id="wire")

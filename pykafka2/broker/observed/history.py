@@ -88,8 +88,8 @@ class Entry:
 class Criteria(TypedDict, total=False):
     """Filters of entries.
 
-    `peer` is a connection; `where` is a predicate on the decoded request; `since` is a time, or the entry
-    after which to start.
+    `peer` is a connection; `where` is a predicate on the decoded request; `since` is the entry after which
+    to start, or a time of the brokers' monotonic clock, such as `simulation.now`.
     """
 
     client_id: str | None
@@ -132,9 +132,11 @@ class History:
         """
         name = None if api is None else api_name(api)
         check_criteria(criteria)
-        found = [entry for entry in self if matches(entry, name, criteria)]
+        entries = list(self)
         since = criteria.get("since")
-        return found[found.index(since) + 1 :] if isinstance(since, Entry) and since in found else found
+        if isinstance(since, Entry) and since in entries:
+            entries = entries[entries.index(since) + 1 :]
+        return [entry for entry in entries if matches(entry, name, criteria)]
 
     @overload
     def requests(self, api: type[R], **criteria: Unpack[Criteria]) -> list[R]: ...
@@ -273,11 +275,18 @@ class History:
 
 
 def check_criteria(criteria: Criteria) -> None:
-    """Raises for an unknown filter, which would otherwise match everything; names the nearest one."""
+    """Raises for an unknown filter, naming the nearest one, and for an illegal `since`: either would match
+    everything.
+    """
     for name in criteria:
         if name not in Criteria.__annotations__:
             close = nearest(name, Criteria.__annotations__)
             raise ConfigurationError(f"the history has no filter {name!r}{close}")
+    since = criteria.get("since")
+    if isinstance(since, bool) or not isinstance(since, int | float | Entry | None):
+        raise ConfigurationError(
+            f"since={since!r} is illegal. Set a time of the brokers' monotonic clock, or an entry."
+        )
 
 
 def matches(entry: Entry, api: str | None, criteria: Criteria) -> bool:
@@ -288,7 +297,7 @@ def matches(entry: Entry, api: str | None, criteria: Criteria) -> bool:
         and criteria.get("client_id") in (None, entry.client_id)
         and criteria.get("broker") in (None, entry.broker)
         and criteria.get("peer") in (None, entry.peer)
-        and (not isinstance(since, float) or entry.received_at >= since)
+        and (not isinstance(since, int | float) or entry.received_at >= since)
         and (where is None or where(entry.request))
     )
 

@@ -175,9 +175,11 @@ class RemoteHistory(History):
     def entries(self, api: ApiName | None = None, **criteria: Unpack[Criteria]) -> list[Entry]:
         api = None if api is None else api_name(api)
         check_criteria(criteria)
-        chosen = {name: criteria.get(name) for name in ("client_id", "broker", "peer")}
-        entries: list[Entry] = from_data(list[Entry], self._client.call("history", api=api, **chosen))
         since = criteria.get("since")
+        chosen: dict[str, Any] = {}
+        if not isinstance(since, Entry):  # which may be of another API or client
+            chosen = {"api": api, **{name: criteria.get(name) for name in ("client_id", "broker", "peer")}}
+        entries: list[Entry] = from_data(list[Entry], self._client.call("history", **chosen))
         if isinstance(since, Entry):
             keys = [(one.received_at, one.peer, one.correlation_id) for one in entries]
             key = (since.received_at, since.peer, since.correlation_id)

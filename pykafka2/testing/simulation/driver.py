@@ -19,7 +19,7 @@ from pykafka2.network.transport import Network, Selector
 from pykafka2.testing.simulation.files import SimFiles
 from pykafka2.testing.simulation.network import SimNetwork
 from pykafka2.testing.simulation.problems import SimulationEnded
-from pykafka2.testing.simulation.scheduler import START, Scheduler
+from pykafka2.testing.simulation.scheduler import Scheduler
 from pykafka2.testing.simulation.tasks import SimTask, TaskSelector
 from pykafka2.testing.simulation.transports import place_of
 
@@ -67,7 +67,7 @@ class SimClock:
         offset = self._wall_offset
         if self._world is not None:
             offset += self._world._wall_offset
-        return EPOCH_MS + int((self._scheduler.now - START + offset) * 1000)
+        return EPOCH_MS + int((self._scheduler.now + offset) * 1000)
 
     def wall_ns(self) -> int:
         return self.wall_ms() * 1_000_000

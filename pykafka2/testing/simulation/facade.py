@@ -13,7 +13,7 @@ from pykafka2.testing.simulation.driver import SimClock, SimRuntime
 from pykafka2.testing.simulation.event_loop import run_coroutine
 from pykafka2.testing.simulation.network import SimNetwork
 from pykafka2.testing.simulation.problems import LoopFailed
-from pykafka2.testing.simulation.scheduler import START, Scheduler
+from pykafka2.testing.simulation.scheduler import Scheduler
 from pykafka2.testing.simulation.sync import SimEvent, SimQueue
 from pykafka2.testing.simulation.trace import Trace
 
@@ -56,8 +56,8 @@ class Simulation:
 
     @property
     def now(self) -> float:
-        """Virtual seconds since the simulation began."""
-        return self.scheduler.now - START
+        """Virtual seconds since the simulation began: the clock of the history, the events and all timers."""
+        return self.scheduler.now
 
     @property
     def trace_hash(self) -> str:

@@ -30,9 +30,6 @@ from pykafka2.testing.simulation.problems import (
 from pykafka2.testing.simulation.tasks import Due, SimTask, TaskSelector, Timer
 from pykafka2.testing.simulation.trace import Trace
 
-# Real monotonic clocks do not start at zero, and code that takes 0.0 for "never" must not work by accident.
-START = 1000.0
-
 # What a wake-up or a turn costs in virtual time: it orders what is ready "at once" by the seed, and it makes
 # a loop that never rests consume time instead of hanging the simulation.
 SHORTEST_HOP = 1e-6
@@ -62,7 +59,8 @@ class Scheduler:
     """Owns virtual time.  `seed` decides every order and delay."""
 
     def __init__(self, seed: int | str, *, watchdog: float = 5.0, trace: Trace | None = None) -> None:
-        self.now = START
+        self.now = 0.0
+        """Virtual seconds since the simulation began: the monotonic clock of all brokers and clients."""
         self.trace = Trace() if trace is None else trace
         self.current_task: SimTask | None = None
         self.loop_failures: list[LoopFailed] = []
@@ -73,7 +71,7 @@ class Scheduler:
         self.progress = 0
         """Number of returns to the scheduler, for the watchdog."""
         self.tasks: list[SimTask] = []
-        self._second_ends = START + 1.0
+        self._second_ends = 1.0
         self._turns_before = 0
         self._firing = False
         self._random = Random(f"{seed}/schedule")
@@ -86,7 +84,7 @@ class Scheduler:
         """End of the pause of each place that was ever paused."""
         self.deferred: dict[str, int] = {}
         """Number of turns of each place that a pause delayed."""
-        self._last_actor_run = START
+        self._last_actor_run = 0.0
         self._waiting: list[Actor] = []
         self.after_turn: Callable[[SimTask], None] | None = None
         """Called after every turn of a loop; its exception fails the simulation at once."""
@@ -282,9 +280,8 @@ class Scheduler:
     def _who_spins(self) -> str:
         busiest = sorted(self.tasks, key=lambda task: task.turns_before - task.turns)[:5]
         lines = [f"  {task.name}: {task.turns - task.turns_before} turns" for task in busiest]
-        until = self.now - START
         return (
-            f"more than {MOST_TURNS_PER_SECOND} turns in the virtual second before {until:.6f}:\n"
+            f"more than {MOST_TURNS_PER_SECOND} turns in the virtual second before {self.now:.6f}:\n"
             + "\n".join(lines)
         )
 
@@ -293,7 +290,7 @@ class Scheduler:
 
     def _who_waits(self) -> str:
         lines = [f"  {actor.name} waits: {actor.describe_wait()}" for actor in self._waiting]
-        return f"nothing is left to happen at {self.now - START:.6f} s, yet\n" + "\n".join(lines)
+        return f"nothing is left to happen at {self.now:.6f} s, yet\n" + "\n".join(lines)
 
     def _look_at_waiters(self) -> None:
         every, places = self._dirty, self._dirty_places
@@ -308,7 +305,7 @@ class Scheduler:
     # ------------------------------------------------------------------ the end
 
     def loop_failed(self, task: SimTask, error: Exception) -> None:
-        failed = LoopFailed(f"the loop {task.name} ended at {self.now - START:.6f} s by {error!r}")
+        failed = LoopFailed(f"the loop {task.name} ended at {self.now:.6f} s by {error!r}")
         failed.__cause__ = error
         self.loop_failures.append(failed)
         self.trace.note(self.now, f"loop {task.name} failed: {error!r}")
