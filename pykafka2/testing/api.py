@@ -213,7 +213,10 @@ class ClusterApi(ABC):
     @property
     @abstractmethod
     def cluster_id(self) -> str:
-        """The cluster id, 22 characters of base64; depends only on the seed."""
+        """The cluster id, 22 characters of base64: new at each start, unless a data directory keeps it.
+
+        In a simulation it depends on the simulation's seed.
+        """
 
     @property
     @abstractmethod

@@ -5,7 +5,6 @@ Called by `KafkaCluster.start` (cluster.py), on the test's thread.
 
 from __future__ import annotations
 
-import base64
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -46,7 +45,7 @@ from pykafka2.protocol.registry import name_of
 from pykafka2.testing.arguments import ClusterArguments
 from pykafka2.testing.authority import Authority
 from pykafka2.testing.running import Running
-from pykafka2.testing.storage import ClusterStorage, HasFiles, open_storage
+from pykafka2.testing.storage import ClusterStorage, HasFiles, new_cluster_id, open_storage
 
 
 @attrs.define(eq=False)
@@ -88,8 +87,8 @@ def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
     seed = arguments.seed if storage is None else f"{arguments.seed}-{runtime.entropy.token_bytes(8).hex()}"
     entropy = SeededEntropy(f"cluster-{seed}")
     if storage is None:
-        cluster_id = base64.urlsafe_b64encode(entropy.token_bytes(16)).decode().rstrip("=")
-        state = _new_state(arguments, context, cluster_id, entropy)
+        # Not from the cluster's seed, whose default all clusters share; a simulation seeds the runtime.
+        state = _new_state(arguments, context, new_cluster_id(runtime.entropy), entropy)
     else:
         state = storage.state
     is_separate = context.config.get("threads") == "separate"

@@ -85,7 +85,7 @@ def open_storage(
     places = {number: log_dirs_under(Path(root).absolute(), number, config) for number in broker_ids}
     voter = broker_ids[0]
     known = read_identity(places[voter][0], files)
-    cluster_id = _new_id(entropy) if known is None else known.cluster_id
+    cluster_id = new_cluster_id(entropy) if known is None else known.cluster_id
     opened: dict[int, list[DataDirectory]] = {}
     try:
         for number, paths in places.items():
@@ -168,5 +168,6 @@ def _uuid(entropy: Entropy) -> UUID:
     return UUID(bytes=entropy.token_bytes(16), version=4)
 
 
-def _new_id(entropy: Entropy) -> str:
+def new_cluster_id(entropy: Entropy) -> str:
+    """Returns a random id, in Kafka's form: a UUID as 22 characters of base64."""
     return base64.urlsafe_b64encode(_uuid(entropy).bytes).decode().rstrip("=")

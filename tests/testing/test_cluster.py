@@ -147,14 +147,34 @@ def test_default_replication_factor_is_three_or_the_number_of_brokers() -> None:
             assert len(cluster.partition("t", 0).replicas) == factor
 
 
-def test_the_seed_decides_the_ids() -> None:
+def test_the_seed_decides_the_ids_of_topics() -> None:
     ids = []
     for seed in (1, 1, 2):
         with KafkaCluster(brokers=1, topics={"t": 1}, seed=seed) as cluster:
-            ids.append((cluster.cluster_id, cluster.controller.image.topics["t"].id))
+            ids.append(cluster.controller.image.topics["t"].id)
     assert ids[0] == ids[1]
     assert ids[0] != ids[2]
-    assert len(ids[0][0]) == 22
+
+
+def test_cluster_id_differs_between_two_clusters_and_between_two_starts_in_memory() -> None:
+    one, other = KafkaCluster(brokers=1), KafkaCluster(brokers=1)
+    ids = []
+    with one, other:
+        ids += [one.cluster_id, other.cluster_id]
+    with one, KafkaCluster(brokers=1, process=True) as child:
+        ids += [one.cluster_id, child.cluster_id]
+    assert len(set(ids)) == 4
+    assert {len(one) for one in ids} == {22}
+
+
+def test_cluster_ids_of_a_simulation_come_from_its_seed() -> None:
+    def ids(seed: int) -> list[str]:
+        with Simulation(seed=seed) as simulation:
+            clusters = [simulation.cluster(brokers=1, host=f"{name}-{{id}}") for name in ("a", "b")]
+            return [cluster.cluster_id for cluster in clusters]
+
+    assert ids(1) == ids(1)
+    assert len({*ids(1), *ids(2)}) == 4
 
 
 @pytest.mark.parametrize(("brokers", "factor"), [(1, 1), (3, 1), (3, 2), (3, 3), (5, 3), (6, 2)])
