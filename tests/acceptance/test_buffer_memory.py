@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -77,9 +78,48 @@ def test_waiting_sends_get_memory_in_order_and_all_of_it_is_released(simulation:
     assert available(producer) == MEMORY_BYTES
 
 
+@pytest.mark.parametrize("where", [{}, {"key": b"k"}, {"partition": 1}], ids=["sticky", "key", "partition"])
+def test_small_records_join_the_open_batch_while_a_large_record_waits_for_memory(
+    simulation: Simulation, where: dict[str, Any]
+) -> None:
+    """A batch that a large record does not fit stays open until that record's batch joins behind it."""
+    cluster = simulation.cluster(brokers=1, topics={"orders": 2})
+    producer = simulation.producer(
+        cluster, buffer_memory=MEMORY_BYTES, max_block_ms=60_000, max_in_flight_requests_per_connection=1
+    )
+    producer.send("orders", b"first", **where).result(10)
+    cluster.controls.pause_broker(0)
+    producer.send("orders", b"in flight" + b"x" * 20_000, **where)
+    simulation.run_for(0.1)
+    producer.send("orders", b"opens a batch", **where)
+    large = simulation.spawn(lambda: producer.send("orders", b"large" + b"y" * 90_000, **where))
+    simulation.run_for(0.1)
+    assert producer.health()["senders_waiting_for_memory"] == 1
+    began = simulation.now
+    small = [
+        simulation.spawn(lambda number=number: producer.send("orders", b"small %d" % number, **where).done())
+        for number in range(20)
+    ]
+    assert not any(one.result() for one in small)
+    assert simulation.now - began < 0.01
+    assert producer.health()["senders_waiting_for_memory"] == 1
+    cluster.controls.resume_broker(0)
+    large.result()
+    producer.send("orders", b"last", **where)
+    producer.flush(timeout=60)
+    records = [record for partition in range(2) for record in cluster.log("orders", partition).records()]
+    assert len({record.partition for record in records}) == 1
+    values = [(record.value or b"")[:13].rstrip(b"xy") for record in records]
+    assert values[:3] == [b"first", b"in flight", b"opens a batch"]
+    assert sorted(values[3:23]) == sorted(b"small %d" % number for number in range(20))
+    assert values[23:] == [b"large", b"last"]
+
+
+@pytest.mark.parametrize("is_open_before", [True, False])
 @pytest.mark.parametrize("by_column", [False, True])
 def test_small_append_continues_while_another_thread_waits_for_memory_of_the_same_partition(
     by_column: bool,
+    is_open_before: bool,
 ) -> None:
     """The lock of a partition's queue is not held while a thread waits, so records join its open batch."""
 
@@ -115,9 +155,15 @@ def test_small_append_continues_while_another_thread_waits_for_memory_of_the_sam
             time.sleep(0.001)
         return thread
 
-    opens, large = started(b"opens a batch", 1), started(b"x" * 7000, 2)
-    pool.deallocate(first)  # enough for the first in line, and too little for the large record behind it
-    opens.join(PATIENCE)
+    if is_open_before:
+        pool.deallocate(first)
+        opens = started(b"opens a batch", 0)
+        opens.join(PATIENCE)
+        large = started(b"x" * 7000, 1)
+    else:
+        opens, large = started(b"opens a batch", 1), started(b"x" * 7000, 2)
+        pool.deallocate(first)  # enough for the first in line, and too little for the large record behind it
+        opens.join(PATIENCE)
     # Without the queue's lock, and with it: the later timestamp takes more bytes in the batch.
     small = [started(b"small", 1), started(b"much later", 1, timestamp=1_000_000)]
     for thread in small:

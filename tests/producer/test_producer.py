@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from itertools import groupby
 from types import FunctionType
 from typing import Any, cast
 
@@ -119,6 +120,18 @@ class TestDelivering:
         producer.flush(timeout=30)
         assert len({delivery.result(0).partition for delivery in deliveries}) == 1
 
+    @pytest.mark.parametrize("value_bytes", [250, 400])
+    def test_full_batch_that_is_still_open_counts_towards_the_bytes_of_the_sticky_partition(
+        self, simulation: Simulation, cluster: KafkaCluster, value_bytes: int
+    ) -> None:
+        producer = simulation.producer(cluster, linger_ms=10_000, batch_size=1000)
+        deliveries = [producer.send("spread", b"x" * value_bytes) for _ in range(60)]
+        producer.flush(timeout=30)
+        runs = [len([*run]) for _, run in groupby(delivery.result(0).partition for delivery in deliveries)]
+        records = 2 * (1000 // (value_bytes + 20))  # two batches, as one has less than batch_size
+        assert [run % records for run in runs[:-1]] == [0] * (len(runs) - 1)
+        assert len(runs) > 60 // records // 2
+
     def test_a_named_partition_is_used(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         producer = simulation.producer(cluster)
         assert producer.send("spread", b"v", partition=3).result(10).partition == 3
@@ -174,6 +187,16 @@ class TestDelivering:
         deliveries = [producer.send("orders", b"x" * 400) for _ in range(5)]
         assert deliveries[3].result(5).offset == 3
         assert not deliveries[4].done()
+
+    def test_batch_does_not_linger_if_the_record_that_did_not_fit_went_to_another_partition(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = simulation.producer(cluster, linger_ms=10_000, batch_size=1000)
+        deliveries = [producer.send("spread", b"x" * 400) for _ in range(60)]
+        simulation.sleep(5)
+        done = [delivery.result(0).partition for delivery in deliveries if delivery.done()]
+        assert len({*done}) > 1
+        assert len(done) > 60 - 2 * 6
 
     @pytest.mark.parametrize(("batch_size", "value"), [(1000, b"x" * 2000), (0, b"v")])
     def test_a_single_record_that_fills_its_batch_does_not_linger(

@@ -152,7 +152,7 @@ class ProducerBatch:
         self.count = 0 if records is None else records.count
         if records is None:
             limit_bytes = int((plan.max_bytes - HEADER_BYTES) / expansion)
-            self.open = OpenBatch(self.outcome, permit, hooks.charge, limit_bytes)
+            self.open = OpenBatch(self.outcome, permit, hooks.charge, limit_bytes, expansion)
         self._first = 0
         """The index of the first record in the outcome; above 0 in a part."""
         self.parts: list[ProducerBatch] = []
@@ -190,12 +190,10 @@ class ProducerBatch:
         """Bytes of the batch in a request: exact once it is encoded, an upper bound before."""
         tail, records = self.open, self.records
         if records is None:
-            bound_bytes = 0 if tail is None else tail.bound_bytes
-        elif records.encoded is not None:
+            return HEADER_BYTES if tail is None else tail.size_estimate
+        if records.encoded is not None:
             return len(records.encoded)
-        else:
-            bound_bytes = records.bound_bytes
-        return HEADER_BYTES + int(bound_bytes * self._expansion)
+        return HEADER_BYTES + int(records.bound_bytes * self._expansion)
 
     @property
     def unreported(self) -> int:

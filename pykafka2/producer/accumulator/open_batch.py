@@ -32,6 +32,7 @@ from pykafka2.producer.accumulator.batch_sizes import (
     overhead_of,
 )
 from pykafka2.producer.delivery.delivery import Delivery
+from pykafka2.records.batch import HEADER_BYTES
 from pykafka2.records.encoder import SHORT, Row
 from pykafka2.types import NO_TIMESTAMP
 
@@ -60,11 +61,13 @@ class OpenBatch:
         room_bytes: bytes that `append_unlocked` can still use, for records whose numbers are short; SHUT
             while `append` runs and after `shut`.
         since_ns, until_ns, timestamp: records sent in this range of the wall clock have this timestamp.
-        is_full: True if there is no room for another record.
+        is_full: True if there is no room for another record, or a record did not fit: the batch is sent
+            without lingering. Smaller records can still join until then.
     """
 
     __slots__ = (
         "_charge",
+        "_expansion",
         "_granted_bytes",
         "_limit_bytes",
         "_permit",
@@ -79,7 +82,10 @@ class OpenBatch:
         "until_ns",
     )
 
-    def __init__(self, outcome: BatchOutcome, permit: Permit, charge: Charge, limit_bytes: int) -> None:
+    def __init__(
+        self, outcome: BatchOutcome, permit: Permit, charge: Charge, limit_bytes: int, expansion: float
+    ) -> None:
+        self._expansion = expansion
         self._permit = permit
         self._charge = charge
         self.outcome: BatchOutcome | None = outcome
@@ -104,6 +110,7 @@ class OpenBatch:
             if not 0 <= delta < SHORT or count >= SHORT or size_bytes > LARGEST_STEP_BYTES:
                 size_bytes += LONGER_OVERHEAD_BYTES
             if used_bytes + size_bytes > self._limit_bytes or not self.charge_memory(used_bytes):
+                self.is_full = True
                 return None
         else:
             size_bytes += LONGER_OVERHEAD_BYTES if size_bytes > LARGEST_STEP_BYTES else 0
@@ -141,12 +148,18 @@ class OpenBatch:
         """Return the upper bound of the size of the records before compression."""
         return self._granted_bytes - self.room_bytes - SMALLEST_RECORD_BYTES if self._granted_bytes else 0
 
+    @property
+    def size_estimate(self) -> int:
+        """Bytes of the batch in a request, an upper bound."""
+        return HEADER_BYTES + int(self.bound_bytes * self._expansion)
+
     def _begin_step(self, used_bytes: int, count: int) -> int:
         """Return the bytes of further records that `append_unlocked` can append."""
         left_bytes = self._limit_bytes - used_bytes
         step_bytes, reserved_bytes = next_step(left_bytes, used_bytes, count)
         self._granted_bytes = used_bytes + reserved_bytes
-        self.is_full = left_bytes < SMALLEST_RECORD_BYTES
+        if left_bytes < SMALLEST_RECORD_BYTES:
+            self.is_full = True
         # `append` takes the last record of a step, as it can make the batch full.
         return step_bytes - reserved_bytes - SMALLEST_RECORD_BYTES
 

@@ -58,9 +58,16 @@ class PartitionQueue:
         """Used by the IO thread: True while no batch is drained until the batch in flight returns."""
         self.is_closed = False
 
+    @property
+    def begun_bytes(self) -> int:
+        """Return the bytes of all batches so far. An estimate, as other threads append meanwhile."""
+        tail = self.tail
+        return self.closed_bytes if tail is None else self.closed_bytes + tail.size_estimate
+
     def try_append(self, row: Row, size_bytes: int) -> Delivery | None:
         """Append a record to the open batch; None if there is none, or no room in it.
 
+        A batch without room stays open for smaller records of other threads until the next one joins.
         `size_bytes` is the size of the record if all its numbers are short. Hot: called once per record.
         """
         tail = self.tail
@@ -82,9 +89,8 @@ class PartitionQueue:
             if tail is None:
                 return None
             delivery = tail.append(row, size_bytes)
-            if delivery is None:
-                self.seal_tail()
-            elif tail.is_full:
+            # A record that does not fit can have to wait for memory: smaller ones need not wait behind it.
+            if delivery is not None and tail.is_full:
                 self._wake()
             return delivery
 

@@ -87,16 +87,18 @@ class StickyChoice:
             self._stick(route, self._draw(route))
 
     def next(self, route: Route) -> PartitionQueue:
-        """Return the queue for the next batch, as the sticky one has no open batch."""
+        """Return the queue for the next batch, as the sticky one has no open batch with room."""
         queue = route.sticky
-        if queue.closed_bytes - route.sticky_from_bytes >= self._batch_bytes:
+        # Nearly always no batch is open, which saves a call for a record that is sent alone.
+        begun_bytes = queue.closed_bytes if queue.tail is None else queue.begun_bytes
+        if begun_bytes - route.sticky_from_bytes >= self._batch_bytes:
             queue = self._draw(route)
             self._stick(route, queue)
         return queue
 
     def _stick(self, route: Route, queue: PartitionQueue) -> None:
         # In this order, a thread that reads between the two keeps its queue for another batch.
-        route.sticky_from_bytes = queue.closed_bytes
+        route.sticky_from_bytes = queue.begun_bytes
         route.sticky = queue
 
     def _draw(self, route: Route) -> PartitionQueue:

@@ -49,7 +49,7 @@ class Route:
         self.sticky = queues[0]
         """The queue of records without a key, until it has received batch_size bytes."""
         self.sticky_from_bytes = 0
-        """The queue's `closed_bytes` when it was chosen."""
+        """The queue's `begun_bytes` when it was chosen."""
 
     def without_snapshot(self) -> Route:
         """Return the part of the route that its successor keeps, without cluster data."""

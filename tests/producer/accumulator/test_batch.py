@@ -88,6 +88,7 @@ def test_bounds_hold_for_more_records_than_short_offsets(
         pass
     assert batch.size > 1.6 * SHORT
     estimate = batch.size_estimate  # before `bytes`, after which it is exact
+    batch.seal()
     assert len(batch.bytes()) <= estimate <= max_bytes
 
 
@@ -101,6 +102,7 @@ def test_size_estimate_holds_for_records_with_long_varint_lengths() -> None:
         pass
     assert 90 < batch.size < 100
     estimate = batch.size_estimate
+    batch.seal()
     assert len(batch.bytes()) <= estimate <= HEADER_BYTES + 100 * row[1]
 
 
@@ -275,6 +277,7 @@ def test_a_time_far_from_the_first_is_counted_as_long_as_it_is() -> None:
     data = b"x" * 64  # its length takes two bytes, so that nothing makes up for the timestamp's
     while queue.try_append(*a_row(data, data, timestamp=NOW if count % 2 else 0)) is not None:
         count += 1
+    batch.seal()
     assert len(batch.bytes()) <= 16384
 
 
