@@ -51,6 +51,19 @@ def test_deny_on_a_prefix_is_found_by_match(admin: Admin) -> None:
     assert row["permission"] == "DENY"
 
 
+@pytest.mark.parametrize("deny", [[], ["--deny"]])
+def test_repeated_operations_add_up(admin: Admin, deny: list[str]) -> None:
+    name, user = admin.name(), f"User:{admin.name('user')}"
+    words = ("--operation", "READ", "--operation", "WRITE,READ", "--topic", name, *deny)
+    rows = admin.rows("acls", "add", "--principal", user, *words)
+    assert [row["operation"] for row in rows] == ["READ", "WRITE"]
+    listed = admin.rows("acls", "list", "--principal", user, "--operation", "READ", "--operation", "WRITE")
+    assert sorted((row["operation"], row["permission"]) for row in listed) == [
+        ("READ", "DENY" if deny else "ALLOW"),
+        ("WRITE", "DENY" if deny else "ALLOW"),
+    ]
+
+
 def test_delete_removes_matching_acls(admin: Admin) -> None:
     user = f"User:{admin.name('user')}"
     admin("acls", "add", "--principal", user, "--operation", "CREATE,ALTER", "--cluster")
@@ -81,7 +94,7 @@ def test_filters_of_permission_host_operation_and_resource_all_apply(admin: Admi
     assert found("--operation", "READ,WRITE") == 12
     assert found("--topic", "a") == 9
     assert found("--topic", "a", "--pattern-type", "LITERAL") == 6
-    assert found("--topic", "b", "--topic", "a", "--operation", "READ", "--operation", "ALTER") == 6
+    assert found("--topic", "b", "--topic", "a", "--operation", "READ", "--operation", "ALTER") == 12
     words = ("--principal", user, "--permission", "DENY", "--host", "10.0.0.9", "--topic", "b")
     assert len(admin.rows("acls", "delete", *words)) == 3
     assert (found(), found("--permission", "DENY"), found("--topic", "b")) == (15, 3, 6)

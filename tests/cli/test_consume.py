@@ -86,6 +86,11 @@ def test_partitions_are_chosen_and_empty_ones_do_not_block_the_end(
     assert consume(servers, topic, "-e", "-p", "1-3", "-f", r"%p:%v\n") == ["1:v1"]
 
 
+def test_repeated_partitions_add_up(servers: str, new_topic: NewTopicOf) -> None:
+    topic = new_topic(TEN[:4], partitions=4)
+    assert sorted(consume(servers, topic, "-e", "-p", "3", "-p", "0,1", "-p", "0")) == ["v0", "v1", "v3"]
+
+
 @pytest.mark.gate
 def test_end_behind_the_marker_of_a_transaction_is_reached(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic()

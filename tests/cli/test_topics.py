@@ -18,10 +18,10 @@ from tests.cli.conftest import Admin
 from tests.cli.typed import Terminal, pykafka2
 
 
-def new_topic(admin: Admin, *words: str, records: int = 0) -> str:
+def new_topic(admin: Admin, *words: str, records: int = 0, replicas: str = "1") -> str:
     """Create a topic with two partitions and so many records, round robin; return its name."""
     name = admin.name()
-    code, _, errors = admin("topics", "create", name, "-p", "2", "-r", "1", *words)
+    code, _, errors = admin("topics", "create", name, "-p", "2", "-r", replicas, *words)
     assert code == 0, errors
     with KafkaProducer(bootstrap_servers=admin.servers) as producer:
         for number in range(records):
@@ -30,7 +30,7 @@ def new_topic(admin: Admin, *words: str, records: int = 0) -> str:
 
 
 def test_list_has_a_row_for_each_topic_that_matches(admin: Admin) -> None:
-    name = new_topic(admin, "-r", "2")
+    name = new_topic(admin, replicas="2")
     code, shown, errors = admin("topics", "list")
     assert (code, errors) == (0, "")
     assert shown.splitlines()[0].split() == [
@@ -50,7 +50,7 @@ def test_list_has_a_row_for_each_topic_that_matches(admin: Admin) -> None:
 
 
 def test_describe_shows_partitions_and_changed_settings(admin: Admin) -> None:
-    name = new_topic(admin, "-r", "2", "-c", "retention.ms=5000")
+    name = new_topic(admin, "-c", "retention.ms=5000", replicas="2")
     code, shown, errors = admin("topics", "describe", name)
     assert (code, errors) == (0, "")
     assert "retention.ms=5000" in shown
@@ -63,7 +63,7 @@ def test_describe_shows_partitions_and_changed_settings(admin: Admin) -> None:
 
 
 def test_describe_of_partitions_with_problems_omits_healthy_topics(admin: Admin) -> None:
-    new_topic(admin, "-r", "2")
+    new_topic(admin, replicas="2")
     assert admin("topics", "describe", "--under-replicated", "--without-leader") == (0, "", "")
 
 

@@ -98,7 +98,11 @@ def _add_matching(parser: Parser) -> None:
     )
     parser.add_argument("--host", help="only ACLs of this host")
     parser.add_argument(
-        "--operation", type=_operations, metavar="OPERATION,...", help="only ACLs of these operations"
+        "--operation",
+        action="extend",
+        type=_operations,
+        metavar="OPERATION,...",
+        help="only ACLs of these operations; can be repeated",
     )
     parser.add_argument(
         "--permission", type=str.upper, choices=["ALLOW", "DENY"], help="only ACLs with this permission"
@@ -197,10 +201,11 @@ def _configure_add(parser: Parser) -> None:
     )
     parser.add_argument(
         "--operation",
+        action="extend",
         type=_operations,
         required=True,
         metavar="OPERATION,...",
-        help=f"the operations: {', '.join(OPERATIONS)}",
+        help=f"the operations; can be repeated: {', '.join(OPERATIONS)}",
     )
     parser.add_argument("--deny", action="store_true", help="deny the operations instead of allowing them")
     parser.add_argument("--host", action="append", help="only from this address; can be repeated (*)")

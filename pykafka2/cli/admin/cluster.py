@@ -16,7 +16,7 @@ from pykafka2.cli.common import connection
 from pykafka2.cli.common.changes import add_dry_run, add_yes, change, checked, described, found, is_confirmed
 from pykafka2.cli.common.live_brokers import at_live_brokers
 from pykafka2.cli.common.output import Output, time_or_none
-from pykafka2.cli.common.parsing import Parser, UsageError, natural
+from pykafka2.cli.common.parsing import AddSetting, Parser, UsageError, natural
 from pykafka2.cli.common.verbs import Action, add_actions, run_action
 from pykafka2.errors import ClusterAuthorizationFailed, IllegalArgument, KafkaError, UnsupportedVersion
 
@@ -94,7 +94,7 @@ def _brokers(arguments: argparse.Namespace, output: Output) -> int:
 def _configure_features(parser: Parser) -> None:
     parser.add_argument(
         "--set",
-        action="append",
+        action=AddSetting,
         default=[],
         metavar="FEATURE=LEVEL",
         help="change the level of a feature; can be repeated: either all levels change or none",

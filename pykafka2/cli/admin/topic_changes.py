@@ -16,7 +16,7 @@ from pykafka2.cli.common.changes import (
     settings,
 )
 from pykafka2.cli.common.output import Output
-from pykafka2.cli.common.parsing import Parser, UsageError, partition_count, replica_count
+from pykafka2.cli.common.parsing import AddSetting, Parser, UsageError, partition_count, replica_count
 from pykafka2.cli.common.partitions import resolved, selection
 from pykafka2.cli.common.positions import Position, offset
 
@@ -56,7 +56,7 @@ def configure_create(parser: Parser) -> None:
     parser.add_argument(
         "-c",
         "--setting",
-        action="append",
+        action=AddSetting,
         default=[],
         metavar="NAME=VALUE",
         help="a setting of the topics, such as retention.ms=86400000; can be repeated",
@@ -129,7 +129,7 @@ def configure_alter(parser: Parser) -> None:
         ("--subtract", "remove these items from a list"),
     ):
         parser.add_argument(
-            option, action="append", default=[], metavar="NAME=VALUE", help=f"{summary}; can be repeated"
+            option, action=AddSetting, default=[], metavar="NAME=VALUE", help=f"{summary}; can be repeated"
         )
     parser.add_argument(
         "--reset", action="append", default=[], metavar="NAME", help="restore the default; can be repeated"

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 
 from pykafka2.cli.broker.listeners import listener_names, parsed_listeners, parsed_users, ports_from
 from pykafka2.cli.common.output import Output
+from pykafka2.cli.common.parsing import AddSetting
 from pykafka2.clock import FOREVER
 from pykafka2.errors import ConfigurationError
 
@@ -150,7 +151,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         "-c",
-        action="append",
+        action=AddSetting,
         default=[],
         metavar="NAME=VALUE",
         help="a broker configuration by Kafka's name; can be repeated",

@@ -50,6 +50,8 @@ def parsed_listeners(
         if name not in listeners or found["protocol"]:
             known = ", ".join(listeners) or "none"
             raise ConfigurationError(f"--advertised-listener {text}: use the name of a listener: {known}")
+        if listeners[name].advertised_ports is not None:
+            raise ConfigurationError(f"--advertised-listener {text}: {name} was named before")
         listeners[name] = attrs.evolve(
             listeners[name],
             advertised_host=found["host"].strip("[]") or None,
@@ -81,6 +83,8 @@ def parsed_users(texts: Sequence[str]) -> dict[str, str] | None:
         name, colon, password = text.partition(":")
         if not colon or not name or not password:
             raise ConfigurationError(f"--user {name}: write name:password, such as ann:secret")
+        if name in users:
+            raise ConfigurationError(f"--user {name}: was named before; give each user one password")
         users[name] = password
     return users or None
 

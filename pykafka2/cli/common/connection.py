@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from pykafka2.cli.common.output import note
-from pykafka2.cli.common.parsing import UsageError, nearest
+from pykafka2.cli.common.parsing import AddSetting, UsageError, nearest
 
 if TYPE_CHECKING:
     from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer
@@ -74,7 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "-X",
         dest="settings",
-        action="append",
+        action=AddSetting,
         default=[],
         metavar="NAME=VALUE",
         help="a client option by Kafka's name, such as security.protocol=SSL; can be repeated",

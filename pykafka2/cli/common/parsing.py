@@ -11,6 +11,12 @@ from pykafka2.cli.common.output import printable
 from pykafka2.errors import KafkaError
 
 SUBCOMMANDS = argparse._SubParsersAction
+REPEATABLE = (
+    argparse._AppendAction,  # and "extend"
+    argparse._CountAction,
+    argparse._StoreTrueAction,
+)
+"""Kinds of options that can be typed more than once: each adds to the ones before, or says the same."""
 MAX_INT16, MAX_INT32, MAX_INT64 = 2**15 - 1, 2**31 - 1, 2**63 - 1
 MAX_NAMED_PARTITIONS = 1_000_000
 LEAST_RATE, MOST_RATE = 1e-6, 1e9
@@ -28,13 +34,41 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         self._action_max_length = self._max_help_position - 2
 
 
+class AddSetting(argparse._AppendAction):
+    """Appends NAME=VALUE; rejects a NAME that was set before, without its value, which can be a secret."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        name = _set_name(values)
+        if name and name in map(_set_name, getattr(namespace, self.dest)):
+            raise argparse.ArgumentError(
+                self, f"{values.partition('=')[0].strip()} is set twice; set it once"
+            )
+        super().__call__(parser, namespace, values, option_string)
+
+
+def _set_name(text: str) -> str:
+    """Return the name of NAME=VALUE, with underscores; "" if it is not valid, which the verb reports."""
+    name = text.partition("=")[0].strip() if "=" in text else ""
+    return name.replace(".", "_") if re.fullmatch(r"[\w.-]+", name) else ""
+
+
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that suggests the nearest verb, choice or option for a misspelt one."""
+    """An argparse parser that suggests the nearest verb, choice or option for a misspelt one.
+
+    An option that takes one value can be typed once: of two values, one would be dropped silently.
+    """
 
     def __init__(self, **arguments: Any) -> None:
         arguments.setdefault("formatter_class", HelpFormatter)
         super().__init__(allow_abbrev=False, **arguments)
         self._is_intermixed = False
+        self._typed: dict[str, argparse.Action] = {}
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
         """Add an argument; without a type its value must be valid Unicode text. `str` accepts any bytes."""
@@ -56,10 +90,23 @@ class Parser(argparse.ArgumentParser):
         if self._is_intermixed or any(isinstance(action, SUBCOMMANDS) for action in self._actions):
             return super().parse_known_args(args, namespace)
         self._is_intermixed = True
+        self._typed = {}
         try:
             return self.parse_known_intermixed_args(args, namespace)
         finally:
             self._is_intermixed = False
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """Return the value of an argument that was typed; called for each occurrence."""
+        if action.option_strings and not isinstance(action, REPEATABLE):
+            before = self._typed.get(action.dest)
+            if before is action:
+                raise argparse.ArgumentError(action, "typed twice; type it once")
+            if before is not None:
+                other = "/".join(before.option_strings)
+                raise argparse.ArgumentError(action, f"cannot be combined with {other}")
+            self._typed[action.dest] = action
+        return super()._get_values(action, arg_strings)
 
     def error(self, message: str) -> NoReturn:
         """Print usage and message with suggestions, and exit with code 2."""

@@ -71,7 +71,12 @@ def configure(parser: Parser) -> None:
     )
     parser.add_argument("-c", "--count", type=positive, metavar="N", help="end after N printed records")
     parser.add_argument(
-        "-p", "--partition", type=partition_numbers, metavar="N,...", help="only these partitions (0,2-5)"
+        "-p",
+        "--partition",
+        action="extend",
+        type=partition_numbers,
+        metavar="N,...",
+        help="only these partitions (0,2-5); can be repeated",
     )
     parser.add_argument("-g", "--group", metavar="GROUP", help="read as a member of this consumer group")
     parser.add_argument(
@@ -397,7 +402,7 @@ def _partitions(
                 f"--partition {missing[0]}: topic {topic!r} has the partitions 0 to {max(existing)}"
             )
         found += [
-            TopicPartition(topic, number) for number in sorted(existing if numbers is None else numbers)
+            TopicPartition(topic, number) for number in sorted(existing if numbers is None else set(numbers))
         ]
     return found
 
