@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pykafka2.errors import ConfigurationError
@@ -95,39 +96,32 @@ class TlsContext:
         context: ssl.SSLContext | None = None,
     ) -> None:
         self.server_side = server_side
-        self._shown = (cert_file, key_file, key_password)
+        self._cert_file = cert_file
         if context is not None:
             _check_context(context, server_side)
             self._context = context
             return
-        self._context = _new_context(server_side, verify, check_hostname and not server_side)
-        try:
+
+        def load() -> ssl.SSLContext:
+            made = _new_context(server_side, verify, check_hostname and not server_side)
             if ca_file is not None or ca_data is not None:
-                self._context.load_verify_locations(cafile=ca_file, cadata=ca_data)
+                made.load_verify_locations(cafile=ca_file, cadata=ca_data)
             elif verify:
-                self._context.load_default_certs(_purpose(server_side))
+                made.load_default_certs(_purpose(server_side))
             if crl_file is not None:
-                _check_revocation(self._context, crl_file)
+                _check_revocation(made, crl_file)
             # Without a password OpenSSL would prompt for one on the terminal.
             if cert_file is not None:
-                self._context.load_cert_chain(cert_file, key_file, password=key_password or "")
+                made.load_cert_chain(cert_file, key_file, password=key_password or "")
             elif cert_pem is not None:
-                _load_pem(self._context, cert_pem, key_pem, key_password or "")
+                _load_pem(made, cert_pem, key_pem, key_password or "")
             if ciphers is not None:
-                self._context.set_ciphers(ciphers)
-        except (OSError, ValueError) as error:
-            named = (
-                ", ".join(
-                    str(file)
-                    for file in (ca_file, crl_file, cert_file, key_file, ciphers)
-                    if file is not None
-                )
-                or "PEM text"
-            )
-            raise ConfigurationError(
-                f"the TLS options cannot be used ({named}): {error}; "
-                "check the ssl_* options, that the files are PEM, and the key's password"
-            ) from error
+                made.set_ciphers(ciphers)
+            return made
+
+        files = [str(file) for file in (ca_file, crl_file, cert_file, key_file, ciphers) if file is not None]
+        self._load = partial(_loaded, load, ", ".join(files) or "PEM text")
+        self._context = self._load()
 
     @classmethod
     def from_options(cls, options: ClientOptions) -> TlsContext:
@@ -161,21 +155,17 @@ class TlsContext:
         self._context.verify_mode = ssl.CERT_OPTIONAL
 
     def reload(self) -> None:
-        """Reload the certificate and its key from their files for later connections.
+        """Reload all files for later connections: certificate, key, authorities and revocations.
 
-        Raises ConfigurationError if the files cannot be used or there are none; then the previous certificate
-        stays in use.
+        Raises ConfigurationError if the files cannot be used or there are none; then the previous ones stay
+        in use.
         """
-        cert_file, key_file, key_password = self._shown
-        if cert_file is None:
+        if self._cert_file is None:
             raise ConfigurationError("the certificate was not loaded from a file, so it cannot be reloaded")
-        # Try another context first: OpenSSL drops its key if the new one does not match the certificate.
-        trial = _new_context(self.server_side, verify=False, check_hostname=False)
-        try:
-            for context in (trial, self._context):
-                context.load_cert_chain(cert_file, key_file, password=key_password or "")
-        except (OSError, ValueError) as error:
-            raise ConfigurationError(f"the certificate {cert_file} cannot be used: {error}") from error
+        before, fresh = self._context, self._load()
+        fresh.verify_mode = before.verify_mode
+        fresh.minimum_version, fresh.maximum_version = before.minimum_version, before.maximum_version
+        self._context = fresh
 
     def limit_versions(self, names: Sequence[str]) -> None:
         """Allow only these of "TLSv1.2" and "TLSv1.3"."""
@@ -205,6 +195,17 @@ def _check_context(context: object, server_side: bool) -> None:
             f"ssl_context={context!r} is not valid; use an ssl.SSLContext for {side}, such as "
             f"ssl.create_default_context(ssl.Purpose.{_purpose(server_side).name})"
         )
+
+
+def _loaded(load: Callable[[], ssl.SSLContext], named: str) -> ssl.SSLContext:
+    """Returns a context with its files. Raises ConfigurationError that names them."""
+    try:
+        return load()
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"the TLS options cannot be used ({named}): {error}; "
+            "check the ssl_* options, that the files are PEM, and the key's password"
+        ) from error
 
 
 def _new_context(server_side: bool, verify: bool, check_hostname: bool) -> ssl.SSLContext:

@@ -121,3 +121,45 @@ def test_files_are_enough_in_another_process_too(tmp_path: Path) -> None:
         KafkaCluster(tls={"certfile": str(certificate)})
     with pytest.raises(ConfigurationError, match=r"to another process\. Set tls=True or"):
         KafkaCluster(tls=TlsContext(cert_file=str(certificate), server_side=True, verify=False), process=True)
+
+
+@pytest.mark.slow
+def test_reload_certificates_reloads_the_file_of_the_trusted_authority(tmp_path: Path) -> None:
+    """Clients of the replaced authority are refused, also those whose TLS session could be resumed."""
+    old, new, brokers = trustme.CA(), trustme.CA(), trustme.CA()
+    ca_file, cert_file = tmp_path / "ca.pem", tmp_path / "broker.pem"
+    brokers.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(cert_file)
+    old.cert_pem.write_to_path(ca_file)
+
+    def client_of(authority: trustme.CA) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        brokers.configure_trust(context)
+        authority.issue_cert("client.invalid").configure_cert(context)
+        return context
+
+    before, after = client_of(old), client_of(new)
+    files = {"cert_file": str(cert_file), "ca_file": str(ca_file)}
+    with KafkaCluster(brokers=2, tls=files) as cluster:
+        addresses = cluster.bootstrap_servers.split(",")
+        with Wire(addresses[0], tls=before) as open_before:
+            open_before.call(METADATA, 12)
+            assert all(_is_refused(address, after) for address in addresses)
+            new.cert_pem.write_to_path(ca_file)
+            cluster.controls.reload_certificates()
+            for address in addresses:
+                assert _is_refused(address, before)
+                assert not _is_refused(address, after)
+            open_before.call(METADATA, 12)
+        ca_file.write_text("no certificate")
+        with pytest.raises(ConfigurationError, match=r"ca\.pem"):
+            cluster.controls.reload_certificates()
+        assert not _is_refused(addresses[0], after)
+
+
+def _is_refused(address: str, context: ssl.SSLContext) -> bool:
+    try:
+        with Wire(address, tls=context) as wire:
+            wire.call(METADATA, 12)
+    except (ssl.SSLError, ConnectionError):
+        return True  # with TLS 1.3 only the first read tells
+    return False

@@ -409,8 +409,8 @@ class Controls:
         return self._security.expire_sessions(user)
 
     def reload_certificates(self) -> None:
-        """Makes brokers read their certificates again, for new connections;
-        `KafkaCluster.rotate_certificates` also creates new ones.
+        """Makes brokers read the files of their certificates and of the trusted authorities again,
+        for new connections; `KafkaCluster.rotate_certificates` also creates new ones.
         """
         self._security.reload_certificates()
 
