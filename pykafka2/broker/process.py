@@ -131,7 +131,7 @@ class BrokerProcess:
             raise
         node.config.set_made(
             {
-                "listeners": ",".join(f"{listener.name}://{listener.address}" for listener in node.listeners),
+                "listeners": ",".join(f"{one.name}://{one.host}:{one.port}" for one in node.listeners),
                 "advertised.listeners": ",".join(
                     "{}://{}:{}".format(listener.name, *listener.advertised) for listener in node.listeners
                 ),

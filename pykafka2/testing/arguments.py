@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from pykafka2.broker.base.endpoints import ListenerAddress
+from pykafka2.broker.base.endpoints import ListenerAddress, is_every_interface
 from pykafka2.broker.base.features import finalised
 from pykafka2.broker.base.releases import Release, release_of
 from pykafka2.broker.config.configs import BrokerConfig
@@ -196,7 +196,19 @@ class ClusterArguments:
             )
         self.finalised_features()
         self.described_topics()
+        self._check_advertised()
         self._check_security()
+
+    def _check_advertised(self) -> None:
+        """Refuses addresses that clients of every broker would take for their own machine."""
+        for address in self.addresses_of(self.first_broker_id):
+            host, _ = address.advertised
+            if is_every_interface(host):
+                raise ConfigurationError(
+                    f"Brokers would advertise {host!r} at listener {address.name}, where clients cannot "
+                    "connect. Set advertised_host (--advertised-host) to a name or address that they can "
+                    "reach, such as 'localhost'."
+                )
 
     def _check_security(self) -> None:
         for user, password in (self.users or {}).items():

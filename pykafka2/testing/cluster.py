@@ -78,7 +78,7 @@ class KafkaCluster(ClusterApi):
         controller: id of the first controller; default: the first broker.
         first_broker_id: the lowest broker id.
         advertised_host: the host that brokers advertise to clients, if it is not `host` (a proxy, a
-            container); "{id}" is replaced by the broker's id.
+            container); "{id}" is replaced by the broker's id.  Required if `host` is 0.0.0.0 or "::".
         advertised_ports: the ports that brokers advertise, one for each broker.  With either option, clients
             must bootstrap from the advertised address, not from `bootstrap_servers`.
         listeners: several listeners: a `Listener` or None by name, such as

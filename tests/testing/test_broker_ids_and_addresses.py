@@ -9,9 +9,11 @@ import pytest
 from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from pykafka2.cli.main import main
 from pykafka2.errors import ConfigurationError
-from pykafka2.testing import KafkaCluster, Simulation
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.testing import KafkaCluster, Listener, Simulation
 from pykafka2.testing.quick import QUICK
 from tests.gate import rest_in_gate
+from tests.testing.wire import Wire
 
 
 @pytest.mark.slow
@@ -104,3 +106,31 @@ def test_invalid_ids_and_addresses_are_rejected(options: dict[str, Any], words: 
 def test_the_command_refuses_an_impossible_advertised_port(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["broker", "--port", "0", "--advertised-port", "70000"]) != 0
     assert "--advertised-port 70000: use a number from 1 to 65533, or 0" in capsys.readouterr().err
+
+
+EVERYWHERE = ("0.0.0.0", "::", "0:0::0", "0", "")
+
+
+@pytest.mark.parametrize("host", EVERYWHERE)
+def test_host_of_all_interfaces_is_not_advertised(host: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"Set advertised_host .*--advertised-host"):
+        KafkaCluster(2, host=host)
+    listeners = {"PLAINTEXT": None, "OTHER": Listener("PLAINTEXT", host=host or "0.0.0.0")}
+    with pytest.raises(ConfigurationError, match="listener OTHER"):
+        KafkaCluster(2, listeners=listeners)
+    with pytest.raises(ConfigurationError, match="advertised_host"):
+        KafkaCluster(2, advertised_host=host or "0.0.0.0")
+
+
+def test_brokers_on_all_interfaces_advertise_the_advertised_host() -> None:
+    other = Listener("PLAINTEXT", host="0.0.0.0", advertised_host="localhost")
+    listeners = {"PLAINTEXT": Listener(host="0.0.0.0"), "OTHER": other}
+    with KafkaCluster(2, {"t": 1}, listeners=listeners, advertised_host="127.0.0.1") as cluster:
+        for name, host in (("PLAINTEXT", "127.0.0.1"), ("OTHER", "localhost")):
+            addresses = cluster.bootstrap_servers_of(name)
+            assert [one.split(":")[0] for one in addresses.split(",")] == ["127.0.0.1"] * 2
+            with Wire(addresses.split(",")[1]) as wire:
+                brokers = wire.call(MetadataRequest(topics=None), 12).brokers
+                assert {node.host for node in brokers} == {host}
+        with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            producer.send("t", b"x").get(60)

@@ -6,12 +6,28 @@ addresses of the same listener of every broker. The only state is the port assig
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import Final
 
 import attrs
 
 PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Kafka's numbers of the security protocols."""
+
+
+def is_every_interface(host: str) -> bool:
+    """Whether a server at this host, such as 0.0.0.0, listens on all interfaces; clients need another."""
+    try:
+        return host in ("", "0") or ip_address(host).is_unspecified
+    except ValueError:
+        return False  # a name
+
+
+def loopback_of(host: str) -> str:
+    """Returns an address at which this machine reaches a server at `host`."""
+    if not is_every_interface(host):
+        return host
+    return "::1" if ":" in host else "127.0.0.1"
 
 
 @attrs.define(frozen=True)
@@ -38,8 +54,8 @@ class ListenerAddress:
 
     @property
     def address(self) -> str:
-        """The bind address."""
-        return f"{self.host}:{self.port}"
+        """The bind address, or with all interfaces that of loopback."""
+        return f"{loopback_of(self.host)}:{self.port}"
 
     @property
     def advertised(self) -> tuple[str, int]:

@@ -90,7 +90,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (127.0.0.1)")
     parser.add_argument(
-        "--advertised-host", metavar="HOST", help="the brokers' host in responses to clients (--host)"
+        "--advertised-host",
+        metavar="HOST",
+        help="the brokers' host in responses to clients (--host); needed for --host 0.0.0.0",
     )
     parser.add_argument(
         "--advertised-port",
