@@ -106,8 +106,8 @@ class SinkOptions:
         one_of(CHECK_ROWS, CHECK_COUNTS, CHECK_NONE),
         f"'{CHECK_ROWS}', '{CHECK_COUNTS}' or '{CHECK_NONE}'",
         "How a replayed batch proves that it is the one in the ledger, in addition to its source offsets: "
-        "rows compares the number of rows of each task and, if offsets are unknown, a digest of keys and "
-        "values; counts only the numbers; none logs a warning.",
+        "rows compares the number of rows of each task and a digest of them; counts only the "
+        "numbers, for queries that compute other values each time; none logs a warning.",
     )
     fail_on_ledger_loss: bool = option(
         "failOnLedgerLoss",

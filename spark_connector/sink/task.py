@@ -43,7 +43,8 @@ def write_epoch(
 ) -> Written:
     """Writes a task's part of a micro-batch, unless it is already written.
 
-    The driver ends the transaction; with exactly_once_per_task it is committed here.
+    The driver ends the transaction; with exactly_once_per_task it is committed here, unless the batch is
+    replayed and may be committed in part.
 
     Raises:
         SupersededRun, CheckpointBehind: as `scripts.enter`.
@@ -58,8 +59,8 @@ def write_epoch(
     # An attempt that outlived its batch must not register its id: a later batch may be using it.
     entry = cluster.perform(scripts.enter(epoch, place.partition, checks, fresh=True))
     if entry.is_written:
-        return _drain(options, epoch, rows, place, entry.state.source)
-    is_per_task = options.delivery == PER_TASK
+        return _drain(options, epoch, rows, place)
+    is_per_task, commits = options.delivery == PER_TASK, False
     name = _id_of(options, epoch.sink, entry.state.run_number, place, epoch.number)
     steps.reach(Step.BEFORE_INIT, sink=epoch.sink)
     producer = new_producer(options.kafka, name)
@@ -68,13 +69,14 @@ def write_epoch(
         if is_per_task:
             entry = cluster.perform(scripts.enter(epoch, place.partition, checks, fresh=True))
             if entry.is_written:
-                return _drain(options, epoch, rows, place, entry.state.source)
-            marker = cluster.perform(scripts.find_written(epoch, place.partition, entry.state))
-            if marker is not None:
-                repeated = _drain(options, epoch, rows, place, marker.source)
-                check_task(marker, repeated, epoch, checks)
+                return _drain(options, epoch, rows, place)
+            part = cluster.perform(scripts.find_part(epoch, place.partition, entry.state))
+            if part.marker is not None:
+                repeated = _drain(options, epoch, rows, place)
+                check_task(part.marker, repeated, epoch, checks)
                 return repeated
-        return _write(options, producer, rows, place, cluster, epoch, entry.state)
+            commits = not part.is_held
+        return _write(options, producer, rows, place, cluster, epoch, entry.state, commits=commits)
     finally:
         _close(producer)
 
@@ -110,12 +112,12 @@ def _write(
     cluster: Cluster,
     epoch: Epoch | None,
     state: LedgerState | None = None,
+    *,
+    commits: bool = False,
 ) -> Written:
     """Writes rows and marker.  After a failure, the caller aborts the transaction by closing the producer."""
     producer.begin_transaction()
-    is_redo = epoch is not None and state is not None and state.batch == epoch.number
-    earlier = [state.source] if is_redo and state is not None else []
-    sending, tally = Sending(producer, options.topic), _tally(options, epoch, *earlier)
+    sending, tally = Sending(producer, options.topic), _tally(options, epoch)
     for batch in batches:
         tally.add(batch)
         sending.send(batch)
@@ -127,7 +129,7 @@ def _write(
         task = TaskRows(place.partition, tally.rows, tally.digest)
         marker = Marker(epoch.number, task, epoch.source, state.run_number if state is not None else 0)
         sent = cluster.ledger.send_marker(producer, marker)
-    if options.delivery == PER_TASK:
+    if commits:
         sending.finish()
         steps.reach(Step.AFTER_FLUSH, sink=cluster.sink)
         producer.commit_transaction()
@@ -143,10 +145,9 @@ def _drain(
     epoch: Epoch,
     batches: Iterable[pa.RecordBatch],
     place: TaskPlace,
-    earlier_source: str | None,
 ) -> Written:
     """Reads the rows without writing: aggregations before the sink keep their state only if all are read."""
-    tally = _tally(options, epoch, earlier_source)
+    tally = _tally(options, epoch)
     for batch in batches:
         tally.add(batch)
     return Written(
@@ -160,13 +161,9 @@ def _drain(
     )
 
 
-def _tally(options: SinkOptions, epoch: Epoch | None, *earlier_sources: str | None) -> Tally:
-    """Returns a tally with digests only if needed: they cost about 0.2 µs for each key and value.
-
-    earlier_sources: of the batch in the ledger, which has digests if its source offsets are unknown.
-    """
-    is_unknown = epoch is not None and None in (epoch.source, *earlier_sources)
-    return Tally(is_unknown and options.replay_check == CHECK_ROWS)
+def _tally(options: SinkOptions, epoch: Epoch | None) -> Tally:
+    """Returns a tally; with a digest if a replay compares it, which costs about 0.2 µs for each value."""
+    return Tally(epoch is not None and options.replay_check == CHECK_ROWS)
 
 
 def _close(producer: KafkaProducer) -> None:

@@ -81,7 +81,7 @@ def commit_epoch(options: SinkOptions, epoch: Epoch, written: list[Written]) -> 
 
 def abort_epoch(options: SinkOptions, epoch: Epoch, written: list[Written]) -> None:
     """Aborts the batch.  Rows that tasks committed themselves stay; a later run skips them."""
-    if options.delivery != PER_TASK:
+    if options.delivery != PER_TASK or any(message.transaction is not None for message in written):
         Cluster(options, epoch.sink).perform(scripts.abort(epoch, written))
 
 

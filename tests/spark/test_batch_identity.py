@@ -54,6 +54,16 @@ def test_digest_depends_on_each_key_and_value() -> None:
     assert len(set(found)) == len(found)
 
 
+def test_digest_depends_on_topic_and_partition_of_each_row() -> None:
+    found = []
+    for topics, partitions in (("ab", [0, 1]), ("ba", [0, 1]), ("ab", [1, 0]), ("ab", [0, None])):
+        tally = Tally(True)
+        columns = {"value": ["x", "y"], "topic": list(topics), "partition": pa.array(partitions, pa.int32())}
+        tally.add(pa.record_batch(columns))
+        found.append(tally.digest)
+    assert len(set(found)) == len(found)
+
+
 def test_digests_of_consecutive_ranges_of_binary_ids_differ() -> None:
     """Sums of their CRCs are equal, as CRCs are linear."""
     first, second = ([one.to_bytes(8, "big") for one in range(at, at + 1024)] for at in (0, 1024))
@@ -82,7 +92,8 @@ def identity(source: str | None, *rows: int, digest: int | None = None) -> Batch
         (identity("s", 2, 1), identity("s", 2, 0), "task 1 had 1 row and has 0 rows now"),
         (identity("s", 2, 0), identity("s", 2), "had 2 tasks and has 1 now"),
         (identity(None, 2, digest=1), identity(None, 2, digest=2), "other keys or values"),
-        (identity("s", 2, digest=1), identity("s", 2, digest=2), None),
+        (identity("s", 2, digest=1), identity("s", 2, digest=2), "other keys or values"),
+        (identity("s", 2, digest=1), identity("s", 2), None),
         (identity(None, 2, digest=1), identity(None, 2), None),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
 
@@ -12,7 +13,7 @@ import pytest
 
 from pykafka2 import KafkaAdminClient, KafkaProducer, NewTopic, TopicPartition
 from pykafka2.testing import ClusterApi
-from spark_connector.errors import CheckpointBehind, LedgerBehind, PartlyCommitted
+from spark_connector.errors import CheckpointBehind, ExactlyOnceError, LedgerBehind, PartlyCommitted
 from spark_connector.options.sink_options import EXACTLY_ONCE, PER_TASK
 from spark_connector.sink.clients import ends_of
 from spark_connector.sink.context import TaskPlace
@@ -27,6 +28,7 @@ from spark_connector.sink.exactly_once.ledger_state import (
 from spark_connector.sink.exactly_once.messages import Written
 from spark_connector.sink.task import write_epoch
 from spark_connector.sink.writers import abort_epoch
+from spark_connector.source.ranges import OffsetRange, tasks_of
 from tests.spark.test_exactly_once import Run, World, _hooked, all_of, at_step, world
 
 __all__ = ["_hooked", "world"]  # fixtures
@@ -37,16 +39,20 @@ both_deliveries = pytest.mark.parametrize("delivery", [EXACTLY_ONCE, PER_TASK])
 
 
 def write(run: Run, batch: int, values: list[list[str]], source: str | None = None) -> list[Written]:
-    """Write a batch of these values, a list for each task.  source: digest of the source offsets."""
-    return [
-        write_epoch(
-            run.options,
-            attrs.evolve(run.epoch(batch), source=source),
-            [pa.record_batch({"value": pa.array(own, pa.string())})],
-            TaskPlace(task, 0, False),
-        )
-        for task, own in enumerate(values)
-    ]
+    """Write a batch of these values, a list for each task; abort it if a task fails, as Spark does.
+
+    source: digest of the source offsets.
+    """
+    messages: list[Written] = []
+    try:
+        for task, own in enumerate(values):
+            rows = [pa.record_batch({"value": pa.array(own, pa.string())})]
+            epoch = attrs.evolve(run.epoch(batch), source=source)
+            messages.append(write_epoch(run.options, epoch, rows, TaskPlace(task, 0, False)))
+    except Exception:
+        abort_epoch(run.options, run.epoch(batch), messages)
+        raise
+    return messages
 
 
 def play(run: Run, batch: int, values: list[list[str]], source: str | None = None) -> None:
@@ -364,3 +370,141 @@ def test_query_finishes_a_decision_of_format_1(world: World) -> None:
     assert all(one.is_repeated for one in again.write(0))
     again.play(1)
     assert world.committed() == all_of(0, 1)
+
+
+OFFSETS = "digest of the source offsets"
+
+
+def all_values(tasks: list[list[str]]) -> list[str]:
+    return [value for values in tasks for value in values]
+
+
+def planned(**options: int) -> list[list[str]]:
+    """Return the values of each task that the source plans for partitions of 100, 50 and 50 records."""
+    ranges = [OffsetRange("t", partition, 0, end) for partition, end in enumerate((100, 50, 50))]
+    tasks = tasks_of(ranges, options.get("minPartitions"), options.get("maxRecordsPerPartition"))
+    return [[f"{one.partition}@{at}" for at in range(one.start, one.end)] for one in tasks]
+
+
+def shuffled(partitions: int) -> list[list[str]]:
+    hashes = {0: 20, 1: 20, 2: 20, 3: 10, 4: 20, 5: 10}  # rows by hash of their key
+    return [
+        [f"{key}@{row}" for key, count in hashes.items() if key % partitions == task for row in range(count)]
+        for task in range(partitions)
+    ]
+
+
+SPLITS_OF_EQUAL_COUNTS = {
+    "minPartitions": (1, planned(), planned(minPartitions=4)),
+    "maxRecordsPerPartition": (1, planned(), planned(maxRecordsPerPartition=50)),
+    "spark.sql.shuffle.partitions": (1, shuffled(3), shuffled(2)),
+    "adaptive execution": (1, shuffled(6), [all_values(shuffled(6)[:2]), *shuffled(6)[2:]]),
+    "repartition() without columns": (0, planned()[1:], planned()[:0:-1]),
+}
+"""By option: the task that committed, and the values of each task before and after the restart."""
+splits = pytest.mark.parametrize(
+    ("task", "before", "after"), SPLITS_OF_EQUAL_COUNTS.values(), ids=SPLITS_OF_EQUAL_COUNTS
+)
+sources = pytest.mark.parametrize("source", [OFFSETS, None], ids=["known offsets", "unknown offsets"])
+
+
+@splits
+@sources
+def test_batch_committed_in_part_and_split_into_equal_counts_commits_nothing(
+    world: World, source: str | None, task: int, before: list[list[str]], after: list[list[str]]
+) -> None:
+    """The other tasks must not commit, either: the committed rows would be theirs now."""
+    assert len(before[task]) == len(after[task])
+    assert before[task] != after[task]
+    first = world.run(delivery=PER_TASK)
+    write(first, 0, [values if number == task else [] for number, values in enumerate(before)], source)
+    for replay in (world.run(delivery=PER_TASK), world.run(delivery=PER_TASK)):
+        with pytest.raises(CheckpointBehind, match=rf"task {task} .* other keys or values"):
+            write(replay, 0, after, source)
+    assert world.committed() == Counter(before[task])
+    again = world.run(delivery=PER_TASK)
+    play(again, 0, before, source)  # with the former options
+    play(again, 1, [["next"], []], source)
+    assert world.committed() == Counter([*all_values(before), "next"])
+    assert world.ongoing() == []
+
+
+@splits
+@sources
+def test_batch_with_lost_tasks_and_split_into_equal_counts_commits_nothing(
+    world: World, source: str | None, task: int, before: list[list[str]], after: list[list[str]]
+) -> None:
+    run = world.run()
+    messages = write(run, 0, before, source)
+    at_step["after-decided"] = lambda: world.take_over(messages[task])
+    with pytest.raises(PartlyCommitted):
+        run.commit(0, messages)
+    for delivery in (EXACTLY_ONCE, PER_TASK):
+        again = world.run(delivery=delivery)
+        messages = write(again, 0, after, source)
+        with pytest.raises((CheckpointBehind, ExactlyOnceError)):
+            again.commit(0, messages)
+        abort_epoch(again.options, again.epoch(0), messages)  # as Spark does then
+    lost = Counter(all_values(before)) - Counter(before[task])
+    assert world.committed() == lost
+    play(world.run(delivery=PER_TASK), 0, before, source)
+    assert world.committed() == Counter(all_values(before))
+
+
+@both_deliveries
+@splits
+@sources
+def test_committed_batch_that_is_split_into_equal_counts_counts_as_written(
+    world: World,
+    delivery: str,
+    source: str | None,
+    task: int,
+    before: list[list[str]],
+    after: list[list[str]],
+) -> None:
+    play(world.run(delivery=delivery), 0, before, source)
+    play(world.run(delivery=delivery), 0, after, source)
+    others = [[value + "!" for value in values] for values in after]
+    with pytest.raises(CheckpointBehind):
+        play(world.run(delivery=delivery), 0, others, source)
+    assert world.committed() == Counter(all_values(before))
+
+
+@both_deliveries
+def test_rows_are_compared_although_the_source_offsets_are_the_same(world: World, delivery: str) -> None:
+    """As after a topic was deleted and created again."""
+    play(world.run(delivery=delivery), 0, [["a"], ["b"]], OFFSETS)
+    with pytest.raises(CheckpointBehind, match=r"task 1 .* other keys or values"):
+        play(world.run(delivery=delivery), 0, [["a"], ["c"]], OFFSETS)
+    assert set(world.committed()) == {"a", "b"}
+
+
+def test_crash_of_the_driver_in_the_replay_of_a_batch_committed_in_part(world: World) -> None:
+    write(world.run(delivery=PER_TASK), 0, [["a"], []], OFFSETS)
+    values = [["a"], ["b"], ["c"]]
+    killed = world.run(delivery=PER_TASK)
+    write(killed, 0, values, OFFSETS)  # before the decision
+    killed = world.run(delivery=PER_TASK)
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    for step in ("before-decided", "after-decided"):
+        killed = world.run(delivery=PER_TASK)
+        at_step[step] = die
+        with pytest.raises(KeyboardInterrupt):
+            play(killed, 0, values, OFFSETS)
+    again = world.run(delivery=PER_TASK)
+    play(again, 0, values, OFFSETS)
+    play(again, 1, [["d"]], OFFSETS)
+    assert world.committed() == Counter("abcd")
+
+
+def test_replay_of_a_batch_committed_in_part_whose_task_runs_twice(world: World) -> None:
+    """A stage that runs again, or a task that was killed after its marker: the later attempt counts."""
+    write(world.run(delivery=PER_TASK), 0, [["a"], []], OFFSETS)
+    replay = world.run(delivery=PER_TASK)
+    values = [["a"], ["b"], ["c"]]
+    write(replay, 0, values, OFFSETS)
+    play(replay, 0, values, OFFSETS)
+    assert world.committed() == Counter("abc")

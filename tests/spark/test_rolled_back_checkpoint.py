@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+Change = Callable[[int, bytes], bytes]
+
+SIZES = {0: 100, 1: 50, 2: 50}
+"""Records by partition."""
 ROLLBACK_CONF = "spark.sql.streaming.checkpointLocation"
 
 
@@ -35,10 +40,11 @@ class Copy:
     """Whether the sink is told where the checkpoint is."""
     name: str = attrs.field(factory=lambda: f"copy{uuid.uuid4().hex[:8]}")
     sent: int = 0
+    partitions: int = 2
 
     def __attrs_post_init__(self) -> None:
         for topic in (self.name, self.output):
-            self.cluster.create_topic(topic, partitions=2)
+            self.cluster.create_topic(topic, partitions=self.partitions)
 
     @property
     def output(self) -> str:
@@ -54,12 +60,23 @@ class Copy:
         with KafkaProducer(bootstrap_servers=self.cluster.bootstrap_servers) as producer:
             producer.send_many(self.name, values, partitions=[0, 1] * (count // 2)).result(30)
 
-    def start(self, **more: str) -> StreamingQuery:
-        """Run to the end of the topic, in one micro-batch.  more: options of the source."""
+    def start(self, change: Change | None = None, **more: str) -> StreamingQuery:
+        """Run to the end of the topic, in one micro-batch.
+
+        change: of partition and value, to the value.  more: options of the source.
+        """
+        from pyspark.sql.functions import udf
+        from pyspark.sql.types import BinaryType
+
         servers = {"kafka.bootstrap.servers": self.cluster.bootstrap_servers}
         read = self.spark.readStream.format("pykafka2").options(**servers, subscribe=self.name, **more)
-        writer = read.option("startingOffsets", "earliest").load().select("value").writeStream
-        writer = writer.format("pykafka2").queryName(self.name).options(**servers, topic=self.output)
+        rows = read.option("startingOffsets", "earliest").load().select("value", "partition")
+        if change is not None:
+            rows = rows.withColumn("value", udf(change, BinaryType(), useArrow=False)("partition", "value"))
+        rows = rows.select("value")
+        writer = (
+            rows.writeStream.format("pykafka2").queryName(self.name).options(**servers, topic=self.output)
+        )
         writer = writer.option("delivery", self.delivery).option("ledgerTopic", f"{self.name}-ledger")
         if self.sees_offsets:
             writer = writer.option("checkpointLocation", str(self.checkpoint))
@@ -170,3 +187,41 @@ def test_batch_that_spark_did_not_note_is_replayed_in_other_tasks_without_an_err
                 copy.forget_commit()
         assert finish(*[copy.start(**more) for copy in copies]) == ["", ""]
     assert [copy.written() for copy in copies] == [all_of(34), all_of(34)]
+
+
+def only_partition_1(servers: str, output: str) -> Change:
+    """Return a function that fails in other tasks, once that of partition 1 has committed."""
+
+    def apply(partition: int, value: bytes) -> bytes:
+        from pykafka2 import KafkaConsumer, TopicPartition
+
+        if partition == 1:
+            return value
+        places = [TopicPartition(output, number) for number in range(3)]
+        with KafkaConsumer(bootstrap_servers=servers, isolation_level="read_committed") as consumer:
+            until = time.monotonic() + 120
+            while sum(consumer.end_offsets(places).values()) < SIZES[1] and time.monotonic() < until:
+                time.sleep(0.05)
+        raise ValueError("this task fails")
+
+    return apply
+
+
+@pytest.mark.parametrize("sees_offsets", [True, False], ids=["known offsets", "unknown offsets"])
+def test_batch_committed_in_part_and_split_by_min_partitions_loses_and_repeats_nothing(
+    spark: SparkSession, spark_kafka: ClusterApi, folder: Path, sees_offsets: bool
+) -> None:
+    copy = Copy(spark, spark_kafka, folder, "exactly_once_per_task", sees_offsets, partitions=3)
+    values = {number: [b"%d/%d" % (number, row) for row in range(count)] for number, count in SIZES.items()}
+    with KafkaProducer(bootstrap_servers=spark_kafka.bootstrap_servers) as producer:
+        for number, own in values.items():
+            producer.send_many(copy.name, own, partitions=[number] * len(own)).result(30)
+    of_1 = Counter(value.decode() for value in values[1])
+    (error,) = finish(copy.start(change=only_partition_1(spark_kafka.bootstrap_servers, copy.output)))
+    assert "this task fails" in error
+    assert copy.written() == of_1
+    (error,) = finish(copy.start(minPartitions="4"))
+    assert "CheckpointBehind" in error
+    assert copy.written() == of_1
+    assert finish(copy.start()) == [""]
+    assert copy.written() == Counter(value.decode() for own in values.values() for value in own)

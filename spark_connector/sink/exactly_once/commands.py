@@ -84,11 +84,24 @@ class FindCommitted:
 
 @attrs.define(frozen=True)
 class FindMarkers:
-    """Response: the offsets of a task's markers of a batch, ascending, including aborted transactions."""
+    """Response: the offsets of a task's markers of a batch, ascending, including aborted transactions.
+
+    before: only of runs before this one.
+    """
 
     batch: int
     partition: int
     start: int
+    before: int | None = None
+
+
+@attrs.define(frozen=True)
+class FindBegun:
+    """Response: whether any task of a run before `before` has left a marker of a batch, committed or not."""
+
+    batch: int
+    start: int
+    before: int
 
 
 @attrs.define(frozen=True)
@@ -173,6 +186,7 @@ Command = (
     | EndTransactions
     | FindCommitted
     | FindMarkers
+    | FindBegun
     | FindHolder
     | FenceTasks
     | FindEndOfMarkers

@@ -293,19 +293,39 @@ class Ledger:
                     found[partition] = marker
         return found
 
-    def markers(self, batch: int, partition: int, start: int) -> list[int]:
-        """Returns the offsets of a task's markers of a batch from `start` on, committed or not."""
-        place, wanted = TopicPartition(self._topic, MARKERS), self._marker_key(partition)
+    def markers(self, batch: int, partition: int, start: int, before: int | None) -> list[int]:
+        """Returns the offsets of a task's markers of a batch from `start` on, committed or not.
+
+        before: only of runs before this one.
+        """
+        wanted = self._marker_key(partition)
+        return [
+            offset
+            for offset, key, value in self._all_markers(start)
+            if key == wanted
+            and (marker := _marker(value)).batch == batch
+            and (before is None or marker.run < before)
+        ]
+
+    def is_begun(self, batch: int, start: int, before: int) -> bool:
+        """Returns whether a task of a run before `before` has a marker of a batch, committed or not."""
+        own = f"{self._sink}/".encode()
+        return any(
+            key.startswith(own) and (marker := _marker(value)).batch == batch and marker.run < before
+            for _, key, value in self._all_markers(start)
+        )
+
+    def _all_markers(self, start: int) -> Iterator[tuple[int, bytes, bytes]]:
+        """Iterates over offset, key and value of the markers of all sinks from `start` on."""
+        place = TopicPartition(self._topic, MARKERS)
         first, end = ends_of(self._kafka, place)
         start = max(start, first)
         if start >= end:
-            return []
-        return [
-            offset
-            for piece in kept_consumer(self._kafka).read_range(place, start, end)
-            for offset, key, value in zip(piece.offsets, piece.keys, piece.values, strict=True)
-            if key == wanted and value is not None and json.loads(value)["batch"] == batch
-        ]
+            return
+        for piece in kept_consumer(self._kafka).read_range(place, start, end):
+            for offset, key, value in zip(piece.offsets, piece.keys, piece.values, strict=True):
+                if key is not None and value is not None:
+                    yield offset, key, value
 
     def holder(self, offset: int) -> Attempts | None:
         """Returns the task whose open transaction keeps readers from a marker, None if it can be read.

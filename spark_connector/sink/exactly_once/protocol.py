@@ -31,6 +31,7 @@ from spark_connector.sink.exactly_once.commands import (
     Contended,
     EndTransactions,
     FenceTasks,
+    FindBegun,
     FindCommitted,
     FindEndOfMarkers,
     FindGivenUp,
@@ -154,8 +155,24 @@ def _claim(epoch: Epoch, partition: int, checks: Checks) -> Script[LedgerState]:
     )
 
 
-def find_written(epoch: Epoch, partition: int, state: LedgerState) -> Script[Marker | None]:
-    """Returns the committed marker of this task's part of the batch, if tasks commit their own transactions.
+@attrs.define(frozen=True)
+class Part:
+    """A task's part of a batch whose tasks commit their own transactions.
+
+    marker: of the attempt that has committed the part; None if none has.
+    is_held: the driver commits the part, because an earlier run may have committed others.
+    """
+
+    marker: Marker | None
+    is_held: bool
+
+
+def find_part(epoch: Epoch, partition: int, state: LedgerState) -> Script[Part]:
+    """Finds what earlier attempts have committed, if tasks commit their own transactions.
+
+    If an earlier run may have committed some parts of the batch, the others are held: the batch can be split
+    in another way now, and a task knows only its own rows.  So no part becomes visible before the committed
+    ones have been compared, and a task that differs fails the batch.
 
     Called after the task has taken over its transactional id and then read `state`, so no other attempt of
     its run can still commit.  Earlier runs have other ids, which are fenced here.  Fencing is one request
@@ -170,12 +187,16 @@ def find_written(epoch: Epoch, partition: int, state: LedgerState) -> Script[Mar
     earlier = [Attempts(run, epoch.number, partition) for run in state.runs_before]
     if earlier:
         yield FenceTasks(earlier)
-    markers: list[int] = yield FindMarkers(epoch.number, partition, state.markers_from)
+    is_held: bool = state.batch == epoch.number or (
+        bool(earlier) and (yield FindBegun(epoch.number, state.markers_from, state.run_number))
+    )
+    before = state.run_number if is_held else None  # attempts of this run commit nothing that is held
+    markers: list[int] = yield FindMarkers(epoch.number, partition, state.markers_from, before)
     if not markers:
-        return None
+        return Part(None, is_held)
     yield from _wait_until_readable(markers[-1], state.run_number)
     found: dict[int, Marker] = yield FindCommitted(epoch.number, dict.fromkeys(markers, partition))
-    return found.get(partition)
+    return Part(found.get(partition), is_held)
 
 
 def _wait_until_readable(marker: int, run_number: int) -> Script[None]:
@@ -251,8 +272,13 @@ def commit(
 def commit_per_task(epoch: Epoch, messages: Sequence[Written], checks: Checks = STRICT) -> Script[None]:
     """Records that the tasks have committed their parts of the batch, so that no run writes it again.
 
+    Parts that are held are committed first, as those of `commit`.
+
     Raises CheckpointBehind: the ledger has another batch under this number.
     """
+    if _transactions(messages):
+        yield from commit(epoch, messages, checks, id_per_attempt=False)
+        return
     if not any(message.rows or message.is_repeated for message in messages):
         yield from enter(epoch, 0, checks, fresh=True)  # no task has called it
     for _ in range(MOST_ATTEMPTS):
