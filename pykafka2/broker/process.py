@@ -27,8 +27,9 @@ from pykafka2.network.transport import Listener
 # Seconds that a start waits to be unfenced, and a stop to move leaderships.
 START_TIMEOUT = 10.0
 SHUTDOWN_TIMEOUT = 5.0
-# Seconds that a stop waits for flushes with several threads, before it flushes what is left with one.
-FLUSH_TIMEOUT = 300.0
+# Seconds that a stop with several flushing threads waits for the next log to be flushed. Then it flushes what
+# is left with its own thread.
+FLUSH_TIMEOUT = 10.0
 # Seconds after which a waiting thread checks its turn again even without a notification.
 TURN_INTERVAL = 1.0
 NO_THREAD = -1
@@ -248,11 +249,15 @@ class BrokerProcess:
 
     def _flush(self) -> None:
         """Flushes the logs with several threads, so that the storage has nothing to flush when it stops."""
-        runtime = self._shared.runtime
+        runtime, logs = self._shared.runtime, self._logs
         with self._node.lock:
-            self._logs.begin_flush(runtime.notify)
-        if self._logs.is_flushing:
-            runtime.wait_until(lambda: not self._logs.is_flushing, FLUSH_TIMEOUT)
+            logs.begin_flush(runtime.notify)
+        remaining = logs.logs_to_flush
+        while remaining and runtime.wait_until(partial(self._has_flushed_more, remaining), FLUSH_TIMEOUT):
+            remaining = logs.logs_to_flush
+
+    def _has_flushed_more(self, remaining: int) -> bool:
+        return self._logs.logs_to_flush < remaining
 
     def _leave(self, now: float) -> None:
         """Gives up every role and drops everything that waits. Under the lock."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from pykafka2.clock import FOREVER, Clock, Entropy, SystemClock, SystemEntropy
@@ -273,27 +273,34 @@ class ThreadRuntime(RuntimeWaiters):
 
 
 class _Pool:
-    """A few daemon threads that start when there is work and end when they have been idle for a while."""
+    """A few daemon threads that start when there is work and end when they have been idle for a while.
+
+    Whenever the lock is free, no more jobs are queued than threads wait for one, unless all threads are busy
+    and their limit is reached. `concurrent.futures.ThreadPoolExecutor` does not serve here: its threads never
+    end by themselves, and the interpreter joins them at its exit, so a name that no server resolves or a hung
+    token provider would keep the process alive. It also accepts no job after that, such as those of a close.
+    """
 
     def __init__(self, monotonic: Callable[[], float], name: str, max_threads: int) -> None:
         self._monotonic = monotonic
         self._name = name
         self._max_threads = max_threads
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._jobs: deque[Callable[[], None]] = deque()
         self._threads: set[threading.Thread] = set()
         self._idle = 0
-        self._lock = threading.Lock()
+        """Threads that wait for a job, including those that are notified and not yet awake."""
+        self._lock = threading.Lock()  # entered by `with` itself: a Ctrl-C cannot leave it locked
+        self._changed = threading.Condition(self._lock)
         self._is_closed = False
 
     def submit(self, job: Callable[[], None]) -> None:
         with self._lock:
             if self._is_closed:
                 raise ClientClosed("the runtime is closed")
-            if self._idle:
-                self._idle -= 1
-            elif len(self._threads) < self._max_threads:
+            if len(self._jobs) >= self._idle and len(self._threads) < self._max_threads:
                 self._start_thread()
-            self._jobs.put(job)
+            self._jobs.append(job)
+            self._changed.notify()
 
     def _start_thread(self) -> None:
         """Start one more thread, unless others can do the work.  The lock is held.
@@ -304,16 +311,15 @@ class _Pool:
         self._threads.add(thread)
         try:
             thread.start()
-        except RuntimeError:
+        except BaseException as error:
             self._threads.discard(thread)
-            if not self._threads:
+            if not self._threads or not isinstance(error, RuntimeError):
                 raise
 
     def begin_to_close(self) -> None:
         with self._lock:
             self._is_closed = True
-            for _ in self._threads:
-                self._jobs.put(None)
+            self._changed.notify_all()
 
     def close(self, deadline: float) -> None:
         """Wait for the threads, after `begin_to_close`."""
@@ -330,19 +336,18 @@ class _Pool:
             except BaseException:
                 logger.exception("offloaded work failed in its continuation")
             job = None  # let go of what it refers to while idle
-            with self._lock:
-                self._idle += 1
 
     def _next(self) -> Callable[[], None] | None:
-        try:
-            return self._jobs.get(timeout=OFFLOAD_IDLE)
-        except Empty:
-            pass
+        """Return the next job; None, and the thread no longer counts, if it has to end."""
         with self._lock:
-            # A job may have come while the lock was awaited; `submit` then counted on this thread.
-            try:
-                return self._jobs.get_nowait()
-            except Empty:
+            if not self._jobs and not self._is_closed:
+                self._idle += 1
+                self._changed.wait_for(self._has_news, OFFLOAD_IDLE)
                 self._idle -= 1
-                self._threads.discard(threading.current_thread())
-                return None
+            if self._jobs:  # also after the time is over: `submit` counted on this thread
+                return self._jobs.popleft()
+            self._threads.discard(threading.current_thread())
+            return None
+
+    def _has_news(self) -> bool:
+        return bool(self._jobs) or self._is_closed

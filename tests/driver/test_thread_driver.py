@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from random import Random
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Outcome
-from pykafka2.driver.thread_driver import MAX_OFFLOAD_THREADS, OFFLOAD_IDLE, Parker, ThreadRuntime
+from pykafka2.driver.thread_driver import MAX_OFFLOAD_THREADS, OFFLOAD_IDLE, Parker, ThreadRuntime, _Pool
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import ClientClosed, ForkedClientError
 from pykafka2.network.script import Lane
 from pykafka2.network.transport import Ready, Selector
 from tests.driver.interleave import at_every_line, at_line
+from tests.gate import examples
 
 
 class Loop:
@@ -375,6 +380,139 @@ def test_helper_threads_end_when_idle_and_start_again(
         assert runtime.wait_until(lambda: len(done) == number, 5.0)  # noqa: B023
         runtime.wait_until(lambda: not runtime._pools[Lane.COMPUTING]._threads, 0.02)
     assert done == [1, 2, 3, 4, 5]
+
+
+def test_job_after_a_burst_and_a_long_pause_is_run(
+    runtime: ThreadRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads that took queued jobs were counted as idle twice, so the next jobs waited for them for ever."""
+    monkeypatch.setattr("pykafka2.driver.thread_driver.OFFLOAD_IDLE", 0.05)
+    done: list[int] = []
+
+    def deliver(outcome: Outcome[int]) -> None:
+        done.append(outcome.get())
+        runtime.notify()
+
+    burst = 3 * MAX_OFFLOAD_THREADS
+    for round in range(2):
+        before = len(done)
+        for number in range(burst):
+            runtime.offload(partial(int, number), deliver, Lane.NAMES)
+        assert runtime.wait_until(lambda: len(done) == before + burst, 20.0)  # noqa: B023
+        assert runtime.wait_until(lambda: not runtime._pools[Lane.NAMES]._threads, 20.0)
+        for number in range(2):
+            runtime.offload(partial(int, number), deliver, Lane.NAMES)
+        assert runtime.wait_until(lambda: len(done) == before + burst + 2, 20.0), f"round {round}"  # noqa: B023
+
+
+class JobsOfPool:
+    """Jobs that end when the test says so, in a pool of its own."""
+
+    def __init__(self, max_threads: int) -> None:
+        self.max_threads = max_threads
+        self.pool = _Pool(time.monotonic, "pykafka2-property", max_threads)
+        self.submitted = self.finished = 0
+        self._started: queue.SimpleQueue[threading.Event] = queue.SimpleQueue()
+        self._running: list[threading.Event] = []
+
+    def change(self, action: str, count: int) -> None:
+        for _ in range(count):
+            if action == "submit":
+                self.submitted += 1
+                self.pool.submit(self._job)
+            else:
+                self.finish()
+
+    def _job(self) -> None:
+        may_end = threading.Event()
+        self._started.put(may_end)
+        may_end.wait(60.0)
+
+    def finish(self) -> None:
+        """End one of the running jobs, if there is one."""
+        if self._running:
+            self._running.pop(self.finished % len(self._running)).set()
+            self.finished += 1
+
+    def check(self) -> None:
+        """Every job runs, except those for which all threads are busy."""
+        expected = min(self.submitted - self.finished, self.max_threads)
+        while len(self._running) < expected:
+            self._running.append(self._started.get(timeout=20.0))  # raises Empty if a job was lost
+        assert self._started.empty()
+        assert len(self.pool._threads) <= self.max_threads
+
+    def close(self) -> None:
+        while self.finished < self.submitted:
+            self.check()
+            self.finish()
+        self.pool.begin_to_close()
+        self.pool.close(time.monotonic() + 20.0)
+        assert not self.pool._threads
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(150), deadline=None)
+@given(
+    max_threads=st.integers(1, 3),
+    idle=st.sampled_from([0.0, 0.001, 10.0]),
+    actions=st.lists(
+        st.one_of(
+            st.tuples(st.just("submit"), st.integers(1, 6)),
+            st.tuples(st.just("finish"), st.integers(1, 6)),
+            st.tuples(st.just("pause"), st.sampled_from([0.0005, 0.002])),
+        ),
+        max_size=20,
+    ),
+)
+@example(2, 10.0, [("submit", 1), ("finish", 1), ("pause", 0.02), ("submit", 2)])
+@example(2, 0.001, [("submit", 6), ("finish", 6), ("pause", 0.02), ("submit", 1)])
+def test_pool_runs_every_job_whatever_the_arrivals_and_durations(
+    max_threads: int, idle: float, actions: list[tuple[str, float]]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pykafka2.driver.thread_driver.OFFLOAD_IDLE", idle)
+        jobs = JobsOfPool(max_threads)
+        for action, amount in actions:
+            if action == "pause":
+                time.sleep(amount)
+            else:
+                jobs.change(action, int(amount))
+            jobs.check()
+        jobs.close()
+
+
+@pytest.mark.slow
+def test_no_job_is_lost_when_many_threads_submit_while_helpers_become_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pykafka2.driver.thread_driver.OFFLOAD_IDLE", 0.0005)
+    pool = _Pool(time.monotonic, "pykafka2-stress", 3)
+    done: queue.SimpleQueue[int] = queue.SimpleQueue()
+    rounds, submitters = 300, 3
+
+    def submit(seed: int) -> None:
+        random = Random(seed)
+        for number in range(rounds):
+            pool.submit(partial(done.put, number))
+            if random.random() < 0.2:
+                time.sleep(random.random() * 0.002)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    threads = [threading.Thread(target=submit, args=(seed,)) for seed in range(submitters)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for _ in range(rounds * submitters):
+            done.get(timeout=20.0)
+    finally:
+        sys.setswitchinterval(before)
+        pool.begin_to_close()
+        pool.close(time.monotonic() + 20.0)
+    assert not pool._threads
 
 
 def test_a_continuation_that_raises_is_logged_and_the_pool_lives_on(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from queue import Empty
 
 import pytest
 
@@ -86,24 +85,23 @@ def test_a_thread_is_in_a_loop_for_as_long_as_that_turns() -> None:
 
 
 def test_job_queued_while_its_thread_times_out_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who brought it counted on the thread, and has started no other."""
+    """`submit` counted on the idle thread and has started no other."""
     runtime = ThreadRuntime()
     pool = runtime._pools[Lane.COMPUTING]
-    done: list[Callable[[], None] | None] = []
+    ran: list[bool] = []
 
-    def late() -> None:
-        pass
+    def time_out_late(predicate: Callable[[], bool], timeout: float) -> bool:
+        pool._lock.release()
+        pool.submit(lambda: ran.append(True))
+        pool._lock.acquire()
+        return False
 
-    class Jobs:
-        def get(self, timeout: float) -> None:
-            raise Empty
-
-        def get_nowait(self) -> Callable[[], None]:
-            return late
-
-    monkeypatch.setattr(pool, "_jobs", Jobs())
-    done.append(pool._next())
-    assert done == [late]
+    monkeypatch.setattr(pool._changed, "wait_for", time_out_late)
+    job = pool._next()
+    assert job is not None
+    job()
+    assert ran == [True]
+    assert not pool._threads, "no other thread was started"
     monkeypatch.undo()
     runtime.close()
 

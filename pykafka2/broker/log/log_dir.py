@@ -64,12 +64,12 @@ class LogDir:
     def start(self) -> None:
         """Logs in memory outlive the broker."""
 
-    def begin_flush(self, on_done: Callable[[], object]) -> None:
+    def begin_flush(self, on_progress: Callable[[], object]) -> None:
         """Memory needs no flush."""
 
     @property
-    def is_flushing(self) -> bool:
-        return False
+    def logs_to_flush(self) -> int:
+        return 0
 
     def stop(self, *, is_clean: bool, broker_epoch: int) -> None:
         """Logs in memory outlive the broker."""

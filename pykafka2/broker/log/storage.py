@@ -114,13 +114,13 @@ class LogStorage(Protocol):
         """
         ...
 
-    def begin_flush(self, on_done: Callable[[], object]) -> None:
-        """Flushes all logs with several threads, before a clean `stop`; `on_done` is called at the end."""
+    def begin_flush(self, on_progress: Callable[[], object]) -> None:
+        """Flushes all logs with several threads, before a clean `stop`; calls `on_progress` after each."""
         ...
 
     @property
-    def is_flushing(self) -> bool:
-        """Whether that is under way."""
+    def logs_to_flush(self) -> int:
+        """The number of logs for which that has not ended."""
         ...
 
     def stop(self, *, is_clean: bool, broker_epoch: int) -> None:

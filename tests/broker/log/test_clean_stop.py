@@ -12,6 +12,9 @@ import pytest
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.disk.log_directory import DiskLogFiles
 from pykafka2.broker.log.disk.real_files import RealFiles
+from pykafka2.broker.process import FLUSH_TIMEOUT
+from pykafka2.driver.thread_driver import MAX_OFFLOAD_THREADS
+from pykafka2.network.script import Lane
 from pykafka2.testing import KafkaCluster, Topic
 from tests.broker.log.on_disk import StorageOnDisk
 from tests.testing.wire import Wire, batch, produce, view
@@ -31,17 +34,16 @@ def test_each_thread_flushes_one_log_at_a_time(
     disk = filled(tmp_path, 6, directories=directories)
     disk.storage.configure(BrokerConfig({"num.recovery.threads.per.data.dir": threads}))
     disk.runs_at_once = False
-    ends: list[bool] = []
-    disk.storage.begin_flush(lambda: ends.append(disk.storage.is_flushing))
+    remaining: list[int] = []
+    disk.storage.begin_flush(lambda: remaining.append(disk.storage.logs_to_flush))
     assert len(disk.waiting) == expected
     rounds = 0
     while disk.waiting:
-        assert disk.storage.is_flushing
-        assert not ends
+        assert disk.storage.logs_to_flush == 6 - len(remaining)
         disk.run_background()
         rounds += 1
     assert rounds == -(-6 // expected)
-    assert ends == [False]
+    assert remaining == [5, 4, 3, 2, 1, 0]
     assert all(log.recovery_point == 1 for log in (disk.log(partition=partition) for partition in range(6)))
     disk.storage.stop(is_clean=True, broker_epoch=1)
 
@@ -76,11 +78,10 @@ def test_failed_flush_takes_its_directory_offline_and_the_others_are_marked_as_c
             raise OSError(5, "Input/output error")
         fsync(descriptor)
 
-    ends: list[bool] = []
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", failing)
-        disk.storage.begin_flush(lambda: ends.append(True))
-    assert ends == [True]
+        disk.storage.begin_flush(lambda: None)
+    assert disk.storage.logs_to_flush == 0
     disk.storage.stop(is_clean=True, broker_epoch=1)
     marks = [(tmp_path / name / ".kafka_cleanshutdown").exists() for name in ("0", "1")]
     assert marks == [True, False]
@@ -105,3 +106,25 @@ def test_cluster_stops_by_flushing_several_logs_at_once(
     assert len(threads - {threading.get_ident()}) > 1
     with KafkaCluster(1, data_dir=tmp_path) as cluster:
         assert [len(cluster.log("t", partition).values()) for partition in range(12)] == [1] * 12
+
+
+@pytest.mark.slow
+def test_stop_flushes_with_its_own_thread_if_no_helper_flushes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Helpers that hang, as in a disk that answers nothing for a while, delay it by FLUSH_TIMEOUT at most."""
+    assert FLUSH_TIMEOUT <= 10.0
+    monkeypatch.setattr("pykafka2.broker.process.FLUSH_TIMEOUT", 0.2)
+    may_go_on = threading.Event()
+    with KafkaCluster(2, {"t": Topic(4)}, data_dir=tmp_path) as cluster:
+        with Wire(cluster.brokers[0].address) as wire:
+            for partition in range(4):
+                if cluster.partition("t", partition).leader == 0:
+                    assert produce(wire, "t", partition, batch()).error_code == 0
+        for _ in range(MAX_OFFLOAD_THREADS):
+            cluster.runtime.offload(lambda: may_go_on.wait(60.0), lambda outcome: None, Lane.DISK)
+        began = time.monotonic()
+    took = time.monotonic() - began
+    may_go_on.set()
+    assert took < 10.0
+    assert len(list(tmp_path.rglob(".kafka_cleanshutdown"))) == 2

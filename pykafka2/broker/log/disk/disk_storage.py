@@ -171,15 +171,15 @@ class DiskStorage:
 
     # ------------------------------------------------------------------ stop
 
-    def begin_flush(self, on_done: Callable[[], object]) -> None:
+    def begin_flush(self, on_progress: Callable[[], object]) -> None:
         if self._files.blocks:
             self._cancel_flush()
-            self._flush = ShutdownFlush(self._all_logs(), on_done)
+            self._flush = ShutdownFlush(self._all_logs(), on_progress)
             self._flush.start(self._flush_threads * len(self.volumes))
 
     @property
-    def is_flushing(self) -> bool:
-        return self._flush is not None and self._flush.is_running
+    def logs_to_flush(self) -> int:
+        return 0 if self._flush is None else self._flush.remaining
 
     def _cancel_flush(self) -> None:
         flush, self._flush = self._flush, None

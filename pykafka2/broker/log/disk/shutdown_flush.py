@@ -16,38 +16,42 @@ from pykafka2.errors import KafkaStorageError
 
 
 class ShutdownFlush:
-    """One flush of all logs; `on_done` is called at its end."""
+    """One flush of all logs; `on_progress` is called after each log."""
 
-    def __init__(self, logs: Iterable[PartitionLog], on_done: Callable[[], object]) -> None:
+    def __init__(self, logs: Iterable[PartitionLog], on_progress: Callable[[], object]) -> None:
         self._waiting = deque(logs)
-        self._on_done = on_done
+        self._on_progress = on_progress
         self._running = 0
         self._is_cancelled = False
 
     @property
-    def is_running(self) -> bool:
-        return self._running > 0
+    def remaining(self) -> int:
+        """The number of logs that are being flushed or wait for it."""
+        return len(self._waiting) + self._running
 
     def start(self, threads: int) -> None:
         """Flushes the logs in the background, at most `threads` of them at a time."""
-        self._running = count = min(threads, len(self._waiting))
-        for _ in range(count):
+        for _ in range(min(threads, len(self._waiting))):
             self._flush_next()
 
     def cancel(self) -> None:
-        """Flushes no further log, and does not call `on_done`: the storage is closed."""
+        """Flushes no further log, and does not call `on_progress`: the storage is closed."""
         self._is_cancelled = True
+        self._waiting.clear()
         self._running = 0
 
     def _flush_next(self) -> None:
-        """Flushes the next log; each one that ends starts another one."""
-        if self._is_cancelled:
-            return
         while self._waiting:
             log = self._waiting.popleft()
+            self._running += 1
             with suppress(KafkaStorageError):  # its directory is offline now
-                if not log.is_offline and files_of(log).begin_close(log, self._flush_next):
+                if not log.is_offline and files_of(log).begin_close(log, self._end_one):
                     return
-        self._running -= 1
-        if not self._running:
-            self._on_done()
+            self._running -= 1
+
+    def _end_one(self) -> None:
+        """Each log that ends starts another one."""
+        if not self._is_cancelled:
+            self._running -= 1
+            self._flush_next()
+            self._on_progress()
