@@ -18,10 +18,13 @@ from pykafka2.driver.driver import Driver
 from pykafka2.driver.loop_wait import LoopCalls, LoopWaiter, calls_of, wait_in_loop
 from pykafka2.driver.runtime import Outcome, Runtime
 from pykafka2.driver.wait_queue import WaitQueue, Watched
-from pykafka2.errors import ClientClosed, KafkaError, WrongEventLoop
+from pykafka2.errors import ClientClosed, KafkaError, KafkaTimeoutError, WrongEventLoop
 from pykafka2.network.script import Lane
 
 T = TypeVar("T")
+
+START_TIMEOUT = 60.0
+"""Seconds that a call waits for a helper thread, while calls that began earlier use all of them."""
 
 UNBOUND = object()
 """Stands for the loop before the first awaited call; None is a thread without a running loop."""
@@ -44,7 +47,9 @@ class Call(Generic[T]):
         self._runtime.notify()
 
     def end(self, outcome: Outcome[T]) -> None:
-        """Set the outcome. On the helper thread."""
+        """Set the outcome, once. On the helper thread, or on the loop if the call is given up."""
+        if self._outcome is not None:
+            return
         if isinstance(outcome.error, StopIteration):  # futures reject it, since it ends generators
             cause, outcome.error = outcome.error, RuntimeError("a callback raised StopIteration")
             outcome.error.__cause__ = cause
@@ -228,6 +233,8 @@ class Bridge:
         # Its exception is raised by the waiting tasks; if all are cancelled, nothing is left to report.
         call.future.add_done_callback(_mark_retrieved)
         self._running.add(call)
+        timer = loop.call_later(START_TIMEOUT, self._give_up, call)
+        call.future.add_done_callback(lambda _: timer.cancel())
         work = partial(self.runtime.run_call, call.helper, function)
 
         def then(outcome: Outcome[Any]) -> None:
@@ -237,6 +244,18 @@ class Bridge:
 
         self.runtime.offload(work, then, lane)
         return call
+
+    def _give_up(self, call: Call[Any]) -> None:
+        """Fail a call that has not begun."""
+        if call.helper.claim():
+            outcome: Outcome[Any] = Outcome(
+                error=KafkaTimeoutError(
+                    f"the call did not begin within {START_TIMEOUT:g} s, because earlier calls of this "
+                    f"{self._client} use all its helper threads; start fewer calls at once, or pass a timeout"
+                )
+            )
+            call.end(outcome)
+            self._end(call, outcome)
 
     async def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Run a blocking call on a helper thread; if the task is cancelled, the call's next wait ends."""

@@ -83,12 +83,20 @@ class Turn:
 
 
 class HelperCall:
-    """A blocking call on a helper thread; `cancel` prevents it, or ends its next wait, once."""
+    """A blocking call on a helper thread; `is_cancelled` prevents it, or ends its next wait, once."""
 
-    __slots__ = ("is_cancelled",)
+    __slots__ = ("_right_to_begin", "is_cancelled")
 
     def __init__(self) -> None:
         self.is_cancelled = False
+        self._right_to_begin = [True]
+
+    def claim(self) -> bool:
+        """Return True to the first caller only: the helper thread that begins, or who gives the call up."""
+        try:
+            return self._right_to_begin.pop()  # one step in C
+        except IndexError:
+            return False
 
 
 class LoopRuntime:
@@ -161,8 +169,8 @@ class LoopRuntime:
         return self._is_in_a_loop() or runs_a_loop()
 
     def run_call(self, call: HelperCall, work: Callable[[], Any]) -> Any:
-        """Run a call of a task on this helper thread, unless the task was cancelled before the call began."""
-        if call.is_cancelled:
+        """Run a call on this helper thread, unless it was cancelled or given up before it began."""
+        if not call.claim() or call.is_cancelled:
             raise CallCancelled
         self._current.call = call
         try:

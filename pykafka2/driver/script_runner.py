@@ -15,7 +15,7 @@ from pykafka2.clock import FOREVER
 from pykafka2.driver.pollable import Destination, PollResult, Send
 from pykafka2.driver.runtime import Outcome
 from pykafka2.errors import ClientFailed, IllegalState, KafkaError
-from pykafka2.network.script import Call, Gather, Script, Step, Wait
+from pykafka2.network.script import Call, Gather, Lane, Offload, Script, Step, Wait
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.slotted import slotted
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Response)
 
 Forget = Callable[[Send[Any]], None]
-Offload = Callable[[Callable[[], Any], Callable[[Outcome[Any], float], None]], None]
+StartWork = Callable[[Callable[[], Any], Callable[[Outcome[Any], float], None], Lane], None]
 Versions = tuple[int | None, int | None]
 """The lowest and the highest version; None for any."""
 
@@ -53,13 +53,6 @@ class CallTo(Call):
 
 
 @slotted(frozen=True)
-class Work(Step):
-    """Run this function on another thread, because it can block or take long; its result is the answer."""
-
-    work: Callable[[], Any]
-
-
-@slotted(frozen=True)
 class ForgetCoordinator(Step):
     """Forget the coordinator: the broker responded to the last call that it is not the coordinator."""
 
@@ -76,9 +69,14 @@ def call_to(
     return cast(R, (yield CallTo(request, version, to, timeout, *versions)))
 
 
-def offloaded(work: Callable[[], T]) -> Script[T]:
-    """`value = yield from offloaded(long_computation)`; its exceptions are raised here."""
-    return cast(T, (yield Work(work)))
+def offloaded(
+    work: Callable[[], T],
+    lane: Lane = Lane.COMPUTING,
+    seconds: float = FOREVER,
+    overdue: Callable[[], KafkaError] | None = None,
+) -> Script[T]:
+    """`value = yield from offloaded(long_computation)`; its exceptions, or `overdue()`, are raised here."""
+    return cast(T, (yield Offload(work, lane, seconds, overdue)))
 
 
 def forget_coordinator() -> Script[None]:
@@ -90,7 +88,7 @@ def _keep_coordinator(send: Send[Any]) -> None:
     """Do nothing, for scripts without requests to a coordinator."""
 
 
-def _no_offload(work: Callable[[], Any], then: Callable[[Outcome[Any], float], None]) -> None:
+def _no_offload(work: Callable[[], Any], then: Callable[[Outcome[Any], float], None], lane: Lane) -> None:
     raise IllegalState("a script offloads work, but its runner was created without `offload`")
 
 
@@ -102,7 +100,7 @@ class ScriptRunner(Generic[T]):
     this is the first error, and the other responses are dropped.
 
     `to` and `timeout` apply to calls that set none of their own (`call_to`). `forget(send)` implements
-    `forget_coordinator`, and `offload(work, then)` implements `offloaded` (`Driver.offload`).
+    `forget_coordinator`, and `offload(work, then, lane)` implements `offloaded` (`Driver.offload`).
     """
 
     def __init__(
@@ -113,7 +111,7 @@ class ScriptRunner(Generic[T]):
         *,
         timeout: float | None = None,
         forget: Forget = _keep_coordinator,
-        offload: Offload = _no_offload,
+        offload: StartWork = _no_offload,
     ) -> None:
         self.outcome: Outcome[T] | None = None
         self._script = script
@@ -128,6 +126,8 @@ class ScriptRunner(Generic[T]):
         self._step = 0
         self._sends: list[Send[Any]] = []
         self._resume_at = FOREVER
+        self._work: Offload | None = None
+        """The work on another thread whose limit is `_resume_at`."""
 
     @property
     def is_done(self) -> bool:
@@ -139,7 +139,11 @@ class ScriptRunner(Generic[T]):
             self._is_started = True
             self._advance(lambda: self._script.send(None), now)
         elif now >= self._resume_at:
-            self._advance(lambda: self._script.send(None), now)
+            work = self._work
+            if work is None:
+                self._advance(lambda: self._script.send(None), now)
+            else:
+                self._advance(lambda: self._script.throw(work.error_if_overdue()), now)
         sends, self._sends = self._sends, []
         return PollResult(sends, self._resume_at)
 
@@ -153,7 +157,7 @@ class ScriptRunner(Generic[T]):
 
     def _advance(self, move: Callable[[], Step], now: float) -> None:
         self._step += 1
-        self._resume_at = FOREVER
+        self._resume_at, self._work = FOREVER, None
         try:
             step = move()
         except StopIteration as end:
@@ -179,8 +183,9 @@ class ScriptRunner(Generic[T]):
             self._advance(lambda: self._script.send(None), now)
         elif isinstance(step, Wait):
             self._resume_at = now + step.seconds
-        elif isinstance(step, Work):
-            self._work(step.work)
+        elif isinstance(step, Offload):
+            self._work, self._resume_at = step, now + step.seconds
+            self._start(step)
         else:
             unknown = IllegalState(f"a script yielded {step!r}, which is not a step")
             self._advance(lambda: self._script.throw(unknown), now)
@@ -227,7 +232,7 @@ class ScriptRunner(Generic[T]):
         ]
         self._sends += self._last_sends
 
-    def _work(self, work: Callable[[], Any]) -> None:
+    def _start(self, work: Offload) -> None:
         number = self._step
 
         def then(outcome: Outcome[Any], now: float) -> None:
@@ -241,7 +246,7 @@ class ScriptRunner(Generic[T]):
             failure = error if isinstance(error, Exception) else ClientFailed(f"it raised {error!r}")
             self._advance(lambda: self._script.throw(failure), now)
 
-        self._offload(work, then)
+        self._offload(work.work, then, work.lane)
 
     def _end(self, outcome: Outcome[T], now: float) -> None:
         self.outcome = outcome

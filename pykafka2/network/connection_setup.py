@@ -74,8 +74,7 @@ class ConnectionSetup:
         if work is None or now < self._work_began_at + work.seconds:
             return False
         self._end_of_work(now)
-        error = IllegalState("work took too long") if work.overdue is None else work.overdue()
-        self._run(partial(self._script.throw, error), now)
+        self._run(partial(self._script.throw, work.error_if_overdue()), now)
         return True
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, TypeVar, cast
 
 from pykafka2.clock import FOREVER
-from pykafka2.errors import KafkaError
+from pykafka2.errors import IllegalState, KafkaError
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.slotted import slotted
 
@@ -75,6 +75,10 @@ class Offload(Step):
     lane: Lane = Lane.COMPUTING
     seconds: float = FOREVER
     overdue: Callable[[], KafkaError] | None = None
+
+    def error_if_overdue(self) -> KafkaError:
+        """Return the error that the script resumes with after the limit."""
+        return IllegalState("work took too long") if self.overdue is None else self.overdue()
 
 
 Script = Generator[Step, Any, T]

@@ -15,7 +15,7 @@ import uvloop
 
 from pykafka2 import TopicPartition
 from pykafka2.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from pykafka2.driver.thread_driver import MAX_CALL_THREADS
+from pykafka2.driver.thread_driver import MAX_CALL_THREADS, ThreadRuntime
 from pykafka2.errors import (
     ClientClosed,
     ConsumerStopped,
@@ -25,7 +25,9 @@ from pykafka2.errors import (
     NoBrokersAvailable,
     WrongEventLoop,
 )
+from pykafka2.network.script import Lane
 from pykafka2.protocol.messages.group import LeaveGroupRequest
+from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster
 from tests.aio.running import run
@@ -300,6 +302,65 @@ def test_close_does_not_wait_for_calls_that_use_every_helper_thread(kafka_cluste
             return await asyncio.gather(*asking, return_exceptions=True)
 
     assert {type(error) for error in run(program())} == {ClientClosed}
+
+
+@pytest.mark.slow
+@pytest.mark.kafka(config={"auto.create.topics.enable": "false"})
+def test_call_that_finds_no_free_helper_thread_is_given_up_after_a_limit(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pykafka2.aio.bridge.START_TIMEOUT", 0.5)
+
+    async def program() -> list[Any]:
+        servers = kafka_cluster.bootstrap_servers
+        async with KafkaProducer(bootstrap_servers=servers, max_block_ms=600_000) as producer:
+            hanging = [
+                asyncio.create_task(producer.partitions_for(f"missing-{number}"))
+                for number in range(MAX_CALL_THREADS)
+            ]
+            await asyncio.sleep(0.1)
+            late = [producer.flush(), producer.purge()]
+            errors = await asyncio.gather(*late, return_exceptions=True)
+            assert not any(task.done() for task in hanging)
+            hanging[0].cancel()  # which leaves a thread
+            async with asyncio.timeout(30):
+                while await asyncio.gather(producer.purge(), return_exceptions=True) != [0]:
+                    pass
+        await asyncio.gather(*hanging, return_exceptions=True)
+        return errors
+
+    errors = run(program())
+    assert [type(error) for error in errors] == [KafkaTimeoutError] * 2
+    assert "did not begin within 0.5 s" in str(errors[0])
+
+
+@pytest.mark.slow
+def test_admin_client_answers_after_more_calls_than_threads_and_a_pause(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pykafka2.driver.thread_driver.OFFLOAD_IDLE", 0.2)
+
+    runtime = ThreadRuntime()
+    pool = runtime._pools[Lane.CALLS]
+
+    async def program() -> list[int]:
+        servers = kafka_cluster.bootstrap_servers
+        async with KafkaAdminClient(bootstrap_servers=servers, runtime=runtime) as admin:
+            counts = []
+            for _ in range(2):
+                kafka_cluster.controls.hold(MetadataRequest)
+                calls = [asyncio.create_task(admin.list_topics()) for _ in range(3 * MAX_CALL_THREADS)]
+                await asyncio.sleep(0.1)
+                kafka_cluster.controls.release(MetadataRequest)
+                await asyncio.gather(*calls)
+                while pool._threads:
+                    await asyncio.sleep(0.02)
+                async with asyncio.timeout(30):
+                    counts.append(len(await admin.list_topics()))
+            return counts
+
+    assert run(program()) == [1, 1]
+    runtime.close()
 
 
 def test_sync_with_statement_names_async_with() -> None:

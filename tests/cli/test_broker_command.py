@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from pykafka2.cli.broker.broker import frozen_objects
+from pykafka2.cli.broker.broker import SAME_SIGNAL_SECONDS, _Signals, frozen_objects
 from pykafka2.cli.main import main
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
@@ -76,6 +77,55 @@ def test_broker_command_serves_and_exits_cleanly(number: signal.Signals) -> None
         assert out == ""
         assert number.name in err
         assert "Traceback" not in err
+
+
+SLOW_STOP = """
+import sys, time
+from pykafka2.broker.process import BrokerProcess
+from pykafka2.cli.main import main
+def flush(self):
+    print("stopping", flush=True)
+    time.sleep(120)
+BrokerProcess._flush = flush
+main(["broker", "--port", "0"])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("first", "second"),
+    rest_in_gate(
+        [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGINT)]
+    ),
+)
+def test_second_signal_ends_a_slow_stop_at_once(first: signal.Signals, second: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW_STOP], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("bootstrap.servers=")
+        process.send_signal(first)
+        assert process.stdout.readline() == "stopping\n"
+        time.sleep(1.5 * SAME_SIGNAL_SECONDS)
+        process.send_signal(second)
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == -second
+    assert f"ended at once by a second signal ({second.name})" in err
+    assert "Traceback" not in err
+
+
+def test_signal_that_a_parent_sends_twice_at_once_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`timeout` signals its child and then its process group."""
+    monkeypatch.setattr("pykafka2.cli.broker.broker.SAME_SIGNAL_SECONDS", 60.0)
+    received: list[int] = []
+    with _Signals(received.append):
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+    assert received == [signal.SIGTERM]
 
 
 @pytest.mark.gate

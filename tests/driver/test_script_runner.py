@@ -11,15 +11,15 @@ from pykafka2.driver.driver import Driver
 from pykafka2.driver.pollable import PollResult, Send, ToNode
 from pykafka2.driver.runtime import Outcome
 from pykafka2.driver.script_runner import (
-    Offload,
     ScriptRunner,
+    StartWork,
     call_to,
     forget_coordinator,
     offloaded,
     run_script,
 )
 from pykafka2.errors import ClientFailed, Disconnected, IllegalState, KafkaError, RequestTimeout
-from pykafka2.network.script import Script, Step, call, gather, wait
+from pykafka2.network.script import Lane, Script, Step, call, gather, wait
 from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from tests.driver.fakes import HandRuntime
 
@@ -284,7 +284,7 @@ def test_the_driver_forgets_a_script_that_has_ended() -> None:
 def offload_rig(script: Script[Any]) -> tuple[Rig, list[Any]]:
     """A runner whose work is handed to the test: pairs of the work and whom to tell."""
     given: list[Any] = []
-    offload: Offload = lambda work, then: given.append((work, then))  # noqa: E731
+    offload: StartWork = lambda work, then, lane: given.append((work, then))  # noqa: E731
     rig = Rig(script)
     rig.runner = ScriptRunner(
         script, ToNode(1), lambda outcome, now: rig.outcomes.append(outcome), offload=offload
@@ -331,3 +331,23 @@ def test_work_that_ends_after_a_cancellation_is_dropped() -> None:
     given[0][1](Outcome(value=1), 2.0)
     assert len(rig.outcomes) == 1
     assert isinstance(rig.outcomes[0].error, Disconnected)
+
+
+def test_work_without_an_end_is_given_up_after_its_limit() -> None:
+    def script() -> Script[str]:
+        try:
+            yield from offloaded(lambda: 1, Lane.ASSIGNING, 30.0, lambda: RequestTimeout("it hangs"))
+        except RequestTimeout as error:
+            yield from wait(1.0)
+            return str(error)
+        return "nothing"
+
+    rig, given = offload_rig(script())
+    assert rig.runner.poll(1.0).wake_at == 31.0
+    rig.sends(30.9)
+    assert not rig.outcomes
+    assert rig.runner.poll(31.0).wake_at == 32.0
+    given[0][1](Outcome(value=1), 31.5)
+    assert not rig.outcomes, "a late result is ignored"
+    rig.sends(32.0)
+    assert rig.outcomes[0].get() == "it hangs"

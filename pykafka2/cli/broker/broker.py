@@ -1,7 +1,7 @@
 """Run a Kafka cluster for tests, in this process, until SIGTERM or Ctrl-C.
 
 Prints one line, `bootstrap.servers=127.0.0.1:9092,...`, when clients can connect.  Data is kept in memory and
-lost at the end, unless --data-dir is set.
+lost at the end, unless --data-dir is set.  A second signal ends the process at once, like a crash.
 
 examples:
   pykafka2 broker                              three brokers on ports 9092, 9093 and 9094
@@ -28,8 +28,10 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from pykafka2.testing.arguments import Topic
 
 DEFAULT_PORT = 9092
+# Signals that arrive together are one: `timeout` signals its child, and then the child's process group.
+SAME_SIGNAL_SECONDS = 0.2
 SUMMARY = "run a Kafka cluster for tests until Ctrl-C"
 
 
@@ -237,11 +241,12 @@ def _release_name(text: str) -> str:
 
 
 class _Signals:
-    """SIGTERM and SIGINT end the wait instead of the process, while in the with block."""
+    """While in the with block, the first SIGTERM or SIGINT ends the wait, and the next one the process."""
 
     def __init__(self, on_signal: Callable[[int], object]) -> None:
         self.notify: Callable[[], object] = lambda: None
         self._on_signal = on_signal
+        self._received_at: float | None = None
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> _Signals:
@@ -254,8 +259,17 @@ class _Signals:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self._on_signal(number)
-        self.notify()
+        now = time.monotonic()
+        if self._received_at is None:
+            self._received_at = now
+            self._on_signal(number)
+            self.notify()
+        elif now > self._received_at + SAME_SIGNAL_SECONDS:
+            name = signal.Signals(number).name
+            # Not print(): the signal can have interrupted a write to the same buffer.
+            os.write(2, f"pykafka2 broker: ended at once by a second signal ({name})\n".encode())
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
 
 
 def _topics(texts: list[str]) -> dict[str, Topic]:

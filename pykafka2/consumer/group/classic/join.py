@@ -7,7 +7,6 @@ errors are retried with backoff within a script; other errors are raised and nam
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Protocol
 
 from pykafka2.backoff import Backoff
@@ -36,7 +35,7 @@ from pykafka2.errors import (
     error_of,
 )
 from pykafka2.logs import ClientLogger
-from pykafka2.network.script import Lane, Script, wait
+from pykafka2.network.script import Script, wait
 from pykafka2.protocol.messages.group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -410,8 +409,7 @@ class Joining:
             self._to,
             on_end,
             forget=self._coordinators.forget_answerer,
-            # A custom assignor can take long, or never return.
-            offload=partial(self._driver.offload, lane=Lane.ASSIGNING),
+            offload=self._driver.offload,
         )
 
     def delay(self, until: float) -> None:

@@ -22,9 +22,9 @@ from pykafka2.consumer.assignors.assignor import (
 from pykafka2.consumer.assignors.wire_format import assignment_bytes, read_assignment, read_subscription
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.driver.script_runner import call_to, offloaded
-from pykafka2.errors import InconsistentGroupProtocol, KafkaError
+from pykafka2.errors import AssignorFailed, InconsistentGroupProtocol, KafkaError
 from pykafka2.logs import ClientLogger
-from pykafka2.network.script import Script, wait
+from pykafka2.network.script import Lane, Script, wait
 from pykafka2.protocol.messages.group import JoinGroupResponse, SyncGroupRequestAssignment
 from pykafka2.protocol.messages.group_admin import DescribeGroupsRequest
 from pykafka2.text import named, shown
@@ -51,6 +51,7 @@ class GroupLeader:
         """The topics of all members while this one leads; otherwise empty."""
         self._group_id = options.group_id or ""
         self._patience = options.session_timeout
+        self._max_poll_interval = options.max_poll_interval
         self._log = ClientLogger(__name__, options.client_id)
         self._metadata = metadata
         self._clock = clock
@@ -90,7 +91,13 @@ class GroupLeader:
         self._counts = {topic: self._count(topic) for topic in self.topics}
         self._checked_version = snapshot.version
         cluster = cluster_metadata(snapshot, self.topics)
-        shares = yield from offloaded(lambda: group_assignment(assignor, self._protocol, cluster, members))
+        # A custom assignor can take long, or never return.
+        shares = yield from offloaded(
+            lambda: group_assignment(assignor, self._protocol, cluster, members),
+            Lane.ASSIGNING,
+            self._max_poll_interval,
+            lambda: self._overdue(name),
+        )
         claimed = {partition for member in members.values() for partition in member.owned}
         self._moving = frozenset(
             claimed.difference(*(share.partitions for share in shares.values()))
@@ -102,6 +109,12 @@ class GroupLeader:
             SyncGroupRequestAssignment(member_id=member_id, assignment=assignment_bytes(assignment))
             for member_id, assignment in sorted(shares.items())
         ]
+
+    def _overdue(self, assignor: str) -> KafkaError:
+        return AssignorFailed(
+            f"assignor {assignor!r}: assign() did not return within {self._max_poll_interval:g} s "
+            "(max_poll_interval_ms), after which the coordinator removes the leader from the group"
+        )
 
     def resign(self) -> None:
         """Stop leading: this member is no longer the leader, or is rejoining."""

@@ -26,6 +26,7 @@ from pykafka2.errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
+from pykafka2.network.script import Lane
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.group import (
     HeartbeatRequest,
@@ -216,6 +217,26 @@ def test_failing_assignor_is_raised_at_the_leader_and_the_group_continues(simula
     assert "'broken'" in str(member.errors[0])
     assert "LookupError('no such luck')" in str(member.errors[0])
     broken.is_mended = True
+    group.settle()
+
+
+def test_assignor_that_never_returns_is_raised_at_the_leader_and_the_group_continues(
+    simulation: Simulation,
+) -> None:
+    group = Group(simulation)
+    member = group.member("a", max_poll_interval_ms=7000)
+    runtime = member.consumer._cluster.runtime
+    offload = runtime.offload
+
+    def hang_in_assignor(work: Any, then: Any, lane: Lane) -> None:
+        if lane is not Lane.ASSIGNING:
+            offload(work, then, lane)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runtime, "offload", hang_in_assignor)
+        group.turn_until(lambda: bool(member.errors), 30)
+    assert isinstance(member.errors[0], AssignorFailed)
+    assert "did not return within 7 s (max_poll_interval_ms)" in str(member.errors[0])
     group.settle()
 
 
