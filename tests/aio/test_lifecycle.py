@@ -306,7 +306,7 @@ def test_close_does_not_wait_for_calls_that_use_every_helper_thread(kafka_cluste
 
 @pytest.mark.slow
 @pytest.mark.kafka(config={"auto.create.topics.enable": "false"})
-def test_call_that_finds_no_free_helper_thread_is_given_up_after_a_limit(
+def test_call_without_a_free_helper_thread_times_out(
     kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pykafka2.aio.bridge.START_TIMEOUT", 0.5)

@@ -333,7 +333,7 @@ def test_work_that_ends_after_a_cancellation_is_dropped() -> None:
     assert isinstance(rig.outcomes[0].error, Disconnected)
 
 
-def test_work_without_an_end_is_given_up_after_its_limit() -> None:
+def test_work_without_an_end_is_abandoned_after_its_limit() -> None:
     def script() -> Script[str]:
         try:
             yield from offloaded(lambda: 1, Lane.ASSIGNING, 30.0, lambda: RequestTimeout("it hangs"))

@@ -467,7 +467,7 @@ class JobsOfPool:
 )
 @example(2, 10.0, [("submit", 1), ("finish", 1), ("pause", 0.02), ("submit", 2)])
 @example(2, 0.001, [("submit", 6), ("finish", 6), ("pause", 0.02), ("submit", 1)])
-def test_pool_runs_every_job_whatever_the_arrivals_and_durations(
+def test_pool_runs_every_job_for_any_arrivals_and_durations(
     max_threads: int, idle: float, actions: list[tuple[str, float]]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
