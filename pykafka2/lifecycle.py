@@ -38,6 +38,14 @@ class LiveClient(Protocol):
         ...
 
 
+class Ending(Protocol):
+    """A client that was dropped without close() and still sends its records."""
+
+    def await_end(self) -> None:
+        """Block until it has ended, for a limited time."""
+        ...
+
+
 class Tracked:
     """A client's entry in the list of live clients; call `end()` when the client is closed."""
 
@@ -60,6 +68,7 @@ class Tracked:
 
 
 _tracked: set[Tracked] = set()
+_endings: set[Ending] = set()
 loading = threading.RLock()
 """Held by `with lifecycle.loading:` around imports that are not at the top of a module.
 
@@ -85,6 +94,16 @@ def track(client: LiveClient, description: str, release: Callable[[], object]) -
     tracked = Tracked(client, finalizer, description)
     _tracked.add(tracked)
     return tracked
+
+
+def await_at_exit(ending: Ending) -> None:
+    """Have the interpreter wait at its exit for a dropped client, until `has_ended`."""
+    _endings.add(ending)
+
+
+def has_ended(ending: Ending) -> None:
+    """End `await_at_exit`."""
+    _endings.discard(ending)
 
 
 def live_clients() -> dict[Tracked, str]:
@@ -122,6 +141,7 @@ def _after_fork_in_child() -> None:
                 )
             )
     _tracked.clear()
+    _endings.clear()
 
 
 def _at_exit() -> None:
@@ -138,6 +158,11 @@ def _at_exit() -> None:
                 description,
                 undelivered(remaining),
             )
+    for ending in _endings.copy():
+        try:
+            ending.await_end()
+        except Exception as error:
+            logger.debug("the end of a dropped client at exit: %s", error)
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork

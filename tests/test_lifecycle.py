@@ -241,7 +241,7 @@ class TestAProducer:
             with pytest.raises(ClientClosed, match="dropped without close"):
                 pending.result(10)
             # The log line follows once all of them have failed, on another thread.
-            words = "dropped with 1 records not yet delivered"
+            words = "dropped without close(): 1 record was not delivered"
             cluster.wait_until(lambda: words in caplog.text)
 
     def test_dropping_it_on_its_own_thread_waits_for_no_lock_that_is_held_there(

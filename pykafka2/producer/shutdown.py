@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from pykafka2 import lifecycle
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import NOTHING, PollResult
@@ -216,6 +217,7 @@ class Shutdown:
         if is_alive and self._client.runtime.is_in_a_loop():
             with suppress(KafkaError):  # it was closed meanwhile
                 driver.call_soon(self._begin_end)
+                lifecycle.await_at_exit(self)
             return
         try:
             if is_alive:
@@ -242,14 +244,26 @@ class Shutdown:
         self._client.add(_DroppedProducer(now + DROP_TIMEOUT, self._accumulator, end))
 
     def _end_dropped(self, now: float) -> None:
-        self._abort_dropped()
-        self._client.close(DROP_TIMEOUT)
+        try:
+            self._abort_dropped()
+            self._client.close(DROP_TIMEOUT)
+        finally:
+            lifecycle.has_ended(self)
+            self.is_closed = True
+            self._client.runtime.notify()
+
+    def await_end(self) -> None:
+        """Wait for a producer that was dropped in a loop, at interpreter exit."""
+        driver = self._client.driver
+        self._client.runtime.wait_until(
+            lambda: self.is_closed or driver.failure is not None, DROP_TIMEOUT + END_TIMEOUT
+        )
 
     def _abort_dropped(self) -> None:
         driver = self._client.driver
         lost = self._accumulator.unsent_records()
         if lost:
-            logger.warning("a KafkaProducer was dropped with %d records not yet delivered", lost)
+            logger.error("%s was dropped without close(): %s", self._client.name, undelivered(lost))
         error = ClientClosed(
             "the producer was dropped without close(); the record may or may not be in the log"
         )

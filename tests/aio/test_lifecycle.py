@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -415,6 +417,48 @@ def test_producer_dropped_without_close_warns_and_does_not_block_the_loop(
     assert took < 1.0  # a sync producer blocks here until its DROP_TIMEOUT
     kafka_cluster.wait_until(lambda: kafka_cluster.log("orders", 0).values() == [b"sent at the end"])
     kafka_cluster.wait_until(lambda: not any("pykafka2-" in one.name for one in threading.enumerate()))
+
+
+UNSTOPPED = """
+import asyncio, sys
+from pykafka2.aio import KafkaProducer
+
+async def use(servers, name):
+    producer = KafkaProducer(bootstrap_servers=servers, linger_ms=60_000)
+    for number in range(50):
+        await producer.send("orders", b"%s %d" % (name, number))
+
+async def main():
+    for name in (b"first", b"second"):
+        await use(sys.argv[1], name)
+
+asyncio.run(main())
+"""
+
+
+def run_unstopped(servers: str) -> subprocess.CompletedProcess[str]:
+    """Run a program with two asyncio producers that are local variables and never stopped."""
+    command = [sys.executable, "-c", UNSTOPPED, servers]
+    return subprocess.run(command, timeout=60, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_unstopped_local_producers_send_their_records_although_the_program_ends(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    done = run_unstopped(kafka_cluster.bootstrap_servers)
+    assert (done.returncode, done.stderr) == (0, "")
+    expected = {b"%s %d" % (name, number) for name in (b"first", b"second") for number in range(50)}
+    assert set(kafka_cluster.log("orders", 0).values()) == expected
+
+
+@pytest.mark.slow
+def test_unstopped_local_producers_report_the_number_of_lost_records(kafka_cluster: KafkaCluster) -> None:
+    kafka_cluster.controls.hold(ProduceRequest)
+    done = run_unstopped(kafka_cluster.bootstrap_servers)
+    assert done.returncode == 0
+    lines = [line for line in done.stderr.splitlines() if "was dropped without close(): 50 records" in line]
+    assert len(lines) == 2, done.stderr
 
 
 @pytest.mark.parametrize("client", [KafkaProducer, KafkaConsumer])

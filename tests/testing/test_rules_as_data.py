@@ -343,9 +343,7 @@ def test_function_of_a_rule_that_edits_the_request_changes_neither_broker_nor_hi
 
 
 @one_broker
-def test_response_given_as_a_reply_is_not_throttled_itself(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
+def test_reply_response_is_not_throttled_itself(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     given = MetadataResponse(brokers=[], topics=[])
     kafka_cluster.controls.rule(api="Metadata", then="replace_reply", reply=given)
     kafka_cluster.controls.throttle("wire", "Metadata", 0.001, times=1)
