@@ -107,6 +107,47 @@ def test_two_loops_and_a_sync_client_share_a_cluster(world: World) -> None:
     assert reading.result() == sorted([*range(RECORDS), *range(RECORDS)])
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_stop_in_the_middle_of_a_rebalance_commits_what_was_returned(world: World, protocol: str) -> None:
+    """The first member has revoked a partition and waits for the second, which finds out within 3 s."""
+    simulation = world.simulation
+    options = {"auto_commit_interval_ms": 60_000, "group_protocol": protocol}
+    if protocol == "classic":
+        options |= {"partition_assignment_strategy": "cooperative-sticky"}
+
+    async def read(consumer: KafkaConsumer[bytes, bytes], found: list[int], seconds: float) -> None:
+        until = simulation.now + seconds
+        while simulation.now < until:
+            for records in (await consumer.getmany(timeout_ms=50)).values():
+                found += [int(record.value or b"") for record in records]
+
+    async def main() -> tuple[list[int], list[int]]:
+        mine: list[int] = []
+        others: list[int] = []
+        first = KafkaConsumer("orders", **world.reader_options("first", **options))
+        second = KafkaConsumer("orders", **world.reader_options("second", **options))
+        await first.start()
+        await read(first, mine, 1.0)
+        await second.start()
+        reading = asyncio.create_task(read(second, others, 30.0))
+        while len(first.assignment()) != 1:
+            await read(first, mine, 0.05)
+        async with KafkaProducer(**world.options("shop")) as producer:
+            for number in range(RECORDS):
+                await producer.send_and_wait("orders", b"%d" % number, partition=number % 2)
+        await read(first, mine, 1.0)
+        if protocol == "classic":
+            assert first.health()["group"]["state"] == "joining"
+        assert mine
+        await first.stop()
+        await reading
+        await second.stop()
+        return mine, others
+
+    mine, others = simulation.run(main)
+    assert sorted(mine + others) == list(range(RECORDS)), "each once"
+
+
 @pytest.mark.parametrize("read", ["getone", "async for", "getmany"])
 @pytest.mark.parametrize("lacks", ["brokers", "topic"])
 def test_consumer_started_before_the_brokers_or_its_topic_waits_and_reads(

@@ -26,7 +26,7 @@ from pykafka2.consumer.commit.errors import (
 from pykafka2.consumer.commit.topic_ids import NO_IDS, TopicIds
 from pykafka2.consumer.state.group_identity import GroupIdentity, GroupStatus, Rejection
 from pykafka2.driver.completion import Completion
-from pykafka2.driver.pollable import GROUP, PollResult, Send, ToCoordinator
+from pykafka2.driver.pollable import GROUP, Destination, PollResult, Send, ToCoordinator, ToNode
 from pykafka2.errors import (
     FencedInstanceId,
     GroupIdNotFound,
@@ -172,6 +172,8 @@ class CommitQueue:
             self._end(commit, KafkaTimeoutError("the caller no longer waits for the commit"))
         elif now >= commit.deadline:
             self._end(commit, self._timed_out(commit))
+        elif commit.spans_rebalance and (error := self._join_generation(commit)) is not None:
+            self._end(commit, error)
         elif recreated_topics := commit.ids.recreated(self._cluster.metadata):
             self._end(commit, recreated_topic_error(recreated_topics))
         elif commit.last_error is not None and (gone := self._gone_topics(commit)):
@@ -179,6 +181,20 @@ class CommitQueue:
         else:
             return False
         return True
+
+    def _join_generation(self, commit: Commit) -> KafkaError | None:
+        """Let the commit carry the member's generation; return an error if the membership has ended."""
+        group_status, current = self._group_status, self._group_status.identity
+        if current.member_id != commit.identity.member_id or current.generation_id < 0:
+            return membership_error(UnknownMemberId(), group_status, commit.identity)
+        commit.identity = current
+        return None
+
+    def _destination(self, commit: Commit) -> Destination:
+        """Return the coordinator, over a connection without a JoinGroup that waits for other members."""
+        node_id = self._cluster.coordinators.node_of(self._to)
+        is_rejoining = commit.spans_rebalance and self._group_status.commit_error is not None
+        return ToNode(node_id) if is_rejoining and node_id is not None else self._to
 
     def _leave_out_deleted_topics(self, commit: Commit, now: float) -> None:
         """Leave out the positions in deleted topics, which would be refused until the deadline."""
@@ -206,7 +222,7 @@ class CommitQueue:
             timeout = max(0.0, min(commit.deadline - now, timeout))
         send = Send(
             self._request(commit, ids),
-            self._to,
+            self._destination(commit),
             partial(self._on_response, commit, ids),
             partial(self._on_error, commit),
             timeout=timeout,
@@ -255,11 +271,16 @@ class CommitQueue:
     def _on_error(self, commit: Commit, error: KafkaError, now: float) -> None:
         send, commit.send = commit.send, None
         if send is not None and (error.refresh_coordinator or isinstance(error, RequestTimeout)):
-            self._cluster.coordinators.forget_answerer(send)
+            if isinstance(send.to, ToNode):
+                self._cluster.coordinators.forget(self._to, send.to.id)
+            else:
+                self._cluster.coordinators.forget_answerer(send)
         if error.refresh_metadata:
             self._cluster.metadata.request_update(error)
         if isinstance(error, StaleMemberEpoch):
             self._on_stale_epoch(commit, error, now)
+        elif isinstance(error, (RebalanceInProgress, IllegalGeneration)) and self._is_rejoining(commit):
+            self._retry(commit, error, now + commit.backoff.next())
         elif isinstance(error, MEMBERSHIP_ERRORS) or (
             isinstance(error, GroupIdNotFound) and commit.identity.membership
         ):
@@ -272,6 +293,12 @@ class CommitQueue:
         else:
             self._retry(commit, error, now + commit.backoff.next())
         self._cluster.driver.wake()  # the queue is unblocked, or has another wake-up time
+
+    def _is_rejoining(self, commit: Commit) -> bool:
+        """Return whether the rebalance that the commit spans is not over, or was not when it was sent."""
+        if not commit.spans_rebalance or commit.completion.is_cancelled:
+            return False
+        return self._group_status.commit_error is not None or self._group_status.identity != commit.identity
 
     def _on_stale_epoch(self, commit: Commit, error: KafkaError, now: float) -> None:
         """Retry with the current epoch if the membership is the same: it still owns the partitions."""
@@ -344,6 +371,9 @@ class Commit:
     """The last commit before a revocation or close, which wait for it: its request ends at the deadline."""
     are_positions: bool = False
     """Whether the offsets are the consumer's positions, so those in deleted topics are left out."""
+    spans_rebalance: bool = False
+    """The last commit of a member that rejoins: it is sent with the old generation, which the coordinator
+    accepts until all members have joined, or else with the new one after the assignment."""
     ids: TopicIds = NO_IDS
     """The first known ids of its topics; if one changes, the topic was recreated and the commit fails."""
     send: Send[OffsetCommitResponse] | None = None

@@ -24,7 +24,7 @@ from pykafka2.consumer.state.group_identity import GroupStatus
 from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.consumer.state.subscription import Subscription
 from pykafka2.driver.completion import Completion
-from pykafka2.errors import KafkaError, KafkaTimeoutError
+from pykafka2.errors import KafkaError, KafkaTimeoutError, RebalanceInProgress
 from pykafka2.interrupts import CancelOnError, Cleanup
 from pykafka2.logs import ClientLogger
 from pykafka2.slotted import slotted
@@ -252,7 +252,7 @@ class Committer:
             self._abandon_commits()  # nothing can be sent any more
             return
         deadline = self._driver.clock.monotonic() + timeout
-        if autocommit and self._options.enable_auto_commit and self._group_status.commit_error is None:
+        if autocommit and self._options.enable_auto_commit:
             offsets = self.consumed_offsets()
             if offsets:
                 self._begin_with_callback(offsets, timeout, self._on_last_commit, is_retried=True)
@@ -302,8 +302,9 @@ class Committer:
         ids = TopicIds.of({partition.topic for partition in offsets}, self._cluster.metadata)
         recreated = {partition.topic for partition in offsets if self._is_of_recreated_topic(partition)}
         refusal: KafkaError | None = recreated_topic_error(sorted(recreated)) if recreated else None
-        if offsets and commit_error is not None:  # a commit without offsets needs no membership
-            refusal = commit_error.anew()
+        is_rejoining = isinstance(commit_error, RebalanceInProgress) and identity.generation_id >= 0
+        if offsets and commit_error is not None and not (is_last and is_rejoining):
+            refusal = commit_error.anew()  # a commit without offsets needs no membership
         commit = Commit(
             dict(offsets),
             identity,
@@ -315,6 +316,7 @@ class Committer:
             refusal,
             is_last=is_last,
             are_positions=are_positions,
+            spans_rebalance=is_last and is_rejoining,
             ids=ids,
         )
         self._commit_queue.add(commit)

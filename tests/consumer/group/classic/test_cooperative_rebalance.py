@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from pykafka2.errors import CommitFailed, KafkaError
+from pykafka2.errors import CommitFailed, KafkaError, UnknownMemberId
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
 from pykafka2.protocol.messages.group import (
     HeartbeatRequest,
@@ -14,7 +18,7 @@ from pykafka2.protocol.messages.group import (
 )
 from pykafka2.testing import Simulation
 from pykafka2.types import TopicPartition
-from tests.consumer.group.life import Group
+from tests.consumer.group.life import Group, Member
 from tests.gate import rest_in_gate
 
 pytestmark = pytest.mark.slow
@@ -165,6 +169,120 @@ def test_evicted_member_loses_all_partitions_and_rejoins(simulation: Simulation)
     assert first.told[0].what == "lost"
     assert len(first.told[0].partitions) == 3
     assert len(first.owned) == len(second.owned) == 3
+
+
+# ---------------------------------------------------------------------------------------- close
+
+TOPICS = {"orders": 6, "refunds": 6}
+ENDS: dict[str, Callable[[Member], object]] = {
+    "close": lambda member: member.consumer.close(),
+    "unsubscribe": lambda member: member.consumer.unsubscribe(),
+}
+
+
+def rejoining(simulation: Simulation, **options: Any) -> tuple[Group, Member, list[bytes]]:
+    """A member that has read its partitions while it waits for the others to rejoin, and all values."""
+    defaults = {
+        "heartbeat_interval_ms": 3000,
+        "session_timeout_ms": 45_000,
+        "auto_commit_interval_ms": 60_000,
+    }
+    group = Group(simulation, TOPICS, **{**defaults, **COOPERATIVE, **options})
+    first = group.member("a", TOPICS)
+    group.settle()
+    values = group.produce(60) + group.produce(60, "refunds", start=1000)
+    group.turn_until(lambda: len(first.read) == 120)
+    group.member("b", TOPICS)
+    group.turn_until(lambda: bool(first.what("revoked")) and first.health()["state"] == "joining")
+    values += group.produce(60, start=2000) + group.produce(60, "refunds", start=3000)
+    group.turn_until(lambda: len(first.read) == 180, 2.5)
+    assert first.health()["state"] == "joining"
+    return group, first, values
+
+
+def read_once(group: Group, first: Member, values: list[bytes]) -> None:
+    """The other member reads the rest."""
+    group.members.remove(first)
+    group.settle()
+    others = [value for member in group.members for value in member.read]
+    group.turn_until(lambda: set(values) <= {*first.read, *(v for one in group.members for v in one.read)})
+    group.turn(1)
+    others = [value for member in group.members for value in member.read]
+    assert sorted(first.read + others) == sorted(values), "each once"
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_end_while_the_others_rejoin_commits_the_kept_partitions(simulation: Simulation, end: str) -> None:
+    group, first, values = rejoining(simulation)
+    began_at = simulation.now
+    ENDS[end](first)
+    assert simulation.now - began_at < 1.0, "it does not wait for the others' heartbeats"
+    read_once(group, first, values)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_end_while_the_leader_assigns_commits_in_the_new_generation(simulation: Simulation, end: str) -> None:
+    group, first, values = rejoining(simulation)
+    controls = group.cluster.controls
+    rule = controls.hold(SyncGroupRequest)
+    group.turn_until(lambda: first.health()["state"] == "syncing", 10)
+    simulation.spawn(lambda: (simulation.sleep(1.5), controls.remove_rule(rule), controls.release()))
+    ENDS[end](first)
+    read_once(group, first, values)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_end_just_as_the_rebalance_completes_commits_in_the_new_generation(
+    simulation: Simulation, end: str
+) -> None:
+    """The commit carries the old generation; the response to JoinGroup is on its way."""
+    group, first, values = rejoining(simulation)
+    generation = group.cluster.group("g").epoch
+    group.cluster.controls.delay_client("a", 0.5)
+    (other,) = (member for member in group.members if member is not first)
+    group.turn_until(lambda: group.cluster.group("g").epoch > generation, 10, other)
+    assert first.health()["state"] == "joining"
+    ENDS[end](first)
+    read_once(group, first, values)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_end_in_a_rebalance_that_does_not_complete_warns_of_the_missing_commit(
+    simulation: Simulation, caplog: pytest.LogCaptureFixture, end: str
+) -> None:
+    group, first, _ = rejoining(simulation)
+    group.cluster.controls.hold(SyncGroupRequest)
+    group.turn_until(lambda: first.health()["state"] == "syncing", 10)
+    began_at = simulation.now
+    with caplog.at_level(logging.WARNING, "pykafka2"):
+        ENDS[end](first)
+        assert simulation.now - began_at < 6
+        first.consumer.close()
+    [message] = [message for message in caplog.messages if "the last commit of " in message]
+    assert "some records can be redelivered" in message
+
+
+def test_close_while_the_others_rejoin_finds_the_next_coordinator(simulation: Simulation) -> None:
+    group, first, values = rejoining(simulation, brokers=3)
+    before = group.cluster.coordinator("g")
+    group.cluster.controls.move_coordinator("g", (before + 1) % 3)
+    first.consumer.close()
+    read_once(group, first, values)
+
+
+def test_close_after_the_membership_was_lost_warns_of_the_missing_commit(
+    simulation: Simulation, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = Group(simulation, auto_commit_interval_ms=60_000, **COOPERATIVE)
+    first = group.member("a")
+    group.settle()
+    group.produce(12)
+    group.turn_until(lambda: len(first.read) == 12)
+    group.cluster.controls.fail_next(HeartbeatRequest, UnknownMemberId, client_id="a")
+    simulation.sleep(2)
+    with caplog.at_level(logging.WARNING, "pykafka2"):
+        first.consumer.close()
+    assert [message for message in caplog.messages if "the last commit of " in message]
 
 
 # ---------------------------------------------------------------------------------------- static members
