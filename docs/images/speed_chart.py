@@ -26,6 +26,11 @@ BARS = [
 ]
 WIDTH, LEFT, RIGHT, TOP, STEP = 760, 170, 60, 50, 28
 LONGEST = 6.0
+STYLE = (
+    "<style>text{fill:#24292f}line{stroke:#57606a}.page{fill:#fff}.faster{fill:#2a7f62}.slower{fill:#c26b3a}"
+    "@media(prefers-color-scheme:dark){text{fill:#d7dde5}line{stroke:#8b949e}.page{fill:#161b22}"
+    ".faster{fill:#3fae87}.slower{fill:#e08a54}}</style>"
+)
 
 
 def ratio_of(tables: str, row: str) -> float:
@@ -40,10 +45,10 @@ def ratio_of(tables: str, row: str) -> float:
 def bar(number: int, label: str, value: float) -> str:
     y = TOP + number * STEP
     length = (WIDTH - LEFT - RIGHT) * value / LONGEST
-    color = "#2a7f62" if value >= 1 else "#c26b3a"
+    side = "faster" if value >= 1 else "slower"
     return (
         f'<text x="{LEFT - 10}" y="{y + 14}" text-anchor="end">{escape(label)}</text>'
-        f'<rect x="{LEFT}" y="{y}" width="{length:.0f}" height="18" rx="2" fill="{color}"/>'
+        f'<rect x="{LEFT}" y="{y}" width="{length:.0f}" height="18" rx="2" class="{side}"/>'
         f'<text x="{LEFT + length + 6:.0f}" y="{y + 14}">{value:.2f} ×</text>'
     )
 
@@ -60,12 +65,12 @@ def draw(tables: str) -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}"'
-            ' font-family="sans-serif" font-size="13" fill="#24292f">',
-            '<rect width="100%" height="100%" fill="#ffffff"/>',
+            ' font-family="sans-serif" font-size="13">',
+            STYLE,
+            '<rect class="page" width="100%" height="100%" rx="6"/>',
             f'<text x="20" y="28" font-size="15" font-weight="bold">{title}</text>',
             *bars,
-            f'<line x1="{one:.0f}" y1="{TOP - 8}" x2="{one:.0f}" y2="{height - 8}" stroke="#57606a"'
-            ' stroke-dasharray="4 3"/>',
+            f'<line x1="{one:.0f}" y1="{TOP - 8}" x2="{one:.0f}" y2="{height - 8}" stroke-dasharray="4 3"/>',
             "</svg>",
             "",
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -44,3 +45,23 @@ def test_example_docstring_has_its_subject_and_command(path: Path) -> None:
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     assert "Shows: " in docstring
     assert f"examples/{path.name}" in docstring
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("test_*.py")), ids=lambda path: path.name)
+def test_the_tests_run_without_the_plugins_of_our_suite(path: Path) -> None:
+    without = [word for name in ("xdist", "randomly", "xdist.looponfail") for word in ("-p", f"no:{name}")]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *without,
+        f"examples/{path.name}",
+    ]
+    done = subprocess.run(command, cwd=EXAMPLES.parent, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed" in done.stdout

@@ -144,8 +144,7 @@ class Installation:
         )
         yield "pykafka2 demo"
         self.run(self.python, "-m", "pip", "install", "--quiet", "pytest", "mypy")
-        imports = "from pykafka2 import KafkaProducer\n\n\n"
-        (self.cwd / "test_readme.py").write_text(imports + readme_blocks()[1], encoding="utf-8")
+        (self.cwd / "test_readme.py").write_text(readme_blocks()[1], encoding="utf-8")
         assert "1 passed" in self.run(self.python, "-m", "pytest", "-q", "test_readme.py")
         yield "README's test with the pytest plugin"
         for name, code, expected in (("typed", TYPED, 0), ("wrong", WRONGLY_TYPED, 1)):
