@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         OffsetTimestamp,
         PartitionLag,
     )
-    from pykafka2.admin.outcomes import ItemsFailed, Outcomes
+    from pykafka2.admin.outcomes import ItemsFailed, Listings, Outcomes
     from pykafka2.admin.terms import (
         AbortTransactionSpec,
         ConfigSourceType,
@@ -108,7 +108,7 @@ _HOMES = {
         "OffsetTimestamp",
         "PartitionLag",
     ),
-    "pykafka2.admin.outcomes": ("ItemsFailed", "Outcomes"),
+    "pykafka2.admin.outcomes": ("ItemsFailed", "Listings", "Outcomes"),
     "pykafka2.admin.terms": (
         "AbortTransactionSpec",
         "ConfigSourceType",
@@ -173,6 +173,7 @@ __all__ = [
     "HangingTransaction",
     "ItemsFailed",
     "KafkaAdminClient",
+    "Listings",
     "LogDir",
     "MemberDescription",
     "MemberToRemove",

@@ -9,6 +9,7 @@ from pykafka2.admin.group_offsets import GroupOffsetsAdmin
 from pykafka2.admin.group_values import GroupDescription, MemberDescription, PartitionLag
 from pykafka2.admin.groups import GroupsAdmin
 from pykafka2.admin.offsets import FROM_A_CLIENT, OffsetsAdmin
+from pykafka2.admin.outcomes import Outcomes
 from pykafka2.admin.places import at_leaders
 from pykafka2.admin.rounds import Results
 from pykafka2.errors import GroupIdNotFound, KafkaError, error_of
@@ -36,7 +37,8 @@ class GroupLagAdmin(GroupsAdmin, GroupOffsetsAdmin, OffsetsAdmin):
         isolation_level: str | IsolationLevel = "read_committed",
         with_time: bool = False,
         timeout: float | None = None,
-    ) -> dict[TopicPartition, PartitionLag]:
+        raise_errors: bool = True,
+    ) -> Outcomes[TopicPartition, PartitionLag]:
         """Returns a group's lag by partition, in records and, if requested, in time.
 
         All partitions count that have a committed offset or belong to a member. Offsets that were deleted
@@ -48,49 +50,56 @@ class GroupLagAdmin(GroupsAdmin, GroupOffsetsAdmin, OffsetsAdmin):
                 the high watermark.
             with_time: fetch the oldest record that is not committed from each partition with a lag, and
                 return its age as `lag_time`.
+            raise_errors: if False, a partition that has no leader, or whose leader cannot be reached, is not
+                waited for: it is in `errors` of the result, which has the lag of the others.
 
         Raises:
             GroupIdNotFound: the group does not exist.
-            ItemsFailed: the offsets of some partitions could not be listed.
+            ItemsFailed: the offsets of some partitions could not be listed (unless `raise_errors` is False);
+                `outcomes` has the lag of the others.
             GroupAuthorizationFailed, TopicAuthorizationFailed: the principal lacks DESCRIBE.
         """
         text("group_id", group_id)
-        committed = self.list_group_offsets(group_id, timeout=timeout)
-        owners = _owners(self._described(group_id, bool(committed), timeout))
-        partitions = sorted({*committed, *owners})
-        first = self.list_offsets(dict.fromkeys(partitions, "earliest"), timeout=timeout)
-        last = self.list_offsets(
-            dict.fromkeys(partitions, "latest"), isolation_level=isolation_level, timeout=timeout
-        )
+        committed = self._offsets_of_groups([group_id], False, timeout, waits=raise_errors)[group_id]
+        owners = _owners(self._group(group_id, bool(committed), timeout, raise_errors))
+        earliest = dict.fromkeys(sorted({*committed, *owners}), "earliest")
+        first = self._listed_offsets(earliest, "read_uncommitted", timeout, waits=raise_errors)
+        latest = dict.fromkeys(first.succeeded, "latest")
+        last = self._listed_offsets(latest, isolation_level, timeout, waits=raise_errors)
         lags: dict[TopicPartition, PartitionLag] = {}
-        for partition in partitions:
+        for partition, end in last.succeeded.items():
             offset = committed[partition].offset if partition in committed else NO_OFFSET
-            start, end = first[partition].offset, last[partition].offset
+            start = first[partition].offset
             owner = owners.get(partition)
             lags[partition] = PartitionLag(
                 offset,
-                end,
-                max(0, end - max(offset, start)),
+                end.offset,
+                max(0, end.offset - max(offset, start)),
                 start=start,
                 member_id=None if owner is None else owner.member_id,
                 client_id=None if owner is None else owner.client_id,
             )
-        return self._with_times(lags, timeout) if with_time else lags
+        if with_time:
+            lags = self._with_times(lags, timeout, raise_errors)
+        errors = {**first.errors, **last.errors}
+        return Outcomes(lags, errors).checked("group_lag", raise_errors)
 
-    def _described(self, group_id: str, has_offsets: bool, timeout: float | None) -> GroupDescription | None:
-        described = self.describe_groups([group_id], timeout=timeout, raise_errors=False)
+    def _group(
+        self, group_id: str, has_offsets: bool, timeout: float | None, waits: bool
+    ) -> GroupDescription | None:
+        described = self._described([group_id], timeout, waits=waits)
         error = described.errors.get(group_id)
         if isinstance(error, GroupIdNotFound) and has_offsets:
             return None  # deleted a moment ago
         return described[group_id]
 
     def _with_times(
-        self, lags: dict[TopicPartition, PartitionLag], timeout: float | None
+        self, lags: dict[TopicPartition, PartitionLag], timeout: float | None, waits: bool
     ) -> dict[TopicPartition, PartitionLag]:
         from attrs import evolve
 
         behind = {partition: max(lag.committed, lag.start) for partition, lag in lags.items() if lag.lag > 0}
-        times = self._oldest_times(behind, timeout)
+        times = self._oldest_times(behind, timeout, waits)
         now = self._cluster.driver.clock.wall_ms()
         timed: dict[TopicPartition, PartitionLag] = {}
         for partition, lag in lags.items():
@@ -104,7 +113,7 @@ class GroupLagAdmin(GroupsAdmin, GroupOffsetsAdmin, OffsetsAdmin):
         return timed
 
     def _oldest_times(
-        self, offsets: dict[TopicPartition, int], timeout: float | None
+        self, offsets: dict[TopicPartition, int], timeout: float | None, waits: bool
     ) -> dict[TopicPartition, int]:
         """Returns the timestamp of the first record at or after each offset, if it can be fetched."""
         if not offsets:
@@ -129,6 +138,7 @@ class GroupLagAdmin(GroupsAdmin, GroupOffsetsAdmin, OffsetsAdmin):
             timeout,
             max_version=LAST_FETCH_WITH_NAMES,
             most=1,
+            waits=waits,
         )
         # The time is an extra: a partition that cannot be fetched from keeps its lag in records.
         return {partition: outcomes[partition] for partition in offsets if partition not in outcomes.errors}

@@ -80,13 +80,8 @@ class GroupOffsetsAdmin:
         """
         if not isinstance(group_id, str):
             return self.list_offsets_of_groups(group_id, require_stable=require_stable, timeout=timeout)
-        outcomes = self.list_offsets_of_groups(
-            {text("group_id", group_id): partitions},
-            require_stable=require_stable,
-            timeout=timeout,
-            raise_errors=False,
-        )
-        return outcomes[group_id]
+        wanted = {text("group_id", group_id): partitions}
+        return self._offsets_of_groups(wanted, require_stable, timeout)[group_id]
 
     def list_offsets_of_groups(
         self,
@@ -98,6 +93,8 @@ class GroupOffsetsAdmin:
     ) -> Outcomes[str, GroupOffsets]:
         """Returns the committed offsets of many groups, one request for each coordinator (KIP-709).
 
+        With `raise_errors=False` a group whose coordinator cannot be reached is not waited for.
+
         Args:
             groups: group ids, or a dict of partitions by group id (None: all with an offset).
             require_stable: see `list_group_offsets`.
@@ -107,6 +104,18 @@ class GroupOffsetsAdmin:
                 `KafkaTimeoutError` while a transaction is open.
             IllegalArgument: an argument is not valid; no request was sent.
         """
+        outcomes = self._offsets_of_groups(groups, require_stable, timeout, waits=raise_errors)
+        return outcomes.checked("list_offsets_of_groups", raise_errors)
+
+    def _offsets_of_groups(
+        self,
+        groups: Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
+        require_stable: bool,
+        timeout: float | None,
+        *,
+        waits: bool = True,
+    ) -> Outcomes[str, GroupOffsets]:
+        """Returns the outcomes of `list_offsets_of_groups`."""
         wanted: dict[str, list[TopicPartition] | None]
         if isinstance(groups, Mapping):
             names = texts("groups", groups)
@@ -128,6 +137,7 @@ class GroupOffsetsAdmin:
                 timeout,
                 max_version=LAST_WITH_NAMES if batched else LAST_WITH_ONE_GROUP,
                 most=None if batched else 1,
+                waits=waits,
             )
 
         outcomes = fetch(wanted, batched=True)
@@ -136,7 +146,7 @@ class GroupOffsetsAdmin:
             found = fetch(old, batched=False)
             errors = {name: error for name, error in outcomes.errors.items() if name not in found}
             outcomes = Outcomes(outcomes.succeeded | found.succeeded, errors | found.errors)
-        return outcomes.checked("list_offsets_of_groups", raise_errors)
+        return outcomes
 
     def alter_group_offsets(
         self,

@@ -111,7 +111,7 @@ class GroupResetsAdmin(GroupsAdmin, GroupOffsetsAdmin, OffsetsAdmin):
         return new
 
     def _check_empty(self, group_id: str, timeout: float | None) -> None:
-        described = self.describe_groups([group_id], timeout=timeout, raise_errors=False)
+        described = self._described([group_id], timeout)
         error = described.errors.get(group_id)
         if isinstance(error, GroupIdNotFound):
             return  # the commit creates it

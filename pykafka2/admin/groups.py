@@ -10,7 +10,7 @@ import attrs
 from pykafka2.admin.arguments import one_of, text, texts, whole_number
 from pykafka2.admin.group_descriptions import classic_group, consumer_group
 from pykafka2.admin.group_values import GroupDescription, GroupListing, MemberToRemove
-from pykafka2.admin.outcomes import Outcomes
+from pykafka2.admin.outcomes import Listings, Outcomes
 from pykafka2.admin.places import at_all_brokers, at_coordinators
 from pykafka2.admin.rounds import Results
 from pykafka2.driver.pollable import GROUP
@@ -59,7 +59,8 @@ class GroupsAdmin:
         types: Iterable[str] = (),
         protocols: Iterable[str] = (),
         timeout: float | None = None,
-    ) -> list[GroupListing]:
+        raise_errors: bool = True,
+    ) -> Listings[GroupListing]:
         """Returns the groups of all coordinators with these states and types (all if empty), sorted.
 
         Args:
@@ -67,11 +68,14 @@ class GroupsAdmin:
             types: "Classic", "Consumer" (KIP-848), "Share", "Streams" (KIP-848, KIP-1043).
             protocols: the members' kind, such as "consumer" and "connect"; "" for groups that never had
                 members.
+            raise_errors: if False, the groups of brokers that fail or cannot be reached are missing, without
+                waiting for these brokers, and `errors` of the result has the brokers.
 
         Raises:
             UnsupportedVersion: a broker before Kafka 2.6 cannot filter by state, or one before 3.8 by type.
             IllegalArgument: an argument is not one of Kafka's values; no request was sent.
-            KafkaError: a broker failed; the result would be incomplete without it.
+            KafkaError: a broker failed; the result would be incomplete without it (unless `raise_errors` is
+                False).
         """
         from pykafka2.protocol.messages.group_admin import ListGroupsRequest
 
@@ -96,10 +100,12 @@ class GroupsAdmin:
             lambda broker: ListGroupsRequest(states_filter=wanted_states, types_filter=wanted_types),
             read,
             timeout,
+            waits=raise_errors,
         )
         # A group whose coordinator moves meanwhile can be in two lists.
-        found = {group.group_id: group for groups in lists.values() for group in groups}
-        return [found[name] for name in sorted(found) if not kinds or found[name].protocol in kinds]
+        found = {group.group_id: group for groups in lists.succeeded.values() for group in groups}
+        chosen = [found[name] for name in sorted(found) if not kinds or found[name].protocol in kinds]
+        return Listings(chosen, lists.errors)
 
     def describe_groups(
         self,
@@ -111,28 +117,17 @@ class GroupsAdmin:
     ) -> Outcomes[str, GroupDescription]:
         """Returns state, assignor, coordinator and members of groups, classic and KIP-848.
 
+        With `raise_errors=False` a group whose coordinator cannot be reached is not waited for.
+
         Raises:
             ItemsFailed: some failed (unless `raise_errors` is False): `GroupIdNotFound`,
                 `GroupAuthorizationFailed`, `IllegalArgument` for a share or streams group.
             IllegalArgument: an argument is not valid; no request was sent.
         """
         names = texts("group_ids", group_ids)
-        outcomes = self._describe_consumer_groups(names, include_authorized_operations, timeout)
-        others = [
-            name
-            for name, error in outcomes.errors.items()
-            if isinstance(error, GroupIdNotFound | UnsupportedVersion)
-        ]
-        if others:
-            classic = self._describe_classic_groups(others, include_authorized_operations, timeout)
-            missing = [name for name, error in classic.errors.items() if isinstance(error, GroupIdNotFound)]
-            refused = self._refusals(missing, timeout)
-            found = outcomes.succeeded | classic.succeeded
-            errors = outcomes.errors | classic.errors | refused
-            outcomes = Outcomes(
-                {name: found[name] for name in names if name in found},
-                {name: errors[name] for name in names if name not in found},
-            )
+        outcomes = self._described(
+            names, timeout, operations=include_authorized_operations, waits=raise_errors
+        )
         return outcomes.checked("describe_groups", raise_errors)
 
     def delete_groups(
@@ -198,7 +193,7 @@ class GroupsAdmin:
 
         text("group_id", group_id)
         chosen = None if members is None else [_removal(member) for member in members]
-        described = self.describe_groups([group_id], timeout=timeout, raise_errors=False)[group_id]
+        described = self._described([group_id], timeout)[group_id]
         static = {
             member.group_instance_id: member.member_id
             for member in described.members
@@ -291,8 +286,30 @@ class GroupsAdmin:
 
     # ------------------------------------------------------------------ inside
 
+    def _described(
+        self, names: list[str], timeout: float | None, *, operations: bool = False, waits: bool = True
+    ) -> Outcomes[str, GroupDescription]:
+        """Returns the outcomes of `describe_groups`."""
+        outcomes = self._describe_consumer_groups(names, operations, timeout, waits)
+        others = [
+            name
+            for name, error in outcomes.errors.items()
+            if isinstance(error, GroupIdNotFound | UnsupportedVersion)
+        ]
+        if not others:
+            return outcomes
+        classic = self._describe_classic_groups(others, operations, timeout, waits)
+        missing = [name for name, error in classic.errors.items() if isinstance(error, GroupIdNotFound)]
+        refused = self._refusals(missing, timeout, waits)
+        found = outcomes.succeeded | classic.succeeded
+        errors = outcomes.errors | classic.errors | refused
+        return Outcomes(
+            {name: found[name] for name in names if name in found},
+            {name: errors[name] for name in names if name not in found},
+        )
+
     def _describe_consumer_groups(
-        self, names: list[str], operations: bool, timeout: float | None
+        self, names: list[str], operations: bool, timeout: float | None, waits: bool
     ) -> Outcomes[str, GroupDescription]:
         from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
 
@@ -307,10 +324,11 @@ class GroupsAdmin:
             lambda response, groups: _read_groups(response, consumer_group),
             timeout,
             with_node=_with_coordinator,
+            waits=waits,
         )
 
     def _describe_classic_groups(
-        self, names: list[str], operations: bool, timeout: float | None
+        self, names: list[str], operations: bool, timeout: float | None, waits: bool
     ) -> Outcomes[str, GroupDescription]:
         from pykafka2.protocol.messages.group_admin import DescribeGroupsRequest
 
@@ -323,14 +341,15 @@ class GroupsAdmin:
             lambda response, groups: _read_groups(response, classic_group),
             timeout,
             with_node=_with_coordinator,
+            waits=waits,
         )
 
-    def _refusals(self, names: list[str], timeout: float | None) -> dict[str, KafkaError]:
+    def _refusals(self, names: list[str], timeout: float | None, waits: bool = True) -> dict[str, KafkaError]:
         """Returns an error for each share or streams group among these names."""
         if not names:
             return {}
         try:
-            listed = self.list_groups(types=NOT_SUPPORTED, timeout=timeout)
+            listed = self.list_groups(types=NOT_SUPPORTED, timeout=timeout, raise_errors=waits)
         except BrokerError:  # a broker before Kafka 3.8 has no such groups, and one may refuse the list
             return {}
         return {

@@ -56,13 +56,26 @@ class OffsetsAdmin:
             isolation_level: "read_committed" ignores records after the last stable offset.
 
         The timestamp is -1 unless a time or "max_timestamp" was requested. The offset is -1 if no record
-        matches.
+        matches. With `raise_errors=False` a partition that has no leader, or whose leader cannot be
+        reached, is not waited for.
 
         Raises:
             ItemsFailed: some failed (unless `raise_errors` is False): `UnknownTopicOrPartition`,
                 `TopicAuthorizationFailed`, `UnsupportedVersion` if the broker does not know the kind.
             IllegalArgument: an argument is not valid; no request was sent.
         """
+        outcomes = self._listed_offsets(specs, isolation_level, timeout, waits=raise_errors)
+        return outcomes.checked("list_offsets", raise_errors)
+
+    def _listed_offsets(
+        self,
+        specs: Mapping[TopicPartition, str | int],
+        isolation_level: str | IsolationLevel,
+        timeout: float | None,
+        *,
+        waits: bool,
+    ) -> Outcomes[TopicPartition, OffsetAndTimestamp]:
+        """Returns the outcomes of `list_offsets`."""
         from pykafka2.protocol.messages.offsets import (
             ListOffsetsPartition,
             ListOffsetsRequest,
@@ -109,7 +122,7 @@ class OffsetsAdmin:
                         )
             return found, errors
 
-        outcomes = at_leaders(
+        return at_leaders(
             self._cluster,
             "list_offsets",
             times,
@@ -117,8 +130,8 @@ class OffsetsAdmin:
             read,
             timeout,
             min_version=lambda partition: _min_version(times[partition]),
+            waits=waits,
         )
-        return outcomes.checked("list_offsets", raise_errors)
 
     def delete_records(
         self,

@@ -78,6 +78,17 @@ class Outcomes(Mapping[K, V], Generic[K, V]):
         return self
 
 
+class Listings(list[V]):
+    """A list from all brokers; `errors` has the brokers, by id, whose part is missing.
+
+    Calls that return it raise instead if a part is missing, unless `raise_errors` is False.
+    """
+
+    def __init__(self, items: Iterable[V], errors: Mapping[int, KafkaError]) -> None:
+        super().__init__(items)
+        self.errors: dict[int, KafkaError] = dict(errors)
+
+
 class _Item(Protocol):
     error_code: int
 

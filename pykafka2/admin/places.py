@@ -43,10 +43,11 @@ def at_leaders(
     min_version: Callable[[TopicPartition], int | None] = lambda partition: None,
     max_version: int | None = None,
     most: int | None = None,
+    waits: bool = True,
 ) -> Outcomes[TopicPartition, V]:
     """Send one request to each leader; partitions with different `min_version` go in separate requests.
 
-    `most` limits the partitions of one request.
+    `most` limits the partitions of one request. Unless it `waits`, partitions without a leader fail at once.
     """
 
     def divide(
@@ -63,7 +64,7 @@ def at_leaders(
         ]
         return parts, errors
 
-    return Rounds(cluster, operation, timeout).run(partitions, divide)
+    return Rounds(cluster, operation, timeout, waits=waits).run(partitions, divide)
 
 
 def at_coordinators(
@@ -78,10 +79,12 @@ def at_coordinators(
     max_version: int | None = None,
     most: int | None = None,
     with_node: Callable[[V, Node], V] = lambda value, node: value,
+    waits: bool = True,
 ) -> Outcomes[str, V]:
     """Send one request to each coordinator of these groups (kind 0) or transactional ids (kind 1).
 
-    `most` limits the keys of one request; `with_node` adds the coordinator to a value.
+    `most` limits the keys of one request; `with_node` adds the coordinator to a value. Unless it `waits`,
+    keys whose coordinator cannot be reached fail at once.
     """
 
     def divide(pending: list[str], left: float) -> tuple[list[Part[str, V]], dict[str, KafkaError]]:
@@ -98,7 +101,7 @@ def at_coordinators(
 
         return Part(items, request(items), ToNode(node.id), read_at, max_version=max_version)
 
-    return Rounds(cluster, operation, timeout).run(keys, divide)
+    return Rounds(cluster, operation, timeout, waits=waits).run(keys, divide)
 
 
 def at_brokers(
@@ -110,6 +113,7 @@ def at_brokers(
     timeout: float | None,
     *,
     retries: Callable[[KafkaError], bool] = is_retriable,
+    waits: bool = True,
 ) -> Outcomes[int, V]:
     """Send one request to each of these brokers; `request` gets a list of one broker id."""
 
@@ -124,7 +128,7 @@ def at_brokers(
     def divide(pending: list[int], left: float) -> tuple[list[Part[int, V]], dict[int, KafkaError]]:
         return [part(broker) for broker in pending], {}
 
-    return Rounds(cluster, operation, timeout, retries).run(brokers, divide)
+    return Rounds(cluster, operation, timeout, retries, waits).run(brokers, divide)
 
 
 def at_all_brokers(
@@ -133,13 +137,15 @@ def at_all_brokers(
     request: Make[int],
     read: Callable[[Any, int], V],
     timeout: float | None,
-) -> dict[int, V]:
-    """Send one request to each broker that is up, and merge what they coordinate.
+    *,
+    waits: bool = True,
+) -> Outcomes[int, V]:
+    """Send one request to each broker that is up, whose results are what it coordinates.
 
     If a broker cannot be reached, the requests to all brokers are sent again: others coordinate its groups or
-    transactions once it is fenced.
+    transactions once it is fenced. Unless it `waits`, that broker has its error.
 
-    Raises the error of a broker that fails for good, or until the timeout.
+    Raises the error of a broker that fails for good, or until the timeout. Unless it `waits`, all must fail.
     """
     clock, options = cluster.driver.clock, cluster.options
     seconds = cluster.seconds_of(timeout)
@@ -148,13 +154,18 @@ def at_all_brokers(
         left = max(0.0, deadline - clock.monotonic())
         brokers = broker_ids(cluster, left)
         outcomes = at_brokers(
-            cluster, operation, brokers, request, read, left, retries=_is_of_a_reached_broker
+            cluster, operation, brokers, request, read, left, retries=_is_of_a_reached_broker, waits=waits
         )
-        if not outcomes.errors:
-            return outcomes.succeeded
+        if not outcomes.errors or (outcomes.succeeded and not waits):
+            return outcomes
         error = next(iter(outcomes.errors.values()))
         left = deadline - clock.monotonic()
-        if not error.retriable or isinstance(error, BrokerError) or left <= options.retry_backoff_max:
+        if (
+            not waits
+            or not error.retriable
+            or isinstance(error, BrokerError)
+            or left <= options.retry_backoff_max
+        ):
             raise error
         cluster.pause(options.retry_backoff_max)
 

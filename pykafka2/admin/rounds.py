@@ -3,6 +3,9 @@
 A call about several items goes out in rounds. In each round the items that have no outcome yet are divided
 among brokers, one request for each broker, all at the same time. Items with a retriable error are tried again
 after a back-off, until the timeout; every item ends with a value or an error of its own.
+
+A call that does not wait (`waits=False`) returns what is available now: an item without a leader, or of a
+broker that cannot be reached, keeps this error.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from pykafka2.errors import (
     CorruptResponse,
     KafkaError,
     KafkaTimeoutError,
+    LeaderNotAvailable,
     NotController,
     ThrottlingQuotaExceeded,
     UnknownTopicId,
@@ -40,7 +44,11 @@ R = TypeVar("R", bound=Response)
 GRACE = 1.0
 """Seconds beyond the timeout: requests time out by themselves, with a better message."""
 PATIENCE = 2.0
-"""Seconds for which a missing topic or partition is looked up again: it can have been created just now."""
+"""Seconds for which a missing topic or partition is looked up again: it can have been created just now.
+
+A call that does not wait repeats other errors of brokers for so long: a leader or coordinator can move."""
+ATTEMPT = 10.0
+"""Seconds that a call which does not wait gives a silent broker."""
 
 Results = tuple[dict[K, V], dict[K, KafkaError]]
 """Values and errors by item."""
@@ -89,6 +97,7 @@ class Rounds:
         operation: str,
         timeout: float | None,
         retries: Callable[[KafkaError], bool] = is_retriable,
+        waits: bool = True,
     ) -> None:
         options = cluster.options
         self._cluster = cluster
@@ -100,6 +109,7 @@ class Rounds:
             options.retry_backoff, options.retry_backoff_max, cluster.driver.entropy.random
         )
         self._retries = retries
+        self._waits = waits
 
     @property
     def left(self) -> float:
@@ -139,7 +149,7 @@ class Rounds:
 
     def _exchange(self, parts: list[Part[K, V]]) -> Results[K, V]:
         """Send all parts, then wait for the responses."""
-        left = self.left
+        left = self.left if self._waits else min(self.left, ATTEMPT)
         started = {
             number: self._cluster.start_once(
                 part.request, part.to, left, min_version=part.min_version, max_version=part.max_version
@@ -164,7 +174,9 @@ class Rounds:
     def _is_worth(self, error: KafkaError) -> bool:
         if not self._retries(error):
             return False
-        if isinstance(error, UnknownTopicOrPartition | UnknownTopicId):
+        if not self._waits and (isinstance(error, LeaderNotAvailable) or not isinstance(error, BrokerError)):
+            return False
+        if not self._waits or isinstance(error, UnknownTopicOrPartition | UnknownTopicId):
             return self._clock.monotonic() - self._began < min(PATIENCE, self._timeout / 2)
         return True
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from pykafka2.admin.arguments import real_number, texts, whole_number
-from pykafka2.admin.outcomes import Outcomes
+from pykafka2.admin.outcomes import Listings, Outcomes
 from pykafka2.admin.places import at_all_brokers, at_coordinators
 from pykafka2.admin.rounds import Results, gathered
 from pykafka2.admin.values import ProducerIdAndEpoch, TransactionDescription, TransactionListing
@@ -44,7 +44,8 @@ class TransactionsAdmin:
         longer_than: float | None = None,
         pattern: str | None = None,
         timeout: float | None = None,
-    ) -> list[TransactionListing]:
+        raise_errors: bool = True,
+    ) -> Listings[TransactionListing]:
         """Returns the transactional ids of all coordinators, sorted.
 
         `states` (such as "Ongoing", "PrepareCommit", "CompleteAbort") and `producer_ids` filter them; empty
@@ -53,12 +54,15 @@ class TransactionsAdmin:
         Args:
             longer_than: only transactions that have been open for so many seconds (KIP-994, Kafka 3.8).
             pattern: only ids that match this regular expression in RE2's syntax (KIP-1152, Kafka 4.1).
+            raise_errors: if False, the transactions of brokers that fail or cannot be reached are missing,
+                without waiting for these brokers, and `errors` of the result has the brokers.
 
         Raises:
             InvalidRegularExpression: `pattern` is not valid.
             UnsupportedVersion: a broker is too old for a filter.
             IllegalArgument: a state is unknown to the brokers, or an argument is not valid.
-            KafkaError: a broker failed; the result would be incomplete without it.
+            KafkaError: a broker failed; the result would be incomplete without it (unless `raise_errors` is
+                False).
         """
         from pykafka2.protocol.messages.transaction_admin import ListTransactionsRequest
 
@@ -87,9 +91,11 @@ class TransactionsAdmin:
                 for state in response.transaction_states
             ]
 
-        lists = at_all_brokers(self._cluster, "list_transactions", lambda broker: request, read, timeout)
-        found = {one.transactional_id: one for listings in lists.values() for one in listings}
-        return [found[name] for name in sorted(found)]
+        lists = at_all_brokers(
+            self._cluster, "list_transactions", lambda broker: request, read, timeout, waits=raise_errors
+        )
+        found = {one.transactional_id: one for listings in lists.succeeded.values() for one in listings}
+        return Listings([found[name] for name in sorted(found)], lists.errors)
 
     def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pykafka2 import TopicPartition
+from pykafka2 import NewTopic, TopicPartition
+from pykafka2.admin import ItemsFailed
 from pykafka2.admin.group_values import PartitionLag
-from pykafka2.errors import GroupIdNotFound
+from pykafka2.errors import GroupIdNotFound, LeaderNotAvailable
 from tests.admin.worlds import World
 
 ORDERS = [TopicPartition("orders", number) for number in range(3)]
@@ -114,3 +115,33 @@ def test_marker_of_a_transaction_has_no_age(world: World) -> None:
 def test_lag_of_a_missing_group(world: World) -> None:
     with pytest.raises(GroupIdNotFound):
         world.admin.group_lag("nobody")
+
+
+SINGLE = [TopicPartition("single", number) for number in range(4)]
+
+
+def lose_two_leaders(world: World) -> None:
+    """Let the group "g", whose offsets stay, read a topic of which two partitions have no leader any more."""
+    world.admin.create_topics([NewTopic("single", assignment={0: [0], 1: [1], 2: [0], 3: [1]})])
+    world.admin.wait_for_topics(["single"])
+    world.fill("single", [5, 4, 3, 2])
+    world.commit("g", dict.fromkeys(SINGLE, 1))
+    world.cluster.controls.crash_broker(1)
+
+
+def test_partitions_without_a_leader_are_not_waited_for(world: World) -> None:
+    lose_two_leaders(world)
+    started = world.simulation.now
+    lags = world.admin.group_lag("g", with_time=True, raise_errors=False)
+    assert world.simulation.now - started < 0.5
+    assert {one: lag.lag for one, lag in lags.succeeded.items()} == {SINGLE[0]: 4, SINGLE[2]: 2}
+    assert list(lags.errors) == [SINGLE[1], SINGLE[3]]
+    with pytest.raises(LeaderNotAvailable):
+        lags[SINGLE[1]]
+
+
+def test_error_has_the_lags_of_the_other_partitions(world: World) -> None:
+    lose_two_leaders(world)
+    with pytest.raises(ItemsFailed, match="group_lag failed for 2 of 4") as failed:
+        world.admin.group_lag("g", timeout=2)
+    assert list(failed.value.outcomes.succeeded) == [SINGLE[0], SINGLE[2]]

@@ -46,6 +46,33 @@ def test_groups_of_a_crashed_broker_are_listed_by_their_next_coordinator(
     assert simulation.now - started < 20, "the broker is fenced after its session of nine seconds"
 
 
+def test_groups_of_reachable_brokers_are_listed_without_waiting_for_the_other(
+    simulation: Simulation, world: World
+) -> None:
+    for group in GROUPS:
+        world.commit(group, {ORDERS[0]: 0})
+    coordinators = {name: one.coordinator for name, one in world.admin.describe_groups(GROUPS).items()}
+    kept = [name for name, node in coordinators.items() if node is not None and node.id == 0]
+    assert 0 < len(kept) < len(GROUPS)
+    world.cluster.controls.crash_broker(1, unnoticed=True)
+    started = simulation.now
+    listed = world.admin.list_groups(raise_errors=False)
+    described = world.admin.describe_groups(GROUPS, raise_errors=False)
+    assert simulation.now - started < 2
+    assert [group.group_id for group in listed] == kept
+    assert list(listed.errors) == [1]
+    assert listed.errors[1].retriable
+    assert list(described.succeeded) == kept
+    assert len(described.errors) == len(GROUPS) - len(kept)
+
+
+def test_complete_list_of_groups_has_no_errors(world: World) -> None:
+    world.commit("g", {ORDERS[0]: 0})
+    for raise_errors in (True, False):
+        listed = world.admin.list_groups(raise_errors=raise_errors)
+        assert ([group.group_id for group in listed], listed.errors) == (["g"], {})
+
+
 def test_groups_are_filtered_by_state_type_and_protocol(world: World) -> None:
     world.turn(world.member("old", "orders"), world.member("new", "payments", protocol="consumer"))
     world.commit("idle", {ORDERS[0]: 0})

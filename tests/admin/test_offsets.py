@@ -112,14 +112,39 @@ def test_close_during_a_request_ends_the_call_with_client_closed(
         calling.result()
 
 
-def test_partition_without_a_leader_times_out_alone(world: World) -> None:
-    world.admin.create_topics([NewTopic("single", assignment={0: [0], 1: [1]})])
+def lose_a_leader(world: World, kind: str) -> tuple[list[TopicPartition], list[TopicPartition]]:
+    """Take broker 1 from a topic with one replica; its partitions on brokers that are up, and on this one."""
+    world.admin.create_topics([NewTopic("single", assignment={0: [0], 1: [1], 2: [0], 3: [1]})])
     world.admin.wait_for_topics(["single"])
-    world.cluster.controls.crash_broker(1)
-    alive, dead = TopicPartition("single", 0), TopicPartition("single", 1)
-    outcomes = world.admin.list_offsets({alive: "latest", dead: "latest"}, timeout=3, raise_errors=False)
-    assert outcomes[alive].offset == 0
-    assert isinstance(outcomes.errors[dead], KafkaTimeoutError)
+    if kind == "paused":
+        world.cluster.controls.pause_broker(1)
+    else:
+        world.cluster.controls.crash_broker(1, unnoticed=kind == "unnoticed")
+    alive, dead = ([TopicPartition("single", number) for number in numbers] for numbers in ((0, 2), (1, 3)))
+    return alive, dead
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds"), [("no leader", 0.1), ("unnoticed", 1.0), ("paused", 11.0)], ids=str
+)
+def test_partition_without_a_leader_fails_alone_and_is_not_waited_for(
+    world: World, kind: str, seconds: float
+) -> None:
+    alive, dead = lose_a_leader(world, kind)
+    started = world.simulation.now
+    outcomes = world.admin.list_offsets(dict.fromkeys([*alive, *dead], "latest"), raise_errors=False)
+    assert world.simulation.now - started < seconds
+    assert [outcomes[one].offset for one in alive] == [0, 0]
+    assert sorted(outcomes.errors) == dead
+    assert all(error.retriable for error in outcomes.errors.values())
+
+
+def test_partition_without_a_leader_is_waited_for_if_all_are_required(world: World) -> None:
+    alive, dead = lose_a_leader(world, "no leader")
+    with pytest.raises(ItemsFailed) as failed:
+        world.admin.list_offsets(dict.fromkeys([*alive, *dead], "latest"), timeout=3)
+    assert sorted(failed.value.outcomes.errors) == dead
+    assert all(isinstance(error, KafkaTimeoutError) for error in failed.value.outcomes.errors.values())
 
 
 @pytest.mark.parametrize("spec", ["newest", -7, True, 1.5, None, 2**63])

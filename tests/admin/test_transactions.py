@@ -226,6 +226,27 @@ def test_a_list_that_one_coordinator_refuses_is_no_list(
     assert [one.transactional_id for one in admin.list_transactions(producer_ids=two)] == ["task-2", "task-3"]
 
 
+def test_transactions_of_reachable_coordinators_are_listed_without_waiting_for_the_other(
+    simulation: Simulation, admin: KafkaAdminClient, cluster: KafkaCluster, producers: list[KafkaProducer]
+) -> None:
+    everything = admin.list_transactions()
+    lost = cluster.coordinator("task-0", "transaction")
+    kept = [one for one in everything if cluster.coordinator(one.transactional_id, "transaction") != lost]
+    assert 0 < len(kept) < len(everything)
+    cluster.controls.crash_broker(lost, unnoticed=True)
+    started = simulation.now
+    listed = admin.list_transactions(raise_errors=False)
+    assert simulation.now - started < 2
+    assert (listed, list(listed.errors)) == (kept, [lost])
+
+
+def test_wrong_filter_is_raised_although_errors_are_returned(
+    admin: KafkaAdminClient, producers: list[KafkaProducer]
+) -> None:
+    with pytest.raises(IllegalArgument, match="Asleep"):
+        admin.list_transactions(states=["Asleep"], raise_errors=False)
+
+
 class Calls:
     """Two calls: the first one is interrupted."""
 

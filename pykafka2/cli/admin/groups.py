@@ -23,6 +23,7 @@ from pykafka2.cli.common.changes import (
     described,
     found,
     is_confirmed,
+    listed,
     matching,
 )
 from pykafka2.cli.common.output import Output, is_terminal
@@ -35,8 +36,8 @@ from pykafka2.errors import KafkaError, KafkaTimeoutError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pykafka2 import KafkaAdminClient, TopicPartition
-    from pykafka2.admin import GroupDescription, Outcomes, PartitionLag
+    from pykafka2 import KafkaAdminClient, OffsetAndMetadata, TopicPartition
+    from pykafka2.admin import GroupDescription, MemberDescription, Outcomes, PartitionLag
 
 SUMMARY = "list and describe groups with their lag, reset offsets, delete groups"
 CLEAR = "\x1b[H\x1b[2J"
@@ -118,7 +119,9 @@ def _list(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _print_groups(client: KafkaAdminClient, arguments: argparse.Namespace, output: Output) -> int:
-    groups = {one.group_id: one for one in client.list_groups(states=arguments.state, types=arguments.type)}
+    listings = client.list_groups(states=arguments.state, types=arguments.type, raise_errors=False)
+    every, code = listed(output, listings)
+    groups = {one.group_id: one for one in every}
     output.table(
         ["group", "state", "type", "protocol"],
         [
@@ -126,7 +129,7 @@ def _print_groups(client: KafkaAdminClient, arguments: argparse.Namespace, outpu
             for name in matching(groups, arguments.patterns + arguments.after_watch)
         ],
     )
-    return 0
+    return code
 
 
 def _configure_describe(parser: Parser) -> None:
@@ -147,9 +150,12 @@ def _describe(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _print_descriptions(client: KafkaAdminClient, arguments: argparse.Namespace, output: Output) -> int:
-    named = arguments.groups + arguments.after_watch
-    names = named or sorted(one.group_id for one in client.list_groups(types=GROUP_TYPES))
-    groups, code = found(output, client.describe_groups(names, raise_errors=False))
+    names, code = arguments.groups + arguments.after_watch, 0
+    if not names:
+        every, code = listed(output, client.list_groups(types=GROUP_TYPES, raise_errors=False))
+        names = sorted(one.group_id for one in every)
+    groups, failed = found(output, client.describe_groups(names, raise_errors=False))
+    code = code or failed
     has_printed = False
     for name, group in groups.items():
         try:
@@ -157,15 +163,20 @@ def _print_descriptions(client: KafkaAdminClient, arguments: argparse.Namespace,
                 name,
                 with_time=arguments.lag_time,
                 isolation_level=arguments.isolation_level,
+                raise_errors=False,
             )
+            unknown = client.list_group_offsets(name, list(lags.errors)) if lags.errors else {}
         except KafkaError as error:
             output.error(f"{name}: {described(error)}")
             code = 1
             continue
+        for partition, failure in lags.errors.items():
+            output.error(f"{name}: {partition}: {described(failure)}")
+            code = 1
         if has_printed:
             output.line("")
         has_printed = True
-        _print_group(arguments, output, group, lags)
+        _print_group(arguments, output, group, lags, unknown)
     return code
 
 
@@ -173,8 +184,10 @@ def _print_group(
     arguments: argparse.Namespace,
     output: Output,
     group: GroupDescription,
-    lags: Mapping[TopicPartition, PartitionLag],
+    lags: Outcomes[TopicPartition, PartitionLag],
+    unknown: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> None:
+    """Print a group; `unknown` has the committed offsets of partitions whose lag is unknown."""
     coordinator = group.coordinator
     fields = {
         "group": group.group_id,
@@ -183,10 +196,12 @@ def _print_group(
         "assignor": group.assignor or None,
         "coordinator": None if coordinator is None else coordinator.id,
         "member_count": len(group.members),
-        "lag": sum(lag.lag for lag in lags.values()),
+        "lag": sum(lag.lag for lag in lags.succeeded.values()),
     }
-    hosts = {member.member_id: member.client_host for member in group.members}
-    partitions = [_lag_fields(partition, lag, hosts) for partition, lag in sorted(lags.items())]
+    owners = {one: member for member in group.members for one in member.assignment}
+    partitions = [
+        _lag_fields(one, lags.succeeded.get(one), unknown.get(one), owners.get(one)) for one in sorted(lags)
+    ]
     members = [
         {
             "member_id": member.member_id,
@@ -211,18 +226,25 @@ def _print_group(
         output.table(columns, [[row[column] for column in columns] for row in rows])
 
 
-def _lag_fields(partition: TopicPartition, lag: PartitionLag, hosts: Mapping[str, str]) -> dict[str, Any]:
+def _lag_fields(
+    partition: TopicPartition,
+    lag: PartitionLag | None,
+    unknown: OffsetAndMetadata | None,
+    owner: MemberDescription | None,
+) -> dict[str, Any]:
+    committed = lag.committed if lag is not None else NO_OFFSET if unknown is None else unknown.offset
+    time = None if lag is None else lag.lag_time
     return {
         "topic": partition.topic,
         "partition": partition.partition,
-        "committed": None if lag.committed == NO_OFFSET else lag.committed,
-        "earliest": lag.start,
-        "latest": lag.end,
-        "lag": lag.lag,
-        "lag_seconds": None if lag.lag_time is None else round(lag.lag_time, 3),
-        "member_id": lag.member_id,
-        "client_id": lag.client_id,
-        "host": None if lag.member_id is None else hosts.get(lag.member_id),
+        "committed": None if committed == NO_OFFSET else committed,
+        "earliest": None if lag is None else lag.start,
+        "latest": None if lag is None else lag.end,
+        "lag": None if lag is None else lag.lag,
+        "lag_seconds": None if time is None else round(time, 3),
+        "member_id": None if owner is None else owner.member_id,
+        "client_id": None if owner is None else owner.client_id,
+        "host": None if owner is None else owner.client_host,
     }
 
 

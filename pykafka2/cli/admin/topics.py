@@ -24,8 +24,12 @@ from pykafka2.cli.common.parsing import Parser
 from pykafka2.cli.common.partitions import resolved, selection
 from pykafka2.cli.common.positions import NAMES, offset
 from pykafka2.cli.common.verbs import Action, add_actions, run_action
+from pykafka2.errors import UnknownTopicOrPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pykafka2 import TopicPartition
     from pykafka2.admin import TopicDescription
 
 SUMMARY = "list, describe, create, alter, delete and truncate topics"
@@ -192,41 +196,39 @@ def _spec(text: str) -> str | int:
 def _offsets(arguments: argparse.Namespace, output: Output) -> int:
     from pykafka2.admin import Outcomes
 
-    isolation: str = arguments.isolation_level
     with connection.connected_admin(arguments) as client:
         partitions, code = resolved(client, output, arguments.selections)
-        if arguments.at is not None:
-            at, failed = found(
-                output,
-                client.list_offsets(
-                    dict.fromkeys(partitions, arguments.at),
-                    isolation_level=isolation,
-                    raise_errors=False,
-                ),
-            )
-            output.table(
-                ["topic", "partition", "offset", "timestamp"],
-                [
-                    [one.topic, one.partition, _or_none(at[one].offset), time_or_none(at[one].timestamp)]
-                    for one in partitions
-                    if one in at
-                ],
-            )
-            return code or failed
-        starts = client.list_offsets(dict.fromkeys(partitions, "earliest"), raise_errors=False)
-        ends = client.list_offsets(
-            dict.fromkeys(partitions, "latest"), isolation_level=isolation, raise_errors=False
-        )
-    known, failed = found(
-        output, Outcomes({one: one for one in partitions}, {**starts.errors, **ends.errors})
-    )
-    rows = [(one, starts[one].offset, ends[one].offset) for one in known]
-    if rows or not (code or failed):
-        output.table(
-            ["topic", "partition", "earliest", "latest", "offsets"],
-            [[one.topic, one.partition, start, end, end - start] for one, start, end in rows],
-        )
+
+        def offsets(some: Iterable[TopicPartition], at: str | int) -> Outcomes[TopicPartition, Any]:
+            isolation: str = arguments.isolation_level
+            return client.list_offsets(dict.fromkeys(some, at), isolation_level=isolation, raise_errors=False)
+
+        first = offsets(partitions, "earliest" if arguments.at is None else arguments.at)
+        # No second request to leaders that did not respond.
+        last = offsets(first.succeeded, "latest") if arguments.at is None else None
+    errors = {**first.errors, **(last.errors if last else {})}
+    _, failed = found(output, Outcomes({}, errors))
+    shown = [one for one in partitions if not isinstance(errors.get(one), UnknownTopicOrPartition)]
+    if not shown and (code or failed):
+        return 1
+    if last is None:
+        known = first.succeeded
+        rows = [
+            [one.topic, one.partition, _or_none(known[one].offset), time_or_none(known[one].timestamp)]
+            if one in known
+            else [one.topic, one.partition, None, None]
+            for one in shown
+        ]
+        output.table(["topic", "partition", "offset", "timestamp"], rows)
+    else:
+        starts, ends = ({one: at.offset for one, at in part.succeeded.items()} for part in (first, last))
+        columns = ["topic", "partition", "earliest", "latest", "offsets"]
+        output.table(columns, [_offset_row(one, starts.get(one), ends.get(one)) for one in shown])
     return code or failed
+
+
+def _offset_row(one: TopicPartition, start: int | None, end: int | None) -> list[Any]:
+    return [one.topic, one.partition, start, end, None if start is None or end is None else end - start]
 
 
 def _or_none(number: int) -> int | None:

@@ -15,7 +15,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.cli.common import connection
-from pykafka2.cli.common.changes import add_yes, change, checked, counted, found, is_confirmed
+from pykafka2.cli.common.changes import add_yes, change, checked, counted, found, is_confirmed, listed
 from pykafka2.cli.common.output import Output, time_or_none
 from pykafka2.cli.common.parsing import Parser, UsageError, natural, nearest, rate
 from pykafka2.cli.common.partitions import one_partition
@@ -87,17 +87,19 @@ def _state(text: str) -> str:
 
 def _list(arguments: argparse.Namespace, output: Output) -> int:
     with connection.connected_admin(arguments) as client:
-        every = client.list_transactions(
+        listings = client.list_transactions(
             states=arguments.state,
             producer_ids=arguments.producer_id,
             longer_than=arguments.longer_than,
             pattern=arguments.pattern,
+            raise_errors=False,
         )
+    every, code = listed(output, listings)
     output.table(
         ["transactional_id", "producer_id", "state"],
         [[one.transactional_id, one.producer_id, one.state] for one in every],
     )
-    return 0
+    return code
 
 
 def _configure_describe(parser: Parser) -> None:

@@ -14,7 +14,7 @@ from pykafka2.cli.common.parsing import MAX_INT32, UsageError
 from pykafka2.errors import IllegalArgument, InvalidTopicException, KafkaError
 
 if TYPE_CHECKING:
-    from pykafka2.admin import Outcomes
+    from pykafka2.admin import Listings, Outcomes
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -117,6 +117,13 @@ def found(output: Output, outcomes: Outcomes[K, V]) -> tuple[dict[K, V], int]:
     for item, error in outcomes.errors.items():
         output.error(f"{item}: {described(error)}")
     return outcomes.succeeded, 1 if outcomes.errors else 0
+
+
+def listed(output: Output, listings: Listings[V]) -> tuple[list[V], int]:
+    """Print one line for each broker whose part is missing; return the items, and the exit code."""
+    for broker, error in listings.errors.items():
+        output.error(f"broker {broker}: {described(error)}")
+    return listings, 1 if listings.errors else 0
 
 
 def described(error: KafkaError) -> str:
