@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, SupportsIndex
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, SupportsIndex, TypedDict
 
 import attrs
 
@@ -261,3 +261,66 @@ class ConsumerGroupMetadata:
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+class ClientHealth(TypedDict):
+    """What `health()` of every client has: of a producer, a consumer or an admin client."""
+
+    state: str
+    """open, closed or failed; only a new client helps if it is not open."""
+    failure: str | None
+    """The exception that ended the IO thread."""
+    connected: bool
+    """Whether any broker is connected; False before the first call that needs the cluster."""
+    unreachable: dict[str, str]
+    """The addresses that the client cannot connect to, with the reasons."""
+    throttled: dict[str, float]
+    """The brokers that throttle the client, with the seconds that remain."""
+    metadata_version: int
+    metadata_age: float | None
+    """Seconds since the last successful Metadata response; None before the first."""
+    metadata_asked_age: float | None
+    """Seconds since the last Metadata request; None before the first."""
+    metadata_error: str | None
+    """The error of the last Metadata request; None after a success."""
+
+
+class ProducerHealth(ClientHealth):
+    """`health()` of a producer."""
+
+    records_waiting: int
+    requests_in_flight: int
+    buffer_available_bytes: int
+    buffer_overhead_bytes: int
+    senders_waiting_for_memory: int
+    senders_waiting_for_metadata: dict[str, list[float]]
+    """The seconds that each blocked `send` has waited, by what it waits for."""
+    codec_libraries: dict[str, str | None]
+    """The package that each codec uses, or None if there is none."""
+    producer_id: int | None
+    producer_epoch: int | None
+    transaction_state: str | None
+    transaction_error: str | None
+    waiting_for: dict[str, str]
+    """What the queued records wait for, by partition."""
+    partitions: dict[str, dict[str, int]]
+    """What was written, and the number of queued batches, by partition."""
+
+
+class ConsumerHealth(ClientHealth):
+    """`health()` of a consumer."""
+
+    group: Any
+    """The membership as a dict; None without a group_id."""
+    partitions: dict[str, dict[str, Any]]
+    """Position, high watermark, last error and seconds without progress, by partition."""
+    buffered_bytes: int
+    codec_libraries: dict[str, str | None]
+    """The package that each codec uses, or None if there is none."""
+
+
+class AdminHealth(ClientHealth):
+    """`health()` of an admin client."""
+
+    calls: list[str]
+    """The requests that callers wait for."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pykafka2.types import AdminHealth
 
 if TYPE_CHECKING:
     from pykafka2.cluster.client import ClusterClient
@@ -25,26 +27,10 @@ class InspectionCalls:
             "metadata-age": age,
         }
 
-    def health(self) -> dict[str, Any]:
-        """Returns the client's state for readiness checks; sends nothing and never blocks.
-
-        `state` is "open", "closed" or "failed"; `connected` is False until the first call.
-        """
+    def health(self) -> AdminHealth:
+        """Returns the client's state for readiness checks; sends nothing and never blocks."""
         cluster = self._cluster
-        metadata, now = cluster.metadata, cluster.driver.clock.monotonic()
-        state = "closed" if cluster.is_closed else "open"
-        failure = cluster.driver.failure
-        return {
-            "state": state if failure is None else "failed",
-            "failure": None if failure is None else repr(failure),
-            "connected": cluster.nodes.has_connection,
-            "unreachable": cluster.nodes.failing(now),
-            "throttled": cluster.nodes.throttled(now),
-            "calls": cluster.names_of_calls(),
-            "metadata_version": metadata.version,
-            "metadata_age": now - metadata.last_successful_refresh if metadata.version else None,
-            "metadata_error": None if metadata.last_error is None else str(metadata.last_error),
-        }
+        return {**cluster.health(is_closed=cluster.is_closed), "calls": cluster.names_of_calls()}
 
     def explain(self) -> str:
         """Returns in words what the client waits for; for people, so the text can change."""

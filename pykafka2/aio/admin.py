@@ -17,6 +17,7 @@ from pykafka2.aio.bridge import Bridge
 from pykafka2.aio.client import AsyncClient
 from pykafka2.errors import ClientClosed, KafkaError
 from pykafka2.other_clients import no_such_attribute
+from pykafka2.types import AdminHealth
 
 if TYPE_CHECKING:
     from pykafka2.admin.options import AdminConfig
@@ -140,7 +141,7 @@ class KafkaAdminClient(AsyncClient):
         """Return the client's metrics by name."""
         return self._admin.metrics()
 
-    def health(self) -> dict[str, Any]:
+    def health(self) -> AdminHealth:
         """Return the state of the client as data; sends nothing."""
         return self._admin.health()
 

@@ -19,6 +19,7 @@ from pykafka2.option_fields import is_async
 from pykafka2.types import (
     READ_COMMITTED,
     ConsumerGroupMetadata,
+    ConsumerHealth,
     ConsumerRecord,
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -314,7 +315,7 @@ class ConsumerCalls:
         """Return totals and current values by name, as plain numbers."""
         return self._consumer.metrics()
 
-    def health(self) -> dict[str, Any]:
+    def health(self) -> ConsumerHealth:
         """Return the state of the consumer as data for a monitor."""
         return self._consumer.health()
 

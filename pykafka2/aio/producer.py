@@ -35,7 +35,7 @@ from pykafka2.producer.delivery.delivery import Delivery, OnDelivery
 from pykafka2.producer.options import ProducerConfig
 from pykafka2.producer.producer import KafkaProducer as SyncProducer
 from pykafka2.records.encoder import NO_HEADERS
-from pykafka2.types import GivenHeaders, PartitionInfo, RecordMetadata
+from pykafka2.types import GivenHeaders, PartitionInfo, ProducerHealth, RecordMetadata
 
 if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
@@ -306,7 +306,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         """Return Kafka's producer metrics by name."""
         return self._producer.metrics()
 
-    def health(self) -> dict[str, Any]:
+    def health(self) -> ProducerHealth:
         """Return the state of the producer as data: waiting records, memory, metadata, producer id."""
         return self._producer.health()
 

@@ -114,7 +114,7 @@ class Reads(Generic[K, V]):
         async with self._reading():
             with suppress(ConsumerWakeup):
                 await self._begin_read()
-                self._consumer._rewind_iteration()
+                self._consumer._put_back_iteration()
                 return await self._read(lambda: self._consumer._take_columns(limit), timeout) or {}
         return {}
 

@@ -17,7 +17,7 @@ from pykafka2.backoff import Backoff
 from pykafka2.cluster.arguments import checked_timeout, checked_topic
 from pykafka2.cluster.coordinators import Coordinators
 from pykafka2.cluster.link import NodeLink, Purpose
-from pykafka2.cluster.metadata import Metadata
+from pykafka2.cluster.metadata import NEVER, Metadata
 from pykafka2.cluster.nodes import Nodes
 from pykafka2.cluster.retrying_calls import RetryingCall, RetryingCalls
 from pykafka2.cluster.router import Router
@@ -39,7 +39,7 @@ from pykafka2.options import ClientOptions
 from pykafka2.protocol.framing import decode_response, encode_request, encode_response, in_memory
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.struct import Request, Response
-from pykafka2.types import Node
+from pykafka2.types import ClientHealth, Node
 
 if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
@@ -260,6 +260,23 @@ class ClusterClient:
         )
         self.driver.call_soon(lambda now: self.router.route(send, now))
         return completion
+
+    def health(self, *, is_closed: bool) -> ClientHealth:
+        """Returns the part of `health()` that all clients share; sends nothing. Any thread."""
+        metadata, nodes, now = self.metadata, self.nodes, self.driver.clock.monotonic()
+        failure, error = self.driver.failure, metadata.last_error
+        state = "closed" if is_closed else "open"
+        return {
+            "state": state if failure is None else "failed",
+            "failure": None if failure is None else repr(failure),
+            "connected": nodes.has_connection,
+            "unreachable": nodes.failing(now),
+            "throttled": nodes.throttled(now),
+            "metadata_version": metadata.version,
+            "metadata_age": now - metadata.last_successful_refresh if metadata.version else None,
+            "metadata_asked_age": now - metadata.last_refresh if metadata.last_refresh > NEVER else None,
+            "metadata_error": None if error is None else str(error),
+        }
 
     def names_of_calls(self) -> list[str]:
         """Returns the names of the requests that callers wait for. Any thread."""

@@ -226,9 +226,10 @@ class Nodes:
         wake_at = FOREVER
         for link in tuple(self._links.values()):
             link_wake_at = link.quiet_until
+            if link.node.id < 0 and link.is_connected and self._is_superfluous(link):
+                link.close_idle(now)
+                link_wake_at = now
             if link_wake_at <= now:
-                if link.node.id < 0 and link.is_connected and not link.in_flight and self._has_brokers:
-                    link.close_idle(now)  # the metadata lists the brokers now
                 link_wake_at = link.poll(now)
             if link_wake_at < wake_at:
                 wake_at = link_wake_at
@@ -242,6 +243,13 @@ class Nodes:
     @property
     def _has_brokers(self) -> bool:
         return bool(self._metadata.snapshot.nodes) and not self._is_rebootstrapping
+
+    def _is_superfluous(self, link: NodeLink) -> bool:
+        """Return whether the brokers of the metadata serve instead of this connected bootstrap address.
+
+        The only connection stays: it shows that the client reaches its cluster.
+        """
+        return not link.in_flight and self._has_brokers and self.connection_count > 1
 
     @property
     def _is_rebootstrapping(self) -> bool:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Generic, NoReturn, Self, Unpack
 
 from pykafka2 import lifecycle
 from pykafka2.cluster.arguments import checked_partition, checked_partitions, checked_topic
@@ -39,7 +39,7 @@ from pykafka2.errors import (
 from pykafka2.interrupts import run_all
 from pykafka2.other_clients import no_such_attribute
 from pykafka2.protocol.messages.metadata import MetadataRequest
-from pykafka2.types import K, OffsetAndTimestamp, TopicPartition, V
+from pykafka2.types import ConsumerHealth, K, OffsetAndTimestamp, TopicPartition, V
 
 if TYPE_CHECKING:
     from pykafka2.cluster.client import ClusterClient
@@ -171,7 +171,7 @@ class QueryCalls(Owned):
         """
         return self._inspection.metrics()
 
-    def health(self) -> dict[str, Any]:
+    def health(self) -> ConsumerHealth:
         """Return the state of the consumer as data for a monitor.  Any thread can call it.
 
         `state` is open, failed or closed. `group` is None without a group_id. `partitions` has, by name, the
@@ -265,6 +265,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
                 self._subscription,
                 self._buffer,
                 self._fetcher,
+                self._poller.collector,
                 self._poller.bad_records,
                 self._poller.stall_detector,
                 group,

@@ -15,9 +15,11 @@ from pykafka2.consumer.bad_records import BadRecords
 from pykafka2.consumer.fetch.buffer import FetchBuffer
 from pykafka2.consumer.fetch.fetcher import Fetcher
 from pykafka2.consumer.options import CLASSIC, CONSUMER
+from pykafka2.consumer.poll.collector import Collector
 from pykafka2.consumer.poll.stall_detector import StallDetector
 from pykafka2.consumer.state.subscription import Hold, Mode, Subscription
 from pykafka2.text import named
+from pykafka2.types import ConsumerHealth
 
 if TYPE_CHECKING:
     from pykafka2.consumer.group.group import Group
@@ -32,6 +34,7 @@ class Inspection:
         subscription: Subscription,
         buffer: FetchBuffer,
         fetcher: Fetcher,
+        collector: Collector,
         bad_records: BadRecords,
         stall_detector: StallDetector,
         group: Group | None = None,
@@ -40,6 +43,7 @@ class Inspection:
         self._subscription = subscription
         self._buffer = buffer
         self._fetcher = fetcher
+        self._collector = collector
         self._bad_records = bad_records
         self._stall_detector = stall_detector
         self._group = group
@@ -50,7 +54,7 @@ class Inspection:
             "fetch-total": self._fetcher.fetches,
             "fetch-throttle-time-avg": self._fetcher.throttled_ms / max(self._fetcher.fetches, 1),
             "fetch-throttle-time-max": self._fetcher.longest_throttle_ms,
-            "bytes-consumed-total": self._buffer.taken_bytes,
+            "bytes-consumed-total": self._collector.consumed_bytes,
             "buffered-bytes": self._buffer.size_bytes,
             "bad-records-total": self._bad_records.skipped,
             "records-lag-max": self._greatest_lag(),
@@ -66,21 +70,15 @@ class Inspection:
         ]
         return max(lags, default=0)
 
-    def health(self) -> dict[str, Any]:
+    def health(self) -> ConsumerHealth:
         with lifecycle.loading:
             from pykafka2.compression.libraries import packages_in_use
 
-        cluster, metadata = self._cluster, self._cluster.metadata
-        now = cluster.driver.clock.monotonic()
-        state = "closed" if cluster.is_closed else "open"
+        cluster, now = self._cluster, self._cluster.driver.clock.monotonic()
         stalled = self._stall_detector.stalled_for()
         return {
-            "state": "failed" if cluster.driver.failure is not None else state,
-            "failure": None if cluster.driver.failure is None else repr(cluster.driver.failure),
-            "connected": cluster.nodes.has_connection,
-            "unreachable": cluster.nodes.failing(now),
-            "throttled": cluster.nodes.throttled(now),
-            "group": None if self._group is None else group_health(self._group, metadata, now),
+            **cluster.health(is_closed=cluster.is_closed),
+            "group": None if self._group is None else group_health(self._group, cluster.metadata, now),
             "partitions": {
                 str(partition): {
                     "position": self._subscription.positions.get(partition),
@@ -95,10 +93,6 @@ class Inspection:
             },
             "buffered_bytes": self._buffer.size_bytes,
             "codec_libraries": packages_in_use(),
-            "metadata_version": metadata.version,
-            "metadata_age": now - metadata.last_successful_refresh if metadata.version else None,
-            "metadata_asked_age": now - metadata.last_refresh if metadata.last_refresh > 0 else None,
-            "metadata_error": None if metadata.last_error is None else str(metadata.last_error),
         }
 
     def explain(self) -> str:
@@ -132,12 +126,12 @@ class Inspection:
                 f"{made_anew}: its topic was deleted and created again while it was read; auto_offset_reset "
                 "has set the position."
             )
-        for name, partition in health["partitions"].items():
-            last_error = partition["last_trouble"]
-            seconds = partition["stands_still_for"]
+        for name, of_partition in health["partitions"].items():
+            last_error = of_partition["last_trouble"]
+            seconds = of_partition["stands_still_for"]
             trouble = f"; the last error: {last_error.rstrip('.')}" if last_error else ""
             stall = f"; it has not advanced for {seconds:.0f} s" if seconds else ""
-            lines.append(f"{name} {_words(partition)}{stall}{trouble}.")
+            lines.append(f"{name} {_words(of_partition)}{stall}{trouble}.")
         return "\n".join(lines)
 
 

@@ -7,7 +7,6 @@ one instant. A test compares docs/reference/producer-metrics.md with the table.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import attrs
 
@@ -19,6 +18,7 @@ from pykafka2.producer.partitioning.route_table import Routes
 from pykafka2.producer.sending.memory_shares import Taken
 from pykafka2.producer.sending.sender import Sender
 from pykafka2.producer.transactions.state import NEXT_STEP, TransactionState, TransactionStatus
+from pykafka2.types import ProducerHealth
 
 
 class Inspection:
@@ -47,28 +47,20 @@ class Inspection:
         monotonic = client.driver.clock.monotonic
         metrics.gauge("metadata-age", lambda: monotonic() - metadata.last_successful_refresh)
 
-    def health(self) -> dict[str, Any]:
+    def health(self) -> ProducerHealth:
         with lifecycle.loading:
             from pykafka2.compression.libraries import packages_in_use
 
-        metadata, now = self._client.metadata, self._client.driver.clock.monotonic()
         identity = self._sender.identity
-        state = "open" if not self._accumulator.is_closed else "closed"
         return {
-            "state": "failed" if self._client.driver.failure is not None else state,
-            "failure": _text(self._client.driver.failure),
+            **self._client.health(is_closed=self._accumulator.is_closed),
             "records_waiting": self._accumulator.unsent_records(),
             "requests_in_flight": self._sender.requests_in_flight,
             "buffer_available_bytes": self._accumulator.pool.available_bytes,
             "buffer_overhead_bytes": self._accumulator.pool.overhead_bytes,
             "senders_waiting_for_memory": self._accumulator.pool.waiting,
-            "senders_waiting_for_metadata": self._waiting_for_metadata(now),
-            "throttled": self._client.nodes.throttled(now),
+            "senders_waiting_for_metadata": self._waiting_for_metadata(),
             "codec_libraries": packages_in_use(),
-            "metadata_version": metadata.version,
-            "metadata_age": now - metadata.last_successful_refresh if metadata.version else None,
-            "metadata_asked_age": now - metadata.last_refresh if metadata.last_refresh > 0 else None,
-            "metadata_error": None if metadata.last_error is None else str(metadata.last_error),
             "producer_id": None if identity is None else identity.sequences.identity[0],
             "producer_epoch": None if identity is None else identity.sequences.identity[1],
             "transaction_state": None if self._transactions is None else self._transactions.state.value,
@@ -88,7 +80,7 @@ class Inspection:
         """Explain like `explain`, also while the producer closes."""
         return self._explain_waits(self.health())
 
-    def _explain_waits(self, health: dict[str, Any]) -> str:
+    def _explain_waits(self, health: ProducerHealth) -> str:
         lines = self._explain_transaction()
         lines += self._sender.shares.crowded(self._partitions_of)
         for what, ages in health["senders_waiting_for_metadata"].items():
@@ -112,8 +104,9 @@ class Inspection:
             lines.append(f"The last request for metadata failed: {health['metadata_error']}")
         return "\n".join(lines)
 
-    def _waiting_for_metadata(self, now: float) -> dict[str, list[float]]:
+    def _waiting_for_metadata(self) -> dict[str, list[float]]:
         """Return the seconds that each blocked call has waited, by what it waits for."""
+        now = self._client.driver.clock.monotonic()
         found: dict[str, list[float]] = {}
         for what, since in [*self._routes.waiting.values()]:
             found.setdefault(what, []).append(now - since)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pykafka2.producer.options import ProducerConfig
     from pykafka2.records.encoder import Row
     from pykafka2.serializers import Buffer, SupportsSerialize, ToBytes
-    from pykafka2.types import GivenHeaders, PartitionInfo
+    from pykafka2.types import GivenHeaders, PartitionInfo, ProducerHealth
 
     AnySerializer = SupportsSerialize[V] | ToBytes[V] | Callable[[Any], bytes | None]
 
@@ -427,7 +427,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         """
         return self._metrics.snapshot()
 
-    def health(self) -> dict[str, Any]:
+    def health(self) -> ProducerHealth:
         """Return the state of the producer as data: waiting records, memory, metadata, producer id.
 
         `codec_libraries` has the package that each codec uses, or None if there is none.

@@ -285,13 +285,18 @@ def test_a_request_with_a_shorter_timeout_than_those_before_it_ends_at_its_own(
     assert long.outcomes == 1, "the connection ended with it"
 
 
-def test_bootstrap_connections_end_when_the_brokers_have_names(
+def test_bootstrap_connection_ends_when_a_broker_is_connected_by_its_name(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
+    """Until then it shows that the client reaches its cluster."""
     cluster.runtime.run_for(1)
     link = client.nodes.known_link(-1)
     assert link is not None
+    assert client.health(is_closed=False)["connected"]
+    client.request(MetadataRequest(topics=[]), ToNode(1))
+    cluster.runtime.run_for(1)
     assert link.state is LinkState.IDLE
+    assert client.nodes.connection_count == 1
 
 
 def test_rebootstrap_follows_when_every_known_node_is_unreachable(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,15 @@ from pykafka2.testing.simulation import Simulation, kinds
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 # The broker's side of it.
 FED = {"received", "ended"}
+
+
+def functions_of_guide(name: str) -> dict[str, Any]:
+    """Return the functions that the blocks of a guide define, by name."""
+    namespace: dict[str, Any] = {}
+    for block in re.findall(r"^```python\n(.*?)^```", (GUIDES / name).read_text(), re.MULTILINE | re.DOTALL):
+        functions = [part for part in ast.parse(block).body if isinstance(part, ast.FunctionDef)]
+        exec(compile(ast.Module(functions, []), name, "exec"), namespace)
+    return namespace
 
 
 def public(owner: type) -> set[str]:

@@ -42,6 +42,8 @@ class Handover:
         """`Subscription.changes` when the queued records were last compared with the assignment."""
         self._to_rewind: frozenset[TopicPartition] = frozenset()
         """Partitions whose queued records are being read again instead."""
+        self._puts_back = False
+        """Whether to read them from the fetch buffer, as far as it has them."""
 
     def begin(self) -> bool:
         """Start a call that returns records; returns the state that `undo_interrupted_call` needs.
@@ -66,7 +68,15 @@ class Handover:
 
     def rewind(self, partitions: Iterable[TopicPartition]) -> None:
         """Read the queued records of these partitions again, because they were not returned."""
+        self._rewind(partitions, puts_back=False)
+
+    def put_back(self, partitions: Iterable[TopicPartition]) -> None:
+        """Rewind like `rewind`, to the data in the fetch buffer, which can be read again at once."""
+        self._rewind(partitions, puts_back=True)
+
+    def _rewind(self, partitions: Iterable[TopicPartition], *, puts_back: bool) -> None:
         if self._iteration_queue:
+            self._puts_back = puts_back
             self._to_rewind = self._to_rewind.union(partitions)
             self._finish_rewinding()
 
@@ -74,7 +84,9 @@ class Handover:
         if not self._to_rewind:
             return
         for partition, offset in self._iteration_queue.first_offsets(self._to_rewind).items():
-            if partition in self._subscription.assigned:
+            if partition not in self._subscription.assigned:
+                continue
+            if not (self._puts_back and self._poller.collector.put_back(partition, offset)):
                 self._position_control.rewind(partition, offset)
         self._iteration_queue.forget(self._to_rewind)
         self._to_rewind = frozenset()

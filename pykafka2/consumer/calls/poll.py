@@ -86,7 +86,7 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         result can have more than `max_records`. Raises the errors of `poll`.
         """
         limit, timeout = self._limit(max_records), checked_timeout(timeout_ms)
-        self._handover.rewind(self._subscription.assigned)
+        self._handover.put_back(self._subscription.assigned)
         return self._poller.poll_columns(timeout, limit)
 
     def read_range(
@@ -196,6 +196,11 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         self._handover.rewind(self._subscription.assigned)
 
     @handing_over
+    def _put_back_iteration(self) -> None:
+        """Read the queued records again from the fetch buffer, where they can be taken at once."""
+        self._handover.put_back(self._subscription.assigned)
+
+    @handing_over
     def _take_records(
         self, limit: int, keep_position: bool, only: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, Any]:
@@ -226,7 +231,7 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
     @handing_over
     def _take_columns(self, limit: int) -> dict[TopicPartition, Columns]:
         """Return the columns that are available now."""
-        self._handover.rewind(self._subscription.assigned)
+        self._handover.put_back(self._subscription.assigned)
         return self._poller.pass_columns(limit)
 
     @handing_over

@@ -41,8 +41,6 @@ class FetchBuffer:
         self._on_room = on_drained
         self._notifies_when_drained = False
         self.size_bytes = 0
-        self.taken_bytes = 0
-        """The total number of bytes that the application has read."""
         self.arrivals = 0
         """Grows with every put; a waiting poll() reads it without the lock."""
 
@@ -134,7 +132,6 @@ class FetchBuffer:
                 queue = queues[partition]
                 if queue.items and queue.items[0] is item:
                     size_bytes = item.size_bytes
-                    self.taken_bytes += size_bytes
                     self.size_bytes -= size_bytes
                     queue.size_bytes -= size_bytes
                     queue.items.popleft()

@@ -68,7 +68,9 @@ class Collector:
         self._on_consume = interceptors.on_consume if interceptors else None
         self._deserializers = Deserializers(options, poll_errors.bad_records)
         self._done: list[Item] = []
-        """Items that the last pass has read to their end."""
+        """Items that the last pass has read to their end; the next pass drops them from the buffer."""
+        self.consumed_bytes = 0
+        """The total number of bytes that the application has read."""
         self.moved: dict[TopicPartition, tuple[int, int, int | None]] | None = None
         """Of partitions with records in the last pass: positions after and before, leader epochs before."""
         self.is_unfinished = False
@@ -246,7 +248,7 @@ class Collector:
                 moved[partition] = current.positions[partition], positions[partition], epochs.get(partition)
         epochs.update(current.leader_epochs)
         positions.update(current.positions)
-        self._done = current.done
+        self._set_done(current.done)
         self.is_unfinished = current.is_unfinished
         current.failed = None
         if not has_records:
@@ -272,7 +274,40 @@ class Collector:
                 else:
                     epochs[partition] = epoch
         if moved:
-            self._poll_errors.noted, self._done = None, []
+            self._poll_errors.noted = None
+            self._set_done([])
+
+    def put_back(self, partition: TopicPartition, offset: int) -> bool:
+        """Move the position back to a record whose data is still in the buffer; False if it is not.
+
+        Records of the last pass are, until the next one.
+        """
+        subscription, assigned = self._subscription, self._subscription.assigned[partition]
+        if not any(
+            isinstance(item, FetchedData)
+            and item.generation == assigned.generation
+            and item.offset <= offset < item.next_offset
+            for item in self._buffer.items(partition)
+        ):
+            return False
+        subscription.leader_epochs.pop(partition, None)
+        subscription.positions[partition] = offset
+        noted = self._poll_errors.noted
+        if noted is not None and noted.partition == partition:
+            self._poll_errors.noted = None  # it occurs again after the records
+        self._set_done(
+            [
+                item
+                for item in self._done
+                if item.partition != partition or isinstance(item, Problem) or item.next_offset <= offset
+            ]
+        )
+        return True
+
+    def _set_done(self, done: list[Item]) -> None:
+        added = sum(item.size_bytes for item in done) - sum(item.size_bytes for item in self._done)
+        self._done = done
+        self.consumed_bytes += added
 
 
 def _leader_epoch(taken: list[ConsumerRecord[Any, Any]] | Columns) -> int:

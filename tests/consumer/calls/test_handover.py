@@ -30,7 +30,11 @@ class Parts:
         self.rewound: list[tuple[TopicPartition, int]] = []
         self.interrupts = 0
         """So many calls of `rewind` are interrupted."""
-        collector = SimpleNamespace(moved=None, undo_last_pass=lambda: self.taken_back.append("polled"))
+        collector = SimpleNamespace(
+            moved=None,
+            undo_last_pass=lambda: self.taken_back.append("polled"),
+            put_back=lambda partition, offset: False,
+        )
         position_control = SimpleNamespace(rewind=self.rewind)
         self.poller: Any = SimpleNamespace(
             collector=collector, is_in_pass=False, position_control=position_control

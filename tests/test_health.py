@@ -1,0 +1,119 @@
+"""`health()` of all clients has the same base, and shows the loss of the last broker within a second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pykafka2 import AdminHealth, ClientHealth, ConsumerHealth, KafkaAdminClient, ProducerHealth
+from pykafka2.testing import KafkaCluster, Simulation
+from tests.docs.test_guides import functions_of_guide
+
+CLIENTS = ("producer", "consumer", "admin")
+
+
+@pytest.fixture(params=[1, 3], ids=["one broker", "three brokers"])
+def cluster(simulation: Simulation, request: pytest.FixtureRequest) -> KafkaCluster:
+    return simulation.cluster(brokers=request.param, topics={"orders": 3})
+
+
+@pytest.fixture
+def clients(simulation: Simulation, cluster: KafkaCluster) -> Iterator[dict[str, Any]]:
+    """The three clients; all are connected and idle."""
+    producer = simulation.producer(cluster)
+    producer.send("orders", b"1").result(timeout=10)
+    consumer = simulation.consumer(cluster, "orders", group_id="billing", auto_offset_reset="earliest")
+    while not consumer.poll(1000):
+        pass
+    admin = KafkaAdminClient(
+        bootstrap_servers=cluster.bootstrap_servers, runtime=simulation.runtime.at("admin")
+    )
+    admin.list_topics()
+    yield {"producer": producer, "consumer": consumer, "admin": admin}
+    admin.close()
+
+
+def crash_all(cluster: KafkaCluster) -> None:
+    for broker in range(len(cluster.brokers)):
+        cluster.controls.crash_broker(broker)
+
+
+def restart_all(cluster: KafkaCluster) -> None:
+    for broker in range(len(cluster.brokers)):
+        cluster.controls.restart_broker(broker)
+
+
+def test_health_has_the_fields_of_its_type(clients: dict[str, Any]) -> None:
+    types = {"producer": ProducerHealth, "consumer": ConsumerHealth, "admin": AdminHealth}
+    for name, client in clients.items():
+        health = client.health()
+        assert health.keys() == types[name].__annotations__.keys()
+        assert ClientHealth.__annotations__.keys() <= health.keys()
+        assert (health["state"], health["connected"], health["unreachable"]) == ("open", True, {})
+        assert (health["metadata_age"] is None) == (health["metadata_version"] == 0)
+        assert (health["metadata_asked_age"] is None) == (health["metadata_version"] == 0)
+        client.close()
+        assert client.health()["state"] == "closed"
+
+
+def test_producer_that_has_sent_nothing_stays_connected_after_its_first_call(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    producer = simulation.producer(cluster)
+    assert not producer.health()["connected"]
+    producer.partitions_for("orders")
+    for _ in range(3):
+        simulation.sleep(400)
+        assert producer.health()["connected"]
+    producer.send("orders", b"1").result(timeout=10)
+    simulation.sleep(1)
+    bootstrap = [link for link in map(producer._client.nodes.known_link, (-1, -2, -3)) if link is not None]
+    assert not any(link.is_connected for link in bootstrap)
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_health_shows_the_loss_of_the_last_broker_within_a_second(
+    simulation: Simulation, cluster: KafkaCluster, clients: dict[str, Any], name: str
+) -> None:
+    client = clients[name]
+    crash_all(cluster)
+    for seconds in (1.0, 4.0, 10.0, 45.0):  # after 1, 5, 15 and 60 s
+        simulation.sleep(seconds)
+        health = client.health()
+        assert not health["connected"]
+        # An admin client connects when it is called.
+        assert len(health["unreachable"]) == (0 if name == "admin" else len(cluster.brokers)), health
+        assert health["state"] == "open"
+    restart_all(cluster)
+    simulation.sleep(5)
+    if name == "admin":
+        client.list_topics()
+    assert client.health()["connected"]
+
+
+def test_readiness_of_the_guide_is_false_a_second_after_the_last_broker_died(
+    simulation: Simulation, cluster: KafkaCluster, clients: dict[str, Any]
+) -> None:
+    guide = functions_of_guide("operating.md")
+    producer, consumer = clients["producer"], clients["consumer"]
+
+    def ready() -> tuple[bool, bool]:
+        return guide["is_producer_ready"](producer), guide["is_consumer_ready"](consumer)
+
+    assert ready() == (True, True)
+    crash_all(cluster)
+    for seconds in (1.0, 4.0, 10.0, 45.0):
+        simulation.sleep(seconds)
+        assert ready() == (False, False)
+        assert guide["is_alive"](producer)
+        assert guide["is_alive"](consumer)
+    restart_all(cluster)
+    simulation.sleep(5)
+    assert ready() == (True, True)
+    if len(cluster.brokers) > 1:
+        cluster.controls.crash_broker(0)
+        for _ in range(5):
+            simulation.sleep(1)
+            assert ready() == (True, True)
