@@ -264,7 +264,7 @@ class ConsumerGroupMetadata:
 
 
 class ClientHealth(TypedDict):
-    """What `health()` of every client has: of a producer, a consumer or an admin client."""
+    """The fields that `health()` has in every client: producer, consumer and admin client."""
 
     state: str
     """open, closed or failed; only a new client helps if it is not open."""
@@ -279,7 +279,7 @@ class ClientHealth(TypedDict):
     metadata_version: int
     metadata_age: float | None
     """Seconds since the last successful Metadata response; None before the first."""
-    metadata_asked_age: float | None
+    metadata_request_age: float | None
     """Seconds since the last Metadata request; None before the first."""
     metadata_error: str | None
     """The error of the last Metadata request; None after a success."""

@@ -53,7 +53,7 @@ def test_health_has_the_fields_of_its_type(clients: dict[str, Any]) -> None:
         assert ClientHealth.__annotations__.keys() <= health.keys()
         assert (health["state"], health["connected"], health["unreachable"]) == ("open", True, {})
         assert (health["metadata_age"] is None) == (health["metadata_version"] == 0)
-        assert (health["metadata_asked_age"] is None) == (health["metadata_version"] == 0)
+        assert (health["metadata_request_age"] is None) == (health["metadata_version"] == 0)
         client.close()
         assert client.health()["state"] == "closed"
 

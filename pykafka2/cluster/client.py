@@ -274,7 +274,7 @@ class ClusterClient:
             "throttled": nodes.throttled(now),
             "metadata_version": metadata.version,
             "metadata_age": now - metadata.last_successful_refresh if metadata.version else None,
-            "metadata_asked_age": now - metadata.last_refresh if metadata.last_refresh > NEVER else None,
+            "metadata_request_age": now - metadata.last_refresh if metadata.last_refresh > NEVER else None,
             "metadata_error": None if error is None else str(error),
         }
 

@@ -139,4 +139,4 @@ def test_the_age_and_the_version_are_in_health(simulation: Simulation) -> None:
         health = client.health()
         assert health["metadata_version"] == 1
         assert health["metadata_age"] == pytest.approx(42, abs=2)
-        assert health["metadata_asked_age"] >= health["metadata_age"]
+        assert health["metadata_request_age"] >= health["metadata_age"]

@@ -211,7 +211,7 @@ def test_health_reports_metadata_age_and_throttling(cluster: LogCluster) -> None
         consumer._cluster.metadata.request_update()
         cluster.runtime.run_for(10)
         health = consumer.health()
-        assert health["metadata_age"] >= 30 > health["metadata_asked_age"]
+        assert health["metadata_age"] >= 30 > health["metadata_request_age"]
 
 
 # ---------------------------------------------------------------------------------------- calls
