@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pykafka2.aio.bad_records import AwaitedBadRecords
 from pykafka2.aio.bridge import Bridge
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import ConfigurationError, IllegalState
@@ -22,6 +23,8 @@ IGNORED = {
 }
 
 COMMIT_CALLBACK = "default_offset_commit_callback"
+
+BAD_RECORD_CALLBACK = "on_bad_record"
 
 TOKEN_PROVIDER = "sasl_oauth_token_provider"  # noqa: S105 - the name of an option
 
@@ -66,6 +69,8 @@ def _on_loop(name: str, value: Any, bridge: Bridge) -> Any:
     if name == TOKEN_PROVIDER:
         call = getattr(value, "token", value)
         return TokenOfLoop(bridge, call) if callable(call) and is_async(call) else value
+    if name == BAD_RECORD_CALLBACK and callable(value) and not isinstance(value, type):
+        return AwaitedBadRecords(value, bridge.runtime.notify)
     if name == COMMIT_CALLBACK and callable(value) and not is_async(value):
         return bridge.on_loop(value)
     return value

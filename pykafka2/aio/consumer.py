@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, NoReturn, Self, Unpack
 
 from pykafka2.aio.aiokafka_options import adapt_options
+from pykafka2.aio.bad_records import AwaitedBadRecords
 from pykafka2.aio.bridge import UNBOUND, Bridge, Call
 from pykafka2.aio.client import AsyncClient
 from pykafka2.aio.consumer_calls import ConsumerCalls
@@ -73,6 +74,8 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
         parsed = self._consumer._options
         self._options = parsed
         self._listeners = Listeners(bridge, parsed.max_poll_interval, parsed.client_id)
+        policy = parsed.on_bad_record
+        self._bad_records = policy if isinstance(policy, AwaitedBadRecords) else None
         self._gate = Gate()
         self._reads = asyncio.Lock()
         self._loop: object = UNBOUND
@@ -126,6 +129,8 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
             self._is_stopped = True
             with suppress(ClientClosed):
                 self._consumer._rewind_iteration()  # no record is returned after the last commit
+            if self._bad_records is not None:
+                self._bad_records.cancel()
             self._bridge.runtime.check_waiters()  # of pending reads
         begin = partial(self._begin_close, loop, timeout, leave_group, autocommit)
         attending = self._attending

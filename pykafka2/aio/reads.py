@@ -14,10 +14,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
+from pykafka2.aio.bad_records import AwaitedBadRecords
 from pykafka2.aio.bridge import Bridge, Call
 from pykafka2.aio.gate import Gate
 from pykafka2.aio.listeners import Listeners
 from pykafka2.clock import FOREVER
+from pykafka2.consumer.bad_records import StillHandled
 from pykafka2.consumer.calls.arguments import checked_timeout
 from pykafka2.consumer.consumer import KafkaConsumer as SyncConsumer
 from pykafka2.errors import ClientClosed, ConsumerStopped, ConsumerWakeup, IllegalState
@@ -48,6 +50,7 @@ class Reads(Generic[K, V]):
     _queue: IterationQueue
     _options: ConsumerOptions
     _listeners: Listeners
+    _bad_records: AwaitedBadRecords | None
     _gate: Gate
     _reads: asyncio.Lock
     _loop: object
@@ -190,6 +193,8 @@ class Reads(Generic[K, V]):
             raise IllegalState(
                 "a read inside a rebalance listener would wait for itself; return from the listener first"
             )
+        if self._bad_records is not None and self._bad_records.is_inside:
+            raise IllegalState("a read inside on_bad_record would wait for itself; return from it first")
         return self._reads
 
     async def _begin_read(self) -> None:
@@ -228,7 +233,14 @@ class Reads(Generic[K, V]):
                         return None
                     await self._end_attending()
                     has_waited = True
-                found = take()
+                try:
+                    found = take()
+                except StillHandled:
+                    if self._has_handled():
+                        continue  # between two reads
+                    found, is_handling = None, True
+                else:
+                    is_handling = False
                 if found:
                     return found
                 remaining = deadline - monotonic()
@@ -241,7 +253,7 @@ class Reads(Generic[K, V]):
                 else:
                     with self._turn:
                         seconds = poller.wait_for(remaining)
-                    await self._wait_for_news(is_news, seconds)
+                    await self._wait_for_news(self._or_handled(is_news) if is_handling else is_news, seconds)
                 has_waited = True
                 if self._is_stopped:
                     raise stopped()
@@ -249,6 +261,13 @@ class Reads(Generic[K, V]):
         finally:
             with self._turn:
                 poller.returned()
+
+    def _has_handled(self) -> bool:
+        """Return whether on_bad_record has ended, because of which a pass ended before."""
+        return self._bad_records is not None and self._bad_records.has_ended
+
+    def _or_handled(self, is_news: Callable[[], bool]) -> Callable[[], bool]:
+        return lambda: is_news() or self._has_handled()
 
     async def _wait_for_news(self, is_news: Callable[[], bool], seconds: float) -> None:
         # From the moment at which there is news the application has max_poll_interval_ms to take it, also if

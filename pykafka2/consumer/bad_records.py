@@ -6,6 +6,7 @@ poll/errors.py (damaged batches).
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,11 @@ from pykafka2.text import brief
 from pykafka2.types import BadRecord, TopicPartition
 
 logger = logging.getLogger(__name__)
+
+NOT_AWAITED_RESULT = (
+    "it returned a {kind}, which is not awaited, so the record is not skipped. Wait in the function, such as "
+    "by `delivery.result(timeout=10)`, or use the consumer of pykafka2.aio"
+)
 
 RAISE = "raise"
 SKIP = "skip"
@@ -30,6 +36,10 @@ def read_policy(value: Any) -> Any:
     if not isinstance(value, str) or value.lower() not in (RAISE, SKIP):
         raise ValueError
     return value.lower()
+
+
+class StillHandled(SerializationError):
+    """Raised by the callable of an asyncio consumer, which repeats the pass when its coroutine has ended."""
 
 
 class BadRecords:
@@ -73,7 +83,12 @@ class BadRecords:
         policy = self._policy
         if callable(policy):
             try:
-                policy(bad)
+                result = policy(bad)
+                if inspect.isawaitable(result):
+                    _close(result)
+                    raise TypeError(NOT_AWAITED_RESULT.format(kind=type(result).__name__))
+            except StillHandled:
+                raise
             except Exception as error:
                 where = f"{bad.topic_partition} at offset {bad.offset}"
                 raise SerializationError(
@@ -85,3 +100,9 @@ class BadRecords:
         else:
             raise bad.error
         self.skipped += 1
+
+
+def _close(result: object) -> None:
+    """Close a coroutine, so that Python does not warn that it was never awaited."""
+    if inspect.iscoroutine(result):
+        result.close()

@@ -213,7 +213,8 @@ class ConsumerOptions(ClientOptions):
         read_policy,
         "'raise', 'skip' or a callable of one argument",
         "What to do if a deserializer fails or a batch is damaged: raise and stay at it, log and skip it, "
-        "or call f(bad_record), which skips it unless it raises.  Only in pykafka2.",
+        "or call f(bad_record), which skips it unless it raises; asyncio consumers await it.  "
+        "Only in pykafka2.",
     )
     interceptors: tuple[Any, ...] = interceptor_list(
         "Objects that see the returned records and the committed offsets: on_consume, on_commit, close.",
