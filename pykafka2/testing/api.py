@@ -28,6 +28,7 @@ from pykafka2.testing.views.timeline import Timeline
 from pykafka2.testing.views.transactions import TransactionView
 
 T = TypeVar("T")
+LOOPBACK = "127.0.0.1"
 
 
 class AnyBroker(Protocol):
@@ -238,7 +239,7 @@ class ClusterApi(ABC):
     @abstractmethod
     def create_topic(
         self,
-        name: str,
+        topic: str,
         partitions: int = 1,
         replication_factor: int | None = None,
         configs: Mapping[str, object] | None = None,
@@ -250,7 +251,7 @@ class ClusterApi(ABC):
         """
 
     @abstractmethod
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(self, topic: str) -> None:
         """Deletes a topic with all its records.  Raises the broker's error, such as
         `UnknownTopicOrPartition`.
         """
@@ -343,11 +344,22 @@ class ClusterApi(ABC):
         only later requests.  Rules, links and all data of brokers stay.
         """
 
+    @abstractmethod
+    def reset(self) -> None:
+        """Restores the cluster between two tests: ends the effects of all controls (`controls.reset`),
+        deletes all topics with their records and committed offsets, creates those of `topics=` again, and
+        calls `forget`.
+
+        Users, altered configurations, groups and transactional ids stay.
+        """
+
     # ------------------------------------------------------------------ steered from outside
 
     @abstractmethod
-    def open_admin_port(self, port: int = 0, token: str | None = None) -> AnyAdminPort:
-        """Serves controls, rules and views over HTTP and JSON on loopback until `close`, for tests in other
+    def open_admin_port(
+        self, port: int = 0, token: str | None = None, *, host: str = LOOPBACK
+    ) -> AnyAdminPort:
+        """Serves controls, rules and views over HTTP and JSON at `host` until `close`, for tests in other
         languages.  Port 0 chooses a free port; callers must send the token (default: random).
         """
 

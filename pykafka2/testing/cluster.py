@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 from pykafka2.broker.broker import Broker
+from pykafka2.broker.config.topic_names import INTERNAL_TOPICS
 from pykafka2.broker.controller import NewTopic
 from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.faults.engine import Faults
@@ -27,7 +28,7 @@ from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.errors import IllegalState
 from pykafka2.network.tls import TlsContext
 from pykafka2.testing.access import Access
-from pykafka2.testing.api import ClusterApi
+from pykafka2.testing.api import LOOPBACK, ClusterApi
 from pykafka2.testing.arguments import ClusterArguments, Topic, Topics, check_names
 from pykafka2.testing.controls.controls import Controls
 from pykafka2.testing.listeners import Listeners
@@ -177,9 +178,7 @@ class KafkaCluster(ClusterApi):
             if self._authority is not None:
                 self._authority.write()
             start_brokers(running, self._arguments.first_controller)
-            for name, topic in self._arguments.described_topics().items():
-                if name not in self.controller.image.topics:  # a data directory can have it
-                    self._create(topic.described(name))
+            self._create_missing()
         except BaseException:
             self._end(running)
             raise
@@ -288,21 +287,27 @@ class KafkaCluster(ClusterApi):
 
     def create_topic(
         self,
-        name: str,
+        topic: str,
         partitions: int = 1,
         replication_factor: int | None = None,
         configs: Mapping[str, object] | None = None,
         assignment: Sequence[Sequence[int]] = (),
     ) -> None:
-        self._create(Topic(partitions, replication_factor, configs or {}, assignment).described(name))
+        self._create(Topic(partitions, replication_factor, configs or {}, assignment).described(topic))
+
+    def _create_missing(self) -> None:
+        """Creates the topics of `topics=`, apart from those that a data directory has."""
+        for name, topic in self._arguments.described_topics().items():
+            if name not in self.controller.image.topics:
+                self._create(topic.described(name))
 
     def _create(self, new: NewTopic) -> None:
         self.check()
         self.controller.run(f"create topic {new.name}", lambda active: active.create_topic(new))
 
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(self, topic: str) -> None:
         self.check()
-        self.controller.run(f"delete topic {name}", lambda active: active.delete_topic(name))
+        self.controller.run(f"delete topic {topic}", lambda active: active.delete_topic(topic))
 
     def topics(self) -> list[str]:
         return sorted(self.controller.image.topics)
@@ -353,12 +358,20 @@ class KafkaCluster(ClusterApi):
         self.check()
         self.running.forget()
 
+    def reset(self) -> None:
+        self.controls.reset()
+        for name in self.topics():
+            if name not in INTERNAL_TOPICS:
+                self.delete_topic(name)
+        self._create_missing()
+        self.forget()
+
     # ------------------------------------------------------------------ steered from outside
 
-    def open_admin_port(self, port: int = 0, token: str | None = None) -> AdminPort:
+    def open_admin_port(self, port: int = 0, token: str | None = None, *, host: str = LOOPBACK) -> AdminPort:
         if self._admin_port is not None:
             raise IllegalState(f"The admin port is already open at {self._admin_port.address}.")
-        self._admin_port = AdminPort(self, self.runtime, port, token)
+        self._admin_port = AdminPort(self, self.runtime, port, token, host)
         return self._admin_port
 
     @property

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 from collections.abc import Iterator
+from inspect import isfunction
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pykafka2.broker.observed.history import Entry
 from pykafka2.errors import IllegalState
 from pykafka2.producer.producer import KafkaProducer
-from pykafka2.testing import QUICK, KafkaCluster
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.testing import QUICK, STANDARD_AUTHORIZER, KafkaCluster
 from pykafka2.testing.remote.http_port import AdminPort
+from pykafka2.testing.remote.openapi import check_path, result_schema, schema_of
+from pykafka2.testing.views.groups import GroupView, MemberView
+from pykafka2.testing.views.partitions import (
+    BrokerView,
+    ConnectionView,
+    ControllerView,
+    LogView,
+    PartitionView,
+    ReplicaView,
+)
+from pykafka2.testing.views.transactions import TransactionView
 from tests.gate import examples
 from tests.testing.wire import Wire, batch, produce
 
@@ -353,3 +368,187 @@ def test_a_caller_that_goes_is_waited_for_no_more(shop: KafkaCluster, clerk: soc
     shop.wait_until(lambda: any(one._wait is not None for one in [*port._callers]))
     clerk.close()
     shop.wait_until(lambda: not any(one._wait is not None for one in [*port._callers]))
+
+
+def test_health_needs_no_token(
+    port: AdminPort, caller: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller.sendall(request("/health", fields="", method="GET"))
+    assert receive(caller) == [(200, {"result": {"status": "ok"}})]
+
+    def fail() -> None:
+        raise IllegalState("secret of the brokers")
+
+    monkeypatch.setattr(port._api._cluster, "check", fail)
+    caller.sendall(request("/health", fields="", method="GET"))
+    error = {"type": "IllegalState", "message": "the cluster does not run"}
+    assert receive(caller) == [(503, {"error": error})]
+
+
+def test_openapi_document_describes_every_call(port: AdminPort, caller: socket.socket) -> None:
+    caller.sendall(request("/openapi.json", fields="", method="GET"))
+    ((status, document),) = receive(caller)
+    assert (status, document["openapi"], document["security"]) == (200, "3.1.0", [{"token": []}])
+    paths = document["paths"]
+    calls = {f"/{name}" for name in port._api.names()}
+    assert set(paths) == calls | {"/", "/help", "/health", "/openapi.json"}
+    assert len({one["post"]["operationId"] for path, one in paths.items() if path in calls}) == len(calls)
+
+    def arguments(path: str) -> Any:
+        return paths[path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+
+    partition = arguments("/partition")
+    assert (partition["properties"]["topic"], partition["required"]) == (
+        {"type": "string"},
+        ["topic", "partition"],
+    )
+    assert arguments("/controls/shrink_isr")["properties"]["brokers"]["items"] == {"type": "integer"}
+    rule = arguments("/controls/rule")
+    assert {"then", "api", "topic", "nth", "reply"} <= set(rule["properties"])
+    assert rule["additionalProperties"] is False
+    quota = arguments("/controls/set_quota")
+    assert quota["additionalProperties"] == {"anyOf": [{"type": "number"}, {"type": "null"}]}
+    body = paths["/group"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+    group = body["properties"]["result"]["properties"]
+    assert group["state"] == {"type": "string"}
+    assert group["members"]["additionalProperties"]["properties"]["client_id"] == {"type": "string"}
+    assert paths["/health"]["get"]["security"] == []
+    (reference,) = set(re.findall(r'"\$ref": "#/([^"]*)"', json.dumps(document)))
+    found = document
+    for step in reference.split("/"):
+        found = found[step]
+
+
+def test_name_of_a_topic_is_the_argument_topic_in_every_call(port: AdminPort, caller: socket.socket) -> None:
+    named = {name: text for name, text in port._api.help().items() if "(name:" in text or ", name:" in text}
+    assert named == {}
+    assert ask(caller, "/create_topic", topic="new", partitions=2) is None
+    assert ask(caller, "/partition", topic="new", partition=1)["topic"] == "new"
+    assert ask(caller, "/delete_topic", topic="new") is None
+    assert "did you mean" in ask(caller, "/create_topic", topics="new")[1]
+
+
+VIEWS_OF_PYTHON = (
+    BrokerView,
+    ConnectionView,
+    ControllerView,
+    Entry,
+    GroupView,
+    LogView,
+    MemberView,
+    PartitionView,
+    ReplicaView,
+    TransactionView,
+)
+
+
+def test_json_view_has_the_fields_and_properties_of_the_python_view(
+    shop: KafkaCluster, clerk: socket.socket
+) -> None:
+    place = {"topic": "text", "partition": 0}
+    view, ours = ask(clerk, "/partition", **place), shop.partition("text", 0)
+    assert (view["high_watermark"], view["log_end_offset"]) == (ours.high_watermark, ours.log_end_offset)
+    assert ask(clerk, "/brokers")[0]["address"] == shop.brokers[0].address
+    assert ask(clerk, "/history", api="Produce")[0]["latency"] > 0
+    rule = ask(clerk, "/controls/rule", api="Fetch", nth=1000, then="hold")
+    assert rule["is_spent"] is False
+    assert ask(clerk, "/metrics")["apis"]["Produce"]["count"] == 2
+    assert ask(clerk, "/wait", call="partition", arguments=place, until={"high_watermark": 3})
+
+
+@pytest.mark.parametrize("kind", VIEWS_OF_PYTHON)
+def test_schema_of_a_view_has_each_public_attribute(kind: type) -> None:
+    """Apart from methods with arguments, such as `LogView.values`, which are calls of their own."""
+    public = {name for name in dir(kind) if not name.startswith("_")}
+    attributes = {name for name in public if not isfunction(getattr(kind, name))}
+    assert attributes <= set(schema_of(kind)["properties"])
+
+
+@pytest.mark.parametrize(
+    ("call", "path", "hint"),
+    [
+        ("group", "stat", "did you mean 'state'?"),
+        ("group", "members.m.clientid", "did you mean 'client_id'?"),
+        ("partition", "high_water_mark", "did you mean 'high_watermark'?"),
+        ("partition", "replicas.0.is_leder", "did you mean 'is_leader'?"),
+        ("transactions", "0.is_opn", "did you mean 'is_open'?"),
+        ("connections", "peer", "there are no fields"),
+        ("topics", "orders", "there are no fields"),
+        ("topics", "0.name", "there are no fields"),
+        ("brokers", "0.adress", "did you mean 'address'?"),
+        ("history", "0.latncy", "did you mean 'latency'?"),
+        ("records", "0.vale", "did you mean 'value'?"),
+        ("metrics", "byte_in", "did you mean 'bytes_in'?"),
+        ("problems", "0.were", "did you mean 'where'?"),
+        ("controller", "epoc", "did you mean 'epoch'?"),
+        ("coordinator", "id", "there are no fields"),
+    ],
+)
+def test_wait_for_an_unknown_field_is_refused_at_once(
+    clerk: socket.socket, call: str, path: str, hint: str
+) -> None:
+    needed = {
+        "group": {"group_id": "none yet"},
+        "partition": {"topic": "none yet", "partition": 0},
+        "records": {"topic": "none yet", "partition": 0},
+        "coordinator": {"key": "none yet"},
+    }
+    arguments = needed.get(call, {})
+    kind, message = ask(clerk, "/wait", call=call, arguments=arguments, until={path: 1}, timeout=600)
+    assert kind == "ConfigurationError"
+    assert f"the result of {call} has no field {path!r}" in message
+    assert hint in message
+
+
+@pytest.mark.parametrize(
+    ("call", "path"),
+    [
+        ("group", "members.count"),
+        ("group", "members.any.assignment.0.1"),
+        ("group", "offsets.t-0"),
+        ("partition", "isr.0"),
+        ("partition", "replicas.0.last_caught_up"),
+        ("history", "0.request.topics.0.name"),
+        ("events", "0.facts.broker"),
+        ("transactions", "count"),
+        ("metrics", "apis.Produce.count"),
+    ],
+)
+def test_wait_accepts_every_field_that_a_result_can_have(port: AdminPort, call: str, path: str) -> None:
+    check_path(result_schema(port._api._calls[call]), path, call)
+
+
+@pytest.mark.parametrize("process", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_reset_ends_all_faults_and_deletes_topics(process: bool) -> None:
+    config = {"authorizer.class.name": STANDARD_AUTHORIZER, "allow.everyone.if.no.acl.found": True}
+    with KafkaCluster(brokers=3, topics={"orders": 2}, config=config, process=process) as cluster:
+        controls = cluster.controls
+        for partition in (0, 1):
+            leader = next(one for one in cluster.brokers if one.id == cluster.partition("orders", 0).leader)
+            with Wire(leader.address) as wire:
+                produce(wire, "orders", partition, batch([b"old"]))
+        cluster.create_topic("another")
+        cluster.acls.allow("User:ann", "READ", topic="orders")
+        controls.set_quota(client_id="app", producer_byte_rate=1)
+        controls.throttle("app", "Produce", 5.0)
+        controls.rule(api="Produce", then="error:NOT_LEADER_OR_FOLLOWER")
+        controls.hold("Metadata")
+        controls.cut_client("app")
+        controls.cut_link(0, 1)
+        controls.pause_followers()
+        controls.refuse_mechanism("PLAIN")
+        controls.slow_controller(600.0, 100)
+        controls.crash_broker(1, unnoticed=True)
+        controls.pause_broker(2)
+        cluster.reset()
+        assert [broker.is_running and not broker.is_paused for broker in cluster.brokers] == [True] * 3
+        if not process:
+            assert not cluster.running.shared.credentials.refused_mechanisms
+        assert cluster.topics() == ["orders"]
+        assert [cluster.log("orders", number).values() for number in (0, 1)] == [[], []]
+        assert controls.rules() == controls.throttles() == controls.quotas() == controls.access_rules() == []
+        assert controls.held() == len(cluster.history.entries()) == len(cluster.events.events("fault")) == 0
+        leader = next(one for one in cluster.brokers if one.id == cluster.partition("orders", 1).leader)
+        with Wire(leader.address, "app") as wire:
+            assert not produce(wire, "orders", 1, batch([b"new"]), acks=-1).error_code
+            assert wire.call(MetadataRequest(topics=None), 12).topics

@@ -84,11 +84,8 @@ class World:
     def begin(self) -> None:
         """As good as new, for the next story."""
         cluster = self.cluster
-        cluster.controls.clear()
-        cluster.controls.heal()
-        for broker in cluster.brokers:
-            if not broker.is_running:
-                cluster.controls.restart_broker(broker.id)
+        self.controls.reset()
+        assert all(broker.is_running and not broker.is_paused for broker in cluster.brokers)
         for name in ("t", "other"):
             cluster.delete_topic(name)
         cluster.create_topic("t", 2, 3)

@@ -160,8 +160,9 @@ class ApiMetrics:
         return self.total.count
 
     def as_dict(self) -> dict[str, object]:
-        """Returns bytes, and each span's histogram by name; for JSON."""
+        """Returns count, bytes, and each span's histogram by name; for JSON."""
         return {
+            "count": self.count,
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
             **{span: getattr(self, span).as_dict() for span in SPANS},

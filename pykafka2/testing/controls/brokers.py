@@ -38,6 +38,14 @@ class BrokerControls:
             for other in self._running.brokers:
                 other.fetchers.retry()
 
+    def start_all(self) -> None:
+        """Resumes paused brokers and starts stopped ones."""
+        for broker in self._running.brokers:
+            if broker.is_paused:
+                self.resume_broker(broker.id)
+            if not broker.is_running:
+                self.restart_broker(broker.id)
+
     def pause_broker(self, broker_id: int) -> None:
         self._running.check()
         with self._running.lock:

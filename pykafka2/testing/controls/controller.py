@@ -35,6 +35,14 @@ class ControllerControls:
             self._running.controllers.election.is_held = False
             self._running.controllers.elect_at_once(self._running.now())
 
+    def reset(self) -> None:
+        """Ends `slow_controller` and `hold_elections`."""
+        with self._running.lock:
+            node = self._running.controllers.active_node
+            if node is not None:
+                node.events.slow_down(0.0, 0)
+        self.release_elections()
+
     def slow_controller(self, seconds: float, times: int = 1) -> None:
         self._running.check()
         check_number("seconds", seconds, least=0)

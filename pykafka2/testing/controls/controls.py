@@ -41,6 +41,21 @@ class Controls:
         self._security = SecurityControls(running)
         self._quotas = QuotaControls(running)
 
+    def reset(self) -> None:
+        """Ends the effects of all controls: removes rules, throttles, quotas and ACLs, heals links, releases
+        all that is held, slowed or refused, starts and resumes brokers.  Moved leaders stay, and all records;
+        `KafkaCluster.reset` also deletes topics.
+        """
+        self._rules.clear()
+        self._controller.reset()
+        self._links.heal()
+        self._brokers.start_all()  # needs a controller and its links
+        self._replicas.release_loading()
+        self._security.accept_mechanisms()
+        self._quotas.clear_quotas()
+        if self._access.access_rules():
+            self._access.revoke_access()
+
     # ------------------------------------------------------------------ brokers
 
     def crash_broker(

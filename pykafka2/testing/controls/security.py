@@ -61,6 +61,11 @@ class SecurityControls:
         with self._running.lock:
             self._touched().refused_mechanisms.add(mechanism)
 
+    def accept_mechanisms(self) -> None:
+        """Ends `refuse_mechanism`."""
+        if self._running.shared.credentials.refused_mechanisms:
+            self.allow_mechanism(None)
+
     def allow_mechanism(self, mechanism: str | None) -> None:
         if mechanism is not None:
             check_mechanisms("mechanism", [mechanism])

@@ -10,19 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, getdoc, signature
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from pykafka2.broker.base.as_json import from_plain
 from pykafka2.broker.base.names import api_key, error_class
 from pykafka2.broker.base.problems import Problem
 from pykafka2.broker.config.keys import nearest
+from pykafka2.broker.observed.history import Entry
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.registry import request_class
 from pykafka2.protocol.struct import Struct
 from pykafka2.testing.api import ClusterApi
 from pykafka2.testing.controls.controls import Controls
 from pykafka2.testing.remote.as_data import to_data
+from pykafka2.testing.remote.openapi import check_path, document, result_schema
 from pykafka2.testing.remote.waits import Wait
+from pykafka2.testing.views.partitions import BrokerView, ControllerView
 
 CONTROLS = "controls/"
 
@@ -37,6 +40,7 @@ CLUSTER_METHODS = (
     "group",
     "log",
     "partition",
+    "reset",
     "topics",
     "transaction",
     "transactions",
@@ -67,6 +71,33 @@ VIEWS = (
 BASE64, UTF8 = "base64", "utf-8"
 
 
+class MetricsData(TypedDict):
+    """`ClusterMetrics` as data."""
+
+    bytes_in: int
+    bytes_out: int
+    replication_bytes: int
+    apis: dict[str, dict[str, Any]]
+    brokers: dict[str, dict[str, Any]]
+
+
+class ProblemData(TypedDict):
+    """A `Problem` as data."""
+
+    where: str
+    error: str
+
+
+class RecordData(TypedDict):
+    """A record as data; key, value and headers are text."""
+
+    offset: int
+    timestamp: int
+    key: str | None
+    value: str | None
+    headers: list[list[str | None]]
+
+
 class UnknownCall(ConfigurationError):
     """The admin port has no call with this name; the message names the nearest."""
 
@@ -82,13 +113,13 @@ class AdminApi:
             "clear_events": cluster.events.clear,
             "clear_history": cluster.history.clear,
             "cluster_id": lambda: cluster.cluster_id,
-            "controller": lambda: {"id": cluster.controller.id, "epoch": cluster.controller.epoch},
+            "controller": self._controller,
             "events": cluster.events.events,
             "history": self._history,
             "in_flight_max": cluster.history.in_flight_max,
-            "metrics": lambda: cluster.metrics().as_dict(),
+            "metrics": self._metrics,
             "metrics_state": self._metrics_state,
-            "problems": lambda: _problems(cluster.problems),
+            "problems": self._problems,
             "records": self._records,
             "take_problems": lambda: _problems(cluster.problems.take()),
             "timeline": self._timeline,
@@ -106,15 +137,27 @@ class AdminApi:
         """Returns all calls with their arguments and descriptions."""
         found: dict[str, str] = {}
         for name in self.names():
-            function = (
-                getattr(Controls, name.removeprefix(CONTROLS))
-                if name.startswith(CONTROLS)
-                else self._calls[name]
-            )
+            function = self._function(name)
             words = " ".join((getdoc(function) or "").split("\n\n")[0].split())
             taken = [str(one) for one in signature(function).parameters.values() if one.name != "self"]
             found[name] = f"({', '.join(taken)})" + (f": {words}" if words else "")
         return found
+
+    def openapi(self) -> dict[str, Any]:
+        """Returns the description of all calls as an OpenAPI document."""
+        return document({name: self._function(name) for name in self.names()})
+
+    def health(self) -> dict[str, str]:
+        """Returns that the cluster runs.  Raises the error that ended it."""
+        self._cluster.check()
+        return {"status": "ok"}
+
+    def _function(self, name: str) -> Callable[..., Any]:
+        """Returns the function of a call; one of `Controls` is not bound."""
+        if name.startswith(CONTROLS):
+            function: Callable[..., Any] = getattr(Controls, name.removeprefix(CONTROLS))
+            return function
+        return self._calls[name]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Any:
         """Executes a call by name.  `wait` returns a `Wait`, all others plain data.
@@ -133,17 +176,20 @@ class AdminApi:
 
     # ------------------------------------------------------------------ answers of its own
 
-    def _brokers(self) -> list[dict[str, Any]]:
+    def _brokers(self) -> list[BrokerView]:
         return [
-            {
-                "id": broker.id,
-                "host": broker.host,
-                "port": broker.port,
-                "is_running": broker.is_running,
-                "is_paused": broker.is_paused,
-            }
+            BrokerView(broker.id, broker.host, broker.port, broker.is_running, broker.is_paused)
             for broker in self._cluster.brokers
         ]
+
+    def _controller(self) -> ControllerView:
+        return ControllerView(self._cluster.controller.id, self._cluster.controller.epoch)
+
+    def _metrics(self) -> MetricsData:
+        return cast(MetricsData, self._cluster.metrics().as_dict())
+
+    def _problems(self) -> list[ProblemData]:
+        return _problems(self._cluster.problems)
 
     def _history(
         self,
@@ -151,7 +197,7 @@ class AdminApi:
         client_id: str | None = None,
         broker: int | None = None,
         peer: str | None = None,
-    ) -> list[Any]:
+    ) -> list[Entry]:
         return list(self._cluster.history.entries(api, client_id=client_id, broker=broker, peer=peer))
 
     def _timeline(self, last: int | None = None) -> dict[str, Any]:
@@ -179,7 +225,7 @@ class AdminApi:
         isolation: str = "read_uncommitted",
         broker: int | None = None,
         encoding: str = UTF8,
-    ) -> list[dict[str, Any]]:
+    ) -> list[RecordData]:
         """Returns records like `values`, each with its offset, timestamp, key and headers."""
         return [
             {
@@ -213,6 +259,8 @@ class AdminApi:
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
             raise ConfigurationError(f"wait: timeout={timeout!r} is illegal. Set a number of seconds.")
         _fitted(call, self._calls[call], arguments or {})
+        for path in until or {}:
+            check_path(result_schema(self._calls[call]), path, f"wait: until: the result of {call}")
         return Wait(call, lambda: self.call(call, arguments or {}), until or {}, timeout)
 
     def _metrics_state(self) -> dict[str, Any]:
@@ -234,7 +282,7 @@ def _text(data: bytes | None, encoding: str) -> str | None:
         raise ConfigurationError(f"{data[:40]!r} is not UTF-8. Set encoding={BASE64!r}.") from error
 
 
-def _problems(problems: Iterable[Problem]) -> list[dict[str, str]]:
+def _problems(problems: Iterable[Problem]) -> list[ProblemData]:
     return [{"where": one.where, "error": repr(one.error)} for one in problems]
 
 

@@ -1,8 +1,8 @@
 """Converts values of the testing API to plain JSON data and back: views, entries, events, rules.
 
-The way back uses declared types: attrs classes, dicts, tuples, lists, optional values.  Numbers that JSON
-does
-not have (infinity) are None; bytes are base64 text; partitions as keys are "topic-number".  No state.
+Views have their properties, too.  The way back uses declared types: attrs classes, dicts, tuples, lists,
+optional values.  Numbers that JSON does not have (infinity) are None; bytes are base64 text; partitions as
+keys are "topic-number".  No state.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import base64
 import math
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -44,15 +45,18 @@ def to_data(value: Any) -> Any:
     if isinstance(value, Entry):
         return _entry(value)
     if isinstance(value, FaultRule):
-        return to_data(value.to_dict())
+        return to_data({**value.to_dict(), "is_spent": value.is_spent})
     if isinstance(value, type):
         return error_name(value) if issubclass(value, BrokerError) else value.__name__
     if isinstance(value, Mapping):
         return {_key(key): to_data(item) for key, item in value.items()}
     if isinstance(value, TopicPartition):
         return [value.topic, value.partition]
-    if attrs.has(type(value)):
-        return {one.alias: to_data(getattr(value, one.name)) for one in attrs.fields(type(value)) if one.init}
+    kind: Any = type(value)
+    if attrs.has(kind):
+        fields = {one.alias: getattr(value, one.name) for one in attrs.fields(kind) if one.init}
+        fields |= {name: getattr(value, name) for name in properties_of(kind)}
+        return {name: to_data(field) for name, field in fields.items()}
     if isinstance(value, Iterable):
         return [to_data(item) for item in value]
     return repr(value)
@@ -85,19 +89,31 @@ def from_data(kind: Any, data: Any) -> Any:
     return data
 
 
+@cache
+def properties_of(kind: Any) -> dict[str, Any]:
+    """Returns the public properties of a class with their types."""
+    found = {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
+    return {
+        name: get_type_hints(one.fget).get("return", Any)
+        for name, one in found.items()
+        if isinstance(one, property)
+    }
+
+
 def _attrs_from(kind: type, data: Mapping[str, Any]) -> Any:
     hints = get_type_hints(kind)
     kinds = {one.alias: hints.get(one.name, Any) for one in attrs.fields(kind)}
-    return kind(**{name: from_data(kinds[name], value) for name, value in data.items()})
+    return kind(**{name: from_data(kinds[name], value) for name, value in data.items() if name in kinds})
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
-    data = {one.name: getattr(entry, one.name) for one in attrs.fields(Entry)}
+    names = [*(one.name for one in attrs.fields(Entry)), *properties_of(Entry)]
+    data = {name: getattr(entry, name) for name in names}
     return {name: to_data(value) for name, value in data.items()}
 
 
 def _entry_from(data: Mapping[str, Any]) -> Entry:
-    values = dict(data)
+    values = {name: value for name, value in data.items() if name not in properties_of(Entry)}
     key = next(info.key for info in API_KEYS.values() if info.name == values["api"])
     request: type[Request[Any]] = request_class(key)
     values["request"] = from_plain(request, values["request"])

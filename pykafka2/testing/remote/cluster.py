@@ -27,10 +27,11 @@ from pykafka2.broker.server.request_metrics import RequestMetrics
 from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.errors import ConfigurationError, Disconnected, IllegalState, KafkaError
 from pykafka2.testing.access import Access
-from pykafka2.testing.api import ClusterApi
+from pykafka2.testing.api import LOOPBACK, ClusterApi
 from pykafka2.testing.arguments import ClusterArguments
 from pykafka2.testing.authority import Authority
 from pykafka2.testing.controls.controls import Controls
+from pykafka2.testing.listeners import Listener
 from pykafka2.testing.remote.as_data import from_data, to_data
 from pykafka2.testing.remote.http_client import AdminClient, remote_error
 from pykafka2.testing.remote.proxies import (
@@ -43,7 +44,13 @@ from pykafka2.testing.remote.proxies import (
 from pykafka2.testing.running import NOT_RUNNING
 from pykafka2.testing.views.groups import GroupView
 from pykafka2.testing.views.metrics import ClusterMetrics
-from pykafka2.testing.views.partitions import ConnectionView, ControllerView, LogView, PartitionView
+from pykafka2.testing.views.partitions import (
+    BrokerView,
+    ConnectionView,
+    ControllerView,
+    LogView,
+    PartitionView,
+)
 from pykafka2.testing.views.timeline import Timeline
 from pykafka2.testing.views.transactions import TransactionView
 from pykafka2.testing.waiting import waited, waited_async
@@ -55,22 +62,6 @@ CLOSE_TIMEOUT = 10.0
 NOT_HERE = frozenset({"faults", "links", "lock", "loops", "running", "runtime", "throttles"})
 
 T = TypeVar("T")
-
-
-@attrs.define(frozen=True)
-class BrokerView:
-    """A broker of a cluster in another process."""
-
-    id: int
-    host: str
-    port: int
-    is_running: bool
-    is_paused: bool
-
-    @property
-    def address(self) -> str:
-        """The advertised host and port."""
-        return f"{self.host}:{self.port}"
 
 
 @attrs.define(frozen=True)
@@ -102,20 +93,23 @@ class ProcessCluster(ClusterApi):
         self.config = arguments.broker_config()
         values = {one.name: getattr(arguments, one.name) for one in attrs.fields(ClusterArguments)}
         del values["runtime"]
+        if arguments.listeners is not None or arguments.needs_authority:
+            values["listeners"] = {
+                name: attrs.asdict(self._described(arguments, one))
+                for name, one in self._access.listeners.items()
+            }
         self._arguments = to_data({**values, "topics": arguments.described_topics()})
-        if arguments.needs_authority:
-            # In the child, the authority's certificate would make brokers request certificates of clients.
-            self._arguments["listeners"] = to_data(
-                {
-                    name: attrs.evolve(
-                        one, client_auth=arguments.client_auth_of(one) if one.uses_tls else None
-                    )
-                    for name, one in self._access.listeners.items()
-                }
-            )
         self._process: subprocess.Popen[str] | None = None
         self._client: AdminClient | None = None
         self._last_timeline: Timeline | None = None
+
+    def _described(self, arguments: ClusterArguments, listener: Listener) -> Listener:
+        """Returns a listener for the child."""
+        if not arguments.needs_authority:
+            return listener
+        # In the child, the authority's certificate would make brokers request certificates of clients.
+        wanted = arguments.client_auth_of(listener) if listener.uses_tls else None
+        return attrs.evolve(listener, client_auth=wanted)
 
     # ------------------------------------------------------------------ start and end
 
@@ -264,9 +258,11 @@ class ProcessCluster(ClusterApi):
     def has_admin_port(self) -> bool:
         return False
 
-    def open_admin_port(self, port: int = 0, token: str | None = None) -> AdminPortView:
+    def open_admin_port(
+        self, port: int = 0, token: str | None = None, *, host: str = LOOPBACK
+    ) -> AdminPortView:
         """Returns the existing admin port of the child; its address and token cannot be chosen."""
-        if port or token is not None:
+        if port or token is not None or host != LOOPBACK:
             raise ConfigurationError("The admin port is already open: the child chose its port and token.")
         self.check()
         return self._admin_port_view
@@ -284,7 +280,7 @@ class ProcessCluster(ClusterApi):
 
     def create_topic(
         self,
-        name: str,
+        topic: str,
         partitions: int = 1,
         replication_factor: int | None = None,
         configs: Mapping[str, object] | None = None,
@@ -292,21 +288,24 @@ class ProcessCluster(ClusterApi):
     ) -> None:
         self.call(
             "create_topic",
-            name=name,
+            topic=topic,
             partitions=partitions,
             replication_factor=replication_factor,
             configs=to_data(configs or {}),
             assignment=to_data(list(map(list, assignment))),
         )
 
-    def delete_topic(self, name: str) -> None:
-        self.call("delete_topic", name=name)
+    def delete_topic(self, topic: str) -> None:
+        self.call("delete_topic", topic=topic)
 
     def topics(self) -> list[str]:
         return list(self.call("topics"))
 
     def forget(self) -> None:
         self.call("forget")
+
+    def reset(self) -> None:
+        self.call("reset")
 
     def partition(self, topic: str, partition: int) -> PartitionView:
         return self._view(PartitionView, "partition", topic=topic, partition=partition)

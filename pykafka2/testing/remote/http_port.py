@@ -1,4 +1,4 @@
-"""The admin port: controls, rules and views of a cluster over HTTP and JSON, on loopback, with a token.
+"""The admin port: controls, rules and views of a cluster over HTTP and JSON, with a token.
 
     POST /controls/cut_link  {"source": 0, "target": 1}   ->   {"result": null}
 
@@ -18,24 +18,31 @@ from typing import Any, TypeVar
 
 import attrs
 
+from pykafka2.broker.base.endpoints import loopback_of
 from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import CorruptData, KafkaError
 from pykafka2.network.transport import READABLE, WRITABLE, Ready, Transport
-from pykafka2.testing.api import ClusterApi
+from pykafka2.testing.api import LOOPBACK, ClusterApi
 from pykafka2.testing.remote.api import AdminApi, UnknownCall
 from pykafka2.testing.remote.waits import Wait
 
 logger = logging.getLogger(__name__)
 
-LOOPBACK = "127.0.0.1"
 HEAD_END = b"\r\n\r\n"
 MAX_HEAD_BYTES = 16 << 10
 MAX_BODY_BYTES = 64 << 20
 # Bytes that are read of a request without token, before the response.
 MAX_STRANGERS_BODY_BYTES = 64 << 10
 READ_BYTES = 64 << 10
-REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 500: "Internal Server Error"}
+REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    401: "Unauthorized",
+    404: "Not Found",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
 
 # Seconds between checks of a wait: there is no notification of every change.
 LOOK_EVERY = 0.01
@@ -50,13 +57,18 @@ class AdminPort:
     """
 
     def __init__(
-        self, cluster: ClusterApi, runtime: Runtime, port: int = 0, token: str | None = None
+        self,
+        cluster: ClusterApi,
+        runtime: Runtime,
+        port: int = 0,
+        token: str | None = None,
+        host: str = LOOPBACK,
     ) -> None:
         self.token = token or runtime.entropy.token_bytes(16).hex()
         self.problems = cluster.problems
         self._api = AdminApi(cluster)
-        self._listener = runtime.network.listen(LOOPBACK, port)
-        self.address = f"{LOOPBACK}:{self._listener.port}"
+        self._listener = runtime.network.listen(host, port)
+        self.address = f"{loopback_of(host)}:{self._listener.port}"
         self._selector = runtime.network.selector()
         self._callers: dict[Caller, None] = {}
         self._selector.register(self._listener, READABLE, self)
@@ -115,9 +127,13 @@ class AdminPort:
 
     def answer(self, method: str, path: str, token: str | None, body: bytes) -> Answer | Wait:
         """Serves one call.  The response contains any error; a `Wait` is answered later."""
+        name = path.partition("?")[0].strip("/")
+        if name == "health":
+            return self._health()
+        if name == "openapi.json":
+            return self._safely(name, lambda: (200, self._api.openapi()))
         if not self.knows(token):
             return UNAUTHORIZED
-        name = path.partition("?")[0].strip("/")
         if not name:
             return 200, {"result": self._api.names()}
         if name == "help":
@@ -131,6 +147,13 @@ class AdminPort:
             return result if isinstance(result, Wait) else (200, {"result": result})
 
         return self._safely(name, call)
+
+    def _health(self) -> Answer:
+        """Returns whether the cluster runs; container health checks have no token."""
+        try:
+            return 200, {"result": self._api.health()}
+        except Exception as error:
+            return 503, _error(type(error).__name__, "the cluster does not run")
 
     def look(self, wait: Wait, now: float) -> Answer | None:
         """Returns the response of a waiting call, None while it waits."""

@@ -11,9 +11,8 @@ from typing import Any
 import attrs
 
 from pykafka2.errors import ConfigurationError, KafkaTimeoutError
+from pykafka2.testing.remote.openapi import COUNT
 from pykafka2.testing.waiting import NOT_YET
-
-COUNT = "count"
 
 
 @attrs.define(eq=False)

@@ -25,6 +25,22 @@ class ControllerView:
 
 
 @attrs.define(frozen=True)
+class BrokerView:
+    """A broker of a cluster in another process."""
+
+    id: int
+    host: str
+    port: int
+    is_running: bool
+    is_paused: bool
+
+    @property
+    def address(self) -> str:
+        """The address where it listens."""
+        return f"{self.host}:{self.port}"
+
+
+@attrs.define(frozen=True)
 class ReplicaView:
     """One replica; its broker's offsets."""
 
@@ -62,7 +78,7 @@ class PartitionView:
 
     @property
     def log_end_offset(self) -> int:
-        """The leader's log start offset; -1 without a leader."""
+        """The leader's log end offset; -1 without a leader."""
         leader = self.replicas.get(self.leader)
         return -1 if leader is None else leader.log_end_offset
 
