@@ -49,7 +49,7 @@ def everything() -> dict[str, set[str]]:
         "the simulation": public(Simulation),
         "fixtures": {"kafka_cluster", "fresh_kafka_cluster", "kafka_tls_cluster", "simulation"},
         "kinds of leaks": {*KINDS, "transactions"},
-        "the command": {"--admin-port", "--admin-token", "--quick", "--port"},
+        "the command": {"--admin-host", "--admin-port", "--admin-token", "--quick", "--port"},
     }
 
 

@@ -22,6 +22,7 @@ examples:
                                                listener.SASL_SSL=... for each, and ssl.ca=FILE
   pykafka2 broker --admin-port 9990            faults, quotas, compaction and views over HTTP; also prints
                                                admin=http://127.0.0.1:9990 token=... (docs/guides/testing.md)
+                                               --admin-host 0.0.0.0 opens it in a container
 """
 
 from __future__ import annotations
@@ -149,7 +150,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--admin-port",
         type=int,
         metavar="PORT",
-        help="offer the controls over HTTP and JSON on 127.0.0.1 at this port; 0 for a free port",
+        help="offer the controls over HTTP and JSON at this port; 0 for a free port",
+    )
+    parser.add_argument(
+        "--admin-host", metavar="HOST", help="the address of the admin port (127.0.0.1); needs --admin-port"
     )
     parser.add_argument(
         "--admin-token", metavar="TOKEN", help="the token for requests to the admin port (random)"
@@ -178,10 +182,13 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from pykafka2.testing.api import LOOPBACK
     from pykafka2.testing.cluster import KafkaCluster
 
     if arguments.listener and arguments.port is not None:
         raise ConfigurationError("--port cannot be combined with --listener; set the ports in --listener")
+    if arguments.admin_host is not None and arguments.admin_port is None:
+        raise ConfigurationError("--admin-host needs --admin-port")
     cluster = KafkaCluster(
         brokers=arguments.brokers,
         topics=_topics(arguments.topic),
@@ -210,7 +217,9 @@ def _run(arguments: argparse.Namespace) -> int:
         if cluster.has_authority:
             print(f"ssl.ca={cluster.ca_file}", flush=True)
         if arguments.admin_port is not None:
-            port = cluster.open_admin_port(arguments.admin_port, arguments.admin_token)
+            port = cluster.open_admin_port(
+                arguments.admin_port, arguments.admin_token, host=arguments.admin_host or LOOPBACK
+            )
             print(f"admin=http://{port.address} token={port.token}", flush=True)
         cluster.runtime.wait_until(lambda: bool(received) or cluster.loops.has_failed, FOREVER)
         cluster.check()
