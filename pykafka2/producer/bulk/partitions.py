@@ -54,30 +54,43 @@ def partitions_of_keys(columns: RecordColumns, hashes: KeyHashes, partitions: in
     return found
 
 
+def rows_without_partition(numbers: Sequence[int]) -> Sequence[int]:
+    """Return the rows whose number is NO_PARTITION, in order."""
+    if not isinstance(numbers, list):
+        column: Any = numbers
+        found: Sequence[int] = (column == NO_PARTITION).nonzero()[0]
+        return found
+    if NO_PARTITION not in numbers:
+        return []
+    return [row for row, number in enumerate(numbers) if number == NO_PARTITION]
+
+
+def set_partition(numbers: Any, rows: Sequence[int], partition: int) -> None:
+    """Set the partition of these rows in a list or an array."""
+    if not isinstance(numbers, list):
+        numbers[rows] = partition
+        return
+    for row in rows:
+        numbers[row] = partition
+
+
 def rows_of_partitions(numbers: Sequence[int], partitions: int) -> dict[int, Sequence[int]]:
-    """Return the row numbers of each partition, in order."""
+    """Return the row numbers of each partition that has any, in order."""
     if not isinstance(numbers, list):
         column: Any = numbers
         order = column.argsort(kind="stable")
         ends = column[order].searchsorted(range(partitions), side="right").tolist()
-        first = int((column == NO_PARTITION).sum())
-        starts = [first, *ends[:-1]]
-        found: dict[int, Sequence[int]] = {} if not first else {NO_PARTITION: order[:first]}
-        found.update(
-            (number, order[start:end])
+        starts = [0, *ends[:-1]]
+        return {
+            number: order[start:end]
             for number, (start, end) in enumerate(zip(starts, ends, strict=True))
             if end > start
-        )
-        return found
-    rows: list[list[int]] = [[] for _ in range(partitions + 1)]  # the last list is that of NO_PARTITION
+        }
+    rows: list[list[int]] = [[] for _ in range(partitions)]
     appends = [own_rows.append for own_rows in rows]
     for row, number in enumerate(numbers):
         appends[number](row)
-    return {
-        number if number < partitions else NO_PARTITION: own_rows
-        for number, own_rows in enumerate(rows)
-        if own_rows
-    }
+    return {number: own_rows for number, own_rows in enumerate(rows) if own_rows}
 
 
 @cache

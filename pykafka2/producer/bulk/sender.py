@@ -19,7 +19,13 @@ from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.append import Appender
 from pykafka2.producer.bulk.columns import BulkArguments, BulkPart
 from pykafka2.producer.bulk.delivery import BulkDelivery, OnBatch, Report, Share, reporter
-from pykafka2.producer.bulk.partitions import NO_PARTITION, partitions_of_keys, rows_of_partitions
+from pykafka2.producer.bulk.partitions import (
+    NO_PARTITION,
+    partitions_of_keys,
+    rows_of_partitions,
+    rows_without_partition,
+    set_partition,
+)
 from pykafka2.producer.bulk.rows import BulkReader
 from pykafka2.producer.delivery.batch_outcome import BatchOutcome
 from pykafka2.producer.partitioning.topic_route import Route
@@ -169,7 +175,10 @@ class BulkSender:
         end: int,
         partition: int | None,
     ) -> dict[int, Sequence[int] | None]:
-        """Return the rows of each partition, None for all rows; NO_PARTITION is the sticky partition."""
+        """Return the rows of each partition in order, None for all rows.
+
+        NO_PARTITION is the sticky partition, for columns without any key or named partition.
+        """
         if partition is not None:
             return {partition: None}
         numbers: Sequence[int] | None = None
@@ -185,8 +194,23 @@ class BulkSender:
             ]
         if numbers is None:
             return {NO_PARTITION: None}
+        keyless = rows_without_partition(numbers)
+        if len(keyless) == len(numbers):
+            return {NO_PARTITION: None}
+        if len(keyless):
+            self._stick(route, numbers, keyless, columns.record_bytes())
         found = rows_of_partitions(numbers, len(route.queues))
         return {number: None if len(found) == 1 else rows for number, rows in found.items()}
+
+    def _stick(self, route: Route, numbers: Any, keyless: Sequence[int], record_bytes: int) -> None:
+        """Set the partitions that the rows without one stick to.
+
+        Other rows can have the same partition, where all must keep the order of the call.
+        """
+        step = max(self._batch_bytes, self._options.batch_size) // record_bytes + 1
+        firsts = range(0, len(keyless), step)
+        for first, queue in zip(firsts, self._routes.sticky.turns(route, len(firsts)), strict=True):
+            set_partition(numbers, keyless[first : first + step], queue.partition)
 
     def _chosen(
         self, route: Route, part: BulkPart, columns: RecordColumns, begin: int, end: int

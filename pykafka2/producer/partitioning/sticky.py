@@ -89,12 +89,20 @@ class StickyChoice:
     def next(self, route: Route) -> PartitionQueue:
         """Return the queue for the next batch, as the sticky one has no open batch with room."""
         queue = route.sticky
-        # Nearly always no batch is open, which saves a call for a record that is sent alone.
+        # Without an open batch, as for a record that is sent alone, this saves a call.
         begun_bytes = queue.closed_bytes if queue.tail is None else queue.begun_bytes
         if begun_bytes - route.sticky_from_bytes >= self._batch_bytes:
             queue = self._draw(route)
             self._stick(route, queue)
         return queue
+
+    def turns(self, route: Route, count: int) -> list[PartitionQueue]:
+        """Return the queues for this number of runs of records, each of at least batch_size bytes."""
+        queues = [self.next(route)]
+        while len(queues) < count:
+            queues.append(self._draw(route))
+            self._stick(route, queues[-1])
+        return queues
 
     def _stick(self, route: Route, queue: PartitionQueue) -> None:
         # In this order, a thread that reads between the two keeps its queue for another batch.
