@@ -108,7 +108,7 @@ def test_two_loops_and_a_sync_client_share_a_cluster(world: World) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_stop_in_the_middle_of_a_rebalance_commits_what_was_returned(world: World, protocol: str) -> None:
+def test_stop_in_the_middle_of_a_rebalance_commits_the_returned_records(world: World, protocol: str) -> None:
     """The first member has revoked a partition and waits for the second, which finds out within 3 s."""
     simulation = world.simulation
     options = {"auto_commit_interval_ms": 60_000, "group_protocol": protocol}

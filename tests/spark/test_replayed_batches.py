@@ -500,7 +500,7 @@ def test_crash_of_the_driver_in_the_replay_of_a_batch_committed_in_part(world: W
     assert world.committed() == Counter("abcd")
 
 
-def test_replay_of_a_batch_committed_in_part_whose_task_runs_twice(world: World) -> None:
+def test_replay_of_a_partly_committed_batch_with_a_task_that_runs_twice(world: World) -> None:
     """A stage that runs again, or a task that was killed after its marker: the later attempt counts."""
     write(world.run(delivery=PER_TASK), 0, [["a"], []], OFFSETS)
     replay = world.run(delivery=PER_TASK)
