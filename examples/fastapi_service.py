@@ -1,7 +1,8 @@
 """Serve HTTP and Kafka in one FastAPI application.
 
-Shows: a producer that opens and closes with the application, a task that consumes, and a readiness probe from
-`health()`.  Run it against a cluster of this process, or serve it with uvicorn beside your own cluster:
+Shows: clients that open and close with the application and can start before Kafka, a supervised task that
+consumes and skips bad records, limits of time for requests and shutdown, and probes from `health()`.
+Run it against a cluster of this process, or serve it with uvicorn beside your own cluster:
 
     python examples/fastapi_service.py
     KAFKA=localhost:9092 uvicorn --app-dir examples --factory fastapi_service:create_app
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -19,11 +21,16 @@ from typing import Any
 
 from fastapi import FastAPI, HTTPException, Response
 
+from pykafka2 import ConsumerRecord
 from pykafka2.aio import KafkaConsumer, KafkaProducer
 from pykafka2.errors import KafkaError
 from pykafka2.testing import KafkaCluster
 
+logger = logging.getLogger("orders")
 TOPIC = "orders"
+# A client of the service waits ten seconds at most: for metadata, then for the acknowledgement.
+LIMITS = {"max_block_ms": 5000, "delivery_timeout_ms": 5000, "request_timeout_ms": 4000}
+STOP_SECONDS = 5.0
 
 
 def create_app(servers: str | None = None) -> FastAPI:
@@ -33,21 +40,21 @@ def create_app(servers: str | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        # Without start(), which raises if Kafka is not there yet: the consumer waits, requests get a 503.
         async with (
-            KafkaProducer(bootstrap_servers=bootstrap_servers) as producer,
+            KafkaProducer(bootstrap_servers=bootstrap_servers, **LIMITS) as producer,
             KafkaConsumer(
-                TOPIC,
-                bootstrap_servers=bootstrap_servers,
-                group_id="totals",
-                auto_offset_reset="earliest",
-                enable_auto_commit=False,
+                TOPIC, bootstrap_servers=bootstrap_servers, group_id="totals", auto_offset_reset="earliest"
             ) as consumer,
         ):
             app.state.producer, app.state.consumer = producer, consumer
             app.state.consuming = asyncio.create_task(count(consumer, totals))
+            app.state.consuming.add_done_callback(report)
             yield
-            consumer.wakeup()  # ends the iteration, so that the last record is counted and committed
-            await app.state.consuming
+            consumer.wakeup()  # ends the iteration, so that the last record is counted; close() commits
+            done, _ = await asyncio.wait([app.state.consuming], timeout=STOP_SECONDS)
+            for task in done:
+                task.result()  # if it has failed, its last record is not committed
 
     app = FastAPI(lifespan=lifespan)
 
@@ -58,44 +65,77 @@ def create_app(servers: str | None = None) -> FastAPI:
         try:
             written = await app.state.producer.send_and_wait(TOPIC, value, key=customer.encode())
         except KafkaError as error:
-            raise HTTPException(503, f"the order was not written: {error}") from error
+            raise HTTPException(503, f"the order was not acknowledged: {error}") from error
         return {"partition": written.partition, "offset": written.offset}
 
     @app.get("/totals/{customer}")
     async def total(customer: str) -> dict[str, int]:
         return {"total": totals[customer]}
 
+    @app.get("/live")
+    async def live(response: Response) -> dict[str, Any]:
+        """Answer 503 if only a restart helps."""
+        return answer(response, fatal_problems(app))
+
     @app.get("/ready")
     async def ready(response: Response) -> dict[str, Any]:
-        """Answer 200 while the producer works and the consumer is a member of its group, otherwise 503."""
-        problems = problems_of(app)
-        response.status_code = 503 if problems else 200
-        return {"problems": problems}
+        """Answer 200 while the clients work and the consumer is a member of its group, otherwise 503."""
+        return answer(response, fatal_problems(app) + passing_problems(app))
 
     return app
 
 
 async def count(consumer: KafkaConsumer[bytes, bytes], totals: Counter[str]) -> None:
-    """Add up the prices of all orders, and commit what was added."""
+    """Add up the prices of all orders.  The consumer commits the records that were added."""
     async for record in consumer:
-        order = json.loads(record.value or b"{}")
-        totals[order["customer"]] += order["price"]
-        await consumer.commit()
+        add(record, totals)
 
 
-def problems_of(app: FastAPI) -> list[str]:
-    """Return why the service should receive no requests; `health()` sends nothing and never blocks."""
-    producer, consumer = app.state.producer.health(), app.state.consumer.health()
+def add(record: ConsumerRecord[bytes, bytes], totals: Counter[str]) -> None:
+    """Add one order; log and skip a record that is none, or it would end every restart, too."""
+    if record.value is None:
+        return  # a tombstone: the order was deleted
+    try:
+        order = json.loads(record.value)
+        totals[order["customer"]] += int(order["price"])
+    except (ValueError, TypeError, KeyError) as error:
+        where = f"{record.topic}-{record.partition} at offset {record.offset}"
+        logger.error("skipped the record of %s: %r", where, error)  # or send it to a dead-letter topic
+
+
+def report(task: asyncio.Task[None]) -> None:
+    """Log the error of a task that is not awaited; `/live` shows it, so that the service is restarted."""
+    if not task.cancelled() and task.exception() is not None:
+        logger.error("the consuming task has ended", exc_info=task.exception())
+
+
+def fatal_problems(app: FastAPI) -> list[str]:
+    """Return why the service must be restarted; `health()` sends nothing and never blocks."""
+    clients = (app.state.producer, app.state.consumer)
+    problems = [f"a client is {client.health()['state']}" for client in clients if not is_open(client)]
     task: asyncio.Task[None] = app.state.consuming
-    problems = [client["failure"] for client in (producer, consumer) if client["failure"]]
     if task.done():
         failure = None if task.cancelled() else task.exception()
         problems.append(f"the consuming task has ended: {failure!r}")
-    if not consumer["connected"]:
-        problems.append(f"no broker is connected: {consumer['metadata_error']}")
-    elif consumer["group"]["state"] != "stable":
-        problems.append(f"the consumer is {consumer['group']['state']}")
     return problems
+
+
+def is_open(client: KafkaProducer[Any, Any] | KafkaConsumer[Any, Any]) -> bool:
+    return client.health()["state"] == "open"
+
+
+def passing_problems(app: FastAPI) -> list[str]:
+    """Return why the service should receive no requests now; the clients recover by themselves."""
+    consumer = app.state.consumer.health()
+    if not consumer["connected"]:
+        return [f"no broker is connected: {consumer['unreachable'] or 'not tried yet'}"]
+    state = consumer["group"]["state"]
+    return [] if state == "stable" else [f"the consumer is {state}"]
+
+
+def answer(response: Response, problems: list[str]) -> dict[str, Any]:
+    response.status_code = 503 if problems else 200
+    return {"problems": problems}
 
 
 def main() -> None:

@@ -6,9 +6,14 @@ import ast
 import runpy
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from pykafka2 import KafkaProducer
+from pykafka2.testing import QUICK, KafkaCluster
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PRINTED = {
@@ -65,3 +70,67 @@ def test_the_tests_run_without_the_plugins_of_our_suite(path: Path) -> None:
     done = subprocess.run(command, cwd=EXAMPLES.parent, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "passed" in done.stdout
+
+
+@pytest.fixture
+def service() -> dict[str, Any]:
+    """The names of the FastAPI service."""
+    for package in NEEDED["fastapi_service.py"]:
+        pytest.importorskip(package)
+    return runpy.run_path(str(EXAMPLES / "fastapi_service.py"))
+
+
+BAD_RECORDS = [None, b"\xff", b"no JSON", b"[1]", b"{}", b'{"customer": "ada", "price": "much"}', b"null"]
+
+
+@pytest.mark.gate
+def test_service_starts_before_kafka_and_survives_bad_records(service: dict[str, Any]) -> None:
+    from fastapi.testclient import TestClient
+
+    with KafkaCluster(brokers=1, topics={"orders": 1}, config=QUICK) as cluster:
+        cluster.controls.crash_broker(0)
+        with TestClient(service["create_app"](cluster.bootstrap_servers)) as http:
+
+            def order(price: int) -> int:
+                status: int = http.post("/orders/ada", params={"price": price}).status_code
+                return status
+
+            assert http.get("/ready").status_code == 503
+            began = time.monotonic()
+            assert order(1) == 503
+            assert time.monotonic() - began < 30
+            cluster.controls.restart_broker(0)
+            cluster.wait_until(lambda: http.get("/ready").status_code == 200, timeout=60)
+            with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+                for value in BAD_RECORDS:
+                    producer.send("orders", value, key=b"ada")
+            assert order(42) == 202
+            cluster.wait_until(lambda: http.get("/totals/ada").json() == {"total": 42}, timeout=60)
+            assert http.get("/live").json() == {"problems": []}
+            cluster.controls.crash_broker(0)
+            cluster.wait_until(lambda: http.get("/ready").status_code == 503, timeout=60)
+            assert http.get("/live").status_code == 200
+            began = time.monotonic()
+        assert time.monotonic() - began < 30
+
+
+@pytest.mark.slow
+def test_service_is_not_live_after_its_consuming_task_has_failed(service: dict[str, Any]) -> None:
+    from fastapi.testclient import TestClient
+
+    def fail(record: object, totals: object) -> None:
+        raise RuntimeError("a bug")
+
+    service["count"].__globals__["add"] = fail
+    with KafkaCluster(brokers=1, topics={"orders": 1}, config=QUICK) as cluster:
+
+        def serve() -> None:
+            with TestClient(service["create_app"](cluster.bootstrap_servers)) as http:
+                http.post("/orders/ada", params={"price": 1})
+                cluster.wait_until(lambda: http.get("/live").status_code == 503, timeout=60)
+                assert "a bug" in http.get("/live").text
+                assert http.get("/ready").status_code == 503
+
+        with pytest.raises(RuntimeError, match="a bug"):
+            serve()
+        assert not cluster.group("totals").offsets, "the record that failed is read again"
