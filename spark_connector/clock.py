@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
-monotonic = time.monotonic
+# freezegun replaces the functions of `time` in all modules, but not partial objects.
+monotonic = partial(time.monotonic)
 sleep = time.sleep
-wall = time.time
+wall = partial(time.time)

@@ -8,9 +8,11 @@ import re
 import subprocess
 import sys
 import urllib.request
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import copy, copytree
 from typing import Any
 
 import pytest
@@ -69,6 +71,25 @@ def test_images_and_paths_of_the_container_files_exist() -> None:
         assert (context / "pyproject.toml").is_file()
         assert (context / service["build"]["dockerfile"]).resolve() == FOLDER / "Containerfile"
         assert set(service.get("depends_on", ())) <= set(SERVICES)
+
+
+@pytest.mark.slow
+def test_files_that_the_container_file_copies_build_the_wheel(tmp_path: Path) -> None:
+    root = FOLDER.parents[1]
+    for name, rest in STEPS:
+        if name == "COPY":
+            *sources, target = rest.split()
+            for source in map(root.joinpath, sources):
+                if source.is_dir():
+                    copytree(source, tmp_path / target)
+                else:
+                    copy(source, tmp_path / target)
+    words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = (tmp_path / "dist").glob("pykafka2-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert "pykafka2/cli/broker/broker.py" in archive.namelist()
 
 
 def test_published_ports_are_those_of_the_commands() -> None:

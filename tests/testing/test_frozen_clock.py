@@ -12,6 +12,9 @@ from freezegun import freeze_time
 from pykafka2 import KafkaConsumer, KafkaProducer
 from pykafka2.clock import SystemClock
 from pykafka2.testing import KafkaCluster
+from spark_connector import clock as spark_clock
+
+pytestmark = pytest.mark.slow  # freezegun looks at each attribute of each module
 
 PAST, FUTURE = "2001-02-03", "2101-02-03"
 
@@ -70,7 +73,14 @@ def test_wall_clock_in_ms_and_ns_agree_while_the_clock_is_frozen() -> None:
     assert before // 1_000_000 <= between <= after // 1_000_000
 
 
-@pytest.mark.slow
+def test_clock_of_the_spark_connector_is_real_while_the_clock_is_frozen() -> None:
+    since, wall = time.monotonic(), time.time()
+    with freeze_time(PAST):
+        between, now = spark_clock.monotonic(), spark_clock.wall()
+    assert since <= between <= time.monotonic()
+    assert wall - 1 <= now <= time.time() + 1
+
+
 def test_cluster_works_if_the_package_is_imported_while_the_clock_is_frozen() -> None:
     """Also the monotonic clock is real then, so that timers fire."""
     done = subprocess.run(
