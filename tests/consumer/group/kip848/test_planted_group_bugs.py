@@ -72,7 +72,7 @@ def stay_settled_when_topics_go_and_come_back(patch: pytest.MonkeyPatch) -> None
 def take_a_topic_made_anew_for_the_old_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Reconciliation, "_of_topics_gone", lambda self, partitions: [])
     # Nor by any commit, which looks at it once more.
-    patch.setattr(Committer, "_is_of_deleted_topic", lambda self, partition: False)
+    patch.setattr(Committer, "_is_of_recreated_topic", lambda self, partition: False)
 
 
 def keep_what_was_lost(patch: pytest.MonkeyPatch) -> None:
