@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -192,7 +193,7 @@ def test_records_that_could_not_be_written_are_not_committed(
     code, _, errors = run("consume", topic, "-g", f"{topic}-group", "-e")
     assert code == 1
     assert "No space left on device" in errors
-    assert committed(servers, f"{topic}-group", topic) is None
+    assert not committed(servers, f"{topic}-group", topic)
 
 
 def test_records_before_the_start_are_not_printed_with_offset_latest(
@@ -215,6 +216,48 @@ def test_time_after_the_last_record_starts_at_the_end(run: Run, new_topic: NewTo
     topic = new_topic(TEN)
     assert run("consume", topic, "-o", "@9999999999", "-e") == (0, "", "")
     assert run("consume", topic, "-u", "@9999999999")[1].splitlines() == [f"v{n}" for n in range(10)]
+
+
+@pytest.mark.parametrize("isolation_level", ["read_committed", "read_uncommitted"])
+def test_group_that_has_read_to_the_end_of_transactions_has_no_lag(
+    isolation_level: str, servers: str, run: Run, new_topic: NewTopicOf
+) -> None:
+    topic = new_topic(partitions=3)
+    with KafkaProducer(bootstrap_servers=servers, transactional_id=topic) as producer:
+        producer.init_transactions()
+        for partition, is_committed in [(0, True), (1, False), (2, False), (2, True), (1, True), (1, False)]:
+            producer.begin_transaction()
+            producer.send(topic, b"c" if is_committed else b"a", partition=partition)
+            producer.flush()
+            producer.commit_transaction() if is_committed else producer.abort_transaction()
+    group = f"{topic}-group"
+    words = ["-g", group, "-e", "-f", "%v", "--isolation-level", isolation_level]
+    code, shown, errors = run("consume", topic, *words)
+    assert (code, sorted(shown), errors) == (
+        0,
+        ["c"] * 3 if isolation_level == "read_committed" else ["a"] * 3 + ["c"] * 3,
+        "",
+    )
+    with KafkaAdminClient(bootstrap_servers=servers) as admin:
+        lags = admin.group_lag(group)
+    assert [(lag.committed, lag.lag) for lag in lags.values()] == [(2, 0), (6, 0), (4, 0)]
+
+
+def test_until_an_offset_commits_this_offset_although_more_was_fetched(
+    servers: str, run: Run, new_topic: NewTopicOf
+) -> None:
+    topic = new_topic(TEN, partitions=2)
+    group = f"{topic}-group"
+    assert sorted(run("consume", topic, "-g", group, "-u", "3", "-f", "%p%o ")[1].split()) == [
+        "00",
+        "01",
+        "02",
+        "10",
+        "11",
+        "12",
+    ]
+    with KafkaAdminClient(bootstrap_servers=servers) as admin:
+        assert [lag.committed for lag in admin.group_lag(group).values()] == [3, 3]
 
 
 def test_end_of_a_group_is_that_of_the_own_partitions(servers: str, run: Run, new_topic: NewTopicOf) -> None:
@@ -281,3 +324,61 @@ def test_consume_with_an_end_fails_if_its_topic_or_broker_is_lost(
         error = capfd.readouterr().err
     assert code == 1
     assert ("'payments' does not exist" if lost == "topic" else "NoBrokersAvailable") in error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unnoticed", [True, False], ids=["unnoticed", "noticed"])
+@pytest.mark.parametrize(
+    "words", rest_in_gate([["-e"], ["-c", "9"], ["-u", "+2"], ["-e", "-g", "GROUP"]]), ids=" ".join
+)
+def test_consume_with_an_end_fails_if_one_of_two_leaders_is_lost(
+    words: list[str], unnoticed: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with KafkaCluster(brokers=2, config={**QUICK, "broker.session.timeout.ms": 600_000}) as cluster:
+        servers = cluster.bootstrap_servers
+        with KafkaAdminClient(bootstrap_servers=servers) as admin:
+            admin.create_topics([NewTopic("orders", assignment={0: [0], 1: [1]})], wait_for_metadata=True)
+            for group in map("audit-{}".format, range(9)):
+                admin.alter_group_offsets(group, {TopicPartition("orders", number): 0 for number in range(2)})
+                if cluster.coordinator(group) == 0:
+                    break
+        with KafkaProducer(bootstrap_servers=servers) as producer:
+            for number in range(4):
+                producer.send("orders", b"%d" % number, partition=number % 2)
+        words = [group if word == "GROUP" else word for word in words]
+        cluster.controls.rule(api="Fetch", broker=1, then="swallow")
+        thread = threading.Thread(
+            target=lambda: (
+                cluster.wait_until(lambda: cluster.history.count("Fetch", broker=1) > 0),
+                cluster.controls.crash_broker(1, unnoticed=unnoticed),
+            )
+        )
+        thread.start()
+        started = time.monotonic()
+        code = main(["consume", "orders", "-b", servers, "-X", "default.api.timeout.ms=2000", *words])
+        seconds = time.monotonic() - started
+        thread.join()
+        shown, error = capfd.readouterr()
+    assert (code, shown.splitlines()) == (1, ["0", "2"])
+    assert "orders-1" in error
+    assert seconds < 30
+
+
+@pytest.mark.slow
+def test_consume_with_an_end_fails_if_its_coordinator_is_lost(capfd: pytest.CaptureFixture[str]) -> None:
+    with KafkaCluster(brokers=2, config={**QUICK, "offsets.topic.replication.factor": 1}) as cluster:
+        servers = cluster.bootstrap_servers
+        with KafkaAdminClient(bootstrap_servers=servers) as admin:
+            admin.create_topics([NewTopic("orders", assignment={0: [0], 1: [0]})], wait_for_metadata=True)
+            for group in map("audit-{}".format, range(9)):
+                admin.alter_group_offsets(group, {TopicPartition("orders", number): 0 for number in range(2)})
+                if cluster.coordinator(group) == 1:
+                    break
+        with KafkaProducer(bootstrap_servers=servers) as producer:
+            producer.send("orders", b"1")
+        cluster.controls.crash_broker(1)
+        words = ["-g", group, "-e", "-X", "default.api.timeout.ms=2000"]
+        code = main(["consume", "orders", "-b", servers, *words])
+        shown, error = capfd.readouterr()
+    assert (code, shown) == (1, "")
+    assert "coordinator" in error

@@ -191,9 +191,11 @@ class Reading:
     """With --until and a time in the future: when the limits can be looked up."""
     remaining: int | None = None
     printed: dict[TopicPartition, int] = attrs.Factory(dict)
-    """The offsets after the records of a group that were printed and not stored."""
+    """The offsets of a group that were reached by printing and not stored."""
+    stored: dict[TopicPartition, int] = attrs.Factory(dict)
+    """The offsets of a group that the consumer commits next."""
     quiet_since: float = attrs.Factory(time.monotonic)
-    """When the last record came, or brokers and topics were checked."""
+    """When the last record came, or the brokers were checked."""
     bar: Any = None
     interrupt: DeferredInterrupt = attrs.Factory(DeferredInterrupt)
     out: Any = None
@@ -264,11 +266,14 @@ class Reading:
                 self._print(partition, columns)
                 if self.remaining == 0:
                     break
-            if polled:
+            if self.arguments.group is not None and self.remaining != 0:
+                self._reach_positions(client)
+            if polled or self.printed:
                 self.flush(client)
+            if polled:
                 self.quiet_since = time.monotonic()
             elif self.remaining is not None or self.arguments.until is not None:
-                self._check_topics(client)
+                self._check_brokers(client)
             if is_closed():  # also while no record matches --grep
                 raise BrokenPipeError
             if self.remaining == 0:
@@ -278,15 +283,22 @@ class Reading:
             elif self.ends_at_ms is not None and time.time() * 1000 >= self.ends_at_ms:
                 self._reach_time(client)
 
-    def _check_topics(self, client: KafkaConsumer[bytes, bytes]) -> None:
-        """Raise if no broker or a topic is there any more, after default_api_timeout_ms without a record.
+    def _check_brokers(self, client: KafkaConsumer[bytes, bytes]) -> None:
+        """Raise default.api.timeout.ms after the last record if a broker or topic that is needed is lost.
 
-        poll() waits for both, as a command without an end does.
+        poll() waits for all of them, as a command without an end does.
         """
-        if time.monotonic() - self.quiet_since >= client._options.default_api_timeout:
-            client.bootstrap(connection.connect_timeout_ms(self.arguments), refresh=True)
-            _partitions(client, self.arguments.topics, self.arguments.partition)
-            self.quiet_since = time.monotonic()
+        limit = client._options.default_api_timeout
+        attempt_ms = min(limit * 500, connection.CONNECT_TIMEOUT_MS)  # ends with the limit
+        if time.monotonic() - self.quiet_since < limit - attempt_ms / 1000:
+            return
+        client.bootstrap(attempt_ms, refresh=True)
+        partitions = _partitions(client, self.arguments.topics, self.arguments.partition)
+        if self.arguments.group is not None:
+            client.committed(partitions, timeout_ms=attempt_ms)  # from the coordinator
+        unread = [one for one in client.assignment() if not self._has_limits or one in self.limits]
+        client.end_offsets(unread, attempt_ms)
+        self.quiet_since = time.monotonic()
 
     def _poll_ms(self) -> float:
         """Return the timeout of a poll, which ends at the time of --until: later records are not printed."""
@@ -298,6 +310,7 @@ class Reading:
         self.out.flush()
         if self.printed:
             client.store_offsets(offsets=self.printed)
+            self.stored |= self.printed
             self.printed = {}
 
     def _print(self, partition: TopicPartition, columns: Columns) -> None:
@@ -321,6 +334,20 @@ class Reading:
         with self.interrupt:  # else a batch that was printed could be left uncommitted, and printed again
             self._write(shown, partition)
             self.printed[partition] = columns.last_offset + 1
+
+    def _reach_positions(self, client: KafkaConsumer[bytes, bytes]) -> None:
+        """Let the positions be stored, which are also behind control records, at most up to --until.
+
+        All records before the positions were printed.
+        """
+        for partition in client.assignment():
+            is_unread = self._has_limits and partition not in self.limits
+            if is_unread or client.lag(partition) is None:  # the position is unknown
+                continue
+            position = client.position(partition)
+            reached = min(position, self.limits.get(partition, position))
+            if reached != self.stored.get(partition):
+                self.printed[partition] = reached
 
     def _write(self, columns: Columns, partition: TopicPartition) -> None:
         if not len(columns):
