@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import attrs
 
+from pykafka2 import lifecycle
 from pykafka2.slotted import slotted
 
 INT32_MAX = 2**31 - 1
@@ -40,6 +42,34 @@ NOT_AWAITED = "it is async, and pykafka2 does not await it; pass a plain functio
 def hidden(value: object) -> str:
     """Returns the text that the `repr` of an attrs class shows for a secret."""
     return "None" if value is None else "'[hidden]'"
+
+
+@attrs.define(frozen=True)
+class Imported:
+    """An object that an option names by its import path, `module:name`; equal if the paths are."""
+
+    path: str
+    target: Any = attrs.field(eq=False, repr=False)
+
+
+def target_of(value: Any) -> Any:
+    """Returns the object behind an option, whether it was passed or named."""
+    return value.target if isinstance(value, Imported) else value
+
+
+def _imported(path: str) -> Any:
+    """Import `module:name`; raises Because."""
+    module, colon, name = path.partition(":")
+    if not colon or not module or not name:
+        raise Because("write an import path as module:function")
+    try:
+        with lifecycle.loading:
+            found: Any = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # the module is a user's
+        raise Because(f"the import of {path!r} failed: {type(error).__name__}: {error}") from error
+    return found
 
 
 @slotted(frozen=True)
@@ -205,11 +235,19 @@ def callback(
     *,
     legal: str = "a callable",
     is_function: bool = False,
+    is_importable: bool = False,
     aliases: tuple[str, ...] = (),
 ) -> Any:
-    """Declare a user's object. Unless it `is_function`, its caller checks its interface."""
+    """Declare a user's object. Unless it `is_function`, its caller checks its interface.
+
+    With `is_importable` the value can also be text, `module:name`; it is an `Imported` then.
+    """
 
     def read(value: Any) -> object:
+        if is_importable and isinstance(value, str):
+            imported = Imported(value, _imported(value))
+            read(imported.target)
+            return imported
         if is_function and not callable(value):
             raise ValueError
         if is_async(value) or is_async(getattr(value, "token", None)):  # of a token provider

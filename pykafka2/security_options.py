@@ -23,6 +23,7 @@ from pykafka2.option_fields import (
     flag,
     names,
     sendable_text,
+    target_of,
     text,
 )
 
@@ -189,13 +190,16 @@ class SecurityOptions:
     )
     sasl_oauth_token_provider: Any = callback(
         "sasl_oauth_token_provider",
-        "Returns OAUTHBEARER tokens: a callable, or an object with token(); not called on the IO thread.",
-        legal="a callable without arguments, or an object with a method token()",
+        "Returns OAUTHBEARER tokens: a callable, or an object with token(); not called on the IO thread. "
+        "Text names one as module:function; clients of a process with equal options share its tokens.",
+        legal="a callable without arguments, an object with a method token(), or 'module:function'",
+        is_importable=True,
     )
     oauth_cb: Any = callback(
         "oauth_cb",
         "Token callback of confluent-kafka: called with sasl_oauthbearer_config, returns (token, expiry).",
-        legal="a callable with one argument",
+        legal="a callable with one argument, or 'module:function'",
+        is_importable=True,
     )
     sasl_oauthbearer_config: str = text("sasl_oauthbearer_config", "", "The argument of oauth_cb.")
     sasl_oauthbearer_method: str = choice(
@@ -329,8 +333,8 @@ def _check_sasl(options: Mapping[str, Any]) -> None:
         for name in ("sasl_oauthbearer_client_id", "sasl_oauthbearer_client_secret"):
             if not options.get(name):
                 raise ConfigurationError(f"sasl_oauthbearer_token_endpoint_url needs {name}")
-    elif not _returns_tokens(options[sources[0]]):
-        provider = options[sources[0]]
+    elif not _returns_tokens(target_of(options[sources[0]])):
+        provider = target_of(options[sources[0]])
         hint = f"; pass an object: {provider.__name__}()" if isinstance(provider, type) else ""
         raise ConfigurationError(f"{sources[0]} must be callable, or an object with a method token(){hint}")
 

@@ -14,17 +14,11 @@ from typing import Protocol, TypeVar
 
 from pykafka2 import KafkaAdminClient, KafkaConsumer
 from pykafka2.errors import ConfigurationError, UnknownOption
+from spark_connector.options.kafka_options import OF_CONSUMERS
 
 MOST_KEPT = 8
 """Clients per thread; the least recently used one is closed first.  Clients last used by another live thread
 are never closed: queries in foreachBatch share a process."""
-
-
-COMMON = (
-    "bootstrap.", "client.", "connections.", "default.api.", "metadata.", "receive.",
-    "reconnect.", "request.", "retry.", "sasl.", "security.", "send.", "socket.", "ssl.",
-)  # fmt: skip
-"""Prefixes of the options that all kinds of clients have."""
 
 
 DEFAULTS = {"client.id": "pykafka2-spark", "allow.auto.create.topics": "false"}
@@ -114,8 +108,8 @@ def new_consumer(options: Mapping[str, str]) -> KafkaConsumer:
 
 def new_admin(options: Mapping[str, str]) -> KafkaAdminClient:
     """Returns an admin client with those options of a consumer that it shares."""
-    chosen = {name: value for name, value in options.items() if name.startswith(COMMON)}
-    return KafkaAdminClient({"client.id": "pykafka2-spark", **chosen})
+    shared = {name: value for name, value in options.items() if name not in OF_CONSUMERS}
+    return KafkaAdminClient({"client.id": "pykafka2-spark", **shared})
 
 
 def _made(key: object, make: Callable[[], C], event: threading.Event) -> C:

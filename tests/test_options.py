@@ -242,7 +242,7 @@ def test_an_unknown_option_names_the_nearest() -> None:
         ),
         (
             {**SASL, "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": "a.Class"},
-            "sasl_oauth_token_provider must be callable, or an object with a method token",
+            "write an import path as module:function",
         ),
         (
             {

@@ -34,6 +34,7 @@ NEED_AVAILABLE_NOW = [
     "test_apache_kafka.py",
     "test_pipeline.py",
     "test_rolled_back_checkpoint.py",
+    "test_token_providers.py",
     "test_stream_source.py",
     "test_write_and_read_back.py",
 ]

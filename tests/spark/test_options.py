@@ -290,3 +290,17 @@ def test_every_secret_of_the_clients_is_hidden_here_too(name: str) -> None:
         with pytest.raises(KafkaError) as caught:
             read(**given, **wrong)
         assert CANARY not in "".join(traceback.format_exception(caught.value))
+
+
+def test_admin_client_of_a_source_gets_every_option_that_it_shares_with_the_consumer() -> None:
+    security = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.oauth_cb": "tests.token_providers:with_config",
+        "kafka.https.ca.location": "ca.pem",
+        "kafka.isolation.level": "read_committed",
+        "kafka.fetch.max.bytes": "1000",
+    }
+    options = read(**security)
+    for client in (connections.new_admin(options.kafka), connections.new_consumer(options.kafka)):
+        client.close()

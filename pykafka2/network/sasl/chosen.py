@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
+from pykafka2.clock import SystemClock
+from pykafka2.errors import TokenEndpointTimedOut, TokenProviderTimedOut
 from pykafka2.network.sasl.mechanism import SaslMechanism
-from pykafka2.network.sasl.oauth_token import Token, TokenCache, Wait, token_of
+from pykafka2.network.sasl.oauth_token import Token, TokenCache, Wait, shared_cache, token_of
 from pykafka2.network.sasl.oauthbearer import OAuthBearer
 from pykafka2.network.sasl.plain import Plain
 from pykafka2.network.sasl.scram import Scram
+from pykafka2.option_fields import Imported, target_of
 
 if TYPE_CHECKING:
     from pykafka2.clock import Clock, Entropy
@@ -35,15 +38,39 @@ def sasl_mechanism(
     def wall_seconds() -> float:
         return clock.wall_ns() / 1e9
 
-    return OAuthBearer(
-        TokenCache(
+    def new_cache(name: str, wait: Wait | None = None) -> TokenCache:
+        is_endpoint = options.sasl_oauthbearer_token_endpoint_url is not None
+        return TokenCache(
             _source(options, wall_seconds, clock.monotonic),
             wall_seconds,
-            client_id,
+            name,
             options.sasl_login_timeout,
             _source_name(options),
             wait,
+            TokenEndpointTimedOut if is_endpoint else TokenProviderTimedOut,
         )
+
+    settings = _shared_settings(options)
+    if settings is None or not isinstance(clock, SystemClock):  # a simulation has a time of its own
+        return OAuthBearer(new_cache(client_id, wait))
+    return OAuthBearer(shared_cache(settings, lambda: new_cache("shared")))
+
+
+def _shared_settings(options: SecurityOptions) -> Hashable | None:
+    """Returns what clients that can share tokens have in common; None for a caller's own callable."""
+    callables = (options.oauth_cb, options.sasl_oauth_token_provider)
+    if any(one is not None and not isinstance(one, Imported) for one in callables):
+        return None
+    return (
+        options.sasl_oauthbearer_token_endpoint_url,
+        options.sasl_oauthbearer_client_id,
+        options.sasl_oauthbearer_client_secret,
+        options.sasl_oauthbearer_scope,
+        tuple(sorted((options.sasl_oauthbearer_extensions or {}).items())),
+        options.https_ca_location,
+        options.sasl_login_timeout,
+        options.sasl_oauthbearer_config,
+        callables,
     )
 
 
@@ -73,10 +100,10 @@ def _source(
             options.https_ca_location,
             options.sasl_login_timeout,
         )
-    oauth_cb = options.oauth_cb
+    oauth_cb = target_of(options.oauth_cb)
     if oauth_cb is not None:
         return lambda: token_of(oauth_cb(options.sasl_oauthbearer_config), extensions)
-    return lambda: token_of(*_call_provider(options.sasl_oauth_token_provider, extensions))
+    return lambda: token_of(*_call_provider(target_of(options.sasl_oauth_token_provider), extensions))
 
 
 def _call_provider(provider: Any, extensions: dict[str, str]) -> tuple[Any, dict[str, str]]:

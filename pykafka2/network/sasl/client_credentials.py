@@ -17,7 +17,7 @@ from typing import Any
 
 import attrs
 
-from pykafka2.errors import ConfigurationError, SaslAuthenticationFailed
+from pykafka2.errors import ConfigurationError, SaslAuthenticationFailed, TokenEndpointUnavailable
 from pykafka2.network.sasl.http_in_time import Deadline, handlers
 from pykafka2.network.sasl.oauth_token import Token, expiry_of
 from pykafka2.option_fields import hidden
@@ -25,6 +25,8 @@ from pykafka2.text import shown
 
 MAX_RESPONSE_BYTES = 1 << 20
 CHECK = "check client id, client secret and scope"
+PASSING = (408, 425, 429)
+"""HTTP errors below 500 after which the same request can succeed."""
 LONGEST_LIFE = 1e9
 """Longest lifetime in seconds that is accepted; larger values could overflow a clock."""
 LONGEST_SHOWN = 200
@@ -53,7 +55,10 @@ class ClientCredentials:
     timeout: float = 10.0
 
     def __call__(self) -> Token:
-        """Request a token. Raises SaslAuthenticationFailed with the address and its error."""
+        """Request a token. Raises SaslAuthenticationFailed with the address and its error.
+
+        TokenEndpointUnavailable, which is retriable, if the same request can succeed soon.
+        """
         response = self._post()
         value = response.get("access_token")
         if not isinstance(value, str):
@@ -77,6 +82,8 @@ class ClientCredentials:
                 text = reply.read(MAX_RESPONSE_BYTES + 1)
         except urllib.error.HTTPError as error:
             with error:
+                if error.code >= 500 or error.code in PASSING:
+                    raise TokenEndpointUnavailable(f"{self.url} is unavailable (HTTP {error.code})") from None
                 is_redirect = 300 <= error.code < 400
                 advice = "set the URL to which it redirects" if is_redirect else CHECK
                 raise SaslAuthenticationFailed(
@@ -84,7 +91,8 @@ class ClientCredentials:
                 ) from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or shown(str(error), LONGEST_SHOWN)
-            raise SaslAuthenticationFailed(f"{self.url} returned no token: {reason}") from None
+            kind = TokenEndpointUnavailable if _is_passing(reason, error) else SaslAuthenticationFailed
+            raise kind(f"{self.url} returned no token: {reason}") from None
         try:
             response = json.loads(text) if len(text) <= MAX_RESPONSE_BYTES else None
         except (ValueError, RecursionError):
@@ -106,6 +114,11 @@ class ClientCredentials:
             return ssl.create_default_context(cafile=self.ca_file)
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"https_ca_location={self.ca_file!r} cannot be used: {error}") from error
+
+
+def _is_passing(*errors: object) -> bool:
+    """Returns True if the endpoint can be reached again soon, unlike one with a wrong name or certificate."""
+    return any(isinstance(error, ConnectionError | TimeoutError) for error in errors)
 
 
 def _why(error: urllib.error.HTTPError) -> str:

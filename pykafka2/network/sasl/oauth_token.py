@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import attrs
@@ -22,9 +23,11 @@ from pykafka2.option_fields import hidden
 REFRESH_AT = 0.8
 """Share of a token's lifetime after which it is refreshed, as in Java (sasl.login.refresh.window.factor)."""
 
-KEPT_WHEN_REJECTED = 10.0
-"""Seconds for which a token is kept even if brokers reject it: a new one would probably be rejected, too, and
-the authority must not get a request for each connection attempt."""
+BETWEEN_REJECTIONS = 10.0
+"""Seconds after a rejected token was dropped, for which the next one is kept even if brokers reject it: a
+third one would probably be rejected, too, and the authority must not get a request for each connection."""
+MOST_SHARED = 32
+"""Caches of tokens that a process keeps; the least recently used one is dropped first."""
 
 Wait = Callable[[Callable[[], bool], float], bool]
 """`Runtime.wait_until` without queues: blocks until the predicate is true, at most for the timeout."""
@@ -51,7 +54,7 @@ class TokenRequest:
 
 
 class TokenCache:
-    """The newest token of a source. Thread-safe.
+    """The newest token of a source, for one client or several (`shared_cache`). Thread-safe.
 
     `wall_seconds` returns the time of day; `seconds` limits a call of the source, `source_name` is its name
     in errors; `wait` blocks in a runtime's time (None: in real time). If the source fails or hangs while the
@@ -70,8 +73,10 @@ class TokenCache:
         seconds: float = 10.0,
         source_name: str = "the token provider",
         wait: Wait | None = None,
+        overdue_error: type[TokenProviderTimedOut] = TokenProviderTimedOut,
     ) -> None:
         self.seconds = seconds
+        self._overdue_error = overdue_error
         self._source = source
         self._source_name = source_name
         self._wait = wait
@@ -85,7 +90,7 @@ class TokenCache:
         self._token: Token | None = None
         self._token_of_call = 0
         self._refresh_at = 0.0
-        self._kept_at = 0.0
+        self._dropped_at = -BETWEEN_REJECTIONS
 
     def current(self, request: TokenRequest | None = None) -> Token:
         """Returns a valid token. Blocks. Raises SaslAuthenticationFailed, TokenExpired.
@@ -137,7 +142,7 @@ class TokenCache:
         """Returns the error for a source that exceeds its limit."""
         stuck = len(self._hanging)
         more = f"; {stuck} calls of it still hang" if stuck > 1 else ""
-        return TokenProviderTimedOut(
+        return self._overdue_error(
             f"{self._source_name} returned no OAUTHBEARER token within {self.seconds:g} s{more}"
         )
 
@@ -153,10 +158,11 @@ class TokenCache:
         return self._last(self.overdue())
 
     def reject(self, token: Token) -> None:
-        """Drop a token that a broker rejected (it may be revoked), unless it was fetched just now."""
+        """Drop a token that a broker rejected (it may be revoked), unless one was dropped just now."""
+        now = self._wall_seconds()
         with self._lock:
-            if token is self._token and self._wall_seconds() >= self._kept_at + KEPT_WHEN_REJECTED:
-                self._token, self._refresh_at = None, 0.0
+            if token is self._token and not 0 <= now - self._dropped_at < BETWEEN_REJECTIONS:
+                self._token, self._refresh_at, self._dropped_at = None, 0.0, now
 
     def _known(self, now: float) -> Token | None:
         return self._token if now < self._refresh_at else None
@@ -180,7 +186,7 @@ class TokenCache:
                 # A call that was abandoned can return after a later one.
                 if number > self._token_of_call:
                     self._refresh_at = now + (fresh.expires_at - now) * REFRESH_AT
-                    self._token, self._token_of_call, self._kept_at = fresh, number, now
+                    self._token, self._token_of_call = fresh, number
         return fresh
 
     def _fresh(self, now: float) -> Token:
@@ -200,6 +206,35 @@ class TokenCache:
                 "and this machine's clock"
             )
         return token
+
+
+_shared: dict[Hashable, TokenCache] = {}
+"""Caches by the settings of their source, the last used one at the end."""
+_shared_lock = threading.Lock()
+
+
+def shared_cache(settings: Hashable, make: Callable[[], TokenCache]) -> TokenCache:
+    """Returns the cache that all clients of this process with these settings share. Thread-safe.
+
+    It outlives them: a program that creates many short-lived clients needs one token.
+    """
+    with _shared_lock:
+        cache = _shared.pop(settings, None) or make()
+        _shared[settings] = cache
+        if len(_shared) > MOST_SHARED:
+            del _shared[next(iter(_shared))]
+        return cache
+
+
+def _forget_shared() -> None:
+    """In the child of a fork: threads of the parent can hold the locks, and would never release them."""
+    global _shared_lock
+    _shared_lock = threading.Lock()
+    _shared.clear()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_forget_shared)
 
 
 def token_of(result: Any, extensions: Mapping[str, str]) -> Token:

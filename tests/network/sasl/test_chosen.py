@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pykafka2.clock import SeededEntropy, SystemClock
 from pykafka2.errors import ConfigurationError
+from pykafka2.network.sasl import oauth_token
 from pykafka2.network.sasl.chosen import sasl_mechanism
 from pykafka2.network.sasl.client_credentials import ClientCredentials
 from pykafka2.network.sasl.mechanism import SaslMechanism
 from pykafka2.network.sasl.oauthbearer import OAuthBearer
 from pykafka2.network.script import Offload
 from pykafka2.options import ClientOptions, OptionTable
+from tests import token_providers
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -144,6 +148,113 @@ class Provider:
 )
 def test_tokens_of_any_provider(given: dict[str, Any], message: bytes) -> None:
     assert first_message(sasl_mechanism="OAUTHBEARER", **given) == b"n,,\x01" + message + b"\x01"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A process whose clients share no token yet; the folder in which providers note their calls."""
+    monkeypatch.setattr(oauth_token, "_shared", {})
+    monkeypatch.setenv(token_providers.CALLS, str(tmp_path))
+    return tmp_path
+
+
+ENDPOINT = {
+    "sasl_oauthbearer_token_endpoint_url": "https://login.example.org/token",
+    "sasl_oauthbearer_client_id": "client",
+    "sasl_oauthbearer_client_secret": "hush",
+}
+
+
+def tokens_of(**given: Any) -> oauth_token.TokenCache:
+    mechanism = mechanism_of(sasl_mechanism="OAUTHBEARER", **given)
+    assert isinstance(mechanism, OAuthBearer)
+    return mechanism.tokens
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"sasl_oauth_token_provider": "tests.token_providers:opaque"},
+        {"sasl.oauth.token.provider": "tests.token_providers:provider"},
+        {"oauth_cb": "tests.token_providers:with_config", "sasl_oauthbearer_config": "abc"},
+    ],
+)
+def test_provider_named_by_import_path_is_called_once_for_all_clients(
+    given: dict[str, str], folder: Path
+) -> None:
+    first, second = (first_message(sasl_mechanism="OAUTHBEARER", **given) for _ in range(2))
+    assert first == second
+    assert b"auth=Bearer " in first
+    assert len(token_providers.calls(folder)) == 1
+
+
+def test_clients_with_equal_settings_share_tokens_and_others_do_not(folder: Path) -> None:
+    path = {"sasl_oauth_token_provider": "tests.token_providers:opaque"}
+    variants: list[dict[str, Any]] = [
+        path,
+        {"sasl_oauth_token_provider": "tests.token_providers:alice"},
+        {**path, "sasl_oauthbearer_extensions": "a=b"},
+        {**path, "sasl_login_read_timeout_ms": 5000},
+        ENDPOINT,
+        {**ENDPOINT, "sasl_oauthbearer_client_secret": "other"},
+        {**ENDPOINT, "sasl_oauthbearer_scope": "kafka"},
+        {**ENDPOINT, "https_ca_location": "ca.pem"},
+    ]
+    first = [tokens_of(**given) for given in variants]
+    assert len({id(one) for one in first}) == len(variants)
+    assert [id(tokens_of(**given)) for given in variants] == [id(one) for one in first]
+
+
+def test_callable_of_the_caller_stays_with_its_client(folder: Path) -> None:
+    for given in ({"sasl_oauth_token_provider": token_providers.opaque}, {"oauth_cb": lambda _: ("a", 9e9)}):
+        assert tokens_of(**given) is not tokens_of(**given)
+
+
+def test_process_keeps_the_tokens_of_the_settings_used_last(folder: Path) -> None:
+    def of(number: int) -> oauth_token.TokenCache:
+        return tokens_of(**ENDPOINT, sasl_oauthbearer_scope=str(number))
+
+    first, second = of(0), of(1)
+    for number in range(2, oauth_token.MOST_SHARED):
+        of(number)
+    assert of(0) is first
+    of(oauth_token.MOST_SHARED)
+    assert of(0) is first
+    assert of(1) is not second
+
+
+def test_child_of_a_fork_requests_a_token_of_its_own(folder: Path) -> None:
+    given = {"sasl_oauth_token_provider": "tests.token_providers:opaque"}
+    tokens = tokens_of(**given)
+    tokens.current()
+    with oauth_token._shared_lock:  # as another thread can hold it
+        pid = os.fork()
+        if not pid:
+            try:
+                tokens_of(**given).current()
+                tokens_of(**given).current()
+            finally:
+                os._exit(0)
+    os.waitpid(pid, 0)
+    assert sorted(token_providers.calls(folder)) == sorted([os.getpid(), pid])
+    assert tokens_of(**given) is tokens
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("tests.token_providers", "write an import path as module:function"),
+        (":alice", "write an import path as module:function"),
+        ("no.such.module:alice", "the import of 'no.such.module:alice' failed: ModuleNotFoundError"),
+        ("tests.token_providers:bob", "AttributeError"),
+        ("tests.token_providers:awaited", "it is async"),
+        ("tests.token_providers:NOT_CALLABLE", "must be callable"),
+        ("tests.token_providers:Provider", r"pass an object: Provider\(\)"),
+    ],
+)
+def test_import_path_that_names_no_provider_raises(path: str, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        tokens_of(sasl_oauth_token_provider=path)
 
 
 def test_the_credentials_of_a_client_are_for_the_authority() -> None:

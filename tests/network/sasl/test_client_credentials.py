@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 import trustme
 
-from pykafka2.errors import SaslAuthenticationFailed
+from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from pykafka2.errors import KafkaError, SaslAuthenticationFailed, TokenEndpointUnavailable
 from pykafka2.network.sasl.client_credentials import ClientCredentials
+from pykafka2.testing import KafkaCluster, Listener
 from tests.web_tokens import unsigned
 
 
@@ -112,7 +114,6 @@ def test_a_web_tokens_own_end_counts_where_the_authority_gives_no_number(
     [
         (401, b'{"error": "invalid_client"}', r"HTTP 401, invalid_client\); check client id"),
         (400, b'{"error": "<b>hush</b>"}', r"HTTP 400\)"),
-        (503, b"busy", r"HTTP 503\)"),
         (200, b"", "did not respond like a token endpoint"),
         (200, b"[]", "did not respond like a token endpoint"),
         (200, b"{}", "without an access_token"),
@@ -130,6 +131,30 @@ def test_anything_else_names_the_address_and_no_secret(
     assert f":{authority.server_address[1]}/token" in str(refused.value)
     assert "hush" not in str(refused.value)
     assert "hush" not in repr(client_of(authority))
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504, 408, 429])
+def test_endpoint_that_is_unavailable_raises_a_retriable_error(authority: Authority, status: int) -> None:
+    authority.status, authority.answer = status, b'{"error": "hush"}'
+    with pytest.raises(
+        TokenEndpointUnavailable, match=rf"/token is unavailable \(HTTP {status}\)$"
+    ) as raised:
+        client_of(authority)()
+    assert raised.value.retriable
+    assert not raised.value.fatal
+
+
+def test_wrong_credentials_raise_an_error_that_is_not_retriable(authority: Authority) -> None:
+    for authority.status in (400, 401, 403):
+        with pytest.raises(SaslAuthenticationFailed, match="check client id") as raised:
+            client_of(authority)()
+        assert not raised.value.retriable
+
+
+def test_timeout_of_the_endpoint_raises_a_retriable_error(authority: Authority) -> None:
+    authority.answer, authority.seconds_apart = b" " * 50, 0.05
+    with pytest.raises(TokenEndpointUnavailable, match="timed out"):
+        client_of(authority, timeout=0.1)()
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -197,6 +222,70 @@ def test_an_authority_with_a_certificate(authority: Authority, tmp_path: Path, s
 
 def test_an_authority_that_cannot_be_reached_is_named() -> None:
     with pytest.raises(
-        SaslAuthenticationFailed, match=r"http://127.0.0.1:1/token returned no token: .*refused"
+        TokenEndpointUnavailable, match=r"http://127.0.0.1:1/token returned no token: .*refused"
     ):
         ClientCredentials("http://127.0.0.1:1/token", "client", "hush", lambda: 0.0, time.monotonic)()
+
+
+@pytest.fixture
+def kafka() -> Iterator[KafkaCluster]:
+    listeners = {"SASL_PLAINTEXT": Listener(mechanisms=["OAUTHBEARER"])}
+    with KafkaCluster(1, {"orders": 1}, listeners=listeners) as cluster:
+        yield cluster
+
+
+def options_of(kafka: KafkaCluster, authority: Authority, **more: Any) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": kafka.bootstrap_servers,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauthbearer_token_endpoint_url": f"http://127.0.0.1:{authority.server_address[1]}/token",
+        "sasl_oauthbearer_client_id": "client",
+        "sasl_oauthbearer_client_secret": "hush",
+        **more,
+    }
+
+
+def token_answer(kafka: KafkaCluster) -> bytes:
+    return json.dumps({"access_token": kafka.token("alice"), "expires_in": 3600}).encode()
+
+
+@pytest.mark.slow
+def test_outage_of_the_endpoint_is_retried_and_the_token_is_shared(
+    authority: Authority, kafka: KafkaCluster
+) -> None:
+    options = options_of(kafka, authority)
+    authority.status = 503
+    with KafkaProducer(**options) as producer:
+        sent = threading.Thread(target=lambda: producer.send("orders", b"1").result(60))
+        sent.start()
+        until = time.monotonic() + 60
+        while len(authority.asked) < 3 and time.monotonic() < until:
+            time.sleep(0.01)
+        authority.answer, authority.status = token_answer(kafka), 200
+        sent.join(60)
+        assert not sent.is_alive()
+        failures = len(authority.asked) - 1
+        assert failures >= 3
+        for _ in range(3):
+            with KafkaProducer(**options) as other, KafkaAdminClient(**options) as admin:
+                other.send("orders", b"2").result(60)
+                assert admin.list_topics() == ["orders"]
+    assert len(authority.asked) == failures + 1
+    with KafkaConsumer("orders", **options, auto_offset_reset="earliest") as consumer:
+        assert [record.value for record in (next(consumer) for _ in range(4))] == [b"1", b"2", b"2", b"2"]
+    assert len(authority.asked) == failures + 1
+
+
+@pytest.mark.slow
+def test_outage_that_lasts_ends_with_max_block_ms_and_names_the_endpoint(
+    authority: Authority, kafka: KafkaCluster
+) -> None:
+    authority.status = 502
+    with (
+        KafkaProducer(**options_of(kafka, authority, max_block_ms=300)) as producer,
+        pytest.raises(KafkaError, match=r"/token is unavailable \(HTTP 502\)") as raised,
+    ):
+        producer.send("orders", b"1")
+    assert not isinstance(raised.value, SaslAuthenticationFailed)
+    assert "client secret" not in str(raised.value)

@@ -101,7 +101,7 @@ def test_an_authority_that_fails_does_not_matter_while_the_last_token_is_good(
 
 @pytest.mark.parametrize("how", ["by a status", "by an error"])
 def test_a_token_that_a_broker_refuses_is_not_used_for_the_rest_of_its_life(how: str) -> None:
-    """It may have been revoked; but one that is refused when it is new would be refused again at once."""
+    """It may have been revoked; but if the next one is refused, too, so would be a third one."""
     provider = Provider()
     mechanism = OAuthBearer(provider.cache())
 
@@ -114,12 +114,12 @@ def test_a_token_that_a_broker_refuses_is_not_used_for_the_rest_of_its_life(how:
             exchange.throw(SaslAuthenticationFailed("no"))
         return str(message.decode().split("\x01")[1])
 
-    assert [refused(), refused()] == ["auth=Bearer token-1"] * 2
+    assert [refused(), refused(), refused()] == [f"auth=Bearer token-{number}" for number in (1, 2, 2)]
     provider.now += 9
-    assert refused() == "auth=Bearer token-1"
+    assert refused() == "auth=Bearer token-2"
     provider.now += 2
-    assert [refused(), refused()] == ["auth=Bearer token-1", "auth=Bearer token-2"]
-    assert provider.asked == 2
+    assert [refused(), refused()] == ["auth=Bearer token-2", "auth=Bearer token-3"]
+    assert provider.asked == 3
 
 
 def test_an_expired_token_is_not_sent() -> None:
