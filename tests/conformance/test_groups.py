@@ -21,9 +21,7 @@ class Member(ListeningMember):
             bootstrap_servers=cluster.bootstrap_servers,
             group_id=f"{topic}-group",
             auto_offset_reset="earliest",
-            heartbeat_interval_ms=300,
-            session_timeout_ms=10_000,
-            **options,
+            **{"heartbeat_interval_ms": 300, "session_timeout_ms": 10_000, **options},
         )
         self.consumer.subscribe([topic], listener=self)
 
@@ -63,6 +61,27 @@ def test_cooperative_members_keep_unmoved_partitions(cluster: Cluster) -> None:
     assert two.owned == set(revoked[0])
     for member in (one, two):
         member.consumer.close()
+
+
+@pytest.mark.slow
+def test_close_while_the_others_rejoin_commits_the_kept_partitions(cluster: Cluster) -> None:
+    """Groups accept commits of the old generation until all members have joined the next one."""
+    topic = cluster.new_topic(partitions=4)
+    options = {
+        "partition_assignment_strategy": "cooperative-sticky",
+        "auto_commit_interval_ms": 60_000,
+        "heartbeat_interval_ms": 2000,
+    }
+    one = Member(cluster, topic, **options)
+    poll_until(lambda: one.owned == EVERYTHING, one)
+    two = Member(cluster, topic, **options)
+    poll_until(lambda: len(one.owned) == 2 and one.consumer.health()["group"]["state"] == "joining", one, two)
+    values = produce(cluster, topic, "kept")
+    poll_until(lambda: len(one.read) == 20, one)
+    one.consumer.close()
+    poll_until(lambda: two.owned == EVERYTHING and {*one.read, *two.read} == set(values), two)
+    two.consumer.close()
+    assert sorted([*one.read, *two.read]) == sorted(values), "each once"
 
 
 @pytest.mark.slow
