@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from pykafka2.text import without_secrets
+
 DEFAULT_PORT = 9092
 
 Addresses = tuple[tuple[str, int], ...]
@@ -61,6 +63,8 @@ def _parse_one(entry: Any) -> tuple[str, int]:
 
 def _host_and_port(entry: str) -> tuple[str, str]:
     # As in Java, "PLAINTEXT://host:9092" is accepted; security_protocol sets the protocol.
+    if ":" in entry.partition("@")[0] and "@" in entry:
+        _refuse(entry, "has a user; set sasl_username and sasl_password, and write host:port")
     scheme, separator, rest = entry.partition("://")
     if separator and not scheme.isupper():
         _refuse(entry, "is a URL; write host:port")
@@ -79,4 +83,5 @@ def _host_and_port(entry: str) -> tuple[str, str]:
 
 
 def _refuse(entry: Any, why: str) -> NoReturn:
-    raise BadAddress(f"{entry!r}: {why}" if why.startswith(("write", "brackets")) else f"{entry!r} {why}")
+    shown = without_secrets(repr(entry))
+    raise BadAddress(f"{shown}: {why}" if why.startswith(("write", "brackets")) else f"{shown} {why}")

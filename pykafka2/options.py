@@ -34,6 +34,7 @@ from pykafka2.other_clients import instead_of_option
 from pykafka2.refused_options import COMMON_IGNORED, COMMON_REFUSED
 from pykafka2.refused_options import Refused as Refused
 from pykafka2.security_options import TLS_SOURCES, SecurityConfig, SecurityOptions, check_security
+from pykafka2.text import is_like_a_name, type_of, without_secrets
 
 
 class IgnoredOption(UserWarning):
@@ -184,6 +185,11 @@ O = TypeVar("O", bound=ClientOptions)  # noqa: E741
 _warned: set[str] = set()
 
 
+def _shown_argument(config: object) -> str:
+    """Return an argument in the place of the options, unless it is the content of a file of options."""
+    return type_of(config) if "=" in str(config) else without_secrets(repr(config))
+
+
 class OptionTable(Generic[O]):
     """All options of one kind of client; converts a user's values into an options object.
 
@@ -221,7 +227,7 @@ class OptionTable(Generic[O]):
         """
         if config is not None and not isinstance(config, Mapping):
             raise ConfigurationError(
-                f"the first argument must be a mapping of options, not {config!r}; "
+                f"the first argument must be a mapping of options, not {_shown_argument(config)}; "
                 "pass options by name: bootstrap_servers='localhost:9092'"
             )
         values: dict[str, object] = {}
@@ -258,6 +264,11 @@ class OptionTable(Generic[O]):
         else:
             advice = instead_of_option(name)
             more = self._nearest(written, name) if advice is None else f"; {advice}"
+            if not is_like_a_name(written):  # such as a line of a private key in a file of options
+                raise UnknownOption(
+                    f"there is no option of this name, which has {len(written)} characters and is not shown, "
+                    "because it can be a part of a secret"
+                )
             raise UnknownOption(f"there is no option {written!r}{more}")
 
     def _nearest(self, written: str, name: str) -> str:
@@ -274,9 +285,9 @@ class OptionTable(Generic[O]):
         try:
             return option.read(value)
         except (ValueError, TypeError, OverflowError) as error:
-            shown = "[hidden]" if option.secret else repr(value)
+            shown = "[hidden]" if option.secret else without_secrets(repr(value))
             shown = shown if len(shown) <= LONGEST_SHOWN else shown[: LONGEST_SHOWN - 3] + "..."
-            more = f" ({error})" if isinstance(error, Because) else ""
+            more = f" ({without_secrets(str(error))})" if isinstance(error, Because) else ""
             raise ConfigurationError(
                 f"{option.name}={shown} is not valid; use {option.legal}{more}"
             ) from None

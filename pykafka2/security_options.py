@@ -26,6 +26,7 @@ from pykafka2.option_fields import (
     target_of,
     text,
 )
+from pykafka2.text import PEM_BEGIN
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
@@ -52,6 +53,14 @@ TLS_SOURCES = (
     "ssl_crlfile",
 )
 """Options that have an effect only with TLS."""
+
+
+PEM_OF_FILES = {
+    "ssl_cafile": "ssl_ca_pem",
+    "ssl_certfile": "ssl_certificate_pem",
+    "ssl_keyfile": "ssl_key_pem",
+}
+"""The option for the data by the option for the name of a file."""
 
 
 def _read_mechanism(value: Any) -> str:
@@ -266,6 +275,7 @@ def check_security(values: Mapping[str, Any]) -> dict[str, Any]:
         _check_tls_versions(values["ssl_enabled_protocols"])
     if values.get("ssl_protocol") == "TLSv1.3":
         values["ssl_enabled_protocols"] = _only_tls_1_3(values.get("ssl_enabled_protocols"))
+    _check_files(values)
     _check_key(values)
     if str(values.get("security_protocol", "")).startswith("SASL_"):
         _check_sasl(values)
@@ -287,6 +297,12 @@ def _only_tls_1_3(versions: tuple[str, ...] | None) -> tuple[str, ...]:
     return ("TLSv1.3",)
 
 
+def _check_files(options: Mapping[str, Any]) -> None:
+    for name, pem in PEM_OF_FILES.items():
+        if PEM_BEGIN in str(options.get(name, "")):
+            raise ConfigurationError(f"{name} contains PEM data; use the name of a file, or set {pem}")
+
+
 def _check_key(options: Mapping[str, Any]) -> None:
     if options.get("ssl_keyfile") and not options.get("ssl_certfile"):
         raise ConfigurationError("ssl_keyfile is set without ssl_certfile; a key needs its certificate")
@@ -294,7 +310,7 @@ def _check_key(options: Mapping[str, Any]) -> None:
         raise ConfigurationError(
             "ssl_key_pem is set without ssl_certificate_pem; a key needs its certificate"
         )
-    for file, pem in (("ssl_cafile", "ssl_ca_pem"), ("ssl_certfile", "ssl_certificate_pem")):
+    for file, pem in PEM_OF_FILES.items():
         if options.get(file) and options.get(pem):
             raise ConfigurationError(f"{file} and {pem} exclude each other; set one of them")
 

@@ -6,11 +6,19 @@ disk. Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
 MOST_CHARACTERS: Final = 1000
 """Most characters shown of a text; Kafka's own messages have a few hundred."""
+_NAME: Final = re.compile(r"[A-Za-z_][\w.-]*")
+LONGEST_NAME: Final = 200
+LONGEST_WORD: Final = 24
+"""Most characters of a name without a separator."""
+PEM_BEGIN: Final = "-----BEGIN"
+PEM_END: Final = "-----END"
+_CREDENTIALS: Final = re.compile(r"""[^/,\s"'(\[]*:[^/,\s]*@""")
 LONGEST_ERROR: Final = 400
 """Most characters of a user's exception, which can contain the whole record."""
 
@@ -36,6 +44,20 @@ def brief(error: BaseException) -> str:
     full = repr(error)
     half = LONGEST_ERROR // 2
     return full if len(full) <= LONGEST_ERROR else f"{full[:half]} ... {full[-half:]}"
+
+
+def without_secrets(text: str) -> str:
+    """Returns a user's text without the user and password of an address, and without PEM data."""
+    before, pem, _ = text.partition(PEM_BEGIN)
+    text = f"{before}[hidden PEM data]" if pem else text
+    return _CREDENTIALS.sub("[hidden]@", text) if "@" in text else text
+
+
+def is_like_a_name(text: str) -> bool:
+    """Returns whether a text can be a misspelt option's name; a line of base64 or a password is not shown."""
+    if len(text) > LONGEST_NAME or (len(text) > LONGEST_WORD and text.isalnum()):
+        return False
+    return _NAME.fullmatch(text) is not None
 
 
 def type_of(value: object) -> str:

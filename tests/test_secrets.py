@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import pickle
+import re
 import traceback
 from typing import Any
 
@@ -120,3 +121,42 @@ def test_wrong_password_is_not_shown(simulation: Simulation, caplog: pytest.LogC
         seen = [*told_by(caught.value), *shown_by(producer), caplog.text, simulation.timeline()]
         seen += [repr(cluster.history), repr(cluster.events.events()), cluster.timeline().text()]
         assert [form for form in FORMS for text in seen if form in text] == []
+
+
+PEM = f"-----BEGIN PRIVATE KEY-----\n{CANARY}\n-----END PRIVATE KEY-----"
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "user in an address": ({"bootstrap_servers": f"ann:{CANARY}@kafka-1:9093"}, "set sasl_username"),
+    "user in one address": ({"bootstrap_servers": ["a:1", f"SSL://ann:{CANARY}@b:1"]}, "set sasl_username"),
+    "user in a URL": ({"bootstrap_servers": f"kafka://ann:{CANARY}@kafka-1"}, "set sasl_username"),
+    "key as a file": ({"security_protocol": "SSL", "ssl_keyfile": PEM}, "or set ssl_key_pem"),
+    "key as a certificate": ({"security_protocol": "SSL", "ssl_certfile": PEM}, "or set ssl_certificate_pem"),
+    "key as bytes": ({"security_protocol": "SSL", "ssl_certificate_pem": PEM.encode()}, "use a string"),
+    "line of a key": ({f"MIIEvQIBADANBgkqhkiG9w0BAQEF+{CANARY}": ""}, "not shown"),
+    "alphanumeric line of a key": (
+        {"MIIEvQIBADANBgkqhkiG9w0BAQEF" + CANARY.replace("-", ""): ""},
+        "not shown",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+@pytest.mark.parametrize("kind", [KafkaProducer, KafkaConsumer])
+def test_secret_in_a_wrong_place_is_not_shown(case: str, kind: Any) -> None:
+    options, advice = WRONG[case]
+    with pytest.raises(KafkaError) as caught:
+        kind({**SERVER, **options})
+    seen = told_by(caught.value)
+    assert advice in seen[1]
+    assert [form for form in (*FORMS, CANARY.replace("-", "")) for text in seen if form in text] == []
+
+
+def test_file_of_options_in_place_of_a_mapping_is_not_shown() -> None:
+    with pytest.raises(KafkaError, match="must be a mapping of options, not a str") as caught:
+        KafkaProducer(f"sasl.password={CANARY}")  # type: ignore[arg-type]
+    assert CANARY not in str(caught.value)
+
+
+def test_misspelt_options_are_still_shown_by_name() -> None:
+    for name in ("bootstrap.server", "bootstrapservers", "enable-idempotence", "Acks", "x" * 24):
+        with pytest.raises(KafkaError, match=re.escape(repr(name))):
+            KafkaProducer({name: "1"})

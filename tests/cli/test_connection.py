@@ -289,6 +289,43 @@ def test_properties_that_cannot_be_read_are_named_without_their_text(
     assert SECRET not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            f"client.id=a\nssl.key.pem=-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----",
+            "line 2: PEM",
+        ),
+        (
+            f"ssl.key.pem=\\\n  -----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----",
+            "line 1: PEM",
+        ),
+        (f"ssl.key.pem=\n-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----", "line 2: PEM"),
+        (
+            f"client.id=a\n\nMIIEvQIBADAN{SECRET.replace('-', '')}BgkqhkiG9w0BAQEFAASCBKcwgg==",
+            "line 3: this is no",
+        ),
+        (f"client.id=a\nMIIE/{SECRET}+\n", "line 2: this is no"),
+    ],
+)
+def test_lines_of_a_private_key_are_named_by_number_and_not_shown(
+    text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text(text)
+    assert main(["topics", "list", "--config", str(path)]) == 2
+    err = capsys.readouterr().err
+    assert f"--config {path}, {words}" in err
+    assert SECRET not in err
+    assert SECRET.replace("-", "") not in err
+
+
+def test_private_key_on_continued_lines_is_read() -> None:
+    lines = ["-----BEGIN PRIVATE KEY-----", "MIIEvQ", "-----END PRIVATE KEY-----"]
+    text = "ssl.key.pem=" + "\\n\\\n  ".join(lines) + "\nclient.id=a"
+    assert parse_properties(text) == {"ssl.key.pem": "\n".join(lines), "client.id": "a"}
+
+
 def test_misspelt_variable_shows_no_secret() -> None:
     with pytest.raises(UsageError) as raised:
         options_of(environment={"PYKAFKA2_SASL_PASSWROD": SECRET})

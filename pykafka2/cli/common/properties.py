@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 
 from pykafka2.cli.common.parsing import UsageError
+from pykafka2.text import PEM_BEGIN, PEM_END, is_like_a_name
 
+OPEN_PEM = (
+    "PEM data that does not end on its line; end each of its lines but the last with \\n\\, or set the "
+    "option of a file, such as ssl.keyfile"
+)
+NO_NAME = "this is no name=value; the text is not shown, because it can be a part of a secret"
 MAX_CHARACTERS = 1_000_000
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _KEY = re.compile(r"((?:\\.|[^\\=:\s])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
@@ -42,21 +48,29 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""Return the properties of a text; the last of equal keys wins. Raises ValueError."""
+    r"""Return the properties of a text; the last of equal keys wins.
+
+    Raises ValueError, which names the line and shows none of it: it can be a part of a private key.
+    """
     found: dict[str, str] = {}
     lines = iter(enumerate(re.split(r"\r\n|\r|\n", text), 1))
     for number, line in lines:
         logical = line.lstrip(" \t\f")
         if not logical or logical[0] in "#!":
             continue
+        first = number
         while (len(logical) - len(logical.rstrip("\\"))) % 2:
             _, continued = next(lines, (0, ""))
             logical = logical[:-1] + continued.lstrip(" \t\f")
         try:
-            for key, value in _KEY.findall(logical)[:1]:
-                found[_unescaped(key)] = _unescaped(value)
+            key, value = map(_unescaped, _KEY.findall(logical)[0])
         except ValueError:
             raise ValueError(f"line {number}: \\u needs four hexadecimal digits") from None
+        if PEM_BEGIN in logical and PEM_END not in logical:
+            raise ValueError(f"line {first}: {OPEN_PEM}")
+        if not value.strip("=") and not is_like_a_name(key):
+            raise ValueError(f"line {first}: {NO_NAME}")
+        found[key] = value
     return found
 
 
