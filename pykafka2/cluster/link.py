@@ -171,6 +171,11 @@ class NodeLink:
         connection = self.connection
         return max(connection.throttled_until - now, 0.0) if connection is not None else 0.0
 
+    def why_throttled(self, now: float) -> str:
+        """Returns the same as text."""
+        seconds = self.throttled_for(now)
+        return f"{self.name} throttles this client: no request is sent to it for another {seconds:.1f} s"
+
     def is_ready(self, now: float) -> bool:
         """Returns True if a request would be sent at once: connected, versions negotiated, not throttled."""
         connection = self.connection

@@ -165,10 +165,8 @@ class Nodes:
 
     def why_throttled(self, now: float) -> list[str]:
         """Returns the throttling brokers as sentences."""
-        return [
-            f"{name} throttles this client: no request is sent to it for another {seconds:.1f} s."
-            for name, seconds in self.throttled(now).items()
-        ]
+        links = tuple(self._links.values())
+        return list(dict.fromkeys(f"{link.why_throttled(now)}." for link in links if link.throttled_for(now)))
 
     def why_unreachable(self) -> str:
         """Returns why no broker could be reached, with the reason for each address."""

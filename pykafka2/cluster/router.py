@@ -83,9 +83,16 @@ class Router:
         link = self._nodes.known_link(node_id)
         return link is not None and (link.has_failed or link.is_backing_off)
 
-    def connection_to(self, node_id: int) -> str:
+    def throttled_for(self, node_id: int, now: float) -> float:
+        """Returns the seconds for which the node still throttles this client."""
+        link = self._nodes.known_link(node_id)
+        return 0.0 if link is None else link.throttled_for(now)
+
+    def connection_to(self, node_id: int, now: float) -> str:
         """Returns what a request to this node waits for, with the last connection error, as text."""
         link = self._nodes.known_link(node_id)
+        if link is not None and link.throttled_for(now):
+            return f"{link.name}, which throttles this client because of a quota"
         why = f" ({link.last_error})" if link is not None and link.last_error is not None else ""
         return f"a connection to node {node_id}{why}"
 
@@ -213,9 +220,11 @@ class Router:
         what = type(waiting.send.request).__name__.removesuffix("Request")
         if is_for_any:
             return self._nodes.unreachable(f"{what} could not be sent: ")
-        return KafkaTimeoutError(f"{what} could not be sent: {self._why_not(waiting.send.to, link)}")
+        return KafkaTimeoutError(f"{what} could not be sent: {self._why_not(waiting.send.to, link, now)}")
 
-    def _why_not(self, to: object, link: NodeLink | None) -> str:
+    def _why_not(self, to: object, link: NodeLink | None, now: float) -> str:
+        if link is not None and link.throttled_for(now):
+            return link.why_throttled(now)
         if link is not None:
             return f"no connection to {link.node} ({link.last_error or 'it is still being opened'})"
         if isinstance(to, ToLeader):

@@ -185,8 +185,8 @@ def test_request_to_a_stopped_node_fails_with_the_connection_error(
     assert "broker-2:9092" in str(sent.error)
     assert "refused" in str(sent.error)
     assert client.router.connection_failed_recently(2)
-    assert client.router.connection_to(2) == f"a connection to node 2 ({sent.error})"
-    assert client.router.connection_to(1) == "a connection to node 1"
+    assert client.router.connection_to(2, cluster.now) == f"a connection to node 2 ({sent.error})"
+    assert client.router.connection_to(1, cluster.now) == "a connection to node 1"
 
 
 def test_attempts_to_connect_are_further_and_further_apart(
@@ -430,8 +430,11 @@ def test_throttle_time_is_capped_at_one_minute_and_explained(
     assert (name, round(seconds)) == ("node 1 (broker-1:9092)", 60)
     (words,) = client.nodes.why_throttled(cluster.now)
     assert "no request is sent to it for another" in words
+    overdue = Sent(client, ToNode(1), timeout=5)
+    cluster.runtime.run_for(6)
+    assert "throttles this client: no request is sent to it for another 54.5 s" in str(overdue.error)
     sent = Sent(client, ToNode(1), timeout=100)
-    cluster.runtime.run_for(61)
+    cluster.runtime.run_for(55)
     assert sent.response is not None
 
 

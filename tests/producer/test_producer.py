@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from itertools import groupby
 from types import FunctionType
@@ -1156,6 +1157,27 @@ class TestClosing:
         assert "throttles this client: no request is sent to it for another" in producer.explain()
         assert len(producer.health()["throttled"]) == 1
         producer.flush(40)
+
+    def test_delivery_that_times_out_under_a_quota_names_the_throttling_broker(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        cluster.create_topic("paid", 2)
+        producer = simulation.producer(cluster, delivery_timeout_ms=10_000, request_timeout_ms=5000)
+        cluster.controls.throttle(None, ProduceRequest, 30.0, times=2)
+        for partition in (0, 1):
+            producer.send("paid", b"1", partition=partition).result(40)
+        began = simulation.now
+        for delivery in [producer.send("paid", b"2", partition=partition) for partition in (0, 1)]:
+            with pytest.raises(DeliveryTimeout) as caught:
+                delivery.result(20)
+            assert simulation.now - began == pytest.approx(10, abs=0.5)
+            found = re.search(
+                r"never sent, it waited for node \d \(broker-\d:\d+\), which throttles this client because "
+                r"of a quota, for another (\d+\.\d) s$",
+                str(caught.value),
+            )
+            assert found is not None, str(caught.value)
+            assert 15 < float(found[1]) < 21
 
 
 def test_bootstrap_connected_is_true_while_a_broker_is_connected(

@@ -51,7 +51,11 @@ class Readiness(Protocol):
         """Return whether a request can be sent at once; if not, request a connection."""
         ...
 
-    def connection_to(self, node_id: int) -> str:
+    def throttled_for(self, node_id: int, now: float) -> float:
+        """Return the seconds for which the node still throttles this client."""
+        ...
+
+    def connection_to(self, node_id: int, now: float) -> str:
         """Explain what the connection to the node waits for, with the reason for the delay."""
         ...
 
@@ -205,7 +209,7 @@ class Sender:
             elif leader.leader in by_node:
                 by_node[leader.leader].append(queue)
             elif not self._router.is_ready(leader.leader, now):
-                waiting_for[str(queue)] = self._router.connection_to(leader.leader)
+                waiting_for[str(queue)] = self._router.connection_to(leader.leader, now)
                 slow.add(leader.leader)
             else:
                 by_node[leader.leader] = [queue]
@@ -398,12 +402,19 @@ class Sender:
             if now < oldest.created_at + timeout:
                 self._expire_at = oldest.created_at + timeout
                 return self._expire_at
-            waited_for = self.waiting_for.get(f"{oldest.topic}-{oldest.partition}", "its turn")
+            waited_for = self._waited_for(oldest, now)
             for leaf in oldest.leaves:
                 is_on_the_wire = leaf.state is BatchState.IN_FLIGHT
                 expired = self._outcomes.expired(leaf, waited_for)
                 self._outcomes.fail(leaf, expired, is_on_the_wire=is_on_the_wire)
         return FOREVER
+
+    def _waited_for(self, batch: ProducerBatch, now: float) -> str:
+        leader = self._metadata.leader_of(batch.topic, batch.partition)
+        seconds = 0.0 if leader is None else self._router.throttled_for(leader.leader, now)
+        if leader is None or not seconds:
+            return self.waiting_for.get(f"{batch.topic}-{batch.partition}", "its turn")
+        return f"{self._router.connection_to(leader.leader, now)}, for another {seconds:.1f} s"
 
 
 def _measured(batch: ProducerBatch, size_bytes: int, now: float) -> tuple[float | None, ...]:

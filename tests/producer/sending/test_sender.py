@@ -56,8 +56,11 @@ class Connections:
     def is_ready(self, node_id: int, now: float) -> bool:
         return node_id not in self.down
 
-    def connection_to(self, node_id: int) -> str:
+    def connection_to(self, node_id: int, now: float) -> str:
         return f"a connection to node {node_id}"
+
+    def throttled_for(self, node_id: int, now: float) -> float:
+        return 0.0
 
 
 class Bench:
