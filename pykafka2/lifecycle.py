@@ -13,10 +13,13 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 from pykafka2.errors import ForkedClientError
 from pykafka2.text import undelivered
+
+if TYPE_CHECKING:
+    from pykafka2.options import ClientOptions
 
 logger = logging.getLogger(__name__)
 
@@ -109,6 +112,14 @@ def has_ended(ending: Ending) -> None:
 def live_clients() -> dict[Tracked, str]:
     """Return the clients that were not closed, each with its description."""
     return {tracked: tracked.description for tracked in _tracked.copy() if tracked.client() is not None}
+
+
+def repr_of(kind: str, options: ClientOptions | None) -> str:
+    """Return the `repr` of a client; its options are None if its creation failed."""
+    if options is None:
+        return f"<{kind}, not created>"
+    servers = ",".join(f"{host}:{port}" for host, port in options.bootstrap_servers)
+    return f"<{kind} {options.client_id} to {servers}>"
 
 
 def refuse_pickling(client: object) -> NoReturn:

@@ -9,14 +9,15 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, lifecycle
-from pykafka2.errors import ClientClosed, ForkedClientError
+from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, aio, lifecycle
+from pykafka2.errors import ClientClosed, ForkedClientError, UnknownOption
 from pykafka2.network.selector import SocketSelector
 from pykafka2.testing import KafkaCluster
 
@@ -363,6 +364,32 @@ class TestAdminClient:
 def test_a_client_shows_its_name_and_servers(client: type[Any]) -> None:
     with client(bootstrap_servers=["one:9092", "two:9093"], client_id="shop") as made:
         assert repr(made) == f"<{client.__name__} shop to one:9092,two:9093>"
+
+
+ALL_CLIENTS = [
+    KafkaProducer,
+    KafkaConsumer,
+    KafkaAdminClient,
+    aio.KafkaProducer,
+    aio.KafkaConsumer,
+    aio.KafkaAdminClient,
+]
+
+
+@pytest.mark.parametrize("client", ALL_CLIENTS)
+def test_client_whose_creation_failed_has_a_repr(client: type[Any]) -> None:
+    """Tools that show local variables call it."""
+    half_built = client.__new__(client)
+    package = "aio." if client.__module__.startswith("pykafka2.aio") else ""
+    assert repr(half_built) == f"<{package}{client.__name__}, not created>"
+
+
+@pytest.mark.parametrize("client", ALL_CLIENTS)
+def test_traceback_with_locals_of_a_failed_creation_can_be_shown(client: type[Any]) -> None:
+    with pytest.raises(UnknownOption) as caught:
+        client(no_such_option=1)
+    shown = "".join(traceback.TracebackException.from_exception(caught.value, capture_locals=True).format())
+    assert "no_such_option" in shown
 
 
 WHAT_IS_LOADED = """

@@ -100,9 +100,8 @@ class KafkaAdminClient(
         lifecycle.refuse_pickling(self)
 
     def __repr__(self) -> str:
-        options = self._cluster.options
-        servers = ",".join(f"{host}:{port}" for host, port in options.bootstrap_servers)
-        return f"<KafkaAdminClient {options.client_id} to {servers}>"
+        cluster = self.__dict__.get("_cluster")
+        return lifecycle.repr_of("KafkaAdminClient", None if cluster is None else cluster.options)
 
     # ------------------------------------------------------------------ for lifecycle.py
 

@@ -36,4 +36,7 @@ class AsyncClient:
         lifecycle.refuse_pickling(self)
 
     def __repr__(self) -> str:
-        return repr(self._sync).replace("<", "<aio.", 1)
+        sync = self.__dict__.get("_sync")
+        if sync is None:
+            return lifecycle.repr_of(f"aio.{type(self).__name__}", None)
+        return repr(sync).replace("<", "<aio.", 1)

@@ -349,8 +349,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
         lifecycle.refuse_pickling(self)
 
     def __repr__(self) -> str:
-        servers = ",".join(f"{host}:{port}" for host, port in self._options.bootstrap_servers)
-        return f"<KafkaConsumer {self._options.client_id} to {servers}>"
+        return lifecycle.repr_of("KafkaConsumer", self.__dict__.get("_options"))
 
     # ------------------------------------------------------------------ for lifecycle.py
 

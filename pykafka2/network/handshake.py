@@ -5,7 +5,7 @@ A script (script.py): connection.py runs it on each new connection before any ot
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pykafka2.errors import (
@@ -83,6 +83,23 @@ def _version_after_rejection(response: ApiVersionsResponse, rejected: int) -> in
     return 0
 
 
+def _why_unsupported(mechanism: str, offered: Sequence[str]) -> str:
+    listed = next((name for name in offered if name.strip().upper() == mechanism.upper()), None)
+    if listed is None:
+        names = shown(", ".join(offered), MOST_OFFERED) or "none"
+        return f"does not offer sasl_mechanism={mechanism}; it offers {names}"
+    if listed != mechanism:
+        return (
+            f"offers {listed!r}, which is not {mechanism} for a broker; correct its sasl.enabled.mechanisms, "
+            "whose names are in capital letters without spaces"
+        )
+    return (
+        f"rejected sasl_mechanism={mechanism} although it offers it, so the listener, or a proxy in front of "
+        f"it, cannot use it; check listener.name.LISTENER.{mechanism.lower()}.sasl.jaas.config and the "
+        "broker's log"
+    )
+
+
 def authenticate(broker: str, versions: ApiVersions, sasl: SaslMechanism) -> Script[int]:
     """Send SaslHandshake, then as many SaslAuthenticate as the mechanism needs (KIP-43, KIP-152).
 
@@ -97,10 +114,7 @@ def authenticate(broker: str, versions: ApiVersions, sasl: SaslMechanism) -> Scr
         message = f"{broker} rejected sasl_mechanism={sasl.name}: {error}{advice}"
         raise error_of(offer.error_code, message)
     if offer.error_code:
-        offered = shown(", ".join(offer.mechanisms), MOST_OFFERED) or "none"
-        raise UnsupportedSaslMechanism(
-            f"{broker} does not offer sasl_mechanism={sasl.name}; it offers {offered}"
-        )
+        raise UnsupportedSaslMechanism(f"{broker} {_why_unsupported(sasl.name, offer.mechanisms)}")
     version = versions.choose(SaslAuthenticateRequest)
     lifetime_ms = 0
     exchange = sasl.exchange()

@@ -492,8 +492,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         lifecycle.refuse_pickling(self)
 
     def __repr__(self) -> str:
-        servers = ",".join(f"{host}:{port}" for host, port in self._options.bootstrap_servers)
-        return f"<KafkaProducer {self._options.client_id} to {servers}>"
+        return lifecycle.repr_of("KafkaProducer", self.__dict__.get("_options"))
 
     # ------------------------------------------------------------------ inside
 

@@ -95,6 +95,26 @@ def test_a_mechanism_that_the_broker_lacks_is_named_with_those_it_has() -> None:
 
 
 @pytest.mark.parametrize(
+    ("offered", "cause"),
+    [
+        (["PLAIN", "THREE-TOKENS"], "rejected sasl_mechanism=THREE-TOKENS although it offers it"),
+        (["THREE-TOKENS"], r"listener\.name\.LISTENER\.three-tokens\.sasl\.jaas\.config"),
+        (["three-tokens"], "offers 'three-tokens', which is not THREE-TOKENS"),
+        (["PLAIN", "THREE-TOKENS "], "offers 'THREE-TOKENS ', which is not THREE-TOKENS"),
+    ],
+)
+def test_rejected_mechanism_that_the_broker_offers_is_not_reported_as_missing(
+    offered: list[str], cause: str
+) -> None:
+    script = handshake("node 1", ThreeTokens())
+    advance(script, None)
+    advance(script, api_versions_response())
+    with pytest.raises(UnsupportedSaslMechanism, match=cause) as caught:
+        script.send(SaslHandshakeResponse(error_code=33, mechanisms=offered))
+    assert "does not offer" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("code", "expected"), [(34, IllegalSaslState), (-1, UnknownServerError), (12_345, UnknownErrorCode)]
 )
 def test_other_handshake_errors_do_not_name_the_mechanism(code: int, expected: type[KafkaError]) -> None:
