@@ -42,18 +42,22 @@ class MicroBatches:
     _last_batch_at: float | None = None
     _seen: set[str] = attrs.Factory(set)
     """Topics found by this run; a deleted topic is missing from later offsets."""
+    _ids: dict[str, bytes] = attrs.Factory(dict)
+    """Topic ids found by this run: another id means that the topic was created again."""
 
     def first_offsets(self) -> Offsets:
         """Returns where a new query begins; always the same offsets, as Spark calls this more than once."""
         if self._first is None:
             partitions = self._topics.partitions()
             self._seen |= {partition.topic for partition in partitions}
+            self._ids.update(self._topics.ids)
             self._first = starting_offsets(self._options, self._topics, partitions, LATEST)
         return self._first
 
     def prepare_for_available_now(self) -> None:
         """Fixes the end of the run: later records belong to the next run."""
         self._available_now = self._look_up_ends()[0]
+        self._ids = {**self._topics.ids, **self._ids}
 
     def end_of_next(self, start: Offsets | None, *, takes_all: bool) -> Offsets:
         """Returns the end of the micro-batch that begins at `start`; `start` itself if there is nothing to
@@ -131,6 +135,13 @@ class MicroBatches:
 
     def _ends(self, start: Offsets | None) -> Offsets:
         ends, missing = self._look_up_ends()
+        recreated = self._recreated()
+        for _ in self._topics.pauses() if recreated else ():  # a broker may be behind
+            ends, missing = self._look_up_ends()
+            recreated = self._recreated()
+            if not recreated:
+                break
+        ends, start = self._without(recreated, ends, start)
         if start is not None:
             self._seen |= {partition.topic for partition in start}
             if not _reaches(ends, start):  # a broker may have just started, or be a stale leader
@@ -139,6 +150,26 @@ class MicroBatches:
         if missing and not self._existed_before():
             raise UnknownTopicOrPartition("; ".join(missing))
         return ends if self._available_now is None else self._up_to(self._available_now, start or {}, ends)
+
+    def _recreated(self) -> set[str]:
+        """Returns the topics that have another id than before in this run, according to the last lookup."""
+        return {name for name, found in self._topics.ids.items() if self._ids.get(name, found) != found}
+
+    def _without(
+        self, recreated: set[str], ends: Offsets, start: Offsets | None
+    ) -> tuple[Offsets, Offsets | None]:
+        """Reports topics that were created again, and returns the offsets without them.
+
+        The batch leaves them out, so the checkpoint records that the next one begins at their beginning.  A
+        run of Trigger.AvailableNow leaves them to the next run.
+        """
+        for topic in sorted(recreated):
+            if start is None or any(partition.topic == topic for partition in start):
+                self._report_loss(f"topic {topic!r} was deleted and created again while the query ran")
+        self._ids.update(self._topics.ids)
+        if self._available_now is not None:
+            self._available_now = _but(recreated, self._available_now)
+        return _but(recreated, ends), None if start is None else _but(recreated, start)
 
     def _up_to(self, target: Offsets, start: Offsets, ends: Offsets) -> Offsets:
         """Limits ends to the target of Trigger.AvailableNow, and reports a target that no longer exists."""
@@ -204,6 +235,11 @@ class MicroBatches:
         if self._options.max_bytes_per_trigger is not None:
             ends = self._samples.shared_out(self._options.max_bytes_per_trigger, begins, ends)
         return ends
+
+
+def _but(topics: set[str], offsets: Offsets) -> Offsets:
+    """Returns offsets of other topics."""
+    return {partition: offset for partition, offset in offsets.items() if partition.topic not in topics}
 
 
 def _reaches(ends: Offsets, known: Offsets) -> bool:

@@ -45,6 +45,8 @@ class Topics:
     _consumer: KafkaConsumer
     _admin: KafkaAdminClient
     _sleep: Callable[[float], object] = sleep
+    ids: dict[str, bytes] = attrs.field(factory=dict, init=False)
+    """Topic ids of the last lookup; without those that brokers before Kafka 2.8 do not have."""
 
     def partitions(self) -> set[TopicPartition]:
         """Returns all selected partitions.
@@ -112,11 +114,12 @@ class Topics:
             if not isinstance(error, UnknownTopicOrPartition):
                 raise error
             missing.append(f"{option}: topic {name!r} does not exist")
+        there = {name: described[name] for name in described if name not in described.errors}
+        self.ids = {name: topic.topic_id for name, topic in there.items() if any(topic.topic_id)}
         found = {
             TopicPartition(name, partition.partition)
-            for name in described
-            if name not in described.errors
-            for partition in described[name].partitions
+            for name, topic in there.items()
+            for partition in topic.partitions
         }
         return found, missing
 

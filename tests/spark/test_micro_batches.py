@@ -391,6 +391,13 @@ def test_available_now_ends_at_the_offsets_of_its_start(kafka_cluster: KafkaClus
         assert query.next(at) == at
 
 
+@pytest.fixture
+def no_topic_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As brokers before Kafka 2.8, with which a topic that is created again looks truncated."""
+    monkeypatch.setattr(MicroBatches, "_recreated", lambda self: set())
+
+
+@pytest.mark.usefixtures("no_topic_ids")
 @pytest.mark.parametrize("is_lenient", [False, True], ids=["fails", "goes on"])
 def test_available_offsets_lost_during_the_run_are_a_loss(
     kafka_cluster: KafkaCluster, is_lenient: bool, caplog: pytest.LogCaptureFixture
@@ -413,6 +420,7 @@ def test_available_offsets_lost_during_the_run_are_a_loss(
             query.next(at)
 
 
+@pytest.mark.usefixtures("no_topic_ids")
 def test_a_partition_that_was_available_and_never_begun_is_missed(kafka_cluster: KafkaCluster) -> None:
     with stream(kafka_cluster, startingOffsets="earliest") as query:
         first = query.begin()
@@ -557,6 +565,118 @@ def test_deleted_topic_is_skipped_while_the_query_runs(
         later.next(at)
 
 
+def recreate(cluster: KafkaCluster, topic: str, counts: list[int]) -> None:
+    """Delete a topic and create it again, with this many records in each partition."""
+    cluster.delete_topic(topic)
+    cluster.create_topic(topic, partitions=len(counts))
+    send(cluster, topic, counts)
+
+
+SELECTIONS = pytest.mark.parametrize(
+    "selection",
+    [{"subscribe": "t,u"}, {"subscribePattern": "[tu]"}, {"assign": '{"t": [0, 1], "u": [0]}'}],
+    ids=lambda selection: next(iter(selection)),
+)
+U0 = TopicPartition("u", 0)
+
+
+@SELECTIONS
+@pytest.mark.parametrize("count", [3, 5, 8], ids=["fewer records", "as many records", "more records"])
+def test_topic_that_is_created_again_during_a_run_is_a_loss(
+    kafka_cluster: KafkaCluster, selection: dict[str, str], count: int
+) -> None:
+    kafka_cluster.create_topic("u", partitions=1)
+    send(kafka_cluster, "t", [5, 4])
+    with stream(kafka_cluster, startingOffsets="earliest", **selection) as query:
+        at = query.next(query.begin())
+        assert at == {T0: 5, T1: 4, U0: 0}
+        recreate(kafka_cluster, "t", [count, 0])
+        for _ in range(2):
+            with pytest.raises(DataLoss, match="topic 't' was deleted and created again"):
+                query.next(at)
+
+
+@SELECTIONS
+@pytest.mark.parametrize("count", [3, 5, 8], ids=["fewer records", "as many records", "more records"])
+def test_topic_that_is_created_again_during_a_run_is_read_from_0_after_a_warning(
+    kafka_cluster: KafkaCluster, selection: dict[str, str], count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One batch leaves it out, so that the checkpoint says where the new topic begins."""
+    kafka_cluster.create_topic("u", partitions=1)
+    send(kafka_cluster, "t", [5, 4])
+    given = {**selection, "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    with stream(kafka_cluster, **given) as query:
+        at = query.next(query.begin())
+        recreate(kafka_cluster, "t", [count, 2])
+        send(kafka_cluster, "u", [7])
+        without = query.next(at)
+        assert without == {U0: 7}
+        assert caplog.text.count("topic 't' was deleted and created again") == 1
+        assert query.next(without) == {T0: count, T1: 2, U0: 7}
+        assert caplog.text.count("created again") == 1
+    with stream(kafka_cluster, **given) as again:  # the batch is replayed
+        assert again.next(without) == {T0: count, T1: 2, U0: 7}
+
+
+def test_two_topics_that_are_created_again_are_one_batch_each_run(kafka_cluster: KafkaCluster) -> None:
+    kafka_cluster.create_topic("u", partitions=1)
+    given = {"subscribe": "t,u", "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    with stream(kafka_cluster, **given) as query:
+        send(kafka_cluster, "t", [1])
+        at = query.next(query.begin())
+        for count in (2, 3):
+            recreate(kafka_cluster, "t", [count, 0])
+            recreate(kafka_cluster, "u", [count])
+            at = query.next(at)
+            assert at == {}
+            at = query.next(at)
+            assert at == {T0: count, T1: 0, U0: count}
+
+
+def test_topic_that_is_created_again_during_available_now_is_left_to_the_next_run(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    kafka_cluster.create_topic("u", partitions=1)
+    send(kafka_cluster, "t", [5, 4])
+    given = {"subscribe": "t,u", "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    with stream(kafka_cluster, **given, maxOffsetsPerTrigger="6") as query:
+        query.batches.prepare_for_available_now()
+        at = query.next(query.begin())
+        recreate(kafka_cluster, "t", [8, 2])
+        assert query.next(at) == {U0: 0}
+        assert query.next({U0: 0}) == {U0: 0}
+    with stream(kafka_cluster, **given) as later:
+        assert later.next({U0: 0}) == {T0: 8, T1: 2, U0: 0}
+
+
+def test_topic_that_is_created_again_is_noticed_without_a_start(kafka_cluster: KafkaCluster) -> None:
+    """Before Spark 4.2."""
+    with stream(kafka_cluster, startingOffsets="earliest") as query:
+        query.begin()
+        recreate(kafka_cluster, "t", [1, 1])
+        with pytest.raises(DataLoss, match="created again"):
+            query.batches.end_of_next(None, takes_all=False)
+
+
+def test_stale_topic_id_of_a_lagging_broker_is_no_loss(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stream(kafka_cluster, startingOffsets="earliest") as query:
+        at = query.begin()
+        send(kafka_cluster, "t", [1])
+        topics = query.batches._topics
+        find, answers = topics._find, [{"t": b"stale"}, {}]
+
+        def lagging() -> Any:
+            found = find()
+            topics.ids.update(answers.pop(0) if answers else {})
+            return found
+
+        monkeypatch.setattr(Topics, "_find", lambda self: lagging())
+        assert query.next(at) == {T0: 1, T1: 0}
+        assert len(query.slept) == 1
+
+
 def test_topics_of_a_pattern_can_be_created_and_deleted(kafka_cluster: KafkaCluster) -> None:
     """What is gone is a loss as any other; what matches by now is read from its beginning."""
     kafka_cluster.create_topic("orders-1", partitions=1)
@@ -626,6 +746,7 @@ def test_every_new_partition_not_starting_at_0_is_logged(
     assert "new partition t-1 begins at offset 4, not at 0" in caplog.text
 
 
+@pytest.mark.usefixtures("no_topic_ids")
 def test_every_lost_end_of_available_offsets_is_logged(
     kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
