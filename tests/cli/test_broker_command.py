@@ -29,10 +29,12 @@ COMMAND = [sys.executable, "-m", "pykafka2.cli", "broker"]
 
 
 @contextmanager
-def broker(*options: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+def broker(
+    *options: str, environment: dict[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """The running command and the addresses that it printed."""
     process = subprocess.Popen(
-        [*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
     try:
         assert process.stdout is not None

@@ -1,6 +1,11 @@
-"""`pykafka2 broker` with several listeners, users and addresses that clients are told."""
+"""`pykafka2 broker` with several listeners, users, secrets and addresses that clients are told."""
 
 from __future__ import annotations
+
+import os
+import urllib.request
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,3 +95,113 @@ def test_listeners_with_overlapping_ports_are_rejected_by_name() -> None:
         parsed_listeners(texts, [], 3)
     assert list(parsed_listeners(texts, [], 1) or ()) == ["PLAINTEXT", "SASL_PLAINTEXT"]
     assert len(parsed_listeners(["A=SSL://:0", "B=SSL://:0"], [], 3) or ()) == 2
+
+
+# ---------------------------------------------------------------------- secrets
+
+USERS, TOKEN_KEY, ADMIN_TOKEN = (
+    "PYKAFKA2_BROKER_USERS",
+    "PYKAFKA2_BROKER_TOKEN_KEY",
+    "PYKAFKA2_BROKER_ADMIN_TOKEN",
+)
+
+
+class Made(Exception):
+    """A cluster would be made."""
+
+
+@pytest.fixture
+def arguments_of(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function that returns the arguments of the cluster that the command would make."""
+
+    def arguments_of(*words: str, **variables: str) -> dict[str, Any]:
+        def make(**arguments: Any) -> None:
+            made.update(arguments)
+            raise Made
+
+        made: dict[str, Any] = {}
+        monkeypatch.setattr("pykafka2.testing.cluster.KafkaCluster", make)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(Made):
+            main(["broker", *words])
+        return made
+
+    return arguments_of
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """Files with two users and with a key."""
+    texts = {
+        "users": "ann:ann:canary\n\nben:two words \n",
+        "key": "canary of the key\nnot this line\n",
+        "empty": "\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    return {name: str(tmp_path / name) for name in [*texts, "missing"]}
+
+
+def test_users_of_options_file_and_variable_add_up(arguments_of: Any, files: dict[str, str]) -> None:
+    found = arguments_of("--user", "cid:c", "--user-file", files["users"], **{USERS: "dan:d\neve:e\n"})
+    assert found["users"] == {"cid": "c", "ann": "ann:canary", "ben": "two words ", "dan": "d", "eve": "e"}
+    assert arguments_of(**{USERS: ""})["users"] is None
+
+
+def test_token_key_can_come_from_a_file_or_a_variable(arguments_of: Any, files: dict[str, str]) -> None:
+    assert arguments_of()["token_key"] is None
+    assert arguments_of(**{TOKEN_KEY: "of the variable"})["token_key"] == "of the variable"
+    assert arguments_of("--token-key-file", files["key"])["token_key"] == "canary of the key"
+    assert arguments_of("--token-key", "typed")["token_key"] == "typed"
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--token-key-file", "missing"], "--token-key-file {missing}: No such file or directory"),
+        (["--admin-token-file", "empty"], "--admin-token-file {empty}: the first line is empty"),
+        (["--user-file", "missing"], "--user-file {missing}: No such file or directory"),
+        (["--user", "ann:x", "--user-file", "users"], "user ann: was named before"),
+        (["--token-key", "typed", "--token-key-file", "key"], "not allowed with argument --token-key"),
+        (["--admin-token", "typed", "--admin-token-file", "key"], "not allowed with argument --admin-token"),
+        (["--user-file", "key"], "--user-file {key}, line 1, user: write name:password"),
+    ],
+)
+def test_wrong_secret_is_refused_without_showing_it(
+    words: list[str], shown: str, files: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(["broker", *(files.get(word, word) for word in words), "--admin-port", "0"])
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    error = capsys.readouterr().err
+    assert code == 2
+    assert shown.format(**files) in error
+    assert "canary" not in error
+
+
+@pytest.mark.slow
+def test_secrets_of_files_and_variables_are_used_and_not_shown(tmp_path: Path) -> None:
+    users, token = tmp_path / "users", tmp_path / "token"
+    users.write_text("ann:canary-of-ann\n")
+    token.write_text("canary-of-admin\n")
+    options = ["--brokers=1", "--listener=SASL_PLAINTEXT://:0", "--user-file", str(users), "--admin-port=0"]
+    for more, variables in [
+        (["--admin-token-file", str(token)], {USERS: "ben:canary-of-ben"}),
+        ([], {USERS: "ben:canary-of-ben", ADMIN_TOKEN: "canary-of-admin"}),
+    ]:
+        with broker(*options, *more, environment={**os.environ, **variables}) as (process, addresses):
+            assert process.stdout is not None
+            shown = [process.stdout.readline() for _ in range(2)]
+            words = Path(f"/proc/{process.pid}/cmdline").read_text() if os.path.exists("/proc") else ""
+            assert "canary" not in "".join(shown) + words
+            for name in ("ann", "ben"):
+                with Wire(addresses[0]) as wire:
+                    assert log_in(wire, name, password=f"canary-of-{name}").error_code == 0
+            url = shown[1].strip().removeprefix("admin=")
+            request = urllib.request.Request(
+                f"{url}/topics", b"{}", {"Authorization": "Bearer canary-of-admin"}
+            )
+            with urllib.request.urlopen(request, timeout=30) as response:
+                assert response.status == 200

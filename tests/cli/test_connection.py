@@ -205,6 +205,8 @@ def test_misspelt_variable_is_rejected_and_an_unrelated_one_is_not() -> None:
     with pytest.raises(UsageError, match=r"PYKAFKA2_SASL_PASSWROD .* did you mean PYKAFKA2_SASL_PASSWORD"):
         options_of(environment={"PYKAFKA2_SASL_PASSWROD": SECRET})
     assert options_of(environment={"PYKAFKA2_REQUIRE_KCAT": "1"}) == {}
+    of_broker = {f"PYKAFKA2_BROKER_{name}": "x" for name in ("USERS", "TOKEN_KEY", "ADMIN_TOKEN")}
+    assert options_of(environment=of_broker) == {}
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from contextlib import nullcontext
 from typing import Any
 
 from pykafka2.cli.common import connection
 from pykafka2.cli.common.changes import add_yes, change, checked, counted, found, is_confirmed
 from pykafka2.cli.common.output import Output, is_terminal
 from pykafka2.cli.common.parsing import Parser, UsageError, positive
+from pykafka2.cli.common.secrets import first_line
 from pykafka2.cli.common.verbs import Action, add_actions, run_action
 
 SUMMARY = "list, add, alter and delete users (SCRAM)"
@@ -121,10 +121,10 @@ def _password(arguments: argparse.Namespace) -> str:
     """Return the password; no error shows it."""
     if arguments.password_file is not None:
         name = f"--password-file {arguments.password_file}"
-        text = _first_line(name, arguments.password_file)
+        text = first_line(name, arguments.password_file)
     elif arguments.password_stdin:
         name = "--password-stdin"
-        text = _first_line(name)
+        text = first_line(name)
     elif is_terminal(sys.stdin):
         from getpass import getpass
 
@@ -133,21 +133,9 @@ def _password(arguments: argparse.Namespace) -> str:
             raise UsageError("the passwords differ; nothing was changed")
     else:
         raise UsageError("stdin is no terminal; use --password-stdin or --password-file FILE")
-    password = text.rstrip("\r\n")
-    if not password:
+    if not text:
         raise UsageError(f"{name}: the password is empty; nothing was changed")
-    return password
-
-
-def _first_line(name: str, path: str | None = None) -> str:
-    """Return the first line of the file, or of stdin."""
-    try:
-        with nullcontext(sys.stdin) if path is None else open(path, encoding="utf-8") as file:
-            return file.readline()
-    except UnicodeDecodeError:
-        raise UsageError(f"{name}: it is not UTF-8 text") from None
-    except OSError as error:
-        raise UsageError(f"{name}: {error.strerror}") from None
+    return text
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -23,6 +23,10 @@ examples:
   pykafka2 broker --admin-port 9990            faults, quotas, compaction and views over HTTP; also prints
                                                admin=http://127.0.0.1:9990 token=... (docs/guides/testing.md)
                                                --admin-host 0.0.0.0 opens it in a container
+  pykafka2 broker --user-file users.txt --admin-port 9990 --admin-token-file /run/secrets/token
+                                               secrets that no list of processes shows; or in the variables
+                                               PYKAFKA2_BROKER_USERS, PYKAFKA2_BROKER_TOKEN_KEY and
+                                               PYKAFKA2_BROKER_ADMIN_TOKEN
 """
 
 from __future__ import annotations
@@ -38,7 +42,13 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from pykafka2.cli.broker.listeners import listener_names, parsed_listeners, parsed_users, ports_from
+from pykafka2.cli.broker.listeners import (
+    listener_names,
+    parsed_listeners,
+    parsed_users,
+    ports_from,
+    secret,
+)
 from pykafka2.cli.common.output import Output
 from pykafka2.cli.common.parsing import AddSetting
 from pykafka2.clock import FOREVER
@@ -85,7 +95,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="add a user for PLAIN and SCRAM; can be repeated",
     )
     parser.add_argument(
+        "--user-file", metavar="FILE", help="users, one NAME:PASSWORD per line (also PYKAFKA2_BROKER_USERS)"
+    )
+    token_key = parser.add_mutually_exclusive_group()
+    token_key.add_argument(
         "--token-key", metavar="KEY", help="the HS256 key of OAUTHBEARER tokens (default: unsigned tokens)"
+    )
+    token_key.add_argument(
+        "--token-key-file",
+        metavar="FILE",
+        help="the key is the first line of this file (PYKAFKA2_BROKER_TOKEN_KEY)",
     )
     parser.add_argument(
         "--data-dir",
@@ -155,8 +174,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--admin-host", metavar="HOST", help="the address of the admin port (127.0.0.1); needs --admin-port"
     )
-    parser.add_argument(
+    admin_token = parser.add_mutually_exclusive_group()
+    admin_token.add_argument(
         "--admin-token", metavar="TOKEN", help="the token for requests to the admin port (random)"
+    )
+    admin_token.add_argument(
+        "--admin-token-file",
+        metavar="FILE",
+        help="the token is the first line of this file, and is not printed (PYKAFKA2_BROKER_ADMIN_TOKEN)",
     )
     parser.add_argument(
         "--config",
@@ -189,6 +214,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise ConfigurationError("--port cannot be combined with --listener; set the ports in --listener")
     if arguments.admin_host is not None and arguments.admin_port is None:
         raise ConfigurationError("--admin-host needs --admin-port")
+    admin_token = secret("--admin-token", arguments.admin_token, arguments.admin_token_file, os.environ)
     cluster = KafkaCluster(
         brokers=arguments.brokers,
         topics=_topics(arguments.topic),
@@ -196,8 +222,8 @@ def _run(arguments: argparse.Namespace) -> int:
         host=arguments.host,
         ports=None if arguments.listener else _first_ports(arguments),
         listeners=parsed_listeners(arguments.listener, arguments.advertised_listener, arguments.brokers),
-        users=parsed_users(arguments.user),
-        token_key=arguments.token_key,
+        users=parsed_users(arguments.user, arguments.user_file, os.environ),
+        token_key=secret("--token-key", arguments.token_key, arguments.token_key_file, os.environ),
         data_dir=arguments.data_dir,
         as_version=arguments.as_version,
         first_broker_id=arguments.first_broker_id,
@@ -218,9 +244,11 @@ def _run(arguments: argparse.Namespace) -> int:
             print(f"ssl.ca={cluster.ca_file}", flush=True)
         if arguments.admin_port is not None:
             port = cluster.open_admin_port(
-                arguments.admin_port, arguments.admin_token, host=arguments.admin_host or LOOPBACK
+                arguments.admin_port, admin_token, host=arguments.admin_host or LOOPBACK
             )
-            print(f"admin=http://{port.address} token={port.token}", flush=True)
+            # A token of a file or a variable must not get into the log of a container.
+            shown = "" if admin_token != arguments.admin_token else f" token={port.token}"
+            print(f"admin=http://{port.address}{shown}", flush=True)
         cluster.runtime.wait_until(lambda: bool(received) or cluster.loops.has_failed, FOREVER)
         cluster.check()
     print(f"pykafka2 broker: ended by {signal.Signals(received[0]).name}", file=sys.stderr)

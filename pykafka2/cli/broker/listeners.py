@@ -1,4 +1,4 @@
-"""`--listener`, `--advertised-listener`, `--user` of `pykafka2 broker`: texts into what a cluster takes."""
+"""Listeners, users and secrets of `pykafka2 broker`: texts into what a cluster takes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from pykafka2.cli.common.parsing import UsageError
+from pykafka2.cli.common.secrets import first_line, lines
 from pykafka2.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pykafka2.testing.listeners import Listener
 
 MAX_PORT = 65535
+VARIABLES = "PYKAFKA2_BROKER_"
+"""The beginning of the environment variables that have secrets."""
 
 _LISTENER = re.compile(r"(?P<name>[^=:/]+)(?:=(?P<protocol>\w+))?://(?P<host>\[[^]]+\]|[^:]*):(?P<port>\d+)")
 
@@ -76,17 +80,41 @@ def listener_names(texts: Sequence[str]) -> list[str]:
     return [_matched("--listener", text)["name"] for text in texts]
 
 
-def parsed_users(texts: Sequence[str]) -> dict[str, str] | None:
-    """Passwords by user.  Raises `ConfigurationError`, which shows no password."""
-    users = {}
-    for text in texts:
+def parsed_users(
+    texts: Sequence[str], path: str | None = None, environment: Mapping[str, str] | None = None
+) -> dict[str, str] | None:
+    """Passwords by user, of --user, --user-file and PYKAFKA2_BROKER_USERS; None without any.
+
+    Raises `ConfigurationError`, which shows no password, or `UsageError`.
+    """
+    sources = [("--user", text) for text in texts]
+    for name, found in (
+        (f"--user-file {path}", lines(f"--user-file {path}", path) if path is not None else []),
+        (f"{VARIABLES}USERS", (environment or {}).get(f"{VARIABLES}USERS", "").splitlines()),
+    ):
+        sources += [(f"{name}, line {number}, user", text) for number, text in enumerate(found, 1) if text]
+    users: dict[str, str] = {}
+    for source, text in sources:
         name, colon, password = text.partition(":")
         if not colon or not name or not password:
-            raise ConfigurationError(f"--user {name}: write name:password, such as ann:secret")
+            shown = f" {name}" if colon and name else ""
+            raise ConfigurationError(f"{source}{shown}: write name:password, such as ann:secret")
         if name in users:
-            raise ConfigurationError(f"--user {name}: was named before; give each user one password")
+            raise ConfigurationError(f"{source} {name}: was named before; give each user one password")
         users[name] = password
     return users or None
+
+
+def secret(option: str, typed: str | None, path: str | None, environment: Mapping[str, str]) -> str | None:
+    """The value of --token-key or --admin-token, of its file, or of its variable.  Raises `UsageError`."""
+    if path is None:
+        variable = f"{VARIABLES}{option.strip('-').replace('-', '_').upper()}"
+        return typed if typed is not None else environment.get(variable) or None
+    name = f"{option}-file {path}"
+    found = first_line(name, path)
+    if not found:
+        raise UsageError(f"{name}: the first line is empty; write the value there")
+    return found
 
 
 def _matched(option: str, text: str) -> re.Match[str]:
