@@ -9,12 +9,13 @@ overwrite a later commit. Neighbors: state/group_identity.py, cluster/router.py,
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
+from pykafka2.cluster.snapshot import ClusterSnapshot
 from pykafka2.consumer.commit.errors import (
     commit_timeout_error,
     deleted_topic_error,
@@ -106,9 +107,7 @@ class CommitQueue:
         is_behind_unsent = self._is_any_unsent()  # from earlier turns; commits of one turn are sent together
         while self._waiting and not self._is_blocked_by_retry():
             commit = self._waiting[0]
-            if commit.are_positions:
-                self._leave_out_deleted_topics(commit, now)
-            if self._end_if_over(commit, now):
+            if self._end_if_over(commit, now) or self._end_if_deleted(commit, now):
                 continue
             is_kept_waiting = is_behind_unsent or (commit.is_retried and self._is_any_in_flight())
             if is_kept_waiting or now < commit.retry_at:
@@ -174,13 +173,31 @@ class CommitQueue:
             self._end(commit, self._timed_out(commit))
         elif commit.spans_rebalance and (error := self._join_generation(commit)) is not None:
             self._end(commit, error)
-        elif recreated_topics := commit.ids.recreated(self._cluster.metadata):
-            self._end(commit, recreated_topic_error(recreated_topics))
-        elif commit.last_error is not None and (gone := self._gone_topics(commit)):
-            self._end(commit, deleted_topic_error(gone))
         else:
             return False
         return True
+
+    def _end_if_deleted(self, commit: Commit, now: float) -> bool:
+        """Leave positions in deleted topics out of the commit, which would be refused until the deadline.
+
+        A commit of other offsets ends with an error; return whether it was ended.
+        """
+        metadata = self._cluster.metadata
+        if commit.checked_as_of is metadata.snapshot:
+            return False  # a commit that waits is checked in every turn of the driver
+        commit.checked_as_of = metadata.snapshot
+        recreated, gone = commit.ids.recreated(metadata), self._gone_topics(commit)
+        if commit.are_positions:
+            if recreated or gone:
+                commit.leave_out({*recreated, *gone})
+                commit.retry_at = now
+        elif recreated:
+            self._end(commit, recreated_topic_error(recreated))
+            return True
+        elif gone and commit.last_error is not None:  # the other topics are committed by the first attempt
+            self._end(commit, deleted_topic_error(gone))
+            return True
+        return False
 
     def _join_generation(self, commit: Commit) -> KafkaError | None:
         """Let the commit carry the member's generation; return an error if the membership has ended."""
@@ -195,18 +212,6 @@ class CommitQueue:
         node_id = self._cluster.coordinators.node_of(self._to)
         is_rejoining = commit.spans_rebalance and self._group_status.commit_error is not None
         return ToNode(node_id) if is_rejoining and node_id is not None else self._to
-
-    def _leave_out_deleted_topics(self, commit: Commit, now: float) -> None:
-        """Leave out the positions in deleted topics, which would be refused until the deadline."""
-        deleted = {*self._gone_topics(commit), *commit.ids.recreated(self._cluster.metadata)}
-        if deleted:
-            commit.offsets = {
-                partition: offset
-                for partition, offset in commit.offsets.items()
-                if partition.topic not in deleted
-            }
-            commit.ids = commit.ids.without(deleted)
-            commit.retry_at = now
 
     def _gone_topics(self, commit: Commit) -> list[str]:
         """Return the topics of a commit that the metadata reports as deleted."""
@@ -376,6 +381,8 @@ class Commit:
     accepts until all members have joined, or else with the new one after the assignment."""
     ids: TopicIds = NO_IDS
     """The first known ids of its topics; if one changes, the topic was recreated and the commit fails."""
+    checked_as_of: ClusterSnapshot | None = None
+    """The metadata at the last check for deleted topics."""
     send: Send[OffsetCommitResponse] | None = None
     retry_at: float = -FOREVER
     last_error: KafkaError | None = None
@@ -384,3 +391,10 @@ class Commit:
     def has_left(self) -> bool:
         """Whether the router has passed its request on to an open connection."""
         return self.send is not None and self.send.sent_at is not None
+
+    def leave_out(self, topics: Collection[str]) -> None:
+        """Leave out the offsets of these topics."""
+        self.offsets = {
+            partition: offset for partition, offset in self.offsets.items() if partition.topic not in topics
+        }
+        self.ids = self.ids.without(topics)
