@@ -422,7 +422,9 @@ class CorruptMessage(BrokerError, RetriableError):
 class UnknownTopicOrPartition(BrokerError, InvalidMetadataError):
     """No such topic or partition on this broker; create the topic, or wait until its metadata has spread."""
 
-    what_to_do = "Create the topic, or correct its name. The clients retry until the timeout of the call."
+    what_to_do = (
+        "Create the topic, or correct its name. Calls retry until their timeout; poll() of a consumer waits."
+    )
 
     code = 3
 

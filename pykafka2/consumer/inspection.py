@@ -112,6 +112,9 @@ class Inspection:
             error = self._cluster.metadata.topic_error(topic)
             if error is not None:
                 lines.append(f"{error}.")
+        pattern = self._subscription.pattern
+        if pattern is not None and not self._subscription.topics:
+            lines.append(f"No topic matches {pattern.regex.pattern!r}; poll() waits for one.")
         for partition in sorted(self._subscription.assigned):
             known = self._cluster.metadata.topic(partition.topic)
             if known is not None and known.is_usable and partition.partition not in known.partitions:
@@ -120,7 +123,9 @@ class Inspection:
         if health["group"] is not None:
             lines += group_words(health["group"], self._subscription)
         elif not health["partitions"]:
-            lines.append("No partition is assigned; call subscribe() or assign(), then poll().")
+            is_subscribed = self._subscription.mode is Mode.TOPICS
+            step = "poll() assigns them" if is_subscribed else "call subscribe() or assign(), then poll()"
+            lines.append(f"No partition is assigned; {step}.")
         for made_anew in sorted(set(self._fetcher.table.recreated)):
             lines.append(
                 f"{made_anew}: its topic was deleted and created again while it was read; auto_offset_reset "
