@@ -17,7 +17,7 @@ from pykafka2.broker.base.re2_syntax import Assertion, Characters, Choice, Part,
 from pykafka2.errors import InvalidRegularExpression
 
 MAX_LENGTH: Final = 1000
-MAX_STEPS: Final = 200_000
+MAX_STEPS: Final = 100_000
 """Maximum steps of a request: 0.05 seconds on a machine of 2026.  A usual pattern takes some hundred."""
 
 _MIN_STEPS: Final = 1_000

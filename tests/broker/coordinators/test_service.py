@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from pykafka2.broker.coordinators.replay import Caller, Producer
 from pykafka2.broker.coordinators.routing import partition_for
 from pykafka2.broker.coordinators.runtime import MemoryLog
 from pykafka2.broker.coordinators.transactions.service import TransactionCoordinator
+from pykafka2.errors import InvalidRegularExpression
 from pykafka2.protocol.messages import (
     committed_offsets,
     consumer_group,
@@ -276,6 +278,42 @@ def test_transactions_of_many_producers_in_one_request() -> None:
     assert broker.ask(unknown).unknown_state_filters == ["Open"]
     plain = transaction.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
     assert broker.ask(plain, 5).error_code == 0
+
+
+def test_pattern_of_list_transactions_is_matched_over_all_partitions() -> None:
+    broker = Broker()
+    broker.lead(*range(PARTITIONS))
+    begin(broker, ["order-1", "order-2", "other"])
+    assert listed(broker, "order-.*") == (0, {"order-1", "order-2"})
+    assert listed(broker, "order-") == (0, set())
+    assert listed(broker, "") == (0, {"order-1", "order-2", "other"})
+    assert listed(broker, "(") == (InvalidRegularExpression.code, set())
+
+
+def test_steps_of_a_pattern_are_limited_for_all_partitions_together() -> None:
+    """Each partition's transactional ids alone would take less than the limit."""
+    broker = Broker()
+    broker.lead(*range(PARTITIONS))
+    random = Random(1)
+    names = ["".join(random.choices("abcd", k=600)) for _ in range(PARTITIONS)]
+    begin(broker, names[:1])
+    assert listed(broker, ".*a.{300}") == (0, {name for name in names[:1] if name[-301] == "a"})
+    begin(broker, names[1:])
+    assert listed(broker, ".*a.{300}") == (InvalidRegularExpression.code, set())
+
+
+def begin(broker: Broker, names: list[str]) -> None:
+    for name in names:
+        request = transaction.InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+        assert broker.ask(request, 5).error_code == 0
+
+
+def listed(broker: Broker, pattern: str) -> tuple[int, set[str]]:
+    request = transaction_admin.ListTransactionsRequest(
+        state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern
+    )
+    response = broker.ask(request)
+    return response.error_code, {one.transactional_id for one in response.transaction_states}
 
 
 def test_request_for_a_partition_led_by_another_broker_is_rejected_in_every_version() -> None:

@@ -616,13 +616,11 @@ def listed(
     states: tuple[str, ...] = (),
     producers: tuple[int, ...] = (),
     duration_ms: int = -1,
-    pattern: str | None = None,
 ) -> ListTransactionsResponse:
     request = ListTransactionsRequest(
         state_filters=list(states),
         producer_id_filters=list(producers),
         duration_filter=duration_ms,
-        transactional_id_pattern=pattern,
     )
     return bench.ask(request, 2)
 
@@ -642,9 +640,6 @@ def test_transactions_are_listed_by_every_filter(bench: Bench) -> None:
     assert names(listed(bench, states=("Ongoing",))) == {"order-1", "order-2"}
     assert names(listed(bench, producers=(first.id,))) == {"order-1"}
     assert names(listed(bench, states=("Ongoing",), duration_ms=3000)) == {"order-1"}
-    assert names(listed(bench, pattern="order-.*")) == {"order-1", "order-2"}
-    assert names(listed(bench, pattern="order-")) == set()
     response = listed(bench, states=("Ongoing", "Nonsense"))
     assert (names(response), response.unknown_state_filters) == ({"order-1", "order-2"}, ["Nonsense"])
     assert names(listed(bench, states=("Nonsense",))) == set()
-    assert listed(bench, pattern="(").error_code == errors.InvalidRegularExpression.code

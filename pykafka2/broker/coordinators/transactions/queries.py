@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pykafka2.broker.base.patterns import compile_pattern
+from pykafka2.broker.base.patterns import Pattern
 from pykafka2.broker.coordinators.transactions.refusals import described_transaction_error
 from pykafka2.broker.coordinators.transactions.state import Transaction, TransactionState
 from pykafka2.errors import InvalidRequest, TransactionalIdNotFound
@@ -53,17 +53,12 @@ def _described(
 def list_transactions(
     request: ListTransactionsRequest, transactions: Collection[Transaction], now_ms: int
 ) -> ListTransactionsResponse:
-    """Returns the transactions that match all filters; an empty filter matches all.
+    """Returns the transactions that match all filters but the pattern; an empty filter matches all.
 
     An unknown state is listed in the response and matches nothing. The duration is that of the transaction so
     far, in milliseconds.
-
-    Raises:
-        InvalidRegularExpression: the pattern is invalid, or takes too many steps.
     """
     names = {state.value for state in TransactionState}
-    text = request.transactional_id_pattern
-    pattern = compile_pattern(text) if text else None
     states, producers = set(request.state_filters), set(request.producer_id_filters)
     found = [
         transaction
@@ -71,7 +66,6 @@ def list_transactions(
         if (not producers or transaction.producer_id in producers)
         and (not states or transaction.state.value in states)
         and (request.duration_filter < 0 or now_ms - transaction.started_ms > request.duration_filter)
-        and (pattern is None or pattern.fullmatch(transaction.id))
     ]
     return ListTransactionsResponse(
         unknown_state_filters=sorted(states - names),
@@ -82,5 +76,20 @@ def list_transactions(
                 transaction_state=transaction.state.value,
             )
             for transaction in found
+        ],
+    )
+
+
+def matching_ids(listed: ListTransactionsResponse, pattern: Pattern) -> ListTransactionsResponse:
+    """Returns a response with the transactions whose id matches; the pattern's steps are those of all shards.
+
+    Raises:
+        InvalidRegularExpression: the pattern takes too many steps.
+    """
+    return ListTransactionsResponse(
+        error_code=listed.error_code,
+        unknown_state_filters=listed.unknown_state_filters,
+        transaction_states=[
+            state for state in listed.transaction_states if pattern.fullmatch(state.transactional_id)
         ],
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from pykafka2.broker.base.patterns import compile_pattern
 from pykafka2.broker.coordinators.groups.settings import (
     Topics,
     TransactionSettings,
@@ -23,8 +24,10 @@ from pykafka2.broker.coordinators.replay import (
 from pykafka2.broker.coordinators.routing import partition_for
 from pykafka2.broker.coordinators.runtime import ShardLog
 from pykafka2.broker.coordinators.service import CoordinatorService, Split
+from pykafka2.broker.coordinators.transactions.queries import matching_ids
 from pykafka2.broker.coordinators.transactions.refusals import FIRST_ADD_PARTITIONS_WITH_TRANSACTIONS
 from pykafka2.broker.coordinators.transactions.shard import TransactionShard
+from pykafka2.errors import InvalidRegularExpression
 from pykafka2.protocol.messages import (
     transaction,
     transaction_admin,
@@ -91,7 +94,7 @@ class TransactionCoordinator(CoordinatorService[TransactionShard]):
 
     def submit(self, caller: Caller, request: Request[Any], now: float) -> Deferred[Any]:
         if isinstance(request, transaction_admin.ListTransactionsRequest):
-            return self.submit_to_all(caller, request, now)
+            return self._list(caller, request, now)
         if isinstance(request, transaction.InitProducerIdRequest) and request.transactional_id is None:
             # An idempotent producer without transactions: any broker serves it.
             deferred: Deferred[Any] = Deferred(request, caller.version)
@@ -100,6 +103,28 @@ class TransactionCoordinator(CoordinatorService[TransactionShard]):
             deferred.complete(response)
             return deferred
         return super().submit(caller, request, now)
+
+    def _list(
+        self, caller: Caller, request: transaction_admin.ListTransactionsRequest, now: float
+    ) -> Deferred[Any]:
+        """Lists the transactions of all partitions; the pattern is matched here, once for all of them."""
+        if not request.transactional_id_pattern:
+            return self.submit_to_all(caller, request, now)
+        deferred: Deferred[Any] = Deferred(request, caller.version)
+
+        def complete(listed: transaction_admin.ListTransactionsResponse) -> None:
+            try:
+                deferred.complete(matching_ids(listed, pattern))
+            except InvalidRegularExpression as error:
+                deferred.refuse(error.code, str(error))
+
+        try:
+            pattern = compile_pattern(request.transactional_id_pattern)
+        except InvalidRegularExpression as error:
+            deferred.refuse(error.code, str(error))
+        else:
+            self.submit_to_all(caller, request, now).then(complete)
+        return deferred
 
     def key_of(self, request: Request[Any]) -> str:
         if isinstance(request, transaction.AddPartitionsToTxnRequest):
