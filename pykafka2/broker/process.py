@@ -21,7 +21,7 @@ from pykafka2.broker.parts import Parts
 from pykafka2.broker.server.acceptor import Acceptor
 from pykafka2.broker.server.threads import Part, pause, resume
 from pykafka2.broker.shared import Shared
-from pykafka2.errors import IllegalState
+from pykafka2.errors import ConfigurationError, IllegalState
 from pykafka2.network.transport import Listener
 
 # Seconds that a start waits to be unfenced, and a stop to move leaderships.
@@ -109,8 +109,13 @@ class BrokerProcess:
         """
         with self._turn():
             self.begin_start()
-            if waits:
+            if not waits:
+                return
+            try:
                 self.finish_start()
+            except ConfigurationError:
+                self.stop(crash=True)
+                raise
 
     def begin_start(self) -> None:
         """Starts up to the first request to the controller."""
@@ -172,15 +177,23 @@ class BrokerProcess:
         A broker without metadata accepts no clients, because it knows neither the cluster's ACLs nor its
         users. If the wait ends before the first metadata, its listeners open when that arrives (as in Kafka,
         whose acceptors start after the first metadata and the authorizer).
+
+        Raises `ConfigurationError` if all data directories have failed meanwhile.
         """
         shared, lifecycle = self._shared, self.parts.lifecycle
         if self._reaches_controller() and not shared.controllers.publisher.is_held(self._node.id):
             not_yet = (BrokerState.STARTING, BrokerState.RECOVERY)
             shared.runtime.wait_until(
-                lambda: lifecycle.state not in not_yet or self._ending > 0 or shared.loops.has_failed,
+                lambda: (
+                    lifecycle.state not in not_yet
+                    or self._ending > 0
+                    or shared.loops.has_failed
+                    or self._logs.is_offline
+                ),
                 START_TIMEOUT,
             )
         with self._node.lock:
+            self._logs.check_online()
             opens_now = self._has_metadata()
             self._waiting_to_open = [] if opens_now else list(self._acceptors)
         if opens_now:

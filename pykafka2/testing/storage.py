@@ -97,6 +97,9 @@ def open_storage(
             _check_new(places[voter], files)
         state, metadata = open_metadata(place, new_state(cluster_id), config, entropy, now_ms)
         _check_complete(metadata.image, opened)
+        for directories in opened.values():
+            for directory in directories:
+                directory.write_properties()
         _fence_all(state)
     except BaseException:
         for directories in opened.values():

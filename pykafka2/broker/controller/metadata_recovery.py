@@ -18,7 +18,7 @@ from pykafka2.broker.controller.metadata_storage import DiskMetadataStorage, Quo
 from pykafka2.broker.controller.records import FeatureSet, Record, ScramUserSet
 from pykafka2.broker.controller.state import State
 from pykafka2.broker.controller.to_metadata import Converter, DirectoriesOf
-from pykafka2.broker.log.disk.data_directory import logs_in, refused
+from pykafka2.broker.log.disk.data_directory import logs_in, refused, refused_after
 from pykafka2.broker.log.disk.file_system import FileSystem
 from pykafka2.broker.log.disk.metadata_batches import MetadataBatch
 from pykafka2.broker.log.disk.metadata_directory import (
@@ -144,7 +144,7 @@ def open_metadata(
     except CorruptData as error:
         raise refused(place.path, str(error), REMEDY) from error
     except OSError as error:
-        raise refused(place.path, error.strerror or str(error), "Make it writable for this user") from error
+        raise refused_after(error, place.path) from error
 
 
 def _opened(

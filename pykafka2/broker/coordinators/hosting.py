@@ -22,6 +22,7 @@ from pykafka2.broker.node import Node
 from pykafka2.broker.replication.peers import Peers
 from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.clock import FOREVER
+from pykafka2.errors import KafkaStorageError
 from pykafka2.protocol.struct import Request, Response
 
 if TYPE_CHECKING:
@@ -242,10 +243,13 @@ class Coordinators:
     def _load(self, key: Key, now: float) -> None:
         from pykafka2.broker.coordinators.batches import entries_in
 
-        log = self._replicas.log_of(key)
-        entries = entries_in(log.batches(log.log_start_offset))
         try:
+            log = self._replicas.log_of(key)
+            entries = entries_in(log.batches(log.log_start_offset))
             self._service(key[0]).load(key[1], entries, log.log_end_offset, now)
+        except KafkaStorageError as error:
+            # The controller elects another leader.
+            logger.error("broker %d cannot load %s-%d: %s", self._node.id, *key, error)
         except Exception:
             # A client with the admin client's id can write anything there (rule
             # internal-topics-are-not-for-clients). A bad log affects this one partition only, which has no

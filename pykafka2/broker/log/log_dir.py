@@ -41,6 +41,9 @@ class LogDir:
     def is_offline(self) -> bool:
         return False
 
+    def check_online(self) -> None:
+        """Memory does not fail."""
+
     @property
     def online_directories(self) -> Sequence[bytes]:
         return ()

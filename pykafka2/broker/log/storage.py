@@ -81,6 +81,10 @@ class LogStorage(Protocol):
         """Whether all directories have failed, so that the broker has no logs any more."""
         ...
 
+    def check_online(self) -> None:
+        """Raises `ConfigurationError` with path and reason if all directories have failed."""
+        ...
+
     @property
     def online_directories(self) -> Sequence[bytes]:
         """The ids of the directories that work; empty in memory."""

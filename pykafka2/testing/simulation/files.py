@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from pykafka2.broker.log.disk.file_system import FileLock
+from pykafka2.broker.log.disk.file_system import MAX_SMALL_FILE, FileLock
 from pykafka2.records.batch import Buffer
 
 PAGE_BYTES: Final = 4096
@@ -143,7 +143,7 @@ class SimFiles:
         every = [*self._files, *self._directories]
         return sorted({one[len(start) :].partition("/")[0] for one in every if one.startswith(start)} - {""})
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, max_bytes: int = MAX_SMALL_FILE) -> bytes:
         return bytes(self.content(path).data)
 
     def size(self, path: str) -> int:

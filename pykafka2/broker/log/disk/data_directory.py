@@ -44,13 +44,21 @@ class DataDirectory:
     """An open data directory, locked until `close`. Created by `open_directories`."""
 
     def __init__(
-        self, path: str, files: FileSystem, identity: Identity, directory_id: UUID, lock: FileLock
+        self,
+        path: str,
+        files: FileSystem,
+        identity: Identity,
+        directory_id: UUID,
+        lock: FileLock,
+        new_properties: bytes = b"",
     ) -> None:
+        """`new_properties` are written by `write_properties`, unless they are empty."""
         self.path = path
         self.files = files
         self.identity = identity
         self.directory_id = directory_id
         self._lock: FileLock | None = lock
+        self._new_properties = new_properties
         self._is_in_use = False
 
     def __repr__(self) -> str:
@@ -77,6 +85,18 @@ class DataDirectory:
             self.files.remove(self.path_of(CLEAN_SHUTDOWN))
             self.files.flush_directory(self.path)
         return was_clean
+
+    def write_properties(self) -> None:
+        """Writes `meta.properties` if it had no directory id, once the directory is known to be usable.
+
+        Raises `ConfigurationError`.
+        """
+        data, self._new_properties = self._new_properties, b""
+        if data:
+            try:
+                self.files.replace(self.path_of(META_PROPERTIES), data)
+            except OSError as error:
+                raise refused_after(error, self.path) from error
 
     def mark_clean(self, broker_epoch: int = NO_EPOCH) -> None:
         """Leaves the mark that all logs are flushed. Raises `OSError`."""
@@ -140,6 +160,16 @@ def refused(path: str, reason: str, remedy: str) -> ConfigurationError:
     return ConfigurationError(f"Data directory {path} cannot be used: {reason}. {remedy}.")
 
 
+def refused_after(error: OSError, path: str) -> ConfigurationError:
+    """Returns the error for a data directory that the system does not let the broker use."""
+    reason = f"{error.strerror or error}"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return refused(path, f"it is read-only ({reason})", "Make it writable for this user")
+    if isinstance(error.filename, str) and error.filename != path:
+        reason = f"{error.filename}: {reason}"
+    return refused(path, reason, "Repair the disk or the file, or choose another directory")
+
+
 def _open(path: str, files: FileSystem, identity: Identity, new_id: Callable[[], UUID]) -> DataDirectory:
     try:
         files.make_directory(path)
@@ -151,18 +181,12 @@ def _open(path: str, files: FileSystem, identity: Identity, new_id: Callable[[],
             "Stop that broker, or choose another directory",
         ) from error
     except OSError as error:
-        raise refused(path, _reason(error), "Make it writable for this user") from error
+        raise refused_after(error, path) from error
     try:
         return _checked(path, files, identity, new_id, lock)
     except BaseException:
         lock.release()
         raise
-
-
-def _reason(error: OSError) -> str:
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return f"it is read-only ({error.strerror})"
-    return f"{error.strerror or error}"
 
 
 def _checked(
@@ -192,32 +216,23 @@ def _checked(
                 f"it belongs to node {found.node_id}, and this is node {identity.node_id}",
                 "Choose the directory of this node, or an empty one",
             )
-    try:
-        directory_id = _directory_id(path, files, properties, identity, new_id)
-        return DataDirectory(path, files, identity, directory_id, lock)
-    except OSError as error:
-        raise refused(path, _reason(error), "Make it writable for this user") from error
-
-
-def _directory_id(
-    path: str, files: FileSystem, properties: dict[str, str], identity: Identity, new_id: Callable[[], UUID]
-) -> UUID:
-    """Returns the id in `meta.properties`, which is written if it has none (as before Kafka 3.7)."""
     text = properties.get("directory.id")
     if text is not None:
         try:
-            return decode_uuid(text, "directory.id")
+            return DataDirectory(path, files, identity, decode_uuid(text, "directory.id"), lock)
         except CorruptData as error:
-            raise _corrupt(path, str(error)) from error
-    directory_id = new_id()
+            raise refused(path, f"{META_PROPERTIES}: {error}", "Restore the file from a backup") from error
+    directory_id = new_id()  # Kafka before 3.7 wrote none
     known = {
         **properties,
         "cluster.id": identity.cluster_id,
         "node.id": str(identity.node_id),
         "directory.id": encode_uuid(directory_id),
     }
-    files.replace(f"{path}/{META_PROPERTIES}", encode_properties(known).encode())
-    return directory_id
+    directory = DataDirectory(path, files, identity, directory_id, lock, encode_properties(known).encode())
+    if not properties:
+        directory.write_properties()  # before anything else is in a new directory
+    return directory
 
 
 def logs_in(path: str, files: FileSystem) -> list[str]:
@@ -237,9 +252,7 @@ def _read_properties(path: str, files: FileSystem) -> dict[str, str] | None:
     try:
         text = files.read(where).decode("utf-8", "replace")
     except OSError as error:
-        raise refused(
-            path, f"{META_PROPERTIES}: {_reason(error)}", "Make it readable for this user"
-        ) from error
+        raise refused_after(error, path) from error
     try:
         return decode_properties(text, META_PROPERTIES)
     except CorruptData as error:

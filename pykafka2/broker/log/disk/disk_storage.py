@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 from uuid import UUID
 
+import attrs
+
 from pykafka2.broker.base.directories import UNASSIGNED
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.disk.checkpoint_writer import CheckpointWriter, Intervals, intervals_of
@@ -26,7 +28,7 @@ from pykafka2.broker.log.disk.directory_names import (
 from pykafka2.broker.log.disk.future_log import FutureLog
 from pykafka2.broker.log.disk.future_logs import FutureLogs
 from pykafka2.broker.log.disk.log_directory import Background, files_of
-from pykafka2.broker.log.disk.log_loading import Checkpoints
+from pykafka2.broker.log.disk.log_loading import Checkpoints, check_files
 from pykafka2.broker.log.disk.log_opener import LogOpener, read_topic_id
 from pykafka2.broker.log.disk.log_renaming import LogRenamer
 from pykafka2.broker.log.disk.shutdown_flush import ShutdownFlush
@@ -41,6 +43,16 @@ from pykafka2.errors import CorruptData, KafkaStorageError
 from pykafka2.network.script import Lane
 
 logger = logging.getLogger(__name__)
+
+
+@attrs.frozen
+class _Found:
+    """A log that was found in a data directory."""
+
+    path: str
+    name: LogDirectoryName
+    topic_id: bytes | None
+    checkpoints: Checkpoints
 
 
 class DiskStorage:
@@ -64,6 +76,8 @@ class DiskStorage:
         self._files = directories[0].files
         self._settings = settings
         self._logs: dict[Ident, PartitionLog] = {}
+        self._paths: dict[Ident, str] = {}
+        """Where the logs were found at the start."""
         self._checkpoints = CheckpointWriter(intervals, self._all_logs)
         self._renamer = LogRenamer(new_id)
         self._opener = LogOpener(self.disk, background, self._checkpoints, self._renamer, self.find)
@@ -75,6 +89,12 @@ class DiskStorage:
     @property
     def is_offline(self) -> bool:
         return bool(self.volumes) and all(volume.failure is not None for volume in self.volumes)
+
+    def check_online(self) -> None:
+        if self.is_offline:
+            paths = ", ".join(volume.path for volume in self.volumes)
+            reasons = "; ".join(volume.reason for volume in self.volumes)
+            raise refused(paths, reasons, "Repair the disk or the file, or choose another directory")
 
     @property
     def online_directories(self) -> Sequence[bytes]:
@@ -103,71 +123,106 @@ class DiskStorage:
     # ------------------------------------------------------------------ start
 
     def start(self) -> None:
+        """Loads all logs. Raises `ConfigurationError` for a directory that cannot be used.
+
+        Everything is checked before anything is written, so that a refused directory stays as it is.
+        """
         self.volumes = [Volume(directory, self._settings, self._changed) for directory in self._directories]
         self._checkpoints.start(self.volumes)
         try:
+            found = [(volume, self._find_all(volume)) for volume in self.volumes]
+            self.check_online()
+            for volume, logs in found:
+                self._load_all(volume, logs)
+            self.check_online()
             for volume in self.volumes:
-                self._load_all(volume)
+                self._begin(volume)
+            self.check_online()
             self._futures.resume(self._logs)
         except BaseException:
             self._abandon()
             raise
 
-    def _load_all(self, volume: Volume) -> None:
+    def _find_all(self, volume: Volume) -> list[_Found]:
+        """Returns the logs in a data directory, without a change. Raises `ConfigurationError`."""
+        found: list[_Found] = []
+        path = volume.path
         try:
-            was_clean = volume.directory.begin()
             checkpoints = self._checkpoints.read(volume)
+            for directory_name in self._files.names(volume.path):
+                path = volume.directory.path_of(directory_name)
+                name = parse_directory_name(directory_name)
+                if is_deleted(directory_name) or name is None or not self._files.is_directory(path):
+                    continue
+                topic_id = self._topic_id(volume, path, name)
+                if topic_id is not None:
+                    check_files(volume, path)
+                found.append(_Found(path, name, topic_id, checkpoints[name.log]))
+        except OSError as error:
+            volume.fail(error, f"reading {path}")
+        return found
+
+    def _topic_id(self, volume: Volume, path: str, name: LogDirectoryName) -> bytes | None:
+        """Returns the topic id of a log, or None if it has none. Raises `ConfigurationError`, `OSError`."""
+        try:
+            topic_id = read_topic_id(volume, path)
+        except (FileNotFoundError, CorruptData) as error:
+            if not name.is_copy:
+                logger.warning("Skipping a directory without a topic id: %s: %s", path, error)
+            return None
+        if not name.is_copy:
+            other = self._paths.setdefault((topic_id, name.log.partition), path)
+            if other != path:
+                raise refused(
+                    volume.path,
+                    f"its log {path} is also in {other}",
+                    "Delete one of both directories: the one on the disk that has failed, if one has",
+                )
+        return topic_id
+
+    def _load_all(self, volume: Volume, found: Sequence[_Found]) -> None:
+        was_clean = volume.directory.was_clean
+        for one in found:
+            if volume.failure is not None:
+                return
+            if one.topic_id is None:
+                if one.name.is_copy:
+                    logger.warning("Removing the copy of a log without a topic id: %s", one.path)
+                    self._remove_deleted(one.path)
+                continue
+            try:
+                log = self._opener.load(
+                    volume, one.path, one.name.log, one.topic_id, one.checkpoints, was_clean=was_clean
+                )
+            except OSError as error:
+                volume.fail(error, f"loading {one.path}")
+                return
+            except KafkaStorageError:
+                return  # the volume is offline
+            if one.name.is_copy:
+                self._futures.add(log)
+                continue
+            self._logs[one.topic_id, log.partition] = log
+            self.places.move(one.topic_id, log.partition, volume.path)
+
+    def _begin(self, volume: Volume) -> None:
+        """Starts to write: a crash from now on is unclean."""
+        if volume.failure is not None:
+            return
+        try:
+            volume.directory.begin()
             names = self._files.names(volume.path)
         except OSError as error:
             volume.fail(error, f"opening {volume.path}")
             return
-        for directory_name in names:
-            path = volume.directory.path_of(directory_name)
-            if is_deleted(directory_name):
-                self._remove_deleted(path)
-                continue
-            name = parse_directory_name(directory_name)
-            if name is None or not self._files.is_directory(path):
-                continue
-            try:
-                self._load(volume, path, name, checkpoints[name.log], was_clean)
-            except OSError as error:
-                volume.fail(error, f"loading {path}")
-                return
-            except KafkaStorageError:
-                return  # the volume is offline
+        for name in filter(is_deleted, names):
+            self._remove_deleted(volume.directory.path_of(name))
 
     def _remove_deleted(self, path: str) -> None:
         try:
             self._files.remove_tree(path)
         except OSError as error:  # a file or a symbolic link of this name
             logger.warning("Deleted log cannot be removed: %s: %s", path, error)
-
-    def _load(
-        self, volume: Volume, path: str, name: LogDirectoryName, checkpoints: Checkpoints, was_clean: bool
-    ) -> None:
-        try:
-            topic_id = read_topic_id(volume, path)
-        except (FileNotFoundError, CorruptData) as error:
-            if name.is_copy:
-                logger.warning("Removing the copy of a log without a topic id: %s: %s", path, error)
-                self._remove_deleted(path)
-            else:
-                logger.warning("Skipping a directory without a topic id: %s: %s", path, error)
-            return
-        log = self._opener.load(volume, path, name.log, topic_id, checkpoints, was_clean=was_clean)
-        if name.is_copy:
-            self._futures.add(log)
-            return
-        other = self._logs.get((topic_id, log.partition))
-        if other is not None:
-            raise refused(
-                volume.path,
-                f"its log {path} is also in {files_of(other).directory}",
-                "Delete one of both directories: the one on the disk that has failed, if one has",
-            )
-        self._logs[topic_id, log.partition] = log
-        self.places.move(topic_id, log.partition, volume.path)
 
     # ------------------------------------------------------------------ stop
 
@@ -217,6 +272,7 @@ class DiskStorage:
         """Forgets everything without a write."""
         self.volumes = []
         self._logs.clear()
+        self._paths.clear()
         self._futures.reset()
         self._checkpoints.stop()
         self.places.clear()

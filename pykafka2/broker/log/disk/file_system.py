@@ -7,11 +7,14 @@ writes, lost pages, a full disk, EIO and slow flushes. Paths are strings with "/
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 
 from pykafka2.records.batch import Buffer
+
+MAX_SMALL_FILE: Final = 64 << 20
+"""More than a checkpoint of 200,000 partitions has."""
 
 
 class File(Protocol):
@@ -75,8 +78,8 @@ class FileSystem(Protocol):
         """Returns the names in a directory, sorted."""
         ...
 
-    def read(self, path: str) -> bytes:
-        """Reads a whole file."""
+    def read(self, path: str, max_bytes: int = MAX_SMALL_FILE) -> bytes:
+        """Reads a whole file. Raises `OSError` (EFBIG) if it is larger."""
         ...
 
     def size(self, path: str) -> int: ...

@@ -57,6 +57,17 @@ class Checkpoints:
     """False if the file of clean offsets is damaged, so that any log can be compacted."""
 
 
+def check_files(volume: Volume, directory: str) -> None:
+    """Raises `OSError` if files cannot be read, `ConfigurationError` for messages of an old format."""
+    names = volume.files.names(directory)
+    if EPOCHS in names:
+        volume.files.read(f"{directory}/{EPOCHS}")
+    for base_offset in bases_in(names, LOG):
+        file = volume.files.open(f"{directory}/{file_name(base_offset, LOG)}")
+        check_format(volume, file, 0)
+        file.close()
+
+
 class LogLoader:
     """Loads one log. `was_clean` is whether the data directory was closed cleanly."""
 
@@ -139,10 +150,6 @@ class LogLoader:
         if not bases:
             start = self._checkpoints.log_start_offset
             return [DiskSegment.create(volume, directory, start)]
-        for base_offset in bases:
-            file = volume.files.open(f"{directory}/{file_name(base_offset, LOG)}")
-            check_format(volume, file, 0)
-            file.close()
         segments: list[DiskSegment] = []
         recovers = False
         for number, base_offset in enumerate(bases):

@@ -42,6 +42,8 @@ BOOTSTRAP: Final = "bootstrap.checkpoint"
 """The first records of a new cluster, which `kafka-storage format` writes into the data directory."""
 
 NO_LEADER: Final = -1
+MAX_LOG_BYTES: Final = 2**31 - 1
+"""Maximum size of a segment or snapshot."""
 RECORDS_PER_BATCH: Final = 1000
 
 _SEGMENT = re.compile(r"(\d{20})\.log")
@@ -139,7 +141,7 @@ def encode_snapshot(
 
 def read_snapshot(files: FileSystem, path: str) -> list[MetadataBatch]:
     """Returns the batches of a snapshot. Raises `CorruptData` if it is damaged or incomplete."""
-    batches = [*decode_batches(files.read(path), path, 0)]
+    batches = [*decode_batches(files.read(path, MAX_LOG_BYTES), path, 0)]
     first = batches[0].controls[:1] if batches else ()
     last = batches[-1].controls[-1:] if batches else ()
     if not first or not isinstance(first[0], SnapshotHeaderRecord):
@@ -202,7 +204,7 @@ def read_log(files: FileSystem, path: str) -> LogContents:
         where = f"{path}/{segment_name(base)}"
         if base != next_offset:
             raise CorruptData(f"{where}: the segment of offset {next_offset} is missing before it")
-        data = files.read(where)
+        data = files.read(where, MAX_LOG_BYTES)
         valid = valid_bytes(data, where)
         if valid < len(data) and base != needed[-1]:
             raise CorruptData(f"{where}: the batch at byte {valid} is damaged, but other segments follow")

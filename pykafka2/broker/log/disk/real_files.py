@@ -10,12 +10,14 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
+from pykafka2.broker.log.disk.file_system import MAX_SMALL_FILE
 from pykafka2.records.batch import Buffer
 
 MAX_OPEN_FILES: Final = 256
@@ -64,24 +66,29 @@ class RealFiles:
     def names(self, path: str) -> list[str]:
         return sorted(self.with_free_descriptor(lambda: os.listdir(path)))
 
-    def read(self, path: str) -> bytes:
-        with self.with_free_descriptor(lambda: open(path, "rb")) as file:
-            return file.read()
+    def read(self, path: str, max_bytes: int = MAX_SMALL_FILE) -> bytes:
+        with self.with_free_descriptor(lambda: open(_open_file(path, os.O_RDONLY), "rb")) as file:
+            data = file.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            raise OSError(errno.EFBIG, f"it has more than {max_bytes >> 20} MB", path)
+        return data
 
     def size(self, path: str) -> int:
-        return os.stat(path).st_size
+        return os.lstat(path).st_size
 
     def modified_ms(self, path: str) -> int:
-        return os.stat(path).st_mtime_ns // 1_000_000
+        return os.lstat(path).st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+        times = (modified_ms * 1_000_000, modified_ms * 1_000_000)
+        os.utime(path, ns=times, follow_symlinks=False)
 
     def replace(self, path: str, data: bytes, *, flushes: bool = True) -> None:
-        if not flushes and os.path.exists(path):
+        if not flushes and os.path.exists(path) and not os.path.islink(path):
             self._overwrite(path, data)
             return
-        with self.with_free_descriptor(lambda: open(path + TEMPORARY, "wb")) as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with self.with_free_descriptor(lambda: open(_open_file(path + TEMPORARY, flags), "wb")) as file:
             file.write(data)
             if flushes:
                 file.flush()
@@ -92,7 +99,7 @@ class RealFiles:
 
     def _overwrite(self, path: str, data: bytes) -> None:
         """Writes a file in place: ext4 flushes a file that replaces another, which takes milliseconds."""
-        descriptor = self.with_free_descriptor(lambda: os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+        descriptor = self.with_free_descriptor(lambda: _open_file(path, os.O_WRONLY))
         try:
             _write_all(descriptor, 0, data, path)
             os.ftruncate(descriptor, len(data))
@@ -213,7 +220,7 @@ class RealFile:
         _write_all(self._opened(), position, data, self.path)
 
     def size(self) -> int:
-        return os.stat(self.path).st_size
+        return os.lstat(self.path).st_size
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._opened(), size)
@@ -246,9 +253,28 @@ class RealFile:
 
     def _open(self, flags: int) -> None:
         self.close()
-        path, flags = self.path, flags | os.O_RDWR | os.O_CLOEXEC
-        self._descriptor = self._files.with_free_descriptor(lambda: os.open(path, flags, 0o666))
+        path, flags = self.path, flags | os.O_RDWR
+        self._descriptor = self._files.with_free_descriptor(lambda: _open_file(path, flags))
         self._files.opened(self)
+
+
+def _open_file(path: str, flags: int) -> int:
+    """Opens a regular file. Raises `OSError` for anything else.
+
+    A link in a data directory could lead to any file of the machine, and reading a pipe would never end.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a symbolic link", path) from None
+        raise
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+        raise OSError(code, "it is not a regular file", path)
+    return descriptor
 
 
 def _flush(path: str) -> None:
@@ -312,7 +338,7 @@ class RealLock:
         self._name = os.path.realpath(path)
         if self._name in _locked:
             raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._descriptor = _open_file(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException:

@@ -99,7 +99,8 @@ def encode_uuid(value: UUID) -> str:
 def decode_uuid(text: str, where: str) -> UUID:
     """Raises `CorruptData`."""
     try:
-        return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+        # Other characters are not skipped, so that a damaged id is not taken for another one.
+        return UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))
     except ValueError:
         raise CorruptData(f"{where}: {text!r} is not an id of 16 bytes in base64") from None
 

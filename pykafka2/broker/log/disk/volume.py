@@ -52,6 +52,8 @@ class Volume:
         self.files: FileSystem = directory.files
         self.settings = settings
         self.failure: KafkaStorageError | None = None
+        self.reason = ""
+        """What failed, and why."""
         self._on_failure = on_failure
         self._removals: list[tuple[float, str]] = []  # a heap
         self._unplanned: list[tuple[float, str]] = []
@@ -72,8 +74,11 @@ class Volume:
     def fail(self, error: OSError, what: str) -> KafkaStorageError:
         """Takes the directory offline. Returns the error to raise."""
         if self.failure is None:
-            reason = error.strerror or str(error)
-            self.failure = KafkaStorageError(f"{what} failed ({reason}), so {self.path} is offline")
+            cause = error.strerror or str(error)
+            if isinstance(error.filename, str) and error.filename not in what:
+                cause = f"{cause}: {error.filename}"
+            self.reason = f"{what} failed ({cause})"
+            self.failure = KafkaStorageError(f"{self.reason}, so {self.path} is offline")
             logger.error("Data directory is offline: %s: %s: %s", self.path, what, error)
             self._on_failure()
         return KafkaStorageError(str(self.failure))

@@ -1,0 +1,194 @@
+"""Data directories that cannot be used at the start: refused with path and reason, and left as they are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pykafka2 import KafkaConsumer, KafkaProducer
+from pykafka2.broker.log.disk.data_directory import CLEAN_SHUTDOWN, META_PROPERTIES
+from pykafka2.errors import ConfigurationError
+from pykafka2.testing import KafkaCluster
+
+SEGMENT = "00000000000000000000.log"
+SMALL = ["recovery-point-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint"]
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with records, a committed offset and a transaction, closed cleanly."""
+    root = tmp_path_factory.mktemp("original")
+    with KafkaCluster(1, {"t": 1}, data_dir=root) as cluster:
+        with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="x") as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                producer.send("t", b"one")
+        with KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, group_id="g") as consumer:
+            consumer.assign([("t", 0)])
+            consumer.commit({("t", 0): 1})
+    return root
+
+
+@pytest.fixture
+def root(original: Path, tmp_path: Path) -> Path:
+    shutil.copytree(original, tmp_path / "root")
+    return tmp_path / "root"
+
+
+def used(root: Path, topic: str) -> Path:
+    """The partition of an internal topic that has records."""
+    logs = sorted(root.glob(f"broker-0/{topic}-*/{SEGMENT}"))
+    return next(log.parent for log in logs if log.stat().st_size)
+
+
+def replace_by_directory(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.mkdir()
+
+
+def replace_by_link(path: Path) -> None:
+    target = path.parent.parent.parent / "target"
+    path.rename(target)
+    path.symlink_to(target)
+
+
+def replace_by_pipe(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def state_of(root: Path) -> dict[str, object]:
+    """All files with their bytes, and what else there is."""
+    found: dict[str, object] = {}
+    for path in root.rglob("*"):
+        name = str(path.relative_to(root))
+        found[name] = (
+            os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+        )
+    return found
+
+
+def refused(root: Path, path: Path, reason: str) -> None:
+    before = state_of(root)
+    with pytest.raises(ConfigurationError) as raised:
+        KafkaCluster(1, data_dir=root).start()
+    assert str(path) in str(raised.value)
+    assert reason in str(raised.value)
+    assert state_of(root) == before
+
+
+FILES: dict[str, Callable[[Path], Path]] = {
+    "a group coordinator's log": lambda root: used(root, "__consumer_offsets") / SEGMENT,
+    "a transaction coordinator's log": lambda root: used(root, "__transaction_state") / SEGMENT,
+    "a topic's log": lambda root: root / "broker-0/t-0" / SEGMENT,
+    "leader epochs": lambda root: root / "broker-0/t-0/leader-epoch-checkpoint",
+    "topic id": lambda root: root / "broker-0/t-0/partition.metadata",
+    "meta.properties": lambda root: root / "broker-0" / META_PROPERTIES,
+    "metadata log": lambda root: root / "broker-0/__cluster_metadata-0" / SEGMENT,
+    "quorum state": lambda root: root / "broker-0/__cluster_metadata-0/quorum-state",
+    **{name: lambda root, name=name: root / "broker-0" / name for name in SMALL},
+}
+
+
+@pytest.mark.parametrize("what", FILES)
+def test_directory_instead_of_a_file_is_refused_and_nothing_changes(root: Path, what: str) -> None:
+    path = FILES[what](root)
+    replace_by_directory(path)
+    refused(root, path, "")
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("what", FILES)
+def test_link_is_not_followed(root: Path, what: str, is_clean: bool) -> None:
+    path = FILES[what](root)
+    if not path.exists():
+        path.write_text("0\n0\n")
+    replace_by_link(path)
+    if not is_clean:
+        (root / "broker-0" / CLEAN_SHUTDOWN).unlink()
+    refused(root, path, "it is a symbolic link")
+
+
+@pytest.mark.parametrize("what", FILES)
+def test_pipe_is_refused_and_not_waited_for(root: Path, what: str) -> None:
+    path = FILES[what](root)
+    replace_by_pipe(path)
+    refused(root, path, "it is not a regular file")
+
+
+@pytest.mark.parametrize("what", [what for what in FILES if not what.endswith("log")])
+def test_small_file_of_gigabytes_is_not_read(root: Path, what: str) -> None:
+    path = FILES[what](root)
+    with path.open("ab") as file:
+        file.truncate(8 << 30)  # sparse
+    with pytest.raises(ConfigurationError, match="it has more than 64 MB") as raised:
+        KafkaCluster(1, data_dir=root).start()
+    assert str(path) in str(raised.value)
+    assert (root / "broker-0" / CLEAN_SHUTDOWN).exists()
+
+
+def test_lock_file_that_is_a_link_is_refused(root: Path, tmp_path: Path) -> None:
+    lock = root / "broker-0/.lock"
+    lock.unlink()
+    lock.symlink_to(tmp_path / "elsewhere")
+    refused(root, lock.parent, "it is a symbolic link")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_temporary_file_that_is_a_link_is_not_written_through(root: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("precious")
+    for name in SMALL:
+        (root / "broker-0" / f"{name}.tmp").symlink_to(target)
+    with KafkaCluster(1, data_dir=root):
+        pass
+    assert target.read_text() == "precious"
+
+
+@pytest.mark.parametrize("line", ["", "directory.i=AAAAAAAAAAAAAAAAAAAAAA", "directory.id=!AAAA"])
+def test_damaged_directory_id_is_refused_and_not_rewritten(root: Path, line: str) -> None:
+    path = root / "broker-0" / META_PROPERTIES
+    lines = [one for one in path.read_text().splitlines() if not one.startswith("directory.id")]
+    path.write_text("\n".join([*lines, line, ""]))
+    refused(root, root / "broker-0", "")
+
+
+def test_directory_id_with_other_characters_in_it_is_refused(root: Path) -> None:
+    """They were skipped: what was left was taken for an id."""
+    path = root / "broker-0" / META_PROPERTIES
+    path.write_text(path.read_text().replace("directory.id=", "directory.id=!"))
+    refused(root, root / "broker-0", "is not an id of 16 bytes in base64")
+
+
+def test_broker_starts_with_the_directory_that_works(tmp_path: Path) -> None:
+    """As Apache Kafka: a broker ends only if all of its directories have failed."""
+    config = {"log.dirs": "a,b"}
+    with (
+        KafkaCluster(1, {"t": 4}, data_dir=tmp_path, config=config) as cluster,
+        KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, group_id="g") as consumer,
+    ):
+        consumer.commit({("t", 0): 1})
+    # The metadata log is in the first directory.
+    path = next(iter(sorted(tmp_path.glob(f"broker-0/b/__consumer_offsets-*/{SEGMENT}"))))
+    replace_by_directory(path)
+    with KafkaCluster(1, data_dir=tmp_path, config=config) as cluster:
+        with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            assert producer.send("a-new-topic", b"v").result(10).offset == 0
+        cluster.check()
+
+
+def test_broker_whose_directories_have_all_failed_is_refused(tmp_path: Path) -> None:
+    config = {"log.dirs": "a,b"}
+    with KafkaCluster(1, {"t": 4}, data_dir=tmp_path, config=config):
+        pass
+    paths = sorted(tmp_path.glob(f"broker-0/?/t-*/{SEGMENT}"))
+    for name in "ab":
+        replace_by_directory(next(path for path in paths if path.parent.parent.name == name))
+    with pytest.raises(
+        ConfigurationError, match=r"broker-0/a, .*broker-0/b cannot be used: reading .*; reading"
+    ):
+        KafkaCluster(1, data_dir=tmp_path, config=config).start()
