@@ -361,6 +361,7 @@ def test_consume_with_an_end_fails_if_one_of_two_leaders_is_lost(
         shown, error = capfd.readouterr()
     assert (code, shown.splitlines()) == (1, ["0", "2"])
     assert "orders-1" in error
+    assert ("nothing listens there" if unnoticed else "orders-1 has no leader") in error
     assert seconds < 30
 
 

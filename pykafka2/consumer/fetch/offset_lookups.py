@@ -19,6 +19,7 @@ from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import (
     KafkaError,
     KafkaTimeoutError,
+    LeaderNotAvailable,
     UnknownLeaderEpoch,
     UnknownServerError,
     UnknownTopicOrPartition,
@@ -125,7 +126,11 @@ class OffsetLookups:
         known = metadata.topic(topic)
         if known is not None:  # otherwise its metadata is being fetched, and its arrival wakes the driver
             is_missing = known.is_usable and number not in known.partitions
-            lookup.last_error = _no_partition(lookup, len(known.partitions)) if is_missing else error
+            lookup.last_error = (
+                _no_partition(lookup, len(known.partitions))
+                if is_missing
+                else error or LeaderNotAvailable(f"{lookup.partition} has no leader")
+            )
             metadata.request_update()
             self._delay(lookup, now)
         return None
