@@ -57,6 +57,12 @@ def _names(text: str) -> tuple[str, ...]:
     return found
 
 
+def _group(text: str) -> str:
+    if not text.strip():
+        raise ValueError
+    return text.strip()
+
+
 def _pattern(text: str) -> str:
     try:
         re.compile(text)
@@ -313,6 +319,15 @@ class SourceOptions:
         str,
         "anything",
         "Accepted without effect, like kafka.group.id: the source uses no consumer group.",
+    )
+    commit_to_group: str | None = option(
+        "commitToGroup",
+        None,
+        _group,
+        "a group's name",
+        "A group to which the end of each micro-batch is committed, so that tools show its lag; the query "
+        "itself never reads it. Failures are logged.",
+        batch=False,
     )
     kafka: Mapping[str, str] = attrs.field(factory=dict, repr=kafka_options.redacted)  # type: ignore[arg-type]
     """Options of the consumers."""

@@ -24,6 +24,7 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(INT64_MAX)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        self.commit(start)  # where the last batch has ended
         is_once = isinstance(limit, ReadAllAvailable)
         return to_spark(self._batches().end_of_next(from_spark(start), takes_all=is_once))
 

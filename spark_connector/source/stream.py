@@ -7,14 +7,16 @@ Neighbor: micro_batches.py chooses where batches end.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from pykafka2.errors import KafkaError
 from spark_connector import connections
 from spark_connector.clock import monotonic
-from spark_connector.offsets import from_spark, to_spark
+from spark_connector.offsets import Offsets, from_spark, to_spark
 from spark_connector.options.source_options import SourceOptions
 from spark_connector.source.batch import RangePartition
 from spark_connector.source.micro_batches import MicroBatches
@@ -26,6 +28,11 @@ from spark_connector.source.topics import Topics
 if TYPE_CHECKING:
     import pyarrow as pa
 
+logger = logging.getLogger(__name__)
+
+COMMIT_TIMEOUT = 5.0
+"""Seconds that a commit to a group can delay the next micro-batch."""
+
 
 class StreamReader(DataSourceStreamReader):
     """The methods that are the same in all versions of Spark; latestOffset() differs."""
@@ -34,6 +41,7 @@ class StreamReader(DataSourceStreamReader):
         self._options = options
         self._task = RangeTask(options, columns)
         self._planned: MicroBatches | None = None
+        self._committed: Offsets | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return to_spark(self._batches().first_offsets())
@@ -52,6 +60,21 @@ class StreamReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]] | Iterator[pa.RecordBatch]:
         offset_range = cast("OffsetRange | None", partition.value)
         return iter(()) if offset_range is None else self._task.read(offset_range)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Commits the end of a micro-batch that is done to the group of commitToGroup; once for each end.
+
+        Spark calls it when the next batch begins, so not for the last one of a run.
+        """
+        group, offsets = self._options.commit_to_group, from_spark(end)
+        if group is None or not offsets or offsets == self._committed:
+            return
+        self._committed = offsets
+        try:
+            admin = connections.admin(self._options.kafka)
+            admin.alter_group_offsets(group, offsets, timeout=COMMIT_TIMEOUT)
+        except KafkaError as error:
+            logger.warning("The offsets were not committed to commitToGroup=%s: %s", group, error)
 
     def stop(self) -> None:
         connections.close_all()

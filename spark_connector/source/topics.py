@@ -109,11 +109,15 @@ class Topics:
 
     def _partitions_of(self, names: Iterable[str], option: str) -> tuple[set[TopicPartition], list[str]]:
         described = self._admin.describe_topics(names, raise_errors=False)
-        missing: list[str] = []
-        for name, error in described.errors.items():
-            if not isinstance(error, UnknownTopicOrPartition):
-                raise error
-            missing.append(f"{option}: topic {name!r} does not exist")
+        others = {
+            name: error
+            for name, error in described.errors.items()
+            if not isinstance(error, UnknownTopicOrPartition)
+        }
+        for error in others.values():
+            same = ", ".join(repr(name) for name, other in others.items() if type(other) is type(error))
+            raise type(error)(f"{option or 'subscribePattern'}: topic {same}: {error}") from error
+        missing = [f"{option}: topic {name!r} does not exist" for name in described.errors]
         there = {name: described[name] for name in described if name not in described.errors}
         self.ids = {name: topic.topic_id for name, topic in there.items() if any(topic.topic_id)}
         found = {

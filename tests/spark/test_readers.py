@@ -27,9 +27,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAv
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 import pyspark_pykafka2
-from pykafka2 import TopicPartition
-from pykafka2.errors import ConfigurationError
-from pykafka2.testing import KafkaCluster
+from pykafka2 import AclBinding, KafkaAdminClient, KafkaConsumer, TopicPartition
+from pykafka2.cli.main import main
+from pykafka2.errors import ConfigurationError, TopicAuthorizationFailed
+from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster, Listener
 from spark_connector import KafkaDataSource, connections
 from spark_connector.errors import DataLoss, WrongSchema
 from spark_connector.options.fields import INT64_MAX
@@ -40,6 +41,7 @@ from spark_connector.source.filters import Limits
 from spark_connector.source.limited_stream import LimitedStreamReader
 from spark_connector.source.ranges import OffsetRange
 from spark_connector.source.schema import spark_schema
+from spark_connector.source.topics import Topics
 from tests.spark.kafka_data import send
 
 OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
@@ -279,3 +281,83 @@ def test_reader_without_batch_starts_reports_losses_when_planning_tasks(lenient:
             reader.partitions({"t": {"0": 5}}, end)
     finally:
         reader.stop()
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [{"subscribe": "t,u,v"}, {"assign": '{"t": [0], "u": [0], "v": [0]}'}],
+    ids=["subscribe", "assign"],
+)
+def test_topic_authorization_error_names_the_topics(selection: dict[str, str]) -> None:
+    config = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:admin"}
+    listeners = {"SASL_PLAINTEXT": Listener(mechanisms=["PLAIN"])}
+    users = {"admin": "secret", "ann": "secret"}
+    with KafkaCluster(
+        1, {"t": 1, "u": 1, "v": 1}, listeners=listeners, users=users, config=config
+    ) as cluster:
+        login = {
+            "kafka.bootstrap.servers": cluster.bootstrap_servers,
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.username": "ann",
+            "kafka.sasl.password": "secret",
+        }
+        with KafkaAdminClient(**cluster.options_for("admin")) as admin:
+            admin.create_acls([AclBinding("TOPIC", "t", "LITERAL", "User:ann", "*", "DESCRIBE", "ALLOW")])
+        options = source_options({**login, **selection}, streaming=True)
+        with (
+            connections.new_consumer(options.kafka) as consumer,
+            connections.new_admin(options.kafka) as client,
+            pytest.raises(TopicAuthorizationFailed, match=r"topic 'u', 'v': .*It needs an ACL"),
+        ):
+            Topics(options, consumer, client).partitions()
+
+
+@pytest.fixture
+def committing(kafka_cluster: KafkaCluster) -> Iterator[LimitedStreamReader]:
+    given = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "commitToGroup": "reports"}
+    yield LimitedStreamReader(source_options({**OPTIONS, **given}, streaming=True), COLUMNS)
+    connections.close_all()
+
+
+def lag(cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]) -> int:
+    words = ["groups", "describe", "reports", "--json", "-b", cluster.bootstrap_servers]
+    assert main(words) == 0
+    found: int = json.loads(capsys.readouterr().out)["lag"]
+    return found
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 2, "u": 1})
+def test_commit_to_group_shows_the_lag_to_the_command_line(
+    kafka_cluster: KafkaCluster, committing: LimitedStreamReader, capsys: pytest.CaptureFixture[str]
+) -> None:
+    send(kafka_cluster, "t", [5, 3])
+    send(kafka_cluster, "u", [4])
+    committing.commit({"t": {"0": 1, "1": 0}, "u": {"0": 0}})
+    assert lag(kafka_cluster, capsys) == 11
+    committing.commit({"t": {"0": 5, "1": 3}, "u": {"0": 2}})
+    assert lag(kafka_cluster, capsys) == 2
+    committing.commit({})
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 2})
+def test_failed_commit_to_group_is_only_logged(
+    kafka_cluster: KafkaCluster, committing: LimitedStreamReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    with KafkaConsumer("t", bootstrap_servers=kafka_cluster.bootstrap_servers, group_id="reports") as member:
+        member.poll(timeout_ms=0)
+        kafka_cluster.wait_until(lambda: len(kafka_cluster.group("reports").members) == 1, 60)
+        committing.commit({"t": {"0": 1, "1": 0}})
+    assert "The offsets were not committed to commitToGroup=reports: " in caplog.text
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 2})
+def test_without_commit_to_group_nothing_is_committed(kafka_cluster: KafkaCluster) -> None:
+    servers = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers}
+    LimitedStreamReader(source_options({**OPTIONS, **servers}, streaming=True), COLUMNS).commit(
+        {"t": {"0": 1}}
+    )
+    with KafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
+        assert list(admin.list_groups()) == []
+    with pytest.raises(ConfigurationError, match="commitToGroup is an option of stream queries"):
+        source_options({**OPTIONS, "commitToGroup": "g"}, streaming=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pykafka2 import KafkaAdminClient
 from pykafka2.testing import ClusterApi
 from spark_connector import OffsetsBehindLatest, OffsetsBehindLatestListener, QueryLag, query_lag
 from tests.spark.kafka_data import groups, send
@@ -181,3 +182,23 @@ def test_two_streams_leave_no_group(
         query.run(startingOffsets="earliest")
         assert query.rows() == every(5, 5)
     assert groups(spark_kafka) == before
+
+
+def test_commit_to_group_has_the_end_of_the_last_batch(
+    spark: SparkSession, spark_kafka: ClusterApi, options: dict[str, str], topic: str, tmp_path: Path
+) -> None:
+    send(spark_kafka, topic, [30, 20])
+    group = f"group-{topic}"
+    stream = spark.readStream.format("pykafka2").options(**options, commitToGroup=group)
+    stream = stream.options(startingOffsets="earliest", maxOffsetsPerTrigger="20")
+    query = (
+        stream.load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    with KafkaAdminClient(bootstrap_servers=spark_kafka.bootstrap_servers) as admin:
+        committed = admin.list_group_offsets(group)
+    assert {place.partition: found.offset for place, found in committed.items()} == {0: 30, 1: 20}
