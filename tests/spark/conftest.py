@@ -33,6 +33,7 @@ NEED_AVAILABLE_NOW = [
     "test_remote_executors.py",
     "test_apache_kafka.py",
     "test_pipeline.py",
+    "test_own_sink.py",
     "test_rolled_back_checkpoint.py",
     "test_token_providers.py",
     "test_stream_source.py",
