@@ -12,14 +12,11 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import NoReturn, Protocol, TypeVar
 
 from pykafka2.errors import ForkedClientError
 from pykafka2.text import undelivered
-
-if TYPE_CHECKING:
-    from pykafka2.options import ClientOptions
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +111,17 @@ def live_clients() -> dict[Tracked, str]:
     return {tracked: tracked.description for tracked in _tracked.copy() if tracked.client() is not None}
 
 
-def repr_of(kind: str, options: ClientOptions | None) -> str:
+class ShownOptions(Protocol):
+    """The options of a client that its `repr` shows; options.py is loaded when a client is created."""
+
+    @property
+    def client_id(self) -> str | None: ...
+
+    @property
+    def bootstrap_servers(self) -> Iterable[tuple[str, int]]: ...
+
+
+def repr_of(kind: str, options: ShownOptions | None) -> str:
     """Return the `repr` of a client; its options are None if its creation failed."""
     if options is None:
         return f"<{kind}, not created>"

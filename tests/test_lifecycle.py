@@ -377,7 +377,7 @@ ALL_CLIENTS = [
 
 
 @pytest.mark.parametrize("client", ALL_CLIENTS)
-def test_client_whose_creation_failed_has_a_repr(client: type[Any]) -> None:
+def test_client_after_a_failed_creation_has_a_repr(client: type[Any]) -> None:
     """Tools that show local variables call it."""
     half_built = client.__new__(client)
     package = "aio." if client.__module__.startswith("pykafka2.aio") else ""
