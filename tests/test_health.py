@@ -58,14 +58,15 @@ def test_health_has_the_fields_of_its_type(clients: dict[str, Any]) -> None:
         assert client.health()["state"] == "closed"
 
 
+@pytest.mark.gate
 def test_producer_that_has_sent_nothing_stays_connected_after_its_first_call(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     producer = simulation.producer(cluster)
     assert not producer.health()["connected"]
     producer.partitions_for("orders")
-    for _ in range(3):
-        simulation.sleep(400)
+    for seconds in (1, 400, 200):  # beyond metadata_max_age_ms and connections_max_idle_ms
+        simulation.sleep(seconds)
         assert producer.health()["connected"]
     producer.send("orders", b"1").result(timeout=10)
     simulation.sleep(1)
@@ -73,6 +74,7 @@ def test_producer_that_has_sent_nothing_stays_connected_after_its_first_call(
     assert not any(link.is_connected for link in bootstrap)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLIENTS)
 def test_health_shows_the_loss_of_the_last_broker_within_a_second(
     simulation: Simulation, cluster: KafkaCluster, clients: dict[str, Any], name: str
@@ -93,6 +95,7 @@ def test_health_shows_the_loss_of_the_last_broker_within_a_second(
     assert client.health()["connected"]
 
 
+@pytest.mark.slow
 def test_readiness_of_the_guide_is_false_a_second_after_the_last_broker_died(
     simulation: Simulation, cluster: KafkaCluster, clients: dict[str, Any]
 ) -> None:

@@ -148,6 +148,7 @@ def test_stop_in_the_middle_of_a_rebalance_commits_the_returned_records(world: W
     assert sorted(mine + others) == list(range(RECORDS)), "each once"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", ["getone", "async for", "getmany"])
 @pytest.mark.parametrize("lacks", ["brokers", "topic"])
 def test_consumer_started_before_the_brokers_or_its_topic_waits_and_reads(
