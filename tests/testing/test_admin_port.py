@@ -7,6 +7,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from inspect import isfunction
 from typing import Any
 
@@ -19,7 +20,8 @@ from pykafka2.errors import IllegalState
 from pykafka2.producer.producer import KafkaProducer
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import QUICK, STANDARD_AUTHORIZER, KafkaCluster
-from pykafka2.testing.remote.http_port import AdminPort
+from pykafka2.testing.remote import http_port
+from pykafka2.testing.remote.http_port import MAX_CONNECTIONS, AdminPort
 from pykafka2.testing.remote.openapi import check_path, result_schema, schema_of
 from pykafka2.testing.views.groups import GroupView, MemberView
 from pykafka2.testing.views.partitions import (
@@ -95,6 +97,7 @@ def test_large_request_takes_time_linear_in_its_size(caller: socket.socket) -> N
 
 def test_a_head_that_does_not_end_ends_the_connection(caller: socket.socket) -> None:
     caller.sendall(b"POST /topics HTTP/1.1\r\nX: " + bytes(20 << 10) + b"\r\n\r\n")
+    assert receive(caller)[0][0] == 400
     assert caller.recv(1) == b""
 
 
@@ -183,15 +186,22 @@ def test_invalid_request_gets_an_error_response(
         b"POST /topics HTTP/1.1\r\nContent-Length: many\r\n\r\n",
         b"POST /topics HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n",
         b"POST /topics HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST /topics HTTP/1.1\r\nContent-Length: 1_0\r\n\r\n0123456789",
+        b"POST /topics HTTP/1.1\r\nContent-Length: \xb2\r\n\r\n00",
+        b"POST /topics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        b"POST /topics HTTP/2\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
         b"x" * 20_000,
     ],
 )
-def test_no_http_costs_its_connection(port: AdminPort, caller: socket.socket, what: bytes) -> None:
+def test_no_http_gets_400_and_costs_its_connection(
+    port: AdminPort, caller: socket.socket, what: bytes
+) -> None:
     caller.sendall(what)
-    try:
-        assert caller.recv(1) == b""
-    except ConnectionError:
-        pass
+    ((status, answer),) = receive(caller)
+    assert (status, answer["error"]["type"]) == (400, "BadRequest")
+    assert caller.recv(1) == b""
     host, number = port.address.split(":")
     with socket.create_connection((host, int(number)), 10) as other:
         other.sendall(request("/topics"))
@@ -552,3 +562,88 @@ def test_reset_ends_all_faults_and_deletes_topics(process: bool) -> None:
         with Wire(leader.address, "app") as wire:
             assert not produce(wire, "orders", 1, batch([b"new"]), acks=-1).error_code
             assert wire.call(MetadataRequest(topics=None), 12).topics
+
+
+def connect(port: AdminPort) -> socket.socket:
+    host, number = port.address.split(":")
+    return socket.create_connection((host, int(number)), 10)
+
+
+def is_closed(caller: socket.socket) -> bool:
+    try:
+        return caller.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.slow
+def test_slow_connections_make_way_for_others(port: AdminPort, caller: socket.socket) -> None:
+    """Three thousand of them held as many descriptors. One that has shown the token stays."""
+    caller.sendall(request("/topics"))
+    assert receive(caller)[0][0] == 200
+    with ExitStack() as stack:
+        slow = [stack.enter_context(connect(port)) for _ in range(MAX_CONNECTIONS + 50)]
+        for number, one in enumerate(slow):
+            try:
+                one.sendall(b"POST /topics HTTP/1.1\r\n" if number % 2 else b"")
+            except ConnectionError:
+                pass
+        other = stack.enter_context(connect(port))
+        other.sendall(request("/topics"))
+        assert receive(other)[0][0] == 200
+        assert all(is_closed(one) for one in slow[:50])
+        slow[-1].sendall(b"Authorization: Bearer secret\r\nContent-Length: 0\r\n\r\n")
+        assert receive(slow[-1])[0][0] == 200
+        caller.sendall(request("/topics"))
+        assert receive(caller)[0][0] == 200
+
+
+@pytest.mark.slow
+def test_connection_beyond_the_limit_is_closed_if_all_others_have_shown_the_token(
+    port: AdminPort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_port, "MAX_CONNECTIONS", 2)
+    with ExitStack() as stack:
+        known = [stack.enter_context(connect(port)) for _ in range(2)]
+        for one in known:
+            one.sendall(request("/topics"))
+            assert receive(one)[0][0] == 200
+        assert is_closed(stack.enter_context(connect(port)))
+        for one in known:
+            one.sendall(request("/topics"))
+            assert receive(one)[0][0] == 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"POST /topics HTTP/1.1\r\n",
+        request("/topics", "{}")[:-1],
+        request("/topics") + b"P",
+        request("/topics", fields=""),
+    ],
+)
+def test_request_that_is_not_complete_in_time_ends_its_connection(
+    port: AdminPort, caller: socket.socket, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(http_port, "REQUEST_TIMEOUT", 0.2)
+    with connect(port) as slow:
+        slow.sendall(sent)
+        while slow.recv(65_536):
+            pass
+
+
+@pytest.mark.slow
+def test_idle_connection_and_a_call_that_waits_stay_open(
+    port: AdminPort, caller: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_port, "REQUEST_TIMEOUT", 0.2)
+    with connect(port) as waiting:
+        waiting.sendall(request("/wait", '{"call": "transactions", "timeout": 1.0}'))
+        caller.sendall(request("/topics"))
+        assert receive(caller)[0][0] == 200
+        assert receive(waiting)[0][1]["error"]["type"] == "KafkaTimeoutError"
+        caller.sendall(request("/topics"))
+        assert receive(caller)[0][0] == 200

@@ -35,6 +35,10 @@ MAX_BODY_BYTES = 64 << 20
 # Bytes that are read of a request without token, before the response.
 MAX_STRANGERS_BODY_BYTES = 64 << 10
 READ_BYTES = 64 << 10
+MAX_CONNECTIONS = 100
+"""Maximum number of connections; the oldest one that has not shown the token makes way for another."""
+REQUEST_TIMEOUT = 30.0
+"""Seconds within which a request must be complete, and its response must be taken."""
 REASONS = {
     200: "OK",
     400: "Bad Request",
@@ -88,15 +92,21 @@ class AdminPort:
         """Takes one turn (see `runtime.Step`)."""
         for target, bits in events:
             if target is self:
-                self._accept()
-            elif isinstance(target, Caller):
+                self._accept(now)
+            elif isinstance(target, Caller) and target in self._callers:
                 target.on_ready(bits, now)
-        is_waited_for = False
+        due = FOREVER
         for caller in list(self._callers):
-            is_waited_for |= caller.look(now)
-        return now + LOOK_EVERY if is_waited_for else FOREVER
+            if caller.look(now):
+                due = min(due, now + LOOK_EVERY)
+            elif now >= caller.deadline:
+                logger.debug("admin port: %s takes too long", caller.transport.peer)
+                caller.close()
+            else:
+                due = min(due, caller.deadline)
+        return due
 
-    def _accept(self) -> None:
+    def _accept(self, now: float) -> None:
         while True:
             try:
                 transport = self._listener.accept()
@@ -105,9 +115,20 @@ class AdminPort:
                 return
             if transport is None:
                 return
-            caller = Caller(self, transport)
+            if len(self._callers) >= MAX_CONNECTIONS and not self._make_way():
+                logger.warning("admin port: %s is refused: %d connections", transport.peer, MAX_CONNECTIONS)
+                transport.close()
+                continue
+            caller = Caller(self, transport, now)
             self._callers[caller] = None
             self._selector.register(transport, READABLE, caller)
+
+    def _make_way(self) -> bool:
+        """Closes the oldest connection without the token. Returns False if all have shown it."""
+        oldest = next((caller for caller in self._callers if not caller.is_known), None)
+        if oldest is not None:
+            oldest.close()
+        return oldest is not None
 
     def wait_for(self, caller: Caller, interest: int) -> None:
         """Sets the events of a connection that the selector watches: reading, writing, or both."""
@@ -185,25 +206,36 @@ class Head:
 
     @classmethod
     def read(cls, head: bytes) -> Head:
-        """Parses a head.  Raises `CorruptData` if it is not HTTP, or if the body is too large."""
+        """Parses a head.  Raises `CorruptData` if it is not HTTP/1, or if the body is too large."""
         try:
-            method, path, _ = head.split(b"\r\n")[0].decode("ascii").split(" ")
-            fields = _fields(head)
-            length = int(fields.get("content-length", "0"))
-        except ValueError as error:
-            raise CorruptData(f"no HTTP: {error}") from error
-        if not 0 <= length <= MAX_BODY_BYTES:
-            raise CorruptData(f"a body of {length} bytes")
+            method, path, version = head.split(b"\r\n")[0].decode("ascii").split(" ")
+        except ValueError:
+            version = ""
+        if version not in ("HTTP/1.0", "HTTP/1.1"):
+            raise CorruptData("the request does not begin with a line such as POST /topics HTTP/1.1")
+        fields = _fields(head)
+        if "transfer-encoding" in fields:
+            raise CorruptData("Transfer-Encoding is not supported; send the body with Content-Length")
+        digits = fields.get("content-length", "0")
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+            raise CorruptData("Content-Length is not a number")
+        length = int(digits)
+        if length > MAX_BODY_BYTES:
+            raise CorruptData(f"the body has {length} bytes, more than {MAX_BODY_BYTES}")
         scheme, _, token = fields.get("authorization", "").partition(" ")
         shown = token.strip() if scheme.lower() == "bearer" else None
-        return cls(method, path, shown, length, fields.get("connection", "").lower() == "close")
+        connection = fields.get("connection", "keep-alive" if version == "HTTP/1.1" else "close")
+        return cls(method, path, shown, length, connection.lower() == "close")
 
 
 class Caller:
     """One connection of the port: parses bytes into calls, and responds in order."""
 
-    def __init__(self, port: AdminPort, transport: Transport) -> None:
+    def __init__(self, port: AdminPort, transport: Transport, now: float) -> None:
         self.transport = transport
+        self.is_known = False
+        """Whether it has shown the token."""
+        self._since = now  # the last progress: a request that began or ended, bytes that were taken
         self._port = port
         self._received = bytearray()
         self._searched = 0  # no end of a head up to here
@@ -213,11 +245,17 @@ class Caller:
         self._wait: Wait | None = None
         """The waiting call; later calls on this connection are not read before it ends."""
 
+    @property
+    def deadline(self) -> float:
+        """When it takes too long; an idle connection that has shown the token can stay."""
+        is_idle = not (self._received or self._head or self._unsent)
+        return FOREVER if is_idle and self.is_known else self._since + REQUEST_TIMEOUT
+
     def on_ready(self, bits: int, now: float) -> None:
         def go_on() -> None:
             if bits & READABLE and not self._is_ending:
                 self._read(now)
-            self._write()
+            self._write(now)
 
         self._safely(go_on)
 
@@ -231,9 +269,10 @@ class Caller:
             if answer is None:
                 return
             self._wait = None
+            self._since = now
             self._answer(*answer)
             self._take_requests(now)
-            self._write()
+            self._write(now)
 
         self._safely(go_on)
         return self._wait is not None
@@ -261,14 +300,21 @@ class Caller:
             return
         if count == 0:
             raise CorruptData("the caller has disconnected")
+        if not self._received and self._head is None:
+            self._since = now
         self._received += scratch[:count]
         if len(self._received) > MAX_HEAD_BYTES + MAX_BODY_BYTES:
             raise CorruptData("too much was sent behind a call that waits")
         self._take_requests(now)
 
     def _take_requests(self, now: float) -> None:
-        while not self._is_ending and self._wait is None and self._take_request(now):
-            pass
+        try:
+            while not self._is_ending and self._wait is None and self._take_request(now):
+                pass
+        except CorruptData as error:  # where the next request begins is unknown
+            self._is_ending = True
+            self._received.clear()
+            self._answer(400, _error("BadRequest", str(error)))
 
     def _take_request(self, now: float) -> bool:
         """Serves the next request, if it is complete.  Bytes that were searched before are skipped."""
@@ -293,6 +339,8 @@ class Caller:
         body = bytes(received[: head.body_bytes])
         del received[: head.body_bytes]
         self._head = None
+        self._since = now
+        self.is_known = self.is_known or self._port.knows(head.token)
         self._is_ending = head.is_last
         answer = self._port.answer(head.method, head.path, head.token, body)
         if isinstance(answer, Wait):
@@ -309,11 +357,12 @@ class Caller:
         )
         self._unsent += (memoryview(head.encode()), memoryview(body))
 
-    def _write(self) -> None:
+    def _write(self, now: float) -> None:
         while self._unsent:
             taken = self.transport.write(list(self._unsent))
             if not taken:
                 break
+            self._since = now
             while taken:
                 first = self._unsent[0]
                 if taken >= len(first):
