@@ -1,14 +1,19 @@
 """Names of other clients and their counterparts here, for errors about unknown names.
 
-Pure data and look-ups in it.  options.py reads the names of options, the producer and the consumer those of
-calls.
+Data, look-ups in it, and decorators that add what they find to an error. options.py uses the names of
+options, the clients and their values those of calls and arguments.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from functools import wraps
+from inspect import iscoroutinefunction, isfunction
+from typing import Any, Final, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
 
 OF_A_CONSUMER: Final = frozenset(
     {
@@ -172,9 +177,14 @@ _LISTED: Final = {
     )
 }
 
+_CREDENTIALS = "close() and a new client, or sasl_oauth_token_provider, which is called for each new token"
+_OFFSET = "a dict: {TopicPartition('orders', 0): 5} to commit, seek(partition, 5) to read from there"
+
 INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
     "KafkaProducer": {
         "produce": "send(topic, value, key=..., on_delivery=...)",
+        "produce_batch": "send_many(topic, values, keys=..., on_delivery=...)",
+        "set_sasl_credentials": _CREDENTIALS,
         "poll": "Remove the call: the producer's own thread calls the callbacks",
         "send_and_wait": "send(...).result(timeout)",
         "list_topics": "partitions_for(topic), or KafkaAdminClient.list_topics()",
@@ -189,6 +199,7 @@ INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
         "list_topics": "topics() and partitions_for_topic(topic)",
         "consumer_group_metadata": "group_metadata()",
         "memberid": "health()['group']",
+        "set_sasl_credentials": _CREDENTIALS,
         "unassign": "unsubscribe(), or assign([])",
         "seek_to_committed": "committed(partition), then seek(partition, offset)",
         "last_stable_offset": "end_offsets([partition]), with isolation_level='read_committed'",
@@ -197,6 +208,7 @@ INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
     },
     "KafkaAdminClient": {
         **_LISTED,
+        "alter_consumer_group_offsets": "alter_group_offsets(group_id, {partition: offset})",
         "delete_consumer_groups": "delete_groups(group_ids)",
         "describe_consumer_groups": "describe_groups(group_ids)",
         "get_broker_version_data": "api_versions([broker_id])",
@@ -204,7 +216,9 @@ INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
         "list_consumer_group_offsets": "list_group_offsets(group_id)",
         "list_consumer_groups": "list_groups()",
         "list_partition_offsets": "list_offsets({partition: 'latest'})",
+        "poll": "Remove the call: calls wait for their results",
         "remove_group_members": "remove_members(group_id, members)",
+        "set_sasl_credentials": _CREDENTIALS,
     },
     "ConsumerRecord": {
         "error": "Remove the call: the consumer raises errors, and record.value is an attribute, no call",
@@ -212,40 +226,110 @@ INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
         "set_key": "record.key = ...",
         "set_value": "record.value = ...",
     },
+    "TopicPartition": {
+        "error": "Remove the check: errors are raised, or are in the result's errors",
+        "metadata": "OffsetAndMetadata(offset, metadata), as in {partition: OffsetAndMetadata(5, 'note')}",
+        "offset": _OFFSET,
+    },
+    "OffsetSpec": {
+        "earliest": "OffsetSpec.EARLIEST",
+        "for_timestamp": "the milliseconds themselves: list_offsets({partition: 1_700_000_000_000})",
+        "latest": "OffsetSpec.LATEST",
+        "max_timestamp": "OffsetSpec.MAX_TIMESTAMP",
+    },
 }
 """Calls of confluent-kafka's and aiokafka's clients and messages that have another name here or none."""
 
 
-INSTEAD_OF_ARGUMENTS: Final[dict[str, dict[str, str]]] = {
-    "close": {"unsubscribe": "leave_group=..."},
-    "commit": {
-        "asynchronous": "commit() to wait, commit_async() not to wait",
-        "message": "commit({TopicPartition(m.topic, m.partition): m.offset + 1})",
+EVERY_CALL: Final = "*"
+
+_MILLISECONDS = "timeout_ms=..., in milliseconds"
+_POLL = {"num_messages": "max_records=...", "timeout": _MILLISECONDS}
+_SECONDS = "timeout=..., in seconds"
+
+INSTEAD_OF_ARGUMENTS: Final[dict[str, dict[str, dict[str, str]]]] = {
+    "KafkaProducer": {
+        "purge": dict.fromkeys(
+            ("blocking", "in_flight", "in_queue"), "purge(), which drops the records that were never sent"
+        ),
+        "send": {"callback": "on_delivery=..., called as f(metadata, error)"},
     },
-    "committed": {"partitions": "committed(partition), or a list of them", "timeout": "timeout_ms=..."},
-    "poll": {"num_messages": "max_records=...", "timeout": "timeout_ms=..., in milliseconds"},
-    "store_offsets": {"message": "store_offsets(record)"},
-    "subscribe": {
-        "on_assign": "on_assigned=..., called as f(partitions)",
-        "on_revoke": "on_revoked=..., called as f(partitions)",
+    "KafkaConsumer": {
+        "close": {"unsubscribe": "leave_group=..."},
+        "commit": {
+            "asynchronous": "commit() to wait, commit_async() not to wait",
+            "message": "commit({TopicPartition(m.topic, m.partition): m.offset + 1})",
+        },
+        "committed": {"partitions": "committed(partition), or a list of them", "timeout": _MILLISECONDS},
+        "getmany": _POLL,
+        "offsets_for_times": {"timeout": _MILLISECONDS},
+        "poll": _POLL,
+        "position": {"partitions": "position(partition), for each of them"},
+        "store_offsets": {"message": "store_offsets(record)"},
+        "subscribe": {
+            "on_assign": "on_assigned=..., called as f(partitions)",
+            "on_revoke": "on_revoked=..., called as f(partitions)",
+        },
     },
+    "KafkaAdminClient": {
+        EVERY_CALL: {"operation_timeout": _SECONDS, "request_timeout": _SECONDS},
+        "create_partitions": {"new_partitions": "create_partitions({'orders': 6})"},
+        "describe_configs": {"broker": "ConfigResource('broker', broker_id)"},
+        "elect_leaders": {"election_type": "unclean=True, or nothing for the preferred replicas"},
+        "list_topics": {"topic": "describe_topics([topic])"},
+    },
+    "TopicPartition": {
+        "__new__": {
+            "leader_epoch": "OffsetAndMetadata(offset, metadata, leader_epoch)",
+            "metadata": "OffsetAndMetadata(offset, metadata)",
+            "offset": _OFFSET,
+        },
+    },
+    "NewTopic": {"__init__": {"config": "configs=...", "replica_assignment": "assignment={0: [1, 2], ...}"}},
 }
-"""Arguments of confluent-kafka's calls that have another name here."""
+"""Arguments of confluent-kafka's calls that have another name here, by class and call."""
+
+_AIO = "imported from pykafka2.aio"
+_ADMIN = "imported from pykafka2.admin"
+_SCHEMAS = "with a value_serializer or value_deserializer of your own: there is no schema registry"
 
 INSTEAD_OF_CLASSES: Final[dict[str, str]] = {
-    "AIOKafkaConsumer": "KafkaConsumer, imported from pykafka2.aio",
-    "AIOKafkaProducer": "KafkaProducer, imported from pykafka2.aio",
+    "AIOConsumer": f"KafkaConsumer, {_AIO}",
+    "AIOKafkaConsumer": f"KafkaConsumer, {_AIO}",
+    "AIOKafkaProducer": f"KafkaProducer, {_AIO}",
+    "AIOProducer": f"KafkaProducer, {_AIO}",
+    "AclBindingFilter": f"ACLFilter, {_ADMIN}",
+    "AclOperation": f"ACLOperation, {_ADMIN}",
+    "AclPermissionType": f"ACLPermissionType, {_ADMIN}",
     "AdminClient": "KafkaAdminClient",
+    "AlterConfigOpType": f"AlterConfigOp, {_ADMIN}",
+    "AvroDeserializer": f"KafkaConsumer, {_SCHEMAS}",
+    "AvroSerializer": f"KafkaProducer, {_SCHEMAS}",
+    "ConfigSource": f"ConfigSourceType, {_ADMIN}",
     "Consumer": "KafkaConsumer, which takes the same dict of options",
+    "ConsumerGroupState": f"GroupState, {_ADMIN}",
+    "ConsumerGroupTopicPartitions": "KafkaAdminClient, whose calls take the group and {partition: offset}",
+    "ConsumerGroupType": f"GroupType, {_ADMIN}",
     "DeserializingConsumer": "KafkaConsumer, with key_deserializer and value_deserializer",
-    "KafkaException": "KafkaError, the base of all errors in pykafka2.errors",
+    "ElectionType": "KafkaAdminClient, whose elect_leaders(partitions, unclean=True) has both kinds",
+    "JSONDeserializer": f"KafkaConsumer, {_SCHEMAS}",
+    "JSONSerializer": f"KafkaProducer, {_SCHEMAS}",
     "KafkaClient": "KafkaProducer, KafkaConsumer or KafkaAdminClient",
+    "KafkaException": "KafkaError, the base of all errors in pykafka2.errors",
     "Message": "ConsumerRecord, whose fields are attributes",
     "OFFSET_BEGINNING": "KafkaConsumer, whose seek_to_beginning(partition) starts there",
     "OFFSET_END": "KafkaConsumer, whose seek_to_end(partition) starts there",
     "OFFSET_STORED": "KafkaConsumer, which starts at the committed offset by default",
     "Producer": "KafkaProducer, which takes the same dict of options",
+    "ProtobufDeserializer": f"KafkaConsumer, {_SCHEMAS}",
+    "ProtobufSerializer": f"KafkaProducer, {_SCHEMAS}",
+    "ResourcePatternType": f"ACLResourcePatternType, {_ADMIN}",
+    "SchemaRegistryClient": f"KafkaProducer, {_SCHEMAS}",
     "SerializingProducer": "KafkaProducer, with key_serializer and value_serializer",
+    "StringDeserializer": "KafkaConsumer, with value_deserializer=bytes.decode",
+    "StringSerializer": "KafkaProducer, with value_serializer=str.encode",
+    "TopicCollection": "KafkaAdminClient, whose describe_topics(['orders']) takes a list of names",
+    "UserScramCredentialAlteration": f"UserScramCredentialUpsertion or UserScramCredentialDeletion, {_ADMIN}",
 }
 """Names of confluent-kafka, aiokafka and kafka-python, and what programs import from pykafka2 instead."""
 
@@ -263,12 +347,58 @@ def no_such_name(package: str, name: str) -> AttributeError | ImportError:
     return AttributeError(f"module {package!r} has no attribute {name!r}")
 
 
-def explain_arguments(error: TypeError, call: str, names: Iterable[str]) -> None:
+def explain_arguments(error: TypeError, owner: object, call: str, names: Iterable[str]) -> None:
     """Add our names to Python's error about arguments that only another client's `call` has."""
-    instead = INSTEAD_OF_ARGUMENTS.get(call, {})
+    kind = owner if isinstance(owner, type) else type(owner)
+    instead: dict[str, str] = {}
+    for base in kind.__mro__:
+        calls = INSTEAD_OF_ARGUMENTS.get(base.__name__, {})
+        instead = {**calls.get(EVERY_CALL, {}), **calls.get(call, {}), **instead}
     more = [f"instead of {name} use {instead[name]}" for name in names if name in instead]
     if more:
         error.args = (f"{error}; {', and '.join(more)}",)
+
+
+def unexpected_argument(owner: object, call: str, name: str) -> TypeError:
+    """Return the error for an argument that a call accepts only to reject it, where a wrapper is too slow."""
+    kind = owner if isinstance(owner, type) else type(owner)
+    error = TypeError(f"{kind.__name__}.{call}() got an unexpected keyword argument {name!r}")
+    explain_arguments(error, owner, call, [name])
+    return error
+
+
+def explaining(method: F) -> F:
+    """Decorate a method so that its errors about another client's arguments name ours."""
+    if iscoroutinefunction(method):
+
+        @wraps(method)
+        async def awaited(self: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return await method(self, *args, **kwargs)
+            except TypeError as error:
+                explain_arguments(error, self, method.__name__, kwargs)
+                raise
+
+        return cast(F, awaited)
+
+    @wraps(method)
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except TypeError as error:
+            explain_arguments(error, self, method.__name__, kwargs)
+            raise
+
+    return cast(F, called)
+
+
+def explaining_all(client: C) -> C:
+    """Decorate a class so that all its public methods are `explaining`."""
+    for name in dir(client):
+        method = getattr(client, name)
+        if isfunction(method) and not name.startswith("_"):
+            setattr(client, name, explaining(method))
+    return client
 
 
 def instead_of_option(name: str) -> str | None:
@@ -280,9 +410,10 @@ def instead_of_option(name: str) -> str | None:
     return INSTEAD_OF_OPTIONS.get(name) or GUESSED.get(name)
 
 
-def no_such_attribute(client: object, name: str) -> AttributeError:
-    """For `__getattr__` of a client or record: Python's words, and what to write instead if that is known."""
-    kind = type(client)
+def no_such_attribute(owner: object, name: str) -> AttributeError:
+    """For `__getattr__` of a client, record or class: Python's words, and what to write instead if known."""
+    kind = owner if isinstance(owner, type) else type(owner)
+    what = f"type object {kind.__name__!r}" if kind is owner else f"{kind.__name__!r} object"
     for base in kind.__mro__:
         instead = INSTEAD_OF_CALLS.get(base.__name__, {}).get(name)
         if instead is not None:
@@ -293,4 +424,28 @@ def no_such_attribute(client: object, name: str) -> AttributeError:
         more = f". {instead}"
     else:
         more = f". Use {instead}"
-    return AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{more}", name=name, obj=client)
+    return AttributeError(f"{what} has no attribute {name!r}{more}", name=name, obj=owner)
+
+
+class ForeignCall:
+    """A class attribute that does not exist: its error names ours.
+
+    For classes without `__getattr__`, which would slow down every attribute. An instance can have an
+    attribute of that name, such as a mock; `__set__` also keeps `inspect` from listing this as a method.
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: object, kind: type) -> Any:
+        own = getattr(owner, "__dict__", {})
+        if self._name in own:
+            return own[self._name]
+        raise no_such_attribute(kind if owner is None else owner, self._name)
+
+    def __set__(self, owner: object, value: object) -> None:
+        if not hasattr(owner, "__dict__"):
+            raise no_such_attribute(owner, self._name)
+        vars(owner)[self._name] = value

@@ -12,6 +12,13 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, SupportsIndex, Typed
 
 import attrs
 
+from pykafka2.other_clients import (
+    INSTEAD_OF_CALLS,
+    ForeignCall,
+    no_such_attribute,
+    unexpected_argument,
+)
+
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # comes with every type checker; supports defaults
 
@@ -46,6 +53,31 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+_new_tuple = tuple.__new__
+
+
+def _new_topic_partition(
+    cls: type[TopicPartition],
+    topic: str,
+    partition: int,
+    offset: object = None,
+    metadata: object = None,
+    leader_epoch: object = None,
+) -> TopicPartition:
+    """Create a partition; the other arguments are confluent-kafka's, which raise an error that names ours."""
+    if offset is None and metadata is None and leader_epoch is None:
+        return _new_tuple(cls, (topic, partition))
+    name = "offset" if offset is not None else "metadata" if metadata is not None else "leader_epoch"
+    raise unexpected_argument(cls, "__new__", name)
+
+
+if not TYPE_CHECKING:  # type checkers know the two fields
+    _new_topic_partition.__qualname__ = "TopicPartition.__new__"
+    TopicPartition.__new__ = _new_topic_partition
+    for _name in INSTEAD_OF_CALLS["TopicPartition"]:
+        setattr(TopicPartition, _name, ForeignCall(_name))
 
 
 class TopicPartitionReplica(NamedTuple):
@@ -182,8 +214,6 @@ class ConsumerRecord(Generic[K, V]):
             the garbage collector.
             """
             if name != "headers":
-                from pykafka2.other_clients import no_such_attribute
-
                 raise no_such_attribute(self, name)
             self.headers = []
             return self.headers

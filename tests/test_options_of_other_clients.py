@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import pickle
 import re
 import warnings
 from typing import Any
@@ -10,11 +12,21 @@ from typing import Any
 import pytest
 
 import pykafka2
-from pykafka2 import ConsumerRecord, KafkaAdminClient, KafkaConsumer, KafkaProducer
+from pykafka2 import (
+    ConsumerRecord,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    TopicPartition,
+    admin,
+    aio,
+)
+from pykafka2.admin import NewPartitions, NewTopic, OffsetSpec
 from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.errors import ConfigurationError, IllegalArgument, UnknownOption
 from pykafka2.options import IgnoredOption
 from pykafka2.other_clients import (
+    EVERY_CALL,
     GUESSED,
     INSTEAD_OF_ARGUMENTS,
     INSTEAD_OF_CALLS,
@@ -45,12 +57,15 @@ def test_recommended_options_and_calls_exist_and_the_foreign_ones_do_not() -> No
         "KafkaConsumer": KafkaConsumer,
         "KafkaAdminClient": KafkaAdminClient,
         "ConsumerRecord": ConsumerRecord,
+        "TopicPartition": TopicPartition,
+        "OffsetSpec": OffsetSpec,
     }
+    assert clients.keys() == INSTEAD_OF_CALLS.keys()
     for client, calls in INSTEAD_OF_CALLS.items():
         for name, instead in calls.items():
-            assert name not in dir(clients[client])
+            assert not hasattr(clients[client], name)
             for call in re.findall(r"(?<![.\w])([a-z_]+)\(", instead):
-                assert call in {*dir(clients[client]), "next"}, instead
+                assert any(call in dir(one) for one in clients.values()) or call == "next", instead
 
 
 @pytest.mark.parametrize(
@@ -157,6 +172,9 @@ def test_foreign_call_without_a_counterpart_recommends_removal() -> None:
         ("OFFSET_BEGINNING", "KafkaConsumer, whose seek_to_beginning"),
         ("OFFSET_END", "KafkaConsumer, whose seek_to_end"),
         ("OFFSET_STORED", "KafkaConsumer, which starts"),
+        ("AIOProducer", "KafkaProducer, imported from pykafka2.aio"),
+        ("ElectionType", "KafkaAdminClient, whose elect_leaders"),
+        ("StringSerializer", "KafkaProducer, with value_serializer=str.encode"),
     ],
 )
 def test_importing_another_clients_class_names_ours(name: str, ours: str) -> None:
@@ -182,10 +200,26 @@ def test_class_of_another_client_is_no_attribute(name: str) -> None:
         getattr(pykafka2, name)
 
 
+@pytest.mark.parametrize(
+    ("package", "name", "ours"),
+    [
+        ("aio", "AIOProducer", "KafkaProducer, imported from pykafka2.aio"),
+        ("aio", "AIOConsumer", "KafkaConsumer, imported from pykafka2.aio"),
+        ("admin", "AclBindingFilter", "ACLFilter, imported from pykafka2.admin"),
+        ("admin", "ConfigSource", "ConfigSourceType, imported from pykafka2.admin"),
+    ],
+)
+def test_importing_from_a_package_names_our_class(package: str, name: str, ours: str) -> None:
+    with pytest.raises(ImportError, match=rf"pykafka2\.{package} has no '{name}'\. Use {ours}"):
+        exec(f"from pykafka2.{package} import {name}")
+
+
 def test_recommended_classes_exist() -> None:
     for name, instead in INSTEAD_OF_CLASSES.items():
         assert name not in pykafka2.__all__
-        assert instead.partition(",")[0].partition(";")[0] in pykafka2.__all__
+        assert name not in admin.__all__
+        home = admin if "pykafka2.admin" in instead else pykafka2
+        assert re.split("[,; ]", instead)[0] in home.__all__, name
     with pytest.raises(AttributeError, match="module 'pykafka2' has no attribute 'KafkaProduser'"):
         _ = pykafka2.KafkaProduser  # type: ignore[attr-defined]
 
@@ -210,10 +244,115 @@ def test_arguments_of_confluent_kafkas_calls_are_explained() -> None:
                 call()
 
 
-def test_arguments_that_are_explained_are_not_ours_and_the_calls_are() -> None:
-    for call, arguments in INSTEAD_OF_ARGUMENTS.items():
-        ours = inspect.signature(getattr(KafkaConsumer, call)).parameters
-        assert not {*arguments} & {*ours}
+ORDERS = TopicPartition("orders", 0)
+UNREACHABLE: Any = {"bootstrap_servers": "127.0.0.1:1"}
+FOREIGN_ARGUMENTS = [
+    (client, call, name)
+    for client in ("KafkaProducer", "KafkaConsumer", "KafkaAdminClient")
+    for call, names in INSTEAD_OF_ARGUMENTS[client].items()
+    for name in names
+]
+
+
+@pytest.mark.parametrize(("client", "call", "name"), FOREIGN_ARGUMENTS)
+def test_each_argument_of_another_client_is_explained(client: str, call: str, name: str) -> None:
+    """By the sync and by the asyncio client."""
+    for kind in (getattr(pykafka2, client), getattr(aio, client)):
+        if hasattr(kind, call) or call == EVERY_CALL:  # getmany is aiokafka's
+            owner = kind(**UNREACHABLE)
+            method = getattr(owner, "delete_topics" if call == EVERY_CALL else call)
+            required = [
+                one.name
+                for one in inspect.signature(method).parameters.values()
+                if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
+            ]
+            with pytest.raises(TypeError, match=f"unexpected keyword argument.*instead of {name} use "):
+                run(method, **{**dict.fromkeys(required, ()), name: 5})
+            run(owner.close)
+
+
+def run(method: Any, **arguments: object) -> None:
+    """Call a method of a sync or an asyncio client."""
+    result = method(**arguments)
+    if inspect.isawaitable(result):
+
+        async def awaited() -> None:
+            await result
+
+        asyncio.run(awaited())
+
+
+def test_every_call_of_the_admin_client_explains_confluent_kafkas_timeouts() -> None:
+    with KafkaAdminClient(**UNREACHABLE) as client:
+        for name in dir(KafkaAdminClient):
+            if not name.startswith("_"):
+                with pytest.raises(
+                    TypeError, match=r"instead of operation_timeout use timeout=\.\.\., in seconds"
+                ):
+                    getattr(client, name)(operation_timeout=5)
+
+
+def test_offset_in_a_topic_partition_names_the_places_of_offsets() -> None:
+    new: Any = TopicPartition
+    words = r"instead of offset use a dict: \{TopicPartition\('orders', 0\): 5\} to commit, seek"
+    for create in (lambda: new("orders", 0, 5), lambda: new("orders", 0, offset=5)):
+        with pytest.raises(TypeError, match=words):
+            create()
+    with pytest.raises(TypeError, match="instead of metadata use OffsetAndMetadata"):
+        new("orders", 0, metadata="note")
+    with pytest.raises(TypeError, match=r"TopicPartition.__new__\(\) missing 1 required .* 'partition'"):
+        new("orders")
+    with pytest.raises(AttributeError, match=r"no attribute 'offset'\. Use a dict"):
+        _ = new("orders", 0).offset
+    with pytest.raises(AttributeError, match=r"no attribute 'offset'\. Use a dict"):
+        new("orders", 0).offset = 5
+    assert pickle.loads(pickle.dumps(ORDERS)) == ORDERS == ("orders", 0)
+    assert ORDERS._replace(partition=1) == TopicPartition(partition=1, topic="orders")
+
+
+def test_values_of_confluent_kafkas_admin_client_name_ours() -> None:
+    new: Any = NewPartitions
+    with pytest.raises(IllegalArgument, match=r"it has no topic\. Use create_partitions\(\{'a1': 3\}\)"):
+        new("a1", 3)
+    with (
+        KafkaAdminClient(**UNREACHABLE) as client,
+        pytest.raises(IllegalArgument, match=r"not a list; use create_partitions\(\{'orders': 6\}\)"),
+    ):
+        client.create_partitions([])  # type: ignore[arg-type]
+    spec: Any = OffsetSpec
+    with pytest.raises(AttributeError, match=r"no attribute 'latest'\. Use OffsetSpec\.LATEST"):
+        spec.latest()
+    with pytest.raises(
+        AttributeError, match=r"no attribute 'for_timestamp'\. Use the milliseconds themselves"
+    ):
+        spec.for_timestamp(5)
+    with pytest.raises(AttributeError, match=r"no attribute 'nearest'$"):
+        spec.nearest()
+    assert (OffsetSpec.LATEST, OffsetSpec["EARLIEST"]) == (-1, -2)
+    with pytest.raises(TypeError, match="instead of replica_assignment use assignment="):
+        NewTopic("orders", 3, replica_assignment=[[0]])  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("client", "call", "ours"),
+    [
+        ("KafkaProducer", "produce", "send"),
+        ("KafkaProducer", "poll", "Remove the call"),
+        ("KafkaConsumer", "consume", "poll"),
+        ("KafkaConsumer", "memberid", "health"),
+        ("KafkaAdminClient", "list_consumer_groups", "list_groups"),
+    ],
+)
+def test_foreign_calls_of_the_asyncio_clients_recommend_ours(client: str, call: str, ours: str) -> None:
+    kind = getattr(aio, client)
+    assert not hasattr(kind, call)
+    owner = kind(**UNREACHABLE)
+    with pytest.raises(AttributeError, match=rf"'{client}' object has no attribute '{call}'\. .*{ours}"):
+        getattr(owner, call)
+    assert call not in dict(inspect.getmembers(kind, inspect.isroutine))
+    setattr(owner, call, print)
+    assert getattr(owner, call) is print
+    run(owner.close)
 
 
 @pytest.mark.parametrize("seconds", [1.0, 0.5, 0.1, 10.0])

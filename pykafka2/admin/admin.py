@@ -28,12 +28,13 @@ from pykafka2.admin.topics import TopicsAdmin
 from pykafka2.admin.users import UsersAdmin
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import ForkedClientError
-from pykafka2.other_clients import no_such_attribute
+from pykafka2.other_clients import explaining_all, no_such_attribute
 
 if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
 
 
+@explaining_all
 class KafkaAdminClient(
     TopicsAdmin,
     PartitionsAdmin,

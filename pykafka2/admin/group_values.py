@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import EnumMeta, IntEnum
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from pykafka2.other_clients import no_such_attribute
 from pykafka2.types import Node, OffsetAndMetadata, TopicPartition
 
 
-class OffsetSpec(IntEnum):
+class _OffsetSpecType(EnumMeta):
+    """The type of `OffsetSpec`, whose error for confluent-kafka's `OffsetSpec.latest()` names LATEST."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> Any:
+            members = cls.__dict__.get("_member_map_", {})
+            if name in members:  # members are found here before Python 3.12
+                return members[name]
+            raise no_such_attribute(cls, name)
+
+
+class OffsetSpec(IntEnum, metaclass=_OffsetSpecType):
     """Offsets that `list_offsets` finds without a time, with their numbers in requests."""
 
     LATEST = -1

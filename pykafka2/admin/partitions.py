@@ -64,7 +64,10 @@ class PartitionsAdmin:
         )
 
         if not isinstance(totals, Mapping):
-            raise IllegalArgument(f"totals must be a dict of {{topic: total}}, not a {type(totals).__name__}")
+            raise IllegalArgument(
+                f"totals must be a dict of {{topic: total}}, not a {type(totals).__name__}; use "
+                "create_partitions({'orders': 6})"
+            )
         timeout = seconds_of(timeout, timeout_ms)
         wanted = {text("totals", topic): _new_partitions(topic, total) for topic, total in totals.items()}
         if not wanted:

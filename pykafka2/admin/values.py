@@ -10,6 +10,7 @@ import attrs
 
 from pykafka2.errors import IllegalArgument
 from pykafka2.option_fields import hidden
+from pykafka2.other_clients import explaining
 from pykafka2.types import PartitionInfo, TopicPartition
 
 
@@ -28,6 +29,7 @@ class NewTopic:
     configs: Mapping[str, str]
     assignment: Mapping[int, Sequence[int]] | None
 
+    @explaining
     def __init__(
         self,
         name: str,
@@ -57,6 +59,14 @@ class NewPartitions:
 
     total_count: int
     new_assignments: Sequence[Sequence[int]] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        total: object = self.total_count
+        if isinstance(total, str):
+            raise IllegalArgument(
+                f"NewPartitions({total!r}, ...): it has no topic. Use create_partitions("
+                f"{{{total!r}: {self.new_assignments!r}}})"
+            )
 
 
 @attrs.define(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from pykafka2 import lifecycle
 from pykafka2.aio.bridge import Bridge
 from pykafka2.errors import IllegalState
+from pykafka2.other_clients import INSTEAD_OF_CALLS, ForeignCall
 
 
 class AsyncClient:
@@ -17,7 +18,10 @@ class AsyncClient:
     _sync: Any
 
     def __init_subclass__(cls) -> None:
-        """Name the methods of the mixins after the client, as Python's errors and warnings show the name."""
+        """Name the methods of the mixins after the client, as Python's errors and warnings show the name.
+
+        Names of other clients' calls get an error that names ours.
+        """
         if AsyncClient not in cls.__bases__:
             return  # a subclass of the application
         for base in cls.__mro__:
@@ -26,6 +30,12 @@ class AsyncClient:
             for name, method in vars(base).items():
                 if inspect.isfunction(method) and not name.startswith("_"):
                     method.__qualname__ = f"{cls.__name__}.{name}"
+                    inner = inspect.unwrap(method)
+                    if inner.__module__ == method.__module__ == base.__module__:
+                        inner.__qualname__ = method.__qualname__
+        for name in INSTEAD_OF_CALLS[cls.__name__]:
+            if not hasattr(cls, name):
+                setattr(cls, name, ForeignCall(name))
 
     def __enter__(self) -> NoReturn:
         raise IllegalState(f"write `async with`; this is the {type(self).__name__} of pykafka2.aio")

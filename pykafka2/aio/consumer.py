@@ -26,6 +26,7 @@ from pykafka2.consumer.calls.arguments import checked_close
 from pykafka2.consumer.consumer import KafkaConsumer as SyncConsumer
 from pykafka2.consumer.options import ConsumerConfig
 from pykafka2.errors import ClientClosed, IllegalState, KafkaError
+from pykafka2.other_clients import explaining
 from pykafka2.types import K, V
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
             raise
         return self
 
+    @explaining
     async def close(
         self,
         timeout: float | None = None,

@@ -16,6 +16,7 @@ from pykafka2.consumer.consumer import KafkaConsumer as SyncConsumer
 from pykafka2.errors import IllegalArgument, LoopBlocked
 from pykafka2.interrupts import CancelOnError
 from pykafka2.option_fields import is_async
+from pykafka2.other_clients import explaining
 from pykafka2.types import (
     READ_COMMITTED,
     ConsumerGroupMetadata,
@@ -63,6 +64,7 @@ class ConsumerCalls:
 
     # ------------------------------------------------------------------ subscription
 
+    @explaining
     def subscribe(
         self,
         topics: Iterable[str] = (),
@@ -200,6 +202,7 @@ class ConsumerCalls:
             return None
         return self._consumer._fetcher.table.readable_ends.get(checked_partition(partition))
 
+    @explaining
     async def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
         """Return the offset of the next record to return; see `pykafka2.KafkaConsumer.position`."""
         self._bridge.enter()
@@ -220,6 +223,7 @@ class ConsumerCalls:
         """Return the high watermark of each partition, or with read_committed the last stable offset."""
         return await self._blocking(self._consumer.end_offsets, partitions, timeout_ms)
 
+    @explaining
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
@@ -240,6 +244,7 @@ class ConsumerCalls:
 
     # ------------------------------------------------------------------ commits
 
+    @explaining
     async def commit(self, offsets: OffsetsToCommit | None = None, timeout_ms: float | None = None) -> None:
         """Commit offsets and wait until they are written; see `pykafka2.KafkaConsumer.commit`.
 
@@ -267,6 +272,7 @@ class ConsumerCalls:
             callback = self._bridge.on_loop(callback)
         return self._consumer.commit_async(offsets, callback)
 
+    @explaining
     async def store_offsets(
         self, record: ConsumerRecord[Any, Any] | None = None, offsets: OffsetsToCommit | None = None
     ) -> None:
@@ -292,6 +298,7 @@ class ConsumerCalls:
         metadata: bool = False,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]: ...
+    @explaining
     async def committed(
         self,
         partition: TopicPartition | Iterable[TopicPartition],

@@ -25,6 +25,7 @@ from pykafka2.cluster.arguments import checked_timeout
 from pykafka2.cluster.client import GRACE
 from pykafka2.errors import ClientClosed, IllegalState, KafkaError, LoopBlocked
 from pykafka2.option_fields import NOT_AWAITED, is_async
+from pykafka2.other_clients import explaining, unexpected_argument
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
 from pykafka2.producer.accumulator.room import NoRoom, Room
 from pykafka2.producer.append import Prepared
@@ -123,6 +124,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
         on_delivery: OnDelivery | None = None,
+        callback: None = None,
     ) -> Delivery:
         """Append a record to its partition's batch and return its delivery, which can be awaited.
 
@@ -137,6 +139,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
             partition: if None, the partitioner chooses.
             timestamp_ms: milliseconds since the epoch; None is now.
             on_delivery: called once on the event loop as on_delivery(metadata, error), one of them None.
+            callback: always None; `callback=f` raises a TypeError that names `on_delivery`.
 
         Raises:
             WrongEventLoop: another loop, or no loop, runs in this thread.
@@ -154,6 +157,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
             and partition is None
             and timestamp_ms is None
             and on_delivery is None
+            and callback is None
             and type(value) is bytes
             and not self._waiting
         ):
@@ -176,6 +180,8 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
                         return delivery
             self._left -= 1
         else:
+            if callback is not None:
+                raise unexpected_argument(self, "send", "callback")
             self._left -= STEPS_OF_A_RECORD
         if self._left <= 0:
             self._left = STEPS_BETWEEN_TURNS
@@ -184,13 +190,13 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
                 # If another task has sent since, it has had its turn. A pause would only let tasks that
                 # began later append before this one, such as those of one `gather`.
                 await asyncio.sleep(0)
-        callback = None if on_delivery is None else self._on_loop(topic, on_delivery)
+        on_loop = None if on_delivery is None else self._on_loop(topic, on_delivery)
         if self._is_plain and not self._waiting:
             try:
-                return self._send(topic, value, key, headers, partition, timestamp_ms, callback)
+                return self._send(topic, value, key, headers, partition, timestamp_ms, on_loop)
             except LoopBlocked:
                 pass
-        return await self._send_waiting(topic, value, key, headers, partition, timestamp_ms, callback)
+        return await self._send_waiting(topic, value, key, headers, partition, timestamp_ms, on_loop)
 
     async def send_and_wait(
         self,
@@ -280,6 +286,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         """
         await self._bridge.run(self._producer.flush, timeout)
 
+    @explaining
     async def purge(self) -> int:
         """Drop queued records that were never sent, each with `RecordPurged`. Returns how many."""
         return await self._bridge.run(self._producer.purge)

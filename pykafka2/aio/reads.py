@@ -23,6 +23,7 @@ from pykafka2.consumer.bad_records import StillHandled
 from pykafka2.consumer.calls.arguments import checked_timeout
 from pykafka2.consumer.consumer import KafkaConsumer as SyncConsumer
 from pykafka2.errors import ClientClosed, ConsumerStopped, ConsumerWakeup, IllegalState
+from pykafka2.other_clients import explaining
 from pykafka2.records.columns import Columns
 from pykafka2.types import ConsumerRecord, K, TopicPartition, V
 
@@ -61,6 +62,7 @@ class Reads(Generic[K, V]):
     """Whether `wakeup` was called and no read has ended since."""
     _read_since: float
 
+    @explaining
     async def poll(
         self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
@@ -76,6 +78,7 @@ class Reads(Generic[K, V]):
         limit, timeout = self._consumer._limit(max_records), checked_timeout(timeout_ms)
         return await self._poll(timeout, limit, not update_offsets)
 
+    @explaining
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:

@@ -37,7 +37,7 @@ from pykafka2.errors import (
     KafkaError,
 )
 from pykafka2.interrupts import run_all
-from pykafka2.other_clients import no_such_attribute
+from pykafka2.other_clients import explaining, no_such_attribute
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.types import ConsumerHealth, K, OffsetAndTimestamp, TopicPartition, V
 
@@ -281,6 +281,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
 
     # ------------------------------------------------------------------ the end
 
+    @explaining
     def close(
         self,
         timeout: float | None = None,

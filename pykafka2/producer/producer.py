@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, Unpack, overload
 from pykafka2 import lifecycle
 from pykafka2.cluster.arguments import checked_timeout
 from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, KafkaError
-from pykafka2.other_clients import no_such_attribute
+from pykafka2.other_clients import explaining, no_such_attribute, unexpected_argument
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
 from pykafka2.producer.accumulator.open_batch import NS_PER_MS, OpenBatch, note_time
 from pykafka2.producer.arguments import K, V, refuse
@@ -232,6 +232,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
         on_delivery: OnDelivery | None = None,
+        callback: None = None,
     ) -> Delivery:
         """Append a record to its partition's batch and return its delivery. The IO thread sends the batch.
 
@@ -248,6 +249,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
             on_delivery: called once on the IO thread as on_delivery(metadata, error), one of them None. It
                 must not block. Its exceptions are logged; BaseExceptions (such as SystemExit) are also
                 raised from a later call of this producer.
+            callback: always None; `callback=f` raises a TypeError that names `on_delivery`.
 
         Raises:
             SerializationError: a serializer failed, or a key or value is not bytes and has no serializer.
@@ -270,6 +272,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
             and headers is None
             and partition is None
             and timestamp_ms is None
+            and callback is None
             and type(value) is bytes
             and (on_delivery is None or callable(on_delivery))
         ):
@@ -309,6 +312,8 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
                     delivery._outcome = outcome  # type: ignore[assignment]
                     delivery._index = index
                     return delivery
+        if callback is not None:
+            raise unexpected_argument(self, "send", "callback")
         if self._refusal is not None:
             self._refuse()
         return self._appender.append(
@@ -389,6 +394,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         finally:
             self._metrics.count_ns("flush-time-ns-total", self._monotonic() - began)
 
+    @explaining
     def purge(self) -> int:
         """Drop queued records that were never sent. Returns how many.
 

@@ -163,7 +163,7 @@ def test_coroutine_that_is_not_awaited_has_the_name_of_its_client(client: str, c
 def test_unexpected_argument_is_refused_with_the_name_of_the_client() -> None:
     getmany: Any = KafkaConsumer.getmany
     with pytest.raises(TypeError, match=r"^KafkaConsumer\.getmany\(\) got an unexpected keyword argument"):
-        getmany(None, timeout=1)
+        run(getmany(None, timeout=1))
 
 
 def test_subclass_of_a_client_leaves_the_names_of_its_methods() -> None:

@@ -17,6 +17,7 @@ from pykafka2.consumer.calls.guards import Owned, owned
 from pykafka2.consumer.state.subscription import Mode
 from pykafka2.errors import IllegalState
 from pykafka2.option_fields import NOT_AWAITED, is_async
+from pykafka2.other_clients import explaining
 from pykafka2.types import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -175,6 +176,7 @@ class CommitCalls(Owned):
         metadata: bool = False,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]: ...
+    @explaining
     def committed(
         self,
         partition: TopicPartition | Iterable[TopicPartition],

@@ -121,7 +121,7 @@ def owned(
                 self._refuse()
             return method(self, *args, **kwargs)
         except TypeError as error:
-            explain_arguments(error, method.__name__, kwargs)
+            explain_arguments(error, self, method.__name__, kwargs)
             raise
         finally:
             lock.release()
@@ -151,7 +151,7 @@ def handing_over(
                 was_in_pass = self._handover.begin()
                 records = method(self, *args, **kwargs)
             except TypeError as error:
-                explain_arguments(error, method.__name__, kwargs)
+                explain_arguments(error, self, method.__name__, kwargs)
                 raise
             finally:
                 lock.release()
