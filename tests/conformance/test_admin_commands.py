@@ -15,7 +15,7 @@ from pykafka2.cli.main import main
 from tests.cli.typed import Terminal, in_terminal, pykafka2
 
 from .brokers import Cluster, eventually
-from .real_kafka import SASL_USER
+from .real_kafka import SASL_PASSWORD, SASL_USER
 from .secured_clusters import Secured
 
 NUMBERS = count(1)
@@ -204,6 +204,114 @@ def test_users(secured: Secured, run: Run, tmp_path: Path) -> None:
     eventually(lambda: user not in [row["user"] for row in run(servers, "users", "list")])
     (failed,) = run(servers, "users", "delete", user, code=1)
     assert failed["error"].startswith("ResourceNotFound: ")
+
+
+def test_quotas(cluster: Cluster, run: Run) -> None:
+    servers, user = cluster.bootstrap_servers, a_name("user")
+
+    def quotas() -> dict[str, float]:
+        return {row["quota"]: row["value"] for row in run(servers, "quotas", "list", "--user", user)}
+
+    rates = ("producer_byte_rate=1000000", "request_percentage=12.5")
+    (altered,) = run(servers, "quotas", "set", "--user", user, *rates)
+    assert (altered["user"], altered["result"], altered["client_id"]) == (user, "set", None)
+    eventually(lambda: quotas() == {"producer_byte_rate": 1000000, "request_percentage": 12.5})
+    words = ("quotas", "set", "--user", user, "--client-defaults", "controller_mutation_rate=5")
+    (checked,) = run(servers, *words, "--dry-run")
+    assert checked["result"] == "valid"
+    run(servers, *words)
+    both = ("quotas", "list", "--user", user, "--client-defaults")
+    eventually(lambda: [row["value"] for row in run(servers, *both)] == [5])
+    run(servers, "quotas", "reset", "--user", user, "request_percentage")
+    strict = ("quotas", "list", "--user", user, "--strict")
+    eventually(lambda: [row["quota"] for row in run(servers, *strict)] == ["producer_byte_rate"])
+    run(servers, "quotas", "reset", "--user", user, "--all")
+    run(servers, "quotas", "reset", "--user", user, "--client-defaults", "--all")
+    eventually(lambda: quotas() == {})
+    words = ("quotas", "set", "--ip", "no-address", "connection_creation_rate=5")
+    (failed,) = run(servers, *words, code=1)
+    assert failed["error"].startswith("InvalidRequest: ")
+
+
+def test_reassignments(cluster: Cluster, run: Run, tmp_path: Path) -> None:
+    servers, name = cluster.bootstrap_servers, cluster.new_topic(2)
+
+    def replicas() -> list[list[int]]:
+        (found,) = run(servers, "topics", "describe", name)
+        return [one["replicas"] for one in found["partitions"]]
+
+    brokers = sorted(replicas()[0])
+    target = brokers[1:]
+    (started,) = run(servers, "reassign", "start", f"{name}:0={','.join(map(str, target))}", "--wait")
+    assert (started["brokers"], started["result"]) == (target, "started")
+    eventually(lambda: replicas()[0] == target)
+    plan = tmp_path / "plan.json"
+    entries = [{"topic": name, "partition": n, "replicas": brokers[:1], "log_dirs": ["any"]} for n in (0, 1)]
+    plan.write_text(json.dumps({"version": 1, "partitions": entries}))
+    run(servers, "reassign", "start", "--plan", str(plan), "--wait")
+    eventually(lambda: replicas() == [brokers[:1]] * 2)
+    assert run(servers, "reassign", "list", name) == []
+    words = ("reassign", "start", f"{name}:0={brokers[0]},{brokers[1]}", "--keep-replication-factor")
+    (failed,) = run(servers, *words, code=1)
+    assert failed["error"].startswith("InvalidReplicationFactor: ")
+    (failed,) = run(servers, "reassign", "start", f"{name}:0=99", code=1)
+    assert failed["error"].startswith("InvalidReplicaAssignment: ")
+    (failed,) = run(servers, "reassign", "cancel", f"{name}:1", code=1)
+    assert failed["error"].startswith("NoReassignmentInProgress: ")
+
+
+def test_elections(cluster: Cluster, run: Run) -> None:
+    servers, name = cluster.bootstrap_servers, cluster.new_topic(2)
+
+    def partition() -> Any:
+        (found,) = run(servers, "topics", "describe", name)
+        return found["partitions"][0]
+
+    leader, *others = partition()["replicas"]
+    assert partition()["leader"] == leader
+    run(servers, "reassign", "start", f"{name}:0={','.join(map(str, [*others, leader]))}", "--wait")
+    eventually(lambda: partition()["replicas"] == [*others, leader])
+    rows = run(servers, "elect", "preferred", name)
+    assert [(row["partition"], row["result"]) for row in rows] == [(0, "elected"), (1, "not needed")]
+    eventually(lambda: partition()["leader"] == others[0])
+    (row,) = run(servers, "elect", "unclean", f"{name}:0")
+    assert row["result"] == "not needed"
+    assert all(row["topic"] != name for row in run(servers, "elect", "preferred", "--all"))
+    (failed,) = run(servers, "elect", "preferred", f"{name}:7", code=1)
+    assert failed["error"].startswith("UnknownTopicOrPartition: ")
+
+
+def test_tokens(secured: Secured, run: Run, tmp_path: Path) -> None:
+    servers, config, hmac = secured.addresses["SASL_PLAINTEXT"], tmp_path / "client", tmp_path / "hmac"
+    config.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\n"
+        f"sasl.username={SASL_USER}\nsasl.password={SASL_PASSWORD}\n"
+    )
+
+    def tokens(*words: str, code: int = 0) -> list[dict[str, Any]]:
+        return run(servers, "tokens", *words, "--config", str(config), code=code)
+
+    def known() -> list[str]:
+        return [row["token_id"] for row in tokens("list", f"User:{SASL_USER}")]
+
+    (first,) = tokens("create", "--max-lifetime", "2h", "--renewer", "User:scheduler")
+    assert first["max_time"] == first["issue_time"] + 7_200_000
+    (second,) = tokens("create", "--hmac-file", str(hmac))
+    ids = [first["token_id"], second["token_id"]]
+    eventually(lambda: set(ids) <= set(known()))
+    login = tmp_path / "token"
+    login.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.delegation.token=true\n"
+        f"sasl.username={ids[1]}\nsasl.password={hmac.read_text().strip()}\n"
+    )
+    assert run(servers, "cluster", "describe", "--config", str(login))
+    (renewed,) = tokens("renew", ids[0], "--period", "1h")
+    assert renewed["result"] == "renewed"
+    assert renewed["expiry_time"] <= first["max_time"]
+    assert [row["result"] for row in tokens("expire", *ids)] == ["expired", "expired"]
+    eventually(lambda: not set(ids) & set(known()))
+    (failed,) = tokens("renew", ids[0], code=1)
+    assert failed["error"].startswith("DelegationTokenNotFound: ")
 
 
 def test_table_and_confirmation_in_a_terminal(cluster: Cluster) -> None:

@@ -90,9 +90,17 @@ Accepted with one warning, so that programs written for other clients run.
 
 
 def page(head: str, table: OptionTable[Any], shown_by: dict[str, tuple[str, str]], tail: str) -> str:
-    """The whole page, with a row for every name that the table knows; `tail` follows its options."""
-    rows = [_row(option, shown_by[option.name]) for option in table.options.values()]
-    rows.sort()
+    """Return the whole page, with a row for every name that the table knows; `tail` follows its options.
+
+    Raises SystemExit for options without a row in `shown_by`.
+    """
+    missing = sorted(option.name for option in table.options.values() if option.name not in shown_by)
+    if missing:
+        raise SystemExit(
+            f"SHOWN_BY has no row for {', '.join(missing)}; add the test that shows what each option does to "
+            "tests/producer/test_producer_option_effects.py or tests/consumer/test_consumer_option_effects.py"
+        )
+    rows = sorted(_row(option, shown_by[option.name]) for option in table.options.values())
     return (
         "\n".join(
             [

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Siz
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pykafka2.cli.common.output import NoProgress, Output, is_terminal, printable
+from pykafka2.cli.common.output import NoProgress, Output, Time, is_terminal, iso_time, printable
 from pykafka2.cli.common.parsing import MAX_INT32, UsageError
 from pykafka2.errors import IllegalArgument, InvalidTopicException, KafkaError
 
@@ -36,13 +36,15 @@ def change(
     values: Callable[[V], Mapping[str, Any]] = lambda value: {},
     *,
     batch: int = BATCH,
+    result: Callable[[V], str] | None = None,
 ) -> int:
     """Change the items in batches and print one line for each; return the exit code.
 
-    With --json a line has the item's fields, `result` (`done` or "failed"), `error` and the values of its
-    outcome. If a call fails or is interrupted, or stdout is closed, prints which items are unchanged or have
-    an unknown outcome.
+    With --json a line has the item's fields, `result` ("failed", or `done`, or what `result` returns),
+    `error` and the values of its outcome. If a call fails or is interrupted, or stdout is closed, prints
+    which items are unchanged or have an unknown outcome.
     """
+    word_of = result or (lambda _: done)
     every = list(dict.fromkeys(items))
     failed = 0
     # In a terminal the lines themselves show the progress.
@@ -54,11 +56,11 @@ def change(
                 outcomes = call(some)
             except (KeyboardInterrupt, KafkaError) as error:
                 if not isinstance(error, IllegalArgument | InvalidTopicException):
-                    _report_end(output, every, start, len(some), done)
+                    _report_end(output, every, start, len(some))
                 raise
             for at, item in enumerate(some):
                 try:
-                    failed += not _print_outcome(output, item, outcomes, done, fields, values)
+                    failed += not _print_outcome(output, item, outcomes, word_of, fields, values)
                 except BrokenPipeError:
                     unsent = every[start + batch :]
                     _report_closed_pipe(output, some[at:], unsent)
@@ -73,7 +75,7 @@ def _print_outcome(
     output: Output,
     item: K,
     outcomes: Outcomes[K, V],
-    done: str,
+    word_of: Callable[[V], str],
     fields: Callable[[K], Mapping[str, Any]],
     values: Callable[[V], Mapping[str, Any]],
 ) -> bool:
@@ -84,20 +86,22 @@ def _print_outcome(
         if output.is_json:
             output.json({**fields(item), "result": "failed", "error": described(error)})
         return False
-    found = values(outcomes[item])
+    found, word = values(outcomes[item]), word_of(outcomes[item])
     if output.is_json:
-        output.json({**fields(item), "result": done, "error": None, **found})
+        output.json({**fields(item), "result": word, "error": None, **found})
     else:
         more = "".join(f", {name.replace('_', ' ')} {_text(value)}" for name, value in found.items())
-        output.line(f"{item}: {done}{more}")
+        output.line(f"{item}: {word}{more}")
     return True
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, Time):
+        return iso_time(value)
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _report_end(output: Output, every: Sequence[Hashable], start: int, count: int, done: str) -> None:
+def _report_end(output: Output, every: Sequence[Hashable], start: int, count: int) -> None:
     unknown, unsent = every[start : start + count], every[start + count :]
     output.error(
         f"{start} of {len(every)} requested before this; the outcome is unknown of {_shortened(unknown)}"

@@ -191,6 +191,15 @@ def rate(text: str) -> float:
     return number
 
 
+def duration(text: str) -> float:
+    """Return a duration in seconds: a number of them, or with a unit, such as 90s, 15m, 2h or 7d."""
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?)(ms|s|m|h|d|w)?", text, re.ASCII)
+    seconds = float(found[1]) * SECONDS[found[2] or "s"] if found is not None else 0.0
+    if not LEAST_RATE <= seconds <= MOST_RATE:
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid; use a duration such as 90s, 15m, 2h or 7d")
+    return seconds
+
+
 def partition_numbers(text: str) -> list[int]:
     """Return the partition numbers of a list such as `0,2,5-7`."""
     numbers: set[int] = set()
