@@ -40,7 +40,7 @@ TASKS = 3
 
 @dataclass
 class Open(WriterCommitMessage):
-    """What a task tells the driver: its transaction, which is complete and still open."""
+    """The transaction of a task, complete and still open, which the driver commits."""
 
     transaction: TransactionHandle
 

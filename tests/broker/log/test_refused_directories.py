@@ -181,7 +181,7 @@ def test_broker_starts_with_the_directory_that_works(tmp_path: Path) -> None:
         cluster.check()
 
 
-def test_broker_whose_directories_have_all_failed_is_refused(tmp_path: Path) -> None:
+def test_broker_is_refused_if_all_its_directories_failed(tmp_path: Path) -> None:
     config = {"log.dirs": "a,b"}
     with KafkaCluster(1, {"t": 4}, data_dir=tmp_path, config=config):
         pass
