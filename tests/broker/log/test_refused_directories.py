@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from threading import current_thread, main_thread
 
 import pytest
 
 from pykafka2 import KafkaConsumer, KafkaProducer
 from pykafka2.broker.log.disk.data_directory import CLEAN_SHUTDOWN, META_PROPERTIES
+from pykafka2.broker.log.disk.real_files import RealFile
 from pykafka2.errors import ConfigurationError
 from pykafka2.testing import KafkaCluster
 
@@ -179,6 +182,24 @@ def test_broker_starts_with_the_directory_that_works(tmp_path: Path) -> None:
         with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
             assert producer.send("a-new-topic", b"v").result(10).offset == 0
         cluster.check()
+
+
+def test_error_while_a_coordinator_reads_its_log_ends_the_start(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read by the broker's own thread, after the logs are loaded."""
+    path, read = used(root, "__consumer_offsets") / SEGMENT, RealFile.read
+
+    def fail(file: RealFile, position: int, size: int) -> bytes:
+        if file.path == str(path) and current_thread() is not main_thread():
+            raise OSError(errno.EIO, "Input/output error", file.path)
+        return read(file, position, size)
+
+    monkeypatch.setattr(RealFile, "read", fail)
+    cluster = KafkaCluster(1, data_dir=root)
+    with pytest.raises(ConfigurationError, match=rf"reading {path} failed \(Input/output error\)"):
+        cluster.start()
+    cluster.close()  # raises if there was a bug
 
 
 def test_broker_is_refused_if_all_its_directories_failed(tmp_path: Path) -> None:

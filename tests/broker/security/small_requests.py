@@ -204,7 +204,9 @@ def _with(cls: type[Struct], version: int, path: tuple[str, ...], value: Any) ->
 
 PATTERNS: Final = {
     "nested repetitions": "(a+)+$",
-    "three wide parts": ".*a.*a.*a.*b",
+    "the cube of the text": "(?:.|a)?(.)*(.)*(.)*[!?]",
+    "the square of the text": ".*a.*!",
+    "four wide parts": ".*a.*a.*a.*b",
     "many parts that can be empty": "(.*)" * 60 + "!",
     "counted repetitions": "((.{0,60}){0,60}){0,60}!",
     "repetitions of a million": "((a{1000}){1000}){1000}",
