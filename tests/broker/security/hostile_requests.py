@@ -283,8 +283,13 @@ GROUPS: Final = {
     "an epoch that no member has": beaten("INVALID_REQUEST", member_epoch=-7),
     "a rebalance of no time given": beaten("INVALID_REQUEST", rebalance_timeout_ms=-1),
     "an assignor that there is not": beaten("UNSUPPORTED_ASSIGNOR", server_assignor="evil"),
-    "a pattern that takes for ever": beaten(
-        "INVALID_REGULAR_EXPRESSION", subscribed_topic_names=None, subscribed_topic_regex="(a+)+$"
+    "a pattern that backtracking takes for ever for": beaten(
+        NONE, group_id="g9", subscribed_topic_names=None, subscribed_topic_regex="(a+)+$"
+    ),
+    "a pattern of a billion repetitions": beaten(
+        "INVALID_REGULAR_EXPRESSION",
+        subscribed_topic_names=None,
+        subscribed_topic_regex="((a{1000}){1000}){1000}",
     ),
     "a pattern of 32,767 characters": beaten(
         "INVALID_REGULAR_EXPRESSION", subscribed_topic_names=None, subscribed_topic_regex=LONG
@@ -420,10 +425,13 @@ TRANSACTIONS: Final = {
     "a state of transactions that there is not": Attack(
         "ListTransactions", 1, {"state_filters": [LONG], "duration_filter": -(2**63)}, NONE
     ),
-    "transactions by a pattern that takes for ever": Attack(
+    "transactions by a pattern that backtracking takes for ever for": Attack(
+        "ListTransactions", 2, {"duration_filter": -1, "transactional_id_pattern": "(a+)+$"}, NONE
+    ),
+    "transactions by a pattern of a billion repetitions": Attack(
         "ListTransactions",
         2,
-        {"duration_filter": -1, "transactional_id_pattern": "(a+)+$"},
+        {"duration_filter": -1, "transactional_id_pattern": "((a{1000}){1000}){1000}"},
         "INVALID_REGULAR_EXPRESSION",
     ),
 }
