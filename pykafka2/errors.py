@@ -867,21 +867,19 @@ class TokenProviderTimedOut(SaslAuthenticationFailed):
     what_to_do = "Check the token provider or the token endpoint."
 
 
-class TokenEndpointTimedOut(TokenProviderTimedOut):
+class TokenEndpointTimedOut(TokenProviderTimedOut, RetriableError):
     """The token endpoint returned no token in time; the clients request one again."""
 
     what_to_do = RetriableError.what_to_do
 
-    retriable = True
     fatal = False
 
 
-class TokenEndpointUnavailable(SaslAuthenticationFailed):
+class TokenEndpointUnavailable(SaslAuthenticationFailed, RetriableError):
     """The token endpoint could not be reached, or responded that it is unavailable."""
 
     what_to_do = RetriableError.what_to_do
 
-    retriable = True
     fatal = False
 
 
