@@ -215,9 +215,11 @@ class Shutdown:
         driver = self._client.driver
         is_alive = driver.failure is None and not driver.is_closed
         if is_alive and self._client.runtime.is_in_a_loop():
-            with suppress(KafkaError):  # it was closed meanwhile
+            lifecycle.await_at_exit(self)  # first: the IO thread can end the producer at once
+            try:
                 driver.call_soon(self._begin_end)
-                lifecycle.await_at_exit(self)
+            except KafkaError:  # it was closed meanwhile
+                lifecycle.has_ended(self)
             return
         try:
             if is_alive:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from pykafka2 import TopicPartition
+from pykafka2 import TopicPartition, lifecycle
 from pykafka2.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from pykafka2.driver.thread_driver import MAX_CALL_THREADS, ThreadRuntime
 from pykafka2.errors import (
@@ -459,6 +459,34 @@ def test_unstopped_local_producers_report_the_number_of_lost_records(kafka_clust
     assert done.returncode == 0
     lines = [line for line in done.stderr.splitlines() if "was dropped without close(): 50 records" in line]
     assert len(lines) == 2, done.stderr
+
+
+def test_dropped_producer_that_ends_at_once_is_not_kept_until_exit(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The IO thread ends a producer without records before the thread that dropped it runs again."""
+
+    async def program() -> None:
+        for _ in range(2):
+            producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
+            await producer.send_and_wait("orders", b"x")
+            shutdown, driver = producer._producer._closing, producer._producer._client.driver
+            call_soon = driver.call_soon
+
+            def call_and_let_it_end(command: Any) -> None:
+                call_soon(command)  # noqa: B023
+                while not driver.is_own_thread() and not shutdown.is_closed:  # noqa: B023
+                    time.sleep(0.001)
+
+            monkeypatch.setattr(driver, "call_soon", call_and_let_it_end)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)
+                del producer
+                gc.collect()
+            assert shutdown.is_closed
+            assert shutdown not in lifecycle._endings
+
+    run(program())
 
 
 @pytest.mark.parametrize("client", [KafkaProducer, KafkaConsumer])
