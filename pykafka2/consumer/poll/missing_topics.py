@@ -163,8 +163,9 @@ class MissingTopics:
         """Warn of each missing topic or partition once a minute."""
         now = self._cluster.driver.clock.monotonic()
         due = [missing for missing in self.missing if now >= self._warning_due_at(missing)]
-        unknown = [missing for missing in due if missing != self._to and self._is_unknown(missing)]
-        reasons = {_name(missing): self._why_missing(missing) for missing in due if missing not in unknown}
+        topics = [missing for missing in due if not isinstance(missing, ToCoordinator)]
+        unknown = [missing for missing in topics if self._is_unknown(missing)]
+        reasons = {_name(missing): self._why_missing(missing) for missing in topics if missing not in unknown}
         if unknown:
             error = self._metadata.last_error
             last = f"; the last request for it failed: {error}" if error is not None else ""
@@ -173,16 +174,29 @@ class MissingTopics:
         self._warned_at.update(dict.fromkeys(due, now))
         for name, reason in reasons.items():
             logger.warning(
-                "[%s] no record of %s can be read: %s; waiting for it", self._cluster.name, name, reason
+                "[%s] no record of %s can be read: %s; waiting for it",
+                self._cluster.name,
+                name,
+                reason.removesuffix("."),
             )
+        if self._to is not None and self._to in due:
+            self._warn_of_coordinator(self._to)
 
-    def _why_missing(self, missing: Missing) -> str:
+    def _warn_of_coordinator(self, to: ToCoordinator) -> None:
+        """Warn of it in other words: partitions that the consumer has can still be read."""
+        logger.warning(
+            "[%s] the coordinator of group %r is unknown, so no partition is assigned and no offset can be "
+            "committed: %s; waiting for it",
+            self._cluster.name,
+            to.key,
+            str(self._cluster.coordinators.why_unknown(to)).removesuffix("."),
+        )
+
+    def _why_missing(self, missing: str | TopicPartition | TopicPattern) -> str:
         if isinstance(missing, TopicPattern):
             return f"no topic matches {missing.regex.pattern!r}"
         if isinstance(missing, TopicPartition):
             return self._why_no_partition(missing)
-        if isinstance(missing, ToCoordinator):
-            return f"its coordinator is unknown: {self._cluster.coordinators.why_unknown(missing)}"
         return str(self._metadata.topic_error(missing) or f"topic {missing!r} has no partitions")
 
     def _why_no_partition(self, partition: TopicPartition) -> str:
@@ -197,7 +211,5 @@ class MissingTopics:
         )
 
 
-def _name(missing: Missing) -> str:
-    if isinstance(missing, ToCoordinator):
-        return f"group {missing.key!r}"
+def _name(missing: str | TopicPartition | TopicPattern) -> str:
     return missing.regex.pattern if isinstance(missing, TopicPattern) else str(missing)

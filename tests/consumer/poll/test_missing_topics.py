@@ -185,29 +185,57 @@ def test_connected_broker_that_never_sends_metadata_is_warned_of_once_a_minute(
         assert 3 <= len(said) <= 4, caplog.messages
 
 
+def not_available(request: FindCoordinatorRequest, broker: object) -> FindCoordinatorResponse:
+    coordinators = [
+        Coordinator(key=key, node_id=-1, host="", port=-1, error_code=CoordinatorNotAvailable.code)
+        for key in request.coordinator_keys
+    ]
+    return FindCoordinatorResponse(coordinators=coordinators)
+
+
 def test_coordinator_that_is_not_available_is_warned_of_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The topic of the committed offsets cannot be created, because there are fewer brokers than replicas."""
     cluster = LogCluster({"orders": [0]}, brokers=1)
-
-    def find(request: FindCoordinatorRequest, broker: object) -> FindCoordinatorResponse:
-        coordinators = [
-            Coordinator(key=key, node_id=-1, host="", port=-1, error_code=CoordinatorNotAvailable.code)
-            for key in request.coordinator_keys
-        ]
-        return FindCoordinatorResponse(coordinators=coordinators)
-
-    cluster.on(FindCoordinatorRequest, find)
+    cluster.on(FindCoordinatorRequest, not_available)
     with (
         cluster.consumer("orders", group_id="billing") as consumer,
         caplog.at_level("WARNING", logger="pykafka2.consumer"),
     ):
         assert consumer.poll(1000 * LONG) == {}
-        said = [message for message in caplog.messages if "group 'billing' can be read" in message]
+        said = [message for message in caplog.messages if "the coordinator of group 'billing'" in message]
         assert len(said) == 3, caplog.messages
         assert "coordinator is not available" in said[0]
         assert said == caplog.messages
+
+
+def test_unknown_coordinator_does_not_mean_that_assigned_partitions_cannot_be_read(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = LogCluster({"orders": [0], "payments": [0]}, brokers=1)
+    cluster.on(FindCoordinatorRequest, not_available)
+    with (
+        cluster.consumer(group_id="billing", enable_auto_commit=False) as consumer,
+        caplog.at_level("WARNING", logger="pykafka2.consumer"),
+    ):
+        consumer.assign([ORDERS_0, TopicPartition("payments", 0)])
+        consumer.seek_to_beginning()
+        consumer.commit_async({ORDERS_0: 0})
+        for number in range(90):
+            for topic in ("orders", "payments"):
+                cluster.append(topic, 0, b"%d" % number)
+            consumer.commit_async({ORDERS_0: number})
+            read: list[bytes] = []
+            while len(read) < 2:
+                read += values_of(consumer.poll(1000))
+            assert read == [b"%d" % number] * 2
+            assert consumer.poll(1000) == {}
+        said = [message for message in caplog.messages if message.endswith("; waiting for it")]
+        assert [message.split(", so")[0] for message in said] == [
+            f"[{consumer._options.client_id}] the coordinator of group 'billing' is unknown"
+        ] * 2
+        assert ".; " not in said[0]
 
 
 @pytest.mark.parametrize("call", ["position", "next_position_of_missing"])
