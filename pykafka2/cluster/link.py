@@ -46,10 +46,12 @@ CANONICAL = "resolve_canonical_bootstrap_servers_only"
 
 
 class Purpose(Enum):
-    """The purpose of a link; a coordinator has its own link, so a commit never waits behind a fetch."""
+    """The purpose of a link. Brokers respond in order, so commits do not wait behind a fetch or JoinGroup."""
 
     MAIN = "main"
     COORDINATOR = "coordinator"
+    LAST_REQUESTS = "last requests"
+    """The last commit and LeaveGroup of a member whose JoinGroup waits for the other members."""
 
     __hash__ = object.__hash__  # members are singletons, and Enum's own hash is a Python call
 

@@ -21,6 +21,7 @@ from pykafka2.driver.pollable import (
     Send,
     ToController,
     ToCoordinator,
+    ToIdleConnection,
     ToLeader,
     ToNode,
 )
@@ -171,8 +172,9 @@ class Router:
     def _link_for(self, send: Send[Any], now: float) -> NodeLink | None:
         """Returns its link, connected or not; None while its node is unknown."""
         to = send.to
-        if isinstance(to, ToNode):
-            link = self._nodes.link(to.id, now)
+        if isinstance(to, ToNode | ToIdleConnection):
+            purpose = Purpose.MAIN if isinstance(to, ToNode) else Purpose.LAST_REQUESTS
+            link = self._nodes.link(to.id, now, purpose)
             if link is None:
                 self._metadata.request_update()
             return link
@@ -230,7 +232,7 @@ class Router:
         if isinstance(to, ToLeader):
             error = self._metadata.topic_error(to.topic)
             return f"no leader of {to.topic}-{to.partition} is known ({error or 'none is elected yet'})"
-        if isinstance(to, ToNode):
+        if isinstance(to, ToNode | ToIdleConnection):
             return f"node {to.id} is not in the cluster's metadata"
         if isinstance(to, ToCoordinator):
             return f"no coordinator of {to.key!r} was found"

@@ -32,6 +32,13 @@ class ToNode:
 
 
 @slotted(frozen=True)
+class ToIdleConnection:
+    """One broker by its id, over a connection on which no fetch or JoinGroup waits for its response."""
+
+    id: int
+
+
+@slotted(frozen=True)
 class ToController:
     """The broker that the metadata names as controller; any broker if it names none."""
 
@@ -56,7 +63,7 @@ class ToCoordinator:
     key: str
 
 
-Destination = AnyNode | ToNode | ToController | ToLeader | ToCoordinator
+Destination = AnyNode | ToNode | ToIdleConnection | ToController | ToLeader | ToCoordinator
 
 
 def ignore_failure(error: KafkaError, now: float) -> None:

@@ -27,7 +27,7 @@ from pykafka2.consumer.commit.errors import (
 from pykafka2.consumer.commit.topic_ids import NO_IDS, TopicIds
 from pykafka2.consumer.state.group_identity import GroupIdentity, GroupStatus, Rejection
 from pykafka2.driver.completion import Completion
-from pykafka2.driver.pollable import GROUP, Destination, PollResult, Send, ToCoordinator, ToNode
+from pykafka2.driver.pollable import GROUP, Destination, PollResult, Send, ToCoordinator, ToIdleConnection
 from pykafka2.errors import (
     FencedInstanceId,
     GroupIdNotFound,
@@ -116,6 +116,9 @@ class CommitQueue:
             if not commit.offsets:
                 self._succeed(commit)
                 continue
+            if self._is_in_rebalance(commit) and self._coordinator is None:
+                self._cluster.coordinators.want(self._to)  # its lookup ends in a turn that polls this again
+                break
             result.sends.append(self._attempt(commit, now))
             self._waiting.popleft()
             self._in_flight[commit] = None
@@ -209,9 +212,18 @@ class CommitQueue:
 
     def _destination(self, commit: Commit) -> Destination:
         """Return the coordinator, over a connection without a JoinGroup that waits for other members."""
-        node_id = self._cluster.coordinators.node_of(self._to)
-        is_rejoining = commit.spans_rebalance and self._group_status.commit_error is not None
-        return ToNode(node_id) if is_rejoining and node_id is not None else self._to
+        node_id = self._coordinator
+        if self._is_in_rebalance(commit) and node_id is not None:
+            return ToIdleConnection(node_id)
+        return self._to
+
+    def _is_in_rebalance(self, commit: Commit) -> bool:
+        """Return whether the rebalance that the commit spans is not over."""
+        return commit.spans_rebalance and self._group_status.commit_error is not None
+
+    @property
+    def _coordinator(self) -> int | None:
+        return self._cluster.coordinators.node_of(self._to)
 
     def _gone_topics(self, commit: Commit) -> list[str]:
         """Return the topics of a commit that the metadata reports as deleted."""
@@ -276,7 +288,7 @@ class CommitQueue:
     def _on_error(self, commit: Commit, error: KafkaError, now: float) -> None:
         send, commit.send = commit.send, None
         if send is not None and (error.refresh_coordinator or isinstance(error, RequestTimeout)):
-            if isinstance(send.to, ToNode):
+            if isinstance(send.to, ToIdleConnection):
                 self._cluster.coordinators.forget(self._to, send.to.id)
             else:
                 self._cluster.coordinators.forget_answerer(send)
@@ -284,7 +296,7 @@ class CommitQueue:
             self._cluster.metadata.request_update(error)
         if isinstance(error, StaleMemberEpoch):
             self._on_stale_epoch(commit, error, now)
-        elif isinstance(error, (RebalanceInProgress, IllegalGeneration)) and self._is_rejoining(commit):
+        elif isinstance(error, (RebalanceInProgress, IllegalGeneration)) and self._is_rejoining(commit, send):
             self._retry(commit, error, now + commit.backoff.next())
         elif isinstance(error, MEMBERSHIP_ERRORS) or (
             isinstance(error, GroupIdNotFound) and commit.identity.membership
@@ -299,11 +311,12 @@ class CommitQueue:
             self._retry(commit, error, now + commit.backoff.next())
         self._cluster.driver.wake()  # the queue is unblocked, or has another wake-up time
 
-    def _is_rejoining(self, commit: Commit) -> bool:
+    def _is_rejoining(self, commit: Commit, send: Send[OffsetCommitResponse] | None) -> bool:
         """Return whether the rebalance that the commit spans is not over, or was not when it was sent."""
         if not commit.spans_rebalance or commit.completion.is_cancelled:
             return False
-        return self._group_status.commit_error is not None or self._group_status.identity != commit.identity
+        was_in_rebalance = send is not None and isinstance(send.to, ToIdleConnection)
+        return was_in_rebalance or self._is_in_rebalance(commit)
 
     def _on_stale_epoch(self, commit: Commit, error: KafkaError, now: float) -> None:
         """Retry with the current epoch if the membership is the same: it still owns the partitions."""

@@ -15,7 +15,7 @@ from pykafka2.consumer.assignors.assignor import Assignment
 from pykafka2.consumer.assignors.wire_format import PROTOCOL_TYPE, read_assignment
 from pykafka2.consumer.group.leave import LEAVE_ATTEMPTS, LeaveRequests
 from pykafka2.consumer.options import ConsumerOptions
-from pykafka2.driver.pollable import Destination, PollResult, ToCoordinator, ToNode
+from pykafka2.driver.pollable import Destination, PollResult, ToCoordinator, ToIdleConnection
 from pykafka2.driver.runtime import Outcome
 from pykafka2.driver.script_runner import ScriptRunner, call_to, forget_coordinator
 from pykafka2.errors import (
@@ -343,9 +343,9 @@ class ClassicLeaveRequests(LeaveRequests):
         self.start(script, done)
 
     def _over_another_connection(self) -> Destination | None:
-        """Return the node, whose connection has no JoinGroup in flight that LeaveGroup would wait behind."""
+        """Return a connection without a JoinGroup in flight that LeaveGroup would wait behind."""
         node_id = self._cluster.coordinators.node_of(self._to)
-        return None if node_id is None else ToNode(node_id)
+        return None if node_id is None else ToIdleConnection(node_id)
 
 
 class Joining:

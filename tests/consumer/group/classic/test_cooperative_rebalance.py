@@ -10,6 +10,7 @@ import pytest
 
 from pykafka2.errors import CommitFailed, KafkaError, UnknownMemberId
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
+from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.group import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -221,6 +222,15 @@ def test_end_while_the_others_rejoin_commits_the_kept_partitions(simulation: Sim
 
 
 @pytest.mark.parametrize("end", ENDS)
+def test_end_while_the_others_rejoin_does_not_wait_for_a_fetch(simulation: Simulation, end: str) -> None:
+    group, first, values = rejoining(simulation, fetch_max_wait_ms=20_000)
+    began_at = simulation.now
+    ENDS[end](first)
+    assert simulation.now - began_at < 1.0
+    read_once(group, first, values)
+
+
+@pytest.mark.parametrize("end", ENDS)
 def test_end_while_the_leader_assigns_commits_in_the_new_generation(simulation: Simulation, end: str) -> None:
     group, first, values = rejoining(simulation)
     controls = group.cluster.controls
@@ -265,8 +275,13 @@ def test_end_in_a_rebalance_that_does_not_complete_warns_of_the_missing_commit(
 def test_close_while_the_others_rejoin_finds_the_next_coordinator(simulation: Simulation) -> None:
     group, first, values = rejoining(simulation, brokers=3)
     before = group.cluster.coordinator("g")
-    group.cluster.controls.move_coordinator("g", (before + 1) % 3)
+    controls = group.cluster.controls
+    rule = controls.hold(FindCoordinatorRequest)
+    controls.move_coordinator("g", (before + 1) % 3)
+    simulation.spawn(lambda: (simulation.sleep(0.5), controls.remove_rule(rule), controls.release()))
+    began_at = simulation.now
     first.consumer.close()
+    assert simulation.now - began_at < 3.0, "the commit is not sent behind the next JoinGroup"
     read_once(group, first, values)
 
 
