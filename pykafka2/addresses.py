@@ -32,6 +32,8 @@ def parse_addresses(value: Any) -> Addresses:
         raise ValueError(f"{value!r} is neither a str nor a list")
     found: dict[tuple[str, int], None] = {}
     for entry in entries:
+        if isinstance(entry, str) and "@" in entry:  # before a comma of a password divides it
+            _refuse(entry, "has a user; set sasl_username and sasl_password, and write host:port")
         parts = entry.split(",") if isinstance(entry, str) else [entry]
         for part in parts:
             if not isinstance(part, str) or part.strip():
@@ -63,8 +65,6 @@ def _parse_one(entry: Any) -> tuple[str, int]:
 
 def _host_and_port(entry: str) -> tuple[str, str]:
     # As in Java, "PLAINTEXT://host:9092" is accepted; security_protocol sets the protocol.
-    if ":" in entry.partition("@")[0] and "@" in entry:
-        _refuse(entry, "has a user; set sasl_username and sasl_password, and write host:port")
     scheme, separator, rest = entry.partition("://")
     if separator and not scheme.isupper():
         _refuse(entry, "is a URL; write host:port")

@@ -18,7 +18,8 @@ LONGEST_WORD: Final = 24
 """Most characters of a name without a separator."""
 PEM_BEGIN: Final = "-----BEGIN"
 PEM_END: Final = "-----END"
-_CREDENTIALS: Final = re.compile(r"""[^/,\s"'(\[]*:[^/,\s]*@""")
+_CREDENTIALS: Final = re.compile(r"""(?<![^"'(\[])[^"'(\[]*:[^"'(\[]*@""")
+"""From the beginning of a quoted text to its last @: a password can contain slashes, commas and spaces."""
 LONGEST_ERROR: Final = 400
 """Most characters of a user's exception, which can contain the whole record."""
 

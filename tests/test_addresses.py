@@ -46,7 +46,7 @@ def test_addresses_are_read_in_every_usual_form(text: object, expected: tuple[tu
         ("host:٣", "has no port"),
         ("a:1,:9092", "':9092' has no legal host"),
         ("ho st:9092", "has no legal host"),
-        ("user@host:9092", "has no legal host"),
+        ("user@host:9092", "has a user"),
         ("host/path:9092", "has no legal host"),
         ("host]:9092", "has no legal host"),
         ("::1:9092", r"in brackets, like \[::1\]:9092"),

@@ -127,6 +127,12 @@ PEM = f"-----BEGIN PRIVATE KEY-----\n{CANARY}\n-----END PRIVATE KEY-----"
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "user in an address": ({"bootstrap_servers": f"ann:{CANARY}@kafka-1:9093"}, "set sasl_username"),
     "user in one address": ({"bootstrap_servers": ["a:1", f"SSL://ann:{CANARY}@b:1"]}, "set sasl_username"),
+    "password with a slash": ({"bootstrap_servers": f"ann:a/{CANARY}/b@kafka-1:9093"}, "set sasl_username"),
+    "password with a comma": ({"bootstrap_servers": f"ann:a,{CANARY},b@kafka-1:9093"}, "set sasl_username"),
+    "password with a space": (
+        {"bootstrap_servers": ["a:1", f"SSL://ann:a {CANARY} b@kafka-1:9093"]},
+        "set sasl_username",
+    ),
     "user in a URL": ({"bootstrap_servers": f"kafka://ann:{CANARY}@kafka-1"}, "set sasl_username"),
     "key as a file": ({"security_protocol": "SSL", "ssl_keyfile": PEM}, "or set ssl_key_pem"),
     "key as a certificate": ({"security_protocol": "SSL", "ssl_certfile": PEM}, "or set ssl_certificate_pem"),
