@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from pykafka2.cli.common.output import Output, Time, time_or_none
+from pykafka2.cli.common.changes import counted
+from pykafka2.cli.common.output import Change, Output, Time, positive_is_warning, time_or_none
 
 COLUMNS = ("topic", "partition_count", "is_internal", "replicas")
 ROWS: list[tuple[object, ...]] = [("orders", 12, False, [1, 2]), ("a\x1b[31m[b]", None, True, [])]
@@ -17,9 +20,9 @@ ROWS: list[tuple[object, ...]] = [("orders", 12, False, [1, 2]), ("a\x1b[31m[b]"
 def test_table_in_a_pipe_is_plain_and_aligned(capsys: pytest.CaptureFixture[str]) -> None:
     Output("x").table(COLUMNS, ROWS)
     assert capsys.readouterr().out.splitlines() == [
-        "TOPIC         PARTITION COUNT  IS INTERNAL  REPLICAS",
-        "orders                     12  no           1,2",
-        "a\\x1b[31m[b]                -  yes          -",
+        "TOPIC         PARTITIONS  IS INTERNAL  REPLICAS",
+        "orders                12  no           1,2",
+        "a\\x1b[31m[b]           -  yes          -",
     ]
 
 
@@ -50,19 +53,6 @@ def test_json_has_one_object_per_row_with_the_column_names(capsys: pytest.Captur
     assert lines == [*(dict(zip(COLUMNS, row, strict=True)) for row in ROWS), {"a": None}]
 
 
-def test_rich_table_shows_names_in_full_and_no_markup(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("rich")
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setenv("NO_COLOR", "1")
-    Output("x").table(["topic"], [["[bold]" + "x" * 100]])
-    out = capsys.readouterr().out
-    assert "[bold]" in out
-    assert out.count("x") == 100
-
-
 def test_table_is_plain_in_a_dumb_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,15 +65,6 @@ def test_table_is_plain_in_a_dumb_terminal(
 def test_item_escapes_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     Output("x").item({"a_b": "\x1b[2J", "c": None})
     assert capsys.readouterr().out == "a b  \\x1b[2J\nc    -\n"
-
-
-def test_table_is_plain_without_rich(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setitem(sys.modules, "rich.box", None)
-    Output("x").table(["a"], [[1]])
-    assert capsys.readouterr().out == "A\n1\n"
 
 
 def test_progress_is_hidden_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,3 +89,150 @@ def test_json_is_ascii_if_stdout_cannot_encode_all_characters(monkeypatch: pytes
     Output("groups", is_json=True).json({"group": "café"})
     stdout.flush()
     assert json.loads(stdout.buffer.getvalue()) == {"group": "café"}  # type: ignore[attr-defined]
+
+
+# ---------------------------------------------------------------------------------------------------
+# Terminals
+# ---------------------------------------------------------------------------------------------------
+
+AUTHORISED = "prod.eu-west-1.orders.payment-authorised.v2"
+CAPTURED = "prod.eu-west-1.orders.payment-captured.v1"
+LAG_COLUMNS = ("topic", "partition", "committed", "latest", "lag", "client_id", "host")
+LAGS: list[tuple[object, ...]] = [
+    (AUTHORISED, 0, 1201, 1250, 49, "settlement-7f9c", "/10.0.0.7"),
+    (AUTHORISED, 1, 1199, 1199, 0, "settlement-3b21", "/10.0.0.8"),
+    (CAPTURED, 0, None, 12, 12, "settlement-7f9c", "/10.0.0.7"),
+]
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
+    """A function that prints a table in a terminal of this width, without colors; returns the lines."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def shown(width: int, *arguments: Any, **options: Any) -> list[str]:
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        monkeypatch.setenv("COLUMNS", str(width))
+        Output("x").table(*arguments, **options)
+        return capsys.readouterr().out.splitlines()
+
+    return shown
+
+
+def test_table_that_fits_a_terminal_looks_as_in_a_pipe(
+    terminal: Callable[..., list[str]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = terminal(120, LAG_COLUMNS, LAGS)
+    assert shown[0].split()[:3] == ["TOPIC", "PARTITION", "COMMITTED"]
+    assert [line.split()[0] for line in shown[1:]] == [AUTHORISED, AUTHORISED, CAPTURED]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
+    Output("x").table(LAG_COLUMNS, LAGS)
+    assert capsys.readouterr().out.splitlines() == shown
+
+
+def test_topics_become_headings_in_a_terminal_of_80_columns(terminal: Callable[..., list[str]]) -> None:
+    assert terminal(80, LAG_COLUMNS, LAGS) == [
+        "  PARTITION  COMMITTED  LATEST  LAG  CLIENT ID        HOST",
+        AUTHORISED,
+        "          0       1201    1250   49  settlement-7f9c  /10.0.0.7",
+        "          1       1199    1199    0  settlement-3b21  /10.0.0.8",
+        CAPTURED,
+        "          0          -      12   12  settlement-7f9c  /10.0.0.7",
+    ]
+
+
+def test_column_with_one_text_in_all_rows_goes_above_a_table_that_is_too_wide(
+    terminal: Callable[..., list[str]],
+) -> None:
+    assert terminal(80, LAG_COLUMNS, LAGS[:2]) == [
+        f"topic  {AUTHORISED}",
+        "PARTITION  COMMITTED  LATEST  LAG  CLIENT ID        HOST",
+        "        0       1201    1250   49  settlement-7f9c  /10.0.0.7",
+        "        1       1199    1199    0  settlement-3b21  /10.0.0.8",
+    ]
+
+
+def test_single_row_that_is_too_wide_is_printed_by_field(terminal: Callable[..., list[str]]) -> None:
+    shown = terminal(60, LAG_COLUMNS, LAGS[2:])
+    assert shown[:3] == [f"topic      {CAPTURED}", "partition  0", "committed  -"]
+    assert len(shown) == len(LAG_COLUMNS)
+
+
+def test_names_that_are_too_wide_go_beyond_the_edge_in_full(terminal: Callable[..., list[str]]) -> None:
+    names = [f"{AUTHORISED}.{number}" * 2 for number in range(3)]
+    shown = terminal(60, ["transactional_id", "producer_id"], [[name, 1] for name in names])
+    assert [line.split()[0] for line in shown[1:]] == names
+
+
+def test_only_columns_that_can_be_cut_are_shortened(terminal: Callable[..., list[str]]) -> None:
+    rows = [[AUTHORISED, "x" * 100, 1], [CAPTURED, "y", 2]]
+    shown = terminal(80, ["setting", "value", "number"], rows, can_be_cut=("value",))
+    assert [len(line) for line in shown] == [80, 80, 80]
+    assert shown[1] == f"{AUTHORISED}  {'x' * 24}...       1"
+    assert shown[2].split() == [CAPTURED, "y", "2"]
+
+
+def test_quiet_columns_are_left_out_unless_a_row_has_something(capsys: pytest.CaptureFixture[str]) -> None:
+    output = Output("x")
+    columns, options = ["topic", "internal", "rack"], {"quiet": ("internal", "rack")}
+    output.table(columns, [["a", False, None], ["b", False, None]], **options)  # type: ignore[arg-type]
+    output.table(columns, [["a", False, None], ["b", True, None]], **options)  # type: ignore[arg-type]
+    output.table(columns, [], **options)  # type: ignore[arg-type]
+    shown = capsys.readouterr().out.splitlines()
+    assert shown == ["TOPIC", "a", "b", "TOPIC  INTERNAL", "a      no", "b      yes", "TOPIC  INTERNAL  RACK"]
+
+
+def test_markup_of_a_name_is_printed_as_it_is(terminal: Callable[..., list[str]]) -> None:
+    assert terminal(80, ["topic"], [["[bold]x"]]) == ["TOPIC", "[bold]x"]
+
+
+def test_colors_are_for_terminals_unless_no_color_is_set(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shown() -> tuple[str, str]:
+        output = Output("groups")
+        output.table(["partition", "lag"], [[0, 5], [1, 0]], styles={"lag": positive_is_warning})
+        output.item({"state": "Stable"}, {"state": lambda _: "good"})
+        output.line("failed", "bad")
+        output.error("no such group")
+        found = capsys.readouterr()
+        return found.out, found.err
+
+    plain = shown()
+    assert "\x1b" not in plain[0] + plain[1]
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    out, errors = shown()
+    assert out.splitlines() == [
+        "\x1b[1mPARTITION\x1b[0m  \x1b[1mLAG\x1b[0m",
+        "        0    \x1b[33m5\x1b[0m",
+        "        1    0",
+        "state  \x1b[32mStable\x1b[0m",
+        "\x1b[31mfailed\x1b[0m",
+    ]
+    assert errors == "\x1b[31mpykafka2 groups: no such group\x1b[0m\n"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert shown() == plain
+
+
+def test_change_has_its_sign_in_a_table_and_is_a_number_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [[Change(5)], [Change(-3)], [Change(0)]]
+    Output("x").table(["change"], rows)
+    assert capsys.readouterr().out.split() == ["CHANGE", "+5", "-3", "0"]
+    Output("x", is_json=True).table(["change"], rows[:1])
+    assert capsys.readouterr().out == '{"change":5}\n'
+
+
+def test_numbers_have_singular_and_plural() -> None:
+    assert (counted(1, "record"), counted(2500, "record"), counted([], "topic")) == (
+        "1 record",
+        "2,500 records",
+        "0 topics",
+    )
+    assert (counted([1], "address", "addresses"), counted([1, 2], "address", "addresses")) == (
+        "1 address",
+        "2 addresses",
+    )

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 from pykafka2.cli.common import connection
 from pykafka2.cli.common import output as outputs
-from pykafka2.cli.common.changes import checked
+from pykafka2.cli.common.changes import checked, counted
 from pykafka2.cli.common.output import Output
 from pykafka2.cli.common.parsing import Parser, rate
 
@@ -93,29 +93,29 @@ def _print(result: ClusterCheck, output: Output, has_details: bool) -> None:
         steps = {step.name: step for step in broker.steps}
         number = "bootstrap" if broker.broker_id is None else broker.broker_id
         rows.append([broker.address, number, *(_shown(steps.get(name)) for name in names)])
-    output.table(["address", "broker", *names], rows)
+    output.table(["address", "broker", *names], rows, styles=dict.fromkeys(names, _style))
     output.line("")
     for step in result.steps:
-        output.line(f"{step.name:<12} {step.status:<8} {step.detail}")
+        output.line(f"{step.name:<12} {step.status:<8} {step.detail}", _style(_shown(step)))
     every = [(broker.address, step) for broker in result.brokers for step in broker.steps]
     if has_details:
         output.line("")
         for address, step in every:
-            output.line(f"{address}  {step.name:<12} {step.status:<8} {step.detail}")
+            output.line(f"{address}  {step.name:<12} {step.status:<8} {step.detail}", _style(_shown(step)))
     problems = [one for one in [*every, *(("cluster", step) for step in result.steps)] if one[1].fix]
     for address, step in problems:
         output.line("")
-        output.line(f"{step.status.upper()} {address}, {step.name}")
+        output.line(f"{step.status.upper()} {address}, {step.name}", _style(_shown(step)))
         output.line(f"  cause: {step.detail}")
         output.line(f"  fix:   {step.fix}")
     output.line("")
     failed = sum(not broker.has_passed for broker in result.brokers)
+    every_address = counted(result.brokers, "address", "addresses")
     if result.has_passed:
-        output.line(f"All {len(result.brokers)} addresses passed.")
+        several = "" if len(result.brokers) == 1 else "All "
+        output.line(f"{several}{every_address} passed.", "good")
     else:
-        output.line(
-            f"{failed} of {len(result.brokers)} addresses failed." if failed else "The cluster failed."
-        )
+        output.line(f"{failed} of {every_address} failed." if failed else "The cluster failed.", "bad")
 
 
 def _shown(step: CheckStep | None) -> str:
@@ -124,3 +124,7 @@ def _shown(step: CheckStep | None) -> str:
     if step.status == "ok":
         return "ok" if step.seconds is None else f"{step.seconds * 1000:.0f} ms"
     return step.status.upper()
+
+
+def _style(text: str) -> str:
+    return {"-": "", "FAILED": "bad"}.get(text, "warning" if text.isupper() else "good")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pykafka2.cli.common import connection
 from pykafka2.cli.common.changes import add_dry_run, add_yes, change, checked, described, found, is_confirmed
 from pykafka2.cli.common.live_brokers import at_live_brokers
-from pykafka2.cli.common.output import Output, time_or_none
+from pykafka2.cli.common.output import Output, positive_is_warning, time_or_none, true_is_bad
 from pykafka2.cli.common.parsing import AddSetting, Parser, UsageError, natural
 from pykafka2.cli.common.verbs import Action, add_actions, run_action
 from pykafka2.errors import ClusterAuthorizationFailed, IllegalArgument, KafkaError, UnsupportedVersion
@@ -82,6 +82,8 @@ def _brokers(arguments: argparse.Namespace, output: Output) -> int:
             [node.id, node.host, node.port, node.rack, node.id == controller, node.id in cluster.fenced]
             for node in sorted(cluster.nodes, key=lambda node: node.id)
         ],
+        styles={"fenced": true_is_bad},
+        quiet=("rack", "fenced"),
     )
     return 0
 
@@ -192,7 +194,8 @@ def _quorum(arguments: argparse.Namespace, output: Output) -> int:
         output.json({**fields, "replicas": [dict(zip(columns, row, strict=True)) for row in rows]})
         return 0
     output.item(fields)
-    output.table(columns, rows)
+    output.line("")
+    output.table(columns, rows, styles={"lag": positive_is_warning})
     return 0
 
 
@@ -266,10 +269,14 @@ def _log_dirs(arguments: argparse.Namespace, output: Output) -> int:
         output.table(
             ["broker", "path", "topic", "partition", "size_bytes", "offset_lag", "future"],
             replicas,
+            styles={"offset_lag": positive_is_warning},
+            quiet=("future",),
         )
     else:
         columns = ["broker", "path", "replica_count", "size_bytes", "total_bytes", "usable_bytes", "error"]
-        output.table(columns, directories)
+        output.table(
+            columns, directories, styles={"error": true_is_bad}, quiet=("error",), can_be_cut=("error",)
+        )
     return code
 
 

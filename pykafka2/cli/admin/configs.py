@@ -148,14 +148,20 @@ def _describe(arguments: argparse.Namespace, output: Output) -> int:
                 not arguments.setting and (arguments.all or entry.source in OWN_SOURCES[arguments.type])
             ):
                 rows.append({**_fields(resource), **_entry_fields(entry, arguments)})
-    columns = ["type", "name", "setting", "value", "source", "read_only", "sensitive"]
+    columns = [*(["name"] if len(described) > 1 else []), "setting", "value", "source"]
+    columns += ["read_only", "sensitive"]
     if output.is_json:
         for row in rows:
             output.json(row)
         return code
     if rows:
         columns += [name for name in ("synonyms", "documentation") if name in rows[0]]
-        output.table(columns, [[_for_people(row[name]) for name in columns] for row in rows])
+        output.table(
+            columns,
+            [[_for_people(row[name]) for name in columns] for row in rows],
+            quiet=("read_only", "sensitive"),
+            can_be_cut=("value", "synonyms", "documentation"),
+        )
     elif not code:
         output.note("Nothing is set; --all also shows the defaults.")
     return code

@@ -10,7 +10,10 @@ examples:
 from __future__ import annotations
 
 import argparse
+import io
+import shutil
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.cli.common import connection
@@ -26,7 +29,7 @@ from pykafka2.cli.common.changes import (
     listed,
     matching,
 )
-from pykafka2.cli.common.output import Output, is_terminal
+from pykafka2.cli.common.output import Change, Output, is_terminal, positive_is_warning
 from pykafka2.cli.common.parsing import Parser, UsageError, nearest, positive, rate, time_ms
 from pykafka2.cli.common.partitions import resolved, selection
 from pykafka2.cli.common.positions import NAMES
@@ -40,10 +43,18 @@ if TYPE_CHECKING:
     from pykafka2.admin import GroupDescription, MemberDescription, Outcomes, PartitionLag
 
 SUMMARY = "list and describe groups with their lag, reset offsets, delete groups"
-CLEAR = "\x1b[H\x1b[2J"
+HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 LEGAL_TARGETS = "earliest, latest, current (the committed offset), an offset or @TIME"
 NO_OFFSET = -1
 WATCH_SECONDS = 2.0
+STATE_STYLES = {
+    "Stable": "good",
+    "PreparingRebalance": "warning",
+    "CompletingRebalance": "warning",
+    "Assigning": "warning",
+    "Reconciling": "warning",
+    "Dead": "bad",
+}
 GROUP_TYPES = ("Classic", "Consumer")
 """Types of groups that `groups describe` describes; share and streams groups are only listed."""
 
@@ -59,6 +70,10 @@ run = checked(run_action)
 # ---------------------------------------------------------------------------------------------------
 # list, describe
 # ---------------------------------------------------------------------------------------------------
+
+
+def _state_style(state: str) -> str:
+    return STATE_STYLES.get(state, "")
 
 
 class _Watch(argparse.Action):
@@ -128,6 +143,8 @@ def _print_groups(client: KafkaAdminClient, arguments: argparse.Namespace, outpu
             [name, groups[name].state, groups[name].type or None, groups[name].protocol or None]
             for name in matching(groups, arguments.patterns + arguments.after_watch)
         ],
+        styles={"state": _state_style},
+        quiet=("protocol",),
     )
     return code
 
@@ -145,11 +162,18 @@ def _configure_describe(parser: Parser) -> None:
 
 
 def _describe(arguments: argparse.Namespace, output: Output) -> int:
+    before: dict[tuple[str, TopicPartition], int] = {}
     with connection.connected_admin(arguments) as client:
-        return _watched(arguments, output, lambda: _print_descriptions(client, arguments, output))
+        return _watched(arguments, output, lambda: _print_descriptions(client, arguments, output, before))
 
 
-def _print_descriptions(client: KafkaAdminClient, arguments: argparse.Namespace, output: Output) -> int:
+def _print_descriptions(
+    client: KafkaAdminClient,
+    arguments: argparse.Namespace,
+    output: Output,
+    before: dict[tuple[str, TopicPartition], int],
+) -> int:
+    """Print the groups; `before` has the lags that --watch printed last."""
     names, code = arguments.groups + arguments.after_watch, 0
     if not names:
         every, code = listed(output, client.list_groups(types=GROUP_TYPES, raise_errors=False))
@@ -176,7 +200,13 @@ def _print_descriptions(client: KafkaAdminClient, arguments: argparse.Namespace,
         if has_printed:
             output.line("")
         has_printed = True
-        _print_group(arguments, output, group, lags, unknown)
+        changes = {
+            one: Change(lag.lag - before[name, one])
+            for one, lag in lags.succeeded.items()
+            if (name, one) in before
+        }
+        before.update({(name, one): lag.lag for one, lag in lags.succeeded.items()})
+        _print_group(arguments, output, group, lags, unknown, changes)
     return code
 
 
@@ -186,8 +216,13 @@ def _print_group(
     group: GroupDescription,
     lags: Outcomes[TopicPartition, PartitionLag],
     unknown: Mapping[TopicPartition, OffsetAndMetadata],
+    changes: Mapping[TopicPartition, Change],
 ) -> None:
-    """Print a group; `unknown` has the committed offsets of partitions whose lag is unknown."""
+    """Print a group.
+
+    `unknown` has the committed offsets of partitions whose lag is unknown, `changes` those of lags since
+    --watch printed them last.
+    """
     coordinator = group.coordinator
     fields = {
         "group": group.group_id,
@@ -215,15 +250,25 @@ def _print_group(
     if output.is_json:
         output.json({**fields, "partitions": partitions, "members": members})
         return
-    output.item(fields)
-    columns = ["topic", "partition", "committed", "latest", "lag", "client_id", "host", "member_id"]
+    styles = {"state": _state_style, "lag": positive_is_warning}
+    watched = {"change": Change(sum(changes.values()))} if changes else {}
+    output.item({**fields, **watched}, styles)
+    columns = ["topic", "partition", "committed", "latest", "lag", *watched]
     if arguments.lag_time:
-        columns.insert(5, "lag_seconds")
-    rows = partitions
+        columns.append("lag_seconds")
+    columns += ["client_id", "host"]
+    rows = [{**row, "change": changes.get(one)} for one, row in zip(sorted(lags), partitions, strict=True)]
     if arguments.members:
         columns, rows = ["member_id", "instance_id", "client_id", "host", "partitions"], members
     if rows:
-        output.table(columns, [[row[column] for column in columns] for row in rows])
+        output.line("")
+        output.table(
+            columns,
+            [[row[column] for column in columns] for row in rows],
+            styles=styles,
+            quiet=("client_id", "host", "instance_id"),
+            can_be_cut=("partitions",),
+        )
 
 
 def _lag_fields(
@@ -257,14 +302,21 @@ def _watched(arguments: argparse.Namespace, output: Output, show: Callable[[], i
     import time
 
     code, count = 0, 0
+    is_screen = is_terminal(sys.stdout) and not output.is_json
     try:
         while True:
-            if is_terminal(sys.stdout) and not output.is_json:
-                print(CLEAR, end="")
-            elif count:
-                output.line("")
-            code = show()
-            sys.stdout.flush()
+            title = f"{time.strftime('%Y-%m-%d %H:%M:%S')}, every {arguments.watch:g} s"
+            if is_screen:
+                frame = io.StringIO()
+                with redirect_stdout(frame), redirect_stderr(frame):
+                    code = show()
+                _draw([title, *frame.getvalue().splitlines()])
+            else:
+                if count:
+                    output.line("")
+                output.line(title)
+                code = show()
+                sys.stdout.flush()
             count += 1
             if count == arguments.times:
                 return code
@@ -273,6 +325,15 @@ def _watched(arguments: argparse.Namespace, output: Output, show: Callable[[], i
         if type(error) is not KeyboardInterrupt:  # SIGTERM
             raise
         return code
+
+
+def _draw(lines: list[str]) -> None:
+    """Draw over the last frame in one piece, so that the screen is never blank; cut what is below it."""
+    height = shutil.get_terminal_size().lines
+    if len(lines) >= height:
+        lines = [*lines[: height - 2], f"... {len(lines) - height + 2} more lines"]
+    sys.stdout.write(HOME + "".join(f"{CLEAR_LINE}{line}\n" for line in lines) + CLEAR_BELOW)
+    sys.stdout.flush()
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -349,7 +410,7 @@ def _reset(arguments: argparse.Namespace, output: Output) -> int:
     rows = []
     for partition, offset in sorted(after.items()):
         old = before[partition].offset if partition in before else None
-        change = None if old is None else offset.offset - old
+        change = None if old is None else Change(offset.offset - old)
         rows.append([arguments.group, partition.topic, partition.partition, old, offset.offset, change])
     if not rows:
         if not code:
@@ -357,7 +418,7 @@ def _reset(arguments: argparse.Namespace, output: Output) -> int:
                 f"group {arguments.group} has no committed offsets; name the partitions with --topic"
             )
         return 1
-    output.table(["group", "topic", "partition", "before", "after", "change"], rows)
+    output.table(["group", "topic", "partition", "before", "after", "change"], rows, json_only=("group",))
     if arguments.execute:
         output.note(f"{counted(rows, 'offset')} committed.")
     else:

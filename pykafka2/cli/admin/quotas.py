@@ -154,7 +154,8 @@ def _list(arguments: argparse.Namespace, output: Output) -> int:
         for one, quotas in found.items()
         for quota, value in quotas.items()
     ]
-    output.table([*KINDS, "quota", "value"], sorted(rows, key=lambda row: [cell or "" for cell in row[:4]]))
+    rows.sort(key=lambda row: [cell or "" for cell in row[:4]])
+    output.table([*KINDS, "quota", "value"], rows, quiet=KINDS)
     return 0
 
 

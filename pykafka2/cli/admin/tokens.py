@@ -108,7 +108,7 @@ def _list(arguments: argparse.Namespace, output: Output) -> int:
     with connection.connected_admin(arguments) as client:
         tokens = client.describe_delegation_tokens(arguments.owners or None)
     columns = ["token_id", "owner", "requester", "renewers", "issue_time", "expiry_time", "max_time"]
-    output.table(columns, [list(_fields(token).values()) for token in tokens])
+    output.table(columns, [list(_fields(token).values()) for token in tokens], quiet=("renewers",))
     return 0
 
 

@@ -19,7 +19,7 @@ from pykafka2.cli.common.changes import (
     found,
     matching,
 )
-from pykafka2.cli.common.output import Output, time_or_none
+from pykafka2.cli.common.output import Output, time_or_none, true_is_bad
 from pykafka2.cli.common.parsing import Parser
 from pykafka2.cli.common.partitions import resolved, selection
 from pykafka2.cli.common.positions import NAMES, offset
@@ -79,6 +79,7 @@ def _list(arguments: argparse.Namespace, output: Output) -> int:
             [name, len(topic.partitions), _replication_factor(topic), topic.is_internal]
             for name, topic in sorted(topics.items())
         ],
+        quiet=("internal",),
     )
     return code
 
@@ -145,24 +146,32 @@ def _partition_fields(partition: Any) -> dict[str, Any]:
 def _print_topic(
     output: Output, topic: TopicDescription, partitions: list[dict[str, Any]], configs: dict[str, Any]
 ) -> None:
-    from uuid import UUID
+    from base64 import urlsafe_b64encode
 
+    replication_factor = _replication_factor(topic)
     fields = {
         "topic": topic.name,
-        "topic_id": str(UUID(bytes=topic.topic_id)),
+        "topic_id": urlsafe_b64encode(topic.topic_id).decode().rstrip("="),
         "internal": topic.is_internal,
         "partition_count": len(topic.partitions),
-        "replication_factor": _replication_factor(topic),
+        "replication_factor": replication_factor,
         "configs": configs,
     }
     if output.is_json:
         output.json({**fields, "partitions": partitions})
         return
     output.item(fields)
+    output.line("")
     columns = ["partition", "leader", "replicas", "isr", "offline_replicas"]
     output.table(
         columns,
         [[one[name] for name in columns] for one in partitions],
+        styles={
+            "leader": lambda leader: "bad" if leader is None else "",
+            "isr": lambda isr: "warning" if len(isr) < (replication_factor or 0) else "",
+            "offline_replicas": true_is_bad,
+        },
+        quiet=("offline_replicas",),
     )
 
 

@@ -120,7 +120,7 @@ def _describe(arguments: argparse.Namespace, output: Output) -> int:
         "partitions",
     ]
     if every or not code:
-        output.table(columns, [_fields(one) for one in every.values()])
+        output.table(columns, [_fields(one) for one in every.values()], can_be_cut=("partitions",))
     return code
 
 

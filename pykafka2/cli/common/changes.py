@@ -135,9 +135,10 @@ def described(error: KafkaError) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def counted(items: Sized, name: str) -> str:
-    """Return the number of items with their name."""
-    return f"{len(items)} {name}{'' if len(items) == 1 else 's'}"
+def counted(items: Sized | int, name: str, plural: str = "") -> str:
+    """Return a number, or the number of items, with their name; without `plural` it gets an s."""
+    number = items if isinstance(items, int) else len(items)
+    return f"{number:,} {name if number == 1 else plural or name + 's'}"
 
 
 def _shortened(items: Sequence[Hashable], limit: int = 10) -> str:

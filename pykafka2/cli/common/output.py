@@ -1,6 +1,6 @@
 """Prints results to stdout, as tables for people or JSON lines with --json, and everything else to stderr.
 
-Tables are made with `rich` if it is installed (extra `cli`) and stdout is a terminal, and plain otherwise.
+Colors mark what is good, bad or needs attention. Only terminals get them, unless NO_COLOR is set.
 """
 
 from __future__ import annotations
@@ -9,10 +9,18 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TextIO
 
+from pykafka2.cli.common.tables import Column, fields, layout
+
+STYLES = {"head": "1", "good": "32", "warning": "33", "bad": "31"}
+"""ANSI codes; the colors of the terminal's own palette suit light and dark backgrounds."""
+HEADS = {"partition_count": "PARTITIONS", "replication_factor": "REPLICAS", "offline_replicas": "OFFLINE"}
+"""Heads that are shorter than the names of their columns."""
+Style = Callable[[Any], str]
+"""Returns the style of a value: "good", "warning", "bad", or "" for none."""
 CLI_EXTRA = "pip install 'pykafka2[cli]'"
 
 
@@ -23,6 +31,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 class Time(int):
     """A time in milliseconds since the epoch: a number in JSON, ISO 8601 in a table."""
+
+
+class Change(int):
+    """A difference: a number in JSON, with its sign in a table."""
 
 
 def iso_time(time_ms: int) -> str:
@@ -44,36 +56,62 @@ class Output:
     def __init__(self, verb: str, is_json: bool = False) -> None:
         self.verb = verb
         self.is_json = is_json
+        self._is_terminal = is_terminal(sys.stdout)  # also while sys.stdout is redirected
+        self._has_color = has_color(sys.stdout)
 
     # ------------------------------------------------------------------ results, on stdout
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        *,
+        styles: Mapping[str, Style] | None = None,
+        quiet: Collection[str] = (),
+        json_only: Collection[str] = (),
+        can_be_cut: Collection[str] = (),
+    ) -> None:
         """Print rows; with --json one object per row, whose keys are the columns (snake_case).
 
-        Values are str, int, float, bool, `Time`, None, or lists and dicts of these. A table shows None
-        and empty lists as `-`.
+        Values are str, int, float, bool, `Time`, `Change`, None, or lists and dicts of these. A table shows
+        None and empty lists as `-`. It leaves out the columns of `json_only`, and those of `quiet` that are
+        empty, 0 or "no" in all rows. Only texts in columns of `can_be_cut` are shortened if the terminal is
+        too narrow. `styles` has the styles of the values by column.
         """
+        found = [list(row) for row in rows]
         if self.is_json:
-            for row in rows:
+            for row in found:
                 self.json(dict(zip(columns, row, strict=True)))
             return
-        found = [list(row) for row in rows]
-        heads = [column.replace("_", " ").upper() for column in columns]
-        numeric = [all(_is_number(row[at]) for row in found) and bool(found) for at in range(len(columns))]
-        cells = [[_cell(value) for value in row] for row in found]
-        if title:
-            self.line(title)
-        if not self._rich_table(heads, cells, numeric):
-            self._plain_table(heads, cells, numeric)
+        shown = []
+        for at, name in enumerate(columns):
+            values = [row[at] for row in found]
+            if name in json_only or (name in quiet and values and not any(values)):
+                continue
+            style = (styles or {}).get(name, _no_style)
+            shown.append(
+                Column(
+                    HEADS.get(name, name.replace("_", " ").upper()),
+                    [_cell(value) for value in values],
+                    [style(value) for value in values],
+                    all(map(_is_number, values)) and any(value is not None for value in values),
+                    name in can_be_cut,
+                )
+            )
+        for line in layout(shown, self._width(), self._paint):
+            print(line)
 
-    def item(self, fields: Mapping[str, Any]) -> None:
+    def item(self, values: Mapping[str, Any], styles: Mapping[str, Style] | None = None) -> None:
         """Print one object: with --json as one line, otherwise one field per line."""
         if self.is_json:
-            self.json(fields)
+            self.json(values)
             return
-        width = max((len(name) for name in fields), default=0)
-        for name, value in fields.items():
-            self.line(f"{name.replace('_', ' '):<{width}}  {_cell(value)}")
+        lines = [
+            (name.replace("_", " "), _cell(value), (styles or {}).get(name, _no_style)(value))
+            for name, value in values.items()
+        ]
+        for line in fields(lines, self._paint):
+            print(line)
 
     def json(self, value: Any) -> None:
         """Print a value as one line of JSON."""
@@ -82,10 +120,10 @@ class Output:
         is_ascii = not (getattr(sys.stdout, "encoding", None) or "").lower().startswith("utf")
         print(json.dumps(value, ensure_ascii=is_ascii, separators=(",", ":")))
 
-    def line(self, text: str) -> None:
+    def line(self, text: str, style: str = "") -> None:
         """Print a line for people; nothing with --json."""
         if not self.is_json:
-            print(printable(text))
+            print(self._paint(printable(text), style))
 
     # ------------------------------------------------------------------ everything else, on stderr
 
@@ -95,7 +133,7 @@ class Output:
 
     def error(self, text: str) -> None:
         """Print an error to stderr, after the name of the verb."""
-        note(f"pykafka2 {self.verb}: {text}")
+        note(f"pykafka2 {self.verb}: {text}", "bad")
 
     def progress(self, total: float | None, text: str, unit: str = " records", **options: Any) -> Any:
         """Return a tqdm bar, which is a context manager; it is disabled unless stderr is a terminal."""
@@ -111,33 +149,12 @@ class Output:
 
     # ------------------------------------------------------------------ inside
 
-    def _rich_table(self, heads: list[str], cells: list[list[str]], numeric: list[bool]) -> bool:
-        """Print with rich; return False if it is not installed or stdout is not a terminal."""
-        if not is_terminal(sys.stdout) or os.environ.get("TERM") == "dumb":
-            return False
-        try:
-            from rich.box import SIMPLE_HEAD
-            from rich.console import Console
-            from rich.table import Table
-            from rich.text import Text
-        except ImportError:
-            return False
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-        for head, is_right in zip(heads, numeric, strict=True):
-            table.add_column(head, justify="right" if is_right else "left", overflow="fold")
-        for row in cells:
-            table.add_row(*(Text(cell) for cell in row))  # Text: a name can contain markup
-        Console(file=sys.stdout, soft_wrap=False).print(table)
-        return True
+    def _width(self) -> int | None:
+        """Return the width of the terminal, which can change; None if stdout is not a terminal."""
+        return shutil.get_terminal_size().columns if self._is_terminal else None
 
-    def _plain_table(self, heads: list[str], cells: list[list[str]], numeric: list[bool]) -> None:
-        widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-        for row in [heads, *cells]:
-            padded = [
-                cell.rjust(width) if is_right else cell.ljust(width)
-                for cell, width, is_right in zip(row, widths, numeric, strict=True)
-            ]
-            print("  ".join(padded).rstrip())
+    def _paint(self, text: str, style: str) -> str:
+        return _painted(text, style) if self._has_color else text
 
 
 class NoProgress:
@@ -175,6 +192,29 @@ def is_terminal(stream: TextIO | None) -> bool:
         return False
 
 
+def has_color(stream: TextIO | None) -> bool:
+    """Return whether a stream is a terminal that shows colors, and the user wants them."""
+    return is_terminal(stream) and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+
+
+def _painted(text: str, style: str) -> str:
+    return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if style and text else text
+
+
+def _no_style(value: Any) -> str:
+    return ""
+
+
+def positive_is_warning(value: Any) -> str:
+    """Return the style of a lag."""
+    return "warning" if value is not None and value > 0 else ""
+
+
+def true_is_bad(value: Any) -> str:
+    """Return the style of a problem that a value reports: an error, offline replicas."""
+    return "bad" if value else ""
+
+
 def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool | Time))
 
@@ -185,6 +225,8 @@ def _cell(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Change):
+        return f"{value:+d}" if value else "0"
     if isinstance(value, Time):
         try:
             return iso_time(value)
@@ -200,10 +242,11 @@ def _cell(value: Any) -> str:
     return text if text.isprintable() else "".join(map(_escaped, text))
 
 
-def note(text: str) -> None:
+def note(text: str, style: str = "") -> None:
     """Print to stderr; a failure must not hide the exit code, or end the work."""
+    text = printable(text)
     with suppress(OSError):
-        print(printable(text), file=sys.stderr)
+        print(_painted(text, style) if has_color(sys.stderr) else text, file=sys.stderr)
 
 
 def printable(text: str) -> str:

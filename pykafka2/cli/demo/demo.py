@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from pykafka2.cli.common.changes import counted
 from pykafka2.cli.common.output import Output
 from pykafka2.cli.demo.crash import Crash, crash_leader, look_again, stop_replication, wait_until_in_sync
 from pykafka2.cli.demo.data import DemoRecord, lines_of, order_events
@@ -148,7 +149,7 @@ class Demo:
                 self.figures.produce_seconds = time.perf_counter() - started
             self.figures.retries = int(producer.metrics().get("record-retry-total", 0))
         if self.failures:
-            raise KafkaError(f"{len(self.failures)} records failed, the first: {self.failures[0]}")
+            raise KafkaError(f"{counted(self.failures, 'record')} failed, the first: {self.failures[0]}")
 
     def _is_half_way(self, first: int) -> bool:
         """True for the one chunk in whose midst the leader is to die."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from pykafka2.cli.common.changes import counted
 from pykafka2.cli.demo.crash import Crash
 from pykafka2.cli.demo.proof import Verdict
 
@@ -30,7 +31,8 @@ def table(figures: Figures, verdict: Verdict, crash: Crash | None) -> str:
     rows = [
         (
             "cluster",
-            f"{figures.brokers} brokers, {figures.partitions} partitions x {figures.replication} replicas",
+            f"{counted(figures.brokers, 'broker')}, {counted(figures.partitions, 'partition')} x "
+            f"{counted(figures.replication, 'replica')}",
         ),
         ("produced", _rate(verdict.sent, figures.produce_seconds)),
         ("acknowledged after", _percentiles(figures.latencies)),
@@ -52,7 +54,7 @@ def _crash_rows(figures: Figures, crash: Crash | None) -> list[tuple[str, str]]:
         ("crash", f"broker {crash.broker}, leader of partition 0; now {back}"),
         (
             "in flight at the crash",
-            f"{crash.in_flight} produce requests, {crash.unreplicated:,} records dropped",
+            f"{counted(crash.in_flight, 'produce request')}, {counted(crash.unreplicated, 'record')} dropped",
         ),
         ("leader", f"broker {crash.broker} -> {crash.leader_after}"),
         ("leader epoch", f"{crash.epoch_before} -> {crash.epoch_after}"),
@@ -60,7 +62,7 @@ def _crash_rows(figures: Figures, crash: Crash | None) -> list[tuple[str, str]]:
 
 
 def _rate(count: int, seconds: float) -> str:
-    return f"{count:,} records in {seconds:.2f} s = {count / max(seconds, 1e-9):,.0f} a second"
+    return f"{counted(count, 'record')} in {seconds:.2f} s = {count / max(seconds, 1e-9):,.0f} a second"
 
 
 def _percentiles(latencies: list[float]) -> str:

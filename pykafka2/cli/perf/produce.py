@@ -10,6 +10,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.cli.common import connection
+from pykafka2.cli.common.changes import counted
 from pykafka2.cli.common.output import Output
 from pykafka2.cli.perf.measurements import DEFAULT_RECORDS, Samples, close_now, print_result, rates
 from pykafka2.errors import KafkaError
@@ -48,7 +49,7 @@ def measure(arguments: argparse.Namespace, output: Output) -> int:
         run.wait_for_acknowledgements(None)
         print_result(output, run.result())
     if run.error is not None:
-        output.error(f"{run.failed} records failed: {type(run.error).__name__}: {run.error}")
+        output.error(f"{counted(run.failed, 'record')} failed: {type(run.error).__name__}: {run.error}")
     return 1 if run.error is not None else 0
 
 

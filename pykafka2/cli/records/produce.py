@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from pykafka2.cli.common import connection
-from pykafka2.cli.common.changes import described
+from pykafka2.cli.common.changes import counted, described
 from pykafka2.cli.common.output import NoProgress, Output, is_terminal
 from pykafka2.cli.common.parsing import Parser, UsageError, natural, rate
 from pykafka2.cli.records.produce_input import Header, Input, JsonReader, LineReader, Rows
@@ -220,7 +220,7 @@ class Sending:
             }
             self.output.json(result | ({"transaction": self.transaction} if self.transaction else {}))
         elif self.undelivered or self.is_stopped or is_terminal(sys.stderr):
-            words = [f"{delivered:,} records delivered to {self.arguments.topic} in {seconds:.1f} s"]
+            words = [f"{counted(delivered, 'record')} delivered to {self.arguments.topic} in {seconds:.1f} s"]
             if self.failed:
                 words.append(f"{self.failed:,} failed")
             if self.undelivered > self.failed:
