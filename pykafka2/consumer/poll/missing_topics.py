@@ -43,7 +43,7 @@ class MissingTopics:
         self._found_as_of: tuple[object, ...] = ()
         """Metadata version and subscription at the last search for missing topics."""
         self.missing: dict[Missing, float] = {}
-        """What is missing, with the times since when."""
+        """Since when each item is missing."""
         self._warned_at: dict[Missing, float] = {}
         self._unreachable_since: float | None = None
         self._warned_unreachable_at = -FOREVER
@@ -62,7 +62,7 @@ class MissingTopics:
         return max(self._next_warning(now) - now, 0.001)
 
     def check(self) -> None:
-        """Warn of what is missing. Raises errors that are not retriable."""
+        """Log what poll() waits for. Raises errors that are not retriable."""
         error = self._metadata.last_error
         if error is not None and not error.retriable:
             raise error.anew()  # each poll() raises it until the next response
@@ -71,7 +71,7 @@ class MissingTopics:
         as_of = (version, topics, subscription.pattern, subscription.changes, self._lacks_coordinator())
         if as_of != self._found_as_of:
             self.missing = self._find_missing(topics)
-            self._warned_at = {one: at for one, at in self._warned_at.items() if one in self.missing}
+            self._warned_at = {item: at for item, at in self._warned_at.items() if item in self.missing}
             self._found_as_of = as_of
         if (version, topics) != self._checked:
             self._checked = version, topics
@@ -107,7 +107,7 @@ class MissingTopics:
             missing.append(self._subscription.pattern)
         if self._to is not None and self._lacks_coordinator():
             missing.append(self._to)
-        return {one: self.missing.get(one, now) for one in missing}
+        return {item: self.missing.get(item, now) for item in missing}
 
     def _lacks_coordinator(self) -> bool:
         """Return whether the last lookup of the group's coordinator failed."""
@@ -134,9 +134,7 @@ class MissingTopics:
         elif now >= self._next_warning(now):
             self._warned_unreachable_at = now
             logger.warning(
-                "[%s] no record can be read, because no broker is connected: %s",
-                self._cluster.name,
-                nodes.why_unreachable(),
+                "[%s] waiting for a broker: %s", self._cluster.name, nodes.unconnected().removesuffix(".")
             )
 
     def _next_warning(self, now: float) -> float:
@@ -145,14 +143,14 @@ class MissingTopics:
         return min(map(self._warning_due_at, self.missing), default=FOREVER)
 
     def _warning_due_at(self, missing: Missing) -> float:
-        """Return when to warn of it next: soon, and then once a minute."""
+        """Return when the next warning is due: the first one soon, the others once a minute."""
         warned_at = self._warned_at.get(missing)
         if warned_at is not None:
             return warned_at + WARN_EVERY
         return self.missing[missing] + (UNKNOWN_FOR if self._is_unknown(missing) else 0.0)
 
     def _is_unknown(self, missing: Missing) -> bool:
-        """Return whether no response tells yet whether it exists."""
+        """Return whether no response has shown yet that it exists or does not."""
         if isinstance(missing, ToCoordinator):
             return True
         if isinstance(missing, TopicPattern):
@@ -168,25 +166,20 @@ class MissingTopics:
         reasons = {_name(missing): self._why_missing(missing) for missing in topics if missing not in unknown}
         if unknown:
             error = self._metadata.last_error
-            last = f"; the last request for it failed: {error}" if error is not None else ""
+            last = f"; the last request failed: {error}" if error is not None else ""
             seconds = now - min(self.missing[missing] for missing in unknown)
             reasons[named(map(_name, unknown))] = f"no broker has sent metadata for {seconds:.0f} s{last}"
         self._warned_at.update(dict.fromkeys(due, now))
         for name, reason in reasons.items():
-            logger.warning(
-                "[%s] no record of %s can be read: %s; waiting for it",
-                self._cluster.name,
-                name,
-                reason.removesuffix("."),
-            )
+            logger.warning("[%s] waiting for %s: %s", self._cluster.name, name, reason.removesuffix("."))
         if self._to is not None and self._to in due:
             self._warn_of_coordinator(self._to)
 
     def _warn_of_coordinator(self, to: ToCoordinator) -> None:
-        """Warn of it in other words: partitions that the consumer has can still be read."""
+        """Warn once a minute; partitions that are assigned already are still read."""
         logger.warning(
-            "[%s] the coordinator of group %r is unknown, so no partition is assigned and no offset can be "
-            "committed: %s; waiting for it",
+            "[%s] waiting for the coordinator of group %r, without which no partition is assigned and no "
+            "offset can be committed: %s",
             self._cluster.name,
             to.key,
             str(self._cluster.coordinators.why_unknown(to)).removesuffix("."),
