@@ -35,8 +35,10 @@ def is_async(function: object) -> bool:
     return callable(function) and inspect.iscoroutinefunction(type(function).__call__)
 
 
-NOT_AWAITED = "it is async, and pykafka2 does not await it; pass a plain function"
+NOT_AWAITED = "it is async, and this client does not await it; pass a plain function"
 """The reason why an async function is rejected."""
+AWAITED_BY_AIO = f"{NOT_AWAITED}, or use the consumer of pykafka2.aio, which awaits it"
+"""The same for callables that the asyncio consumer accepts."""
 
 
 def hidden(value: object) -> str:

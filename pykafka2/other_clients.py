@@ -178,6 +178,7 @@ _LISTED: Final = {
 }
 
 _CREDENTIALS = "close() and a new client, or sasl_oauth_token_provider, which is called for each new token"
+_ALTER_CONFIGS = "alter_configs({resource: {name: value}})"
 _OFFSET = "a dict: {TopicPartition('orders', 0): 5} to commit, seek(partition, 5) to read from there"
 
 INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
@@ -212,7 +213,7 @@ INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
         "delete_consumer_groups": "delete_groups(group_ids)",
         "describe_consumer_groups": "describe_groups(group_ids)",
         "get_broker_version_data": "api_versions([broker_id])",
-        "incremental_alter_configs": "alter_configs({resource: {name: value}})",
+        "incremental_alter_configs": _ALTER_CONFIGS,
         "list_consumer_group_offsets": "list_group_offsets(group_id)",
         "list_consumer_groups": "list_groups()",
         "list_partition_offsets": "list_offsets({partition: 'latest'})",
@@ -237,6 +238,7 @@ INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
         "latest": "OffsetSpec.LATEST",
         "max_timestamp": "OffsetSpec.MAX_TIMESTAMP",
     },
+    "ConfigResource": {"Type": "ConfigResourceType, imported from pykafka2.admin"},
 }
 """Calls of confluent-kafka's and aiokafka's clients and messages that have another name here or none."""
 
@@ -286,6 +288,8 @@ INSTEAD_OF_ARGUMENTS: Final[dict[str, dict[str, dict[str, str]]]] = {
         },
     },
     "NewTopic": {"__init__": {"config": "configs=...", "replica_assignment": "assignment={0: [1, 2], ...}"}},
+    "NewPartitions": {"__init__": {"new_total_count": "create_partitions({'orders': 6})"}},
+    "ConfigResource": {"__init__": dict.fromkeys(("incremental_configs", "set_config"), _ALTER_CONFIGS)},
 }
 """Arguments of confluent-kafka's calls that have another name here, by class and call."""
 
@@ -308,10 +312,10 @@ INSTEAD_OF_CLASSES: Final[dict[str, str]] = {
     "ConfigSource": f"ConfigSourceType, {_ADMIN}",
     "Consumer": "KafkaConsumer, which takes the same dict of options",
     "ConsumerGroupState": f"GroupState, {_ADMIN}",
-    "ConsumerGroupTopicPartitions": "KafkaAdminClient, whose calls take the group and {partition: offset}",
+    "ConsumerGroupTopicPartitions": "KafkaAdminClient, whose alter_group_offsets('g', offsets) takes both",
     "ConsumerGroupType": f"GroupType, {_ADMIN}",
     "DeserializingConsumer": "KafkaConsumer, with key_deserializer and value_deserializer",
-    "ElectionType": "KafkaAdminClient, whose elect_leaders(partitions, unclean=True) has both kinds",
+    "ElectionType": "KafkaAdminClient, whose elect_leaders(partitions) takes unclean=True",
     "JSONDeserializer": f"KafkaConsumer, {_SCHEMAS}",
     "JSONSerializer": f"KafkaProducer, {_SCHEMAS}",
     "KafkaClient": "KafkaProducer, KafkaConsumer or KafkaAdminClient",
@@ -355,14 +359,22 @@ def explain_arguments(error: TypeError, owner: object, call: str, names: Iterabl
         calls = INSTEAD_OF_ARGUMENTS.get(base.__name__, {})
         instead = {**calls.get(EVERY_CALL, {}), **calls.get(call, {}), **instead}
     more = [f"instead of {name} use {instead[name]}" for name in names if name in instead]
-    if more:
-        error.args = (f"{error}; {', and '.join(more)}",)
+    text = _named_after_client(str(error), kind, call)
+    if more or text != str(error):
+        error.args = ("; ".join(filter(None, (text, ", and ".join(more)))),)
+
+
+def _named_after_client(text: str, kind: type, call: str) -> str:
+    """Replace the name of the mixin that defines `call`, which Python's error begins with."""
+    ours = kind.__name__ if call in ("__init__", "__new__") else f"{kind.__name__}.{call}"
+    defined = getattr(getattr(kind, call), "__qualname__", ours)
+    return f"{ours}{text.removeprefix(defined)}" if text.startswith(f"{defined}()") else text
 
 
 def unexpected_argument(owner: object, call: str, name: str) -> TypeError:
     """Return the error for an argument that a call accepts only to reject it, where a wrapper is too slow."""
     kind = owner if isinstance(owner, type) else type(owner)
-    error = TypeError(f"{kind.__name__}.{call}() got an unexpected keyword argument {name!r}")
+    error = TypeError(f"{getattr(kind, call).__qualname__}() got an unexpected argument {name!r}")
     explain_arguments(error, owner, call, [name])
     return error
 
@@ -390,6 +402,13 @@ def explaining(method: F) -> F:
             raise
 
     return cast(F, called)
+
+
+def explaining_creation(kind: C) -> C:
+    """Decorate a class of values so that its `__init__` is `explaining`."""
+    created: Any = kind
+    created.__init__ = explaining(created.__init__)
+    return kind
 
 
 def explaining_all(client: C) -> C:

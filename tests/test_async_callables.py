@@ -14,7 +14,7 @@ import pytest
 from pykafka2 import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer
 from pykafka2.errors import ConfigurationError, IllegalArgument
 
-WORDS = "it is async, and pykafka2 does not await it; pass a plain function"
+WORDS = "it is async, and this client does not await it; pass a plain function"
 
 
 async def later(*given: Any) -> None:

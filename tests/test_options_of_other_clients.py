@@ -1,4 +1,4 @@
-"""Options and calls of other clients are told what they are here."""
+"""Errors about options, calls and arguments of other clients name ours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pykafka2 import (
     admin,
     aio,
 )
-from pykafka2.admin import NewPartitions, NewTopic, OffsetSpec
+from pykafka2.admin import ConfigResource, NewPartitions, NewTopic, OffsetSpec
 from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.errors import ConfigurationError, IllegalArgument, UnknownOption
 from pykafka2.options import IgnoredOption
@@ -34,6 +34,7 @@ from pykafka2.other_clients import (
     INSTEAD_OF_OPTIONS,
     OF_A_CONSUMER,
     OF_A_PRODUCER,
+    explain_arguments,
 )
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.testing import KafkaCluster
@@ -59,6 +60,7 @@ def test_recommended_options_and_calls_exist_and_the_foreign_ones_do_not() -> No
         "ConsumerRecord": ConsumerRecord,
         "TopicPartition": TopicPartition,
         "OffsetSpec": OffsetSpec,
+        "ConfigResource": ConfigResource,
     }
     assert clients.keys() == INSTEAD_OF_CALLS.keys()
     for client, calls in INSTEAD_OF_CALLS.items():
@@ -266,7 +268,10 @@ def test_each_argument_of_another_client_is_explained(client: str, call: str, na
                 for one in inspect.signature(method).parameters.values()
                 if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
             ]
-            with pytest.raises(TypeError, match=f"unexpected keyword argument.*instead of {name} use "):
+            with pytest.raises(
+                TypeError,
+                match=rf"^{client}\.{method.__name__}\(\) .*unexpected .*argument.*instead of {name} use ",
+            ):
                 run(method, **{**dict.fromkeys(required, ()), name: 5})
             run(owner.close)
 
@@ -294,7 +299,8 @@ def test_every_call_of_the_admin_client_explains_confluent_kafkas_timeouts() -> 
 
 def test_offset_in_a_topic_partition_names_the_places_of_offsets() -> None:
     new: Any = TopicPartition
-    words = r"instead of offset use a dict: \{TopicPartition\('orders', 0\): 5\} to commit, seek"
+    words = r"^TopicPartition\(\) got an unexpected argument 'offset'; instead of offset use a dict: "
+    words += r"\{TopicPartition\('orders', 0\): 5\} to commit, seek"
     for create in (lambda: new("orders", 0, 5), lambda: new("orders", 0, offset=5)):
         with pytest.raises(TypeError, match=words):
             create()
@@ -329,8 +335,41 @@ def test_values_of_confluent_kafkas_admin_client_name_ours() -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'nearest'$"):
         spec.nearest()
     assert (OffsetSpec.LATEST, OffsetSpec["EARLIEST"]) == (-1, -2)
-    with pytest.raises(TypeError, match="instead of replica_assignment use assignment="):
+    with pytest.raises(TypeError, match=r"^NewTopic\(\) .*instead of replica_assignment use assignment="):
         NewTopic("orders", 3, replica_assignment=[[0]])  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^NewPartitions\(\) .*instead of new_total_count use create_part"):
+        new("orders", new_total_count=3)
+    resource: Any = ConfigResource
+    for name in ("incremental_configs", "set_config"):
+        with pytest.raises(TypeError, match=rf"^ConfigResource\(\) .*instead of {name} use alter_configs\("):
+            resource("topic", "orders", **{name: []})
+    with pytest.raises(AttributeError, match=r"no attribute 'Type'\. Use ConfigResourceType"):
+        _ = resource.Type.TOPIC
+    assert pickle.loads(pickle.dumps(resource("topic", "orders"))) == resource("topic", "orders")
+
+
+def test_errors_about_arguments_name_the_client_and_not_a_mixin() -> None:
+    class Mine(KafkaConsumer[bytes, bytes]):
+        pass
+
+    with Mine(**UNREACHABLE, group_id="g") as consumer:
+        for call in ("commit", "subscribe", "end_offsets", "poll"):
+            with pytest.raises(TypeError, match=rf"^Mine\.{call}\(\) got an unexpected .* 'nobody'$"):
+                getattr(consumer, call)(nobody=5)
+    with (
+        KafkaAdminClient(**UNREACHABLE) as client,
+        pytest.raises(TypeError, match=r"^KafkaAdminClient\.list_topics\(\) takes 1 positional argument"),
+    ):
+        client.list_topics("orders")  # type: ignore[call-arg]
+
+
+def test_type_error_of_an_applications_function_keeps_its_text() -> None:
+    def on_assigned(only: object, more: object) -> None: ...
+
+    with KafkaConsumer(**UNREACHABLE, group_id="g") as consumer:
+        error = TypeError("on_assigned() missing 1 required positional argument: 'more'")
+        explain_arguments(error, consumer, "commit", ["more"])
+        assert str(error) == "on_assigned() missing 1 required positional argument: 'more'"
 
 
 @pytest.mark.parametrize(

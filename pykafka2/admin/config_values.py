@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from pykafka2.errors import IllegalArgument
+from pykafka2.other_clients import INSTEAD_OF_CALLS, ForeignCall, explaining_creation
 
 
 class ConfigResourceType(IntEnum):
@@ -64,6 +65,7 @@ def _frozen(configs: Any) -> Any:
     return tuple(configs)
 
 
+@explaining_creation
 @attrs.define(frozen=True)
 class ConfigResource:
     """A resource with settings: a topic, a broker by its id, a group ...
@@ -84,6 +86,10 @@ class ConfigResource:
 
     def __str__(self) -> str:
         return f"{self.resource_type.name.lower()} {self.name!r}"
+
+
+for _name in INSTEAD_OF_CALLS["ConfigResource"]:
+    setattr(ConfigResource, _name, ForeignCall(_name))
 
 
 @attrs.define(frozen=True)

@@ -10,7 +10,7 @@ import attrs
 
 from pykafka2.errors import IllegalArgument
 from pykafka2.option_fields import hidden
-from pykafka2.other_clients import explaining
+from pykafka2.other_clients import explaining, explaining_creation
 from pykafka2.types import PartitionInfo, TopicPartition
 
 
@@ -53,6 +53,7 @@ class NewTopic:
         )
 
 
+@explaining_creation
 @attrs.define(frozen=True)
 class NewPartitions:
     """A topic's new number of partitions, and optionally the broker ids of each new one."""

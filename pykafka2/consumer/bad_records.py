@@ -12,15 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 from pykafka2.errors import SerializationError
-from pykafka2.option_fields import NOT_AWAITED, Because, is_async
+from pykafka2.option_fields import AWAITED_BY_AIO, Because, is_async
 from pykafka2.text import brief
 from pykafka2.types import BadRecord, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 NOT_AWAITED_RESULT = (
-    "it returned a {kind}, which is not awaited, so the record is not skipped. Wait in the function, such as "
-    "by `delivery.result(timeout=10)`, or use the consumer of pykafka2.aio"
+    "it returned a {kind}, which this consumer does not await, so the record is not skipped. Wait in the "
+    "function, such as by `delivery.result(timeout=10)`, or use the consumer of pykafka2.aio"
 )
 
 RAISE = "raise"
@@ -31,7 +31,7 @@ def read_policy(value: Any) -> Any:
     """Return the value of the option: 'raise', 'skip' or a callable."""
     if callable(value) and not isinstance(value, type):
         if is_async(value):  # records would be skipped although its coroutine never ran
-            raise Because(NOT_AWAITED)
+            raise Because(AWAITED_BY_AIO)
         return value
     if not isinstance(value, str) or value.lower() not in (RAISE, SKIP):
         raise ValueError

@@ -249,7 +249,9 @@ def test_sync_function_that_returns_an_awaitable_does_not_skip_the_record(
                 while len(found) < 3:
                     found += [record.value for records in consumer.poll(1000).values() for record in records]
                 for _ in range(2):
-                    with pytest.raises(SerializationError, match=f"returned a {name}, which is not awaited"):
+                    with pytest.raises(
+                        SerializationError, match=f"returned a {name}, which this consumer does not await"
+                    ):
                         consumer.poll(1000)
                 assert found == [0, 1, 2]
                 assert consumer.position(FIRST) == 3

@@ -137,7 +137,7 @@ def test_sync_client_refuses_a_token_provider_with_a_coroutine() -> None:
         async def token(self) -> str:
             return "never awaited"
 
-    with pytest.raises(ConfigurationError, match="it is async, and pykafka2 does not await it"):
+    with pytest.raises(ConfigurationError, match="it is async, and this client does not await it"):
         SyncProducer(
             bootstrap_servers="127.0.0.1:1",
             security_protocol="SASL_PLAINTEXT",

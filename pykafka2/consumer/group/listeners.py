@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from pykafka2.errors import IllegalArgument
-from pykafka2.option_fields import NOT_AWAITED, is_async
+from pykafka2.option_fields import AWAITED_BY_AIO, is_async
 from pykafka2.slotted import slotted
 from pykafka2.types import TopicPartition
 
@@ -75,7 +75,7 @@ def listeners_of(
         if function is not None and not callable(function):
             raise IllegalArgument(f"subscribe(): {name}={function!r} is not callable; give f(partitions)")
         if is_async(function):
-            raise IllegalArgument(f"subscribe(): {name}={function!r}: {NOT_AWAITED}")
+            raise IllegalArgument(f"subscribe(): {name}={function!r}: {AWAITED_BY_AIO}")
     revoked = on_revoked or _ignore
     return Listeners(on_assigned or _ignore, revoked, on_lost or revoked)
 
@@ -102,5 +102,5 @@ def _method(listener: Any, name: str) -> Callback | None:
     if method is not None and not callable(method):
         raise IllegalArgument(f"subscribe(): {name} of listener={listener!r} is not callable")
     if is_async(method):
-        raise IllegalArgument(f"subscribe(): {name} of listener={listener!r}: {NOT_AWAITED}")
+        raise IllegalArgument(f"subscribe(): {name} of listener={listener!r}: {AWAITED_BY_AIO}")
     return method
