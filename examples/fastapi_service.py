@@ -1,7 +1,7 @@
 """Serve HTTP and Kafka in one FastAPI application.
 
 Shows: clients that open and close with the application and can start before Kafka, a supervised task that
-consumes and skips bad records, limits of time for requests and shutdown, and probes from `health()`.
+consumes and skips bad records, time limits for requests and shutdown, and probes that use `health()`.
 Run it against a cluster of this process, or serve it with uvicorn beside your own cluster:
 
     python examples/fastapi_service.py
@@ -28,7 +28,7 @@ from pykafka2.testing import KafkaCluster
 
 logger = logging.getLogger("orders")
 TOPIC = "orders"
-# A client of the service waits ten seconds at most: for metadata, then for the acknowledgement.
+# A request takes at most ten seconds: five for metadata, five for the acknowledgement.
 LIMITS = {"max_block_ms": 5000, "delivery_timeout_ms": 5000, "request_timeout_ms": 4000}
 STOP_SECONDS = 5.0
 
@@ -40,7 +40,7 @@ def create_app(servers: str | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        # Without start(), which raises if Kafka is not there yet: the consumer waits, requests get a 503.
+        # No start(), which raises if Kafka is not available: the consumer waits, and requests get a 503.
         async with (
             KafkaProducer(bootstrap_servers=bootstrap_servers, **LIMITS) as producer,
             KafkaConsumer(
@@ -51,16 +51,16 @@ def create_app(servers: str | None = None) -> FastAPI:
             app.state.consuming = asyncio.create_task(count(consumer, totals))
             app.state.consuming.add_done_callback(report)
             yield
-            consumer.wakeup()  # ends the iteration, so that the last record is counted; close() commits
+            consumer.wakeup()  # ends the iteration after the current record; the exit of the block commits
             done, _ = await asyncio.wait([app.state.consuming], timeout=STOP_SECONDS)
             for task in done:
-                task.result()  # if it has failed, its last record is not committed
+                task.result()  # raises the task's error, so that the failed record is not committed
 
     app = FastAPI(lifespan=lifespan)
 
     @app.post("/orders/{customer}", status_code=202)
     async def order(customer: str, price: int) -> dict[str, int]:
-        """Answer when the order is written."""
+        """Respond when the order is written."""
         value = json.dumps({"customer": customer, "price": price}).encode()
         try:
             written = await app.state.producer.send_and_wait(TOPIC, value, key=customer.encode())
@@ -74,13 +74,13 @@ def create_app(servers: str | None = None) -> FastAPI:
 
     @app.get("/live")
     async def live(response: Response) -> dict[str, Any]:
-        """Answer 503 if only a restart helps."""
-        return answer(response, fatal_problems(app))
+        """Respond with 503 if only a restart helps."""
+        return respond(response, fatal_problems(app))
 
     @app.get("/ready")
     async def ready(response: Response) -> dict[str, Any]:
-        """Answer 200 while the clients work and the consumer is a member of its group, otherwise 503."""
-        return answer(response, fatal_problems(app) + passing_problems(app))
+        """Respond with 200 while a broker is connected and the consumer is a member of its group, or 503."""
+        return respond(response, fatal_problems(app) + temporary_problems(app))
 
     return app
 
@@ -92,19 +92,28 @@ async def count(consumer: KafkaConsumer[bytes, bytes], totals: Counter[str]) -> 
 
 
 def add(record: ConsumerRecord[bytes, bytes], totals: Counter[str]) -> None:
-    """Add one order; log and skip a record that is none, or it would end every restart, too."""
+    """Add one order. A record that cannot be parsed is logged and skipped, or it would end every restart."""
     if record.value is None:
         return  # a tombstone: the order was deleted
     try:
-        order = json.loads(record.value)
-        totals[order["customer"]] += int(order["price"])
-    except (ValueError, TypeError, KeyError) as error:
+        customer, price = parse(record.value)
+    except (
+        Exception
+    ) as error:  # any error: Infinity is an OverflowError, a thousand brackets a RecursionError
         where = f"{record.topic}-{record.partition} at offset {record.offset}"
         logger.error("skipped the record of %s: %r", where, error)  # or send it to a dead-letter topic
+    else:
+        totals[customer] += price
+
+
+def parse(value: bytes) -> tuple[str, int]:
+    """Return customer and price of an order."""
+    order = json.loads(value)
+    return str(order["customer"]), int(order["price"])
 
 
 def report(task: asyncio.Task[None]) -> None:
-    """Log the error of a task that is not awaited; `/live` shows it, so that the service is restarted."""
+    """Log the error of the consuming task, which is not awaited; `/live` is 503, so that it is restarted."""
     if not task.cancelled() and task.exception() is not None:
         logger.error("the consuming task has ended", exc_info=task.exception())
 
@@ -124,7 +133,7 @@ def is_open(client: KafkaProducer[Any, Any] | KafkaConsumer[Any, Any]) -> bool:
     return client.health()["state"] == "open"
 
 
-def passing_problems(app: FastAPI) -> list[str]:
+def temporary_problems(app: FastAPI) -> list[str]:
     """Return why the service should receive no requests now; the clients recover by themselves."""
     consumer = app.state.consumer.health()
     if not consumer["connected"]:
@@ -133,7 +142,7 @@ def passing_problems(app: FastAPI) -> list[str]:
     return [] if state == "stable" else [f"the consumer is {state}"]
 
 
-def answer(response: Response, problems: list[str]) -> dict[str, Any]:
+def respond(response: Response, problems: list[str]) -> dict[str, Any]:
     response.status_code = 503 if problems else 200
     return {"problems": problems}
 

@@ -77,6 +77,9 @@ def test_recommended_options_and_calls_exist_and_the_foreign_ones_do_not() -> No
         ({"message.timeout.ms": 5}, "no option 'message.timeout.ms'; write delivery_timeout_ms"),
         ({"on_delivery": print}, r"no option 'on_delivery'; pass it to each send\(\)"),
         ({"linger": 5}, "no option 'linger'; the nearest is 'linger_ms'"),
+        ({"max_workers": 4}, "no option 'max_workers'; leave it out: the client needs no thread pool"),
+        ({"executor": None}, "no option 'executor'; leave it out: the client needs no thread pool"),
+        ({"buffer_timeout": 1.0}, "no option 'buffer_timeout'; write linger_ms, in milliseconds"),
     ],
 )
 def test_option_of_another_client_recommends_ours(given: dict[str, object], words: str) -> None:

@@ -7,12 +7,13 @@ import runpy
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pykafka2 import KafkaProducer
+from pykafka2 import ConsumerRecord, KafkaProducer
 from pykafka2.testing import QUICK, KafkaCluster
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -83,7 +84,24 @@ def service() -> dict[str, Any]:
     return runpy.run_path(str(EXAMPLES / "fastapi_service.py"))
 
 
-BAD_RECORDS = [None, b"\xff", b"no JSON", b"[1]", b"{}", b'{"customer": "ada", "price": "much"}', b"null"]
+BAD_RECORDS = [
+    None,
+    b"\xff",
+    b"no JSON",
+    b"[1]",
+    b"null",
+    b"{}",
+    b'{"customer": "ada", "price": "much"}',
+    b'{"customer": "ada", "price": Infinity}',
+    b"[" * 100_000,
+]
+
+
+@pytest.mark.parametrize("value", BAD_RECORDS)
+def test_service_skips_bad_records(service: dict[str, Any], value: bytes | None) -> None:
+    totals: Counter[str] = Counter()
+    service["add"](ConsumerRecord("orders", 0, 5, 0, 0, None, value, ()), totals)
+    assert not totals
 
 
 @pytest.mark.gate
