@@ -7,7 +7,7 @@ disk. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from typing import Final
 
 MOST_CHARACTERS: Final = 1000
@@ -65,6 +65,12 @@ def type_of(value: object) -> str:
     """Returns the name of the value's type with its article: a str, an int."""
     name = type(value).__name__
     return f"an {name}" if name[0] in "AEIOUaeiou" else f"a {name}"
+
+
+def counted(items: Sized | int, name: str, plural: str = "") -> str:
+    """Returns a number, or the number of items, with their name; without `plural` it gets an s."""
+    number = items if isinstance(items, int) else len(items)
+    return f"{number:,} {name if number == 1 else plural or name + 's'}"
 
 
 def undelivered(records: int) -> str:

@@ -15,6 +15,7 @@ from pykafka2.admin.address_probe import AddressProbe
 from pykafka2.admin.check_values import BrokerCheck, CheckStatus, CheckStep, ClusterCheck
 from pykafka2.admin.clocks import broker_clock, controller_clock
 from pykafka2.errors import InvalidRequest, KafkaError, error_of
+from pykafka2.text import counted
 
 if TYPE_CHECKING:
     from pykafka2.cluster.client import ClusterClient
@@ -185,7 +186,8 @@ class CheckRun:
         return CheckStep(
             "agreement",
             CheckStatus.OK,
-            f"{len(ready)} addresses describe the same cluster of {brokers} brokers",
+            f"{counted(ready, 'address describes', 'addresses describe')} the same cluster of "
+            f"{counted(brokers, 'broker')}",
         )
 
     def _refresh(self, ready: list[AddressProbe]) -> None:
@@ -219,7 +221,11 @@ class CheckRun:
             )
             fix = "wait for the replicas, or check the brokers that hold them"
             return CheckStep("partitions", CheckStatus.WARNING, detail, fix)
-        return CheckStep("partitions", CheckStatus.OK, f"{count} partitions have a leader and all replicas")
+        return CheckStep(
+            "partitions",
+            CheckStatus.OK,
+            f"{counted(count, 'partition has', 'partitions have')} a leader and all replicas",
+        )
 
     def _versions(self, ready: list[AddressProbe]) -> CheckStep:
         by_ranges: dict[tuple[tuple[int, tuple[int, int]], ...], list[str]] = {}

@@ -658,3 +658,13 @@ def test_client_that_is_closed_during_a_check_raises_client_closed(simulation: S
         checking.result()
     world.cluster.controls.resume_broker(1)
     world.close()
+
+
+def test_texts_about_one_broker_with_one_partition_are_singular() -> None:
+    with (
+        KafkaCluster(brokers=1, topics={"orders": 1}) as one,
+        KafkaAdminClient(bootstrap_servers=one.bootstrap_servers) as admin,
+    ):
+        steps = {step.name: step.detail for step in admin.check_cluster().steps}
+    assert steps["agreement"] == "1 address describes the same cluster of 1 broker"
+    assert steps["partitions"] == "1 partition has a leader and all replicas"

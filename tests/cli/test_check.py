@@ -191,3 +191,9 @@ def test_missing_ca_file_has_exit_code_2() -> None:
     ended = pykafka2("check", "-X", "security.protocol=SSL", "-X", "ssl_cafile=/no/such/ca.pem")
     assert ended.returncode == 2
     assert b"/no/such/ca.pem" in ended.stderr
+
+
+def test_result_of_one_broker_is_singular(capsys: pytest.CaptureFixture[str]) -> None:
+    with KafkaCluster(brokers=1) as cluster:
+        assert main(["check", "-b", cluster.bootstrap_servers]) == 0
+    assert capsys.readouterr().out.endswith("\n1 address passed.\n")

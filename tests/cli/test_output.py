@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pykafka2.cli.common.changes import counted
 from pykafka2.cli.common.output import Change, Output, Time, positive_is_warning, time_or_none
+from pykafka2.text import counted
 
 COLUMNS = ("topic", "partition_count", "is_internal", "replicas")
 ROWS: list[tuple[object, ...]] = [("orders", 12, False, [1, 2]), ("a\x1b[31m[b]", None, True, [])]

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from pykafka2.admin import ACLOperation
 from pykafka2.cli.common import connection
-from pykafka2.cli.common.changes import add_dry_run, add_yes, change, checked, counted, is_confirmed
+from pykafka2.cli.common.changes import add_dry_run, add_yes, change, checked, is_confirmed
 from pykafka2.cli.common.output import Output
 from pykafka2.cli.common.parsing import Parser, UsageError, nearest
 from pykafka2.cli.common.verbs import Action, add_actions, run_action
+from pykafka2.text import counted
 
 if TYPE_CHECKING:
     from pykafka2 import KafkaAdminClient

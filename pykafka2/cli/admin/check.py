@@ -31,9 +31,10 @@ from typing import TYPE_CHECKING
 
 from pykafka2.cli.common import connection
 from pykafka2.cli.common import output as outputs
-from pykafka2.cli.common.changes import checked, counted
+from pykafka2.cli.common.changes import checked
 from pykafka2.cli.common.output import Output
 from pykafka2.cli.common.parsing import Parser, rate
+from pykafka2.text import counted
 
 if TYPE_CHECKING:
     from pykafka2.admin import CheckStep, ClusterCheck

@@ -14,11 +14,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.cli.common import connection
-from pykafka2.cli.common.changes import add_dry_run, add_yes, change, checked, counted, found, is_confirmed
+from pykafka2.cli.common.changes import add_dry_run, add_yes, change, checked, found, is_confirmed
 from pykafka2.cli.common.live_brokers import at_live_brokers
 from pykafka2.cli.common.output import Output
 from pykafka2.cli.common.parsing import MAX_INT32, Parser, UsageError
 from pykafka2.cli.common.verbs import Action, add_actions, run_action
+from pykafka2.text import counted
 
 if TYPE_CHECKING:
     from pykafka2.admin import ConfigEntry, ConfigResource

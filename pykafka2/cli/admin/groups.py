@@ -22,7 +22,6 @@ from pykafka2.cli.common.changes import (
     add_yes,
     change,
     checked,
-    counted,
     described,
     found,
     is_confirmed,
@@ -35,6 +34,7 @@ from pykafka2.cli.common.partitions import resolved, selection
 from pykafka2.cli.common.positions import NAMES
 from pykafka2.cli.common.verbs import Action, add_actions, run_action
 from pykafka2.errors import KafkaError, KafkaTimeoutError
+from pykafka2.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

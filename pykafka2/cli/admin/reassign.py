@@ -14,11 +14,12 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.cli.common import connection
-from pykafka2.cli.common.changes import add_yes, change, checked, counted, integers, is_confirmed
+from pykafka2.cli.common.changes import add_yes, change, checked, integers, is_confirmed
 from pykafka2.cli.common.output import Output
 from pykafka2.cli.common.parsing import Parser, UsageError
 from pykafka2.cli.common.partitions import Selection, resolved, selection
 from pykafka2.cli.common.verbs import Action, add_actions, run_action
+from pykafka2.text import counted
 
 if TYPE_CHECKING:
     from pykafka2 import KafkaAdminClient, TopicPartition

@@ -16,11 +16,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.cli.common import connection
-from pykafka2.cli.common.changes import add_yes, change, checked, counted, is_confirmed
+from pykafka2.cli.common.changes import add_yes, change, checked, is_confirmed
 from pykafka2.cli.common.output import Output, Time, time_or_none
 from pykafka2.cli.common.parsing import Parser, duration
 from pykafka2.cli.common.verbs import Action, add_actions, run_action
 from pykafka2.errors import DelegationTokenNotFound, IllegalArgument, KafkaError
+from pykafka2.text import counted
 
 if TYPE_CHECKING:
     from pykafka2 import KafkaAdminClient

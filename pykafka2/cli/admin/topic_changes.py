@@ -6,19 +6,12 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.cli.common import connection
-from pykafka2.cli.common.changes import (
-    add_dry_run,
-    add_yes,
-    change,
-    counted,
-    integers,
-    is_confirmed,
-    settings,
-)
+from pykafka2.cli.common.changes import add_dry_run, add_yes, change, integers, is_confirmed, settings
 from pykafka2.cli.common.output import Output
 from pykafka2.cli.common.parsing import AddSetting, Parser, UsageError, partition_count, replica_count
 from pykafka2.cli.common.partitions import resolved, selection
 from pykafka2.cli.common.positions import Position, offset
+from pykafka2.text import counted
 
 if TYPE_CHECKING:
     from pykafka2 import KafkaAdminClient, TopicPartition

@@ -15,12 +15,13 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.cli.common import connection
-from pykafka2.cli.common.changes import add_yes, change, checked, counted, found, is_confirmed, listed
+from pykafka2.cli.common.changes import add_yes, change, checked, found, is_confirmed, listed
 from pykafka2.cli.common.output import Output, time_or_none
 from pykafka2.cli.common.parsing import Parser, UsageError, natural, nearest, rate
 from pykafka2.cli.common.partitions import one_partition
 from pykafka2.cli.common.verbs import Action, add_actions, run_action
 from pykafka2.errors import IllegalArgument, KafkaError
+from pykafka2.text import counted
 
 if TYPE_CHECKING:
     from pykafka2.admin import TransactionDescription

@@ -16,11 +16,12 @@ import sys
 from typing import Any
 
 from pykafka2.cli.common import connection
-from pykafka2.cli.common.changes import add_yes, change, checked, counted, found, is_confirmed
+from pykafka2.cli.common.changes import add_yes, change, checked, found, is_confirmed
 from pykafka2.cli.common.output import Output, is_terminal
 from pykafka2.cli.common.parsing import Parser, UsageError, positive
 from pykafka2.cli.common.secrets import first_line
 from pykafka2.cli.common.verbs import Action, add_actions, run_action
+from pykafka2.text import counted
 
 SUMMARY = "list, add, alter and delete users (SCRAM)"
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256")

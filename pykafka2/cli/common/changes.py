@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -133,12 +133,6 @@ def listed(output: Output, listings: Listings[V]) -> tuple[list[V], int]:
 def described(error: KafkaError) -> str:
     """Return the class and the message of an error."""
     return f"{type(error).__name__}: {error}"
-
-
-def counted(items: Sized | int, name: str, plural: str = "") -> str:
-    """Return a number, or the number of items, with their name; without `plural` it gets an s."""
-    number = items if isinstance(items, int) else len(items)
-    return f"{number:,} {name if number == 1 else plural or name + 's'}"
 
 
 def _shortened(items: Sequence[Hashable], limit: int = 10) -> str:

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from pykafka2.cli.common.changes import counted
 from pykafka2.cli.common.output import Output
 from pykafka2.cli.demo.crash import Crash, crash_leader, look_again, stop_replication, wait_until_in_sync
 from pykafka2.cli.demo.data import DemoRecord, lines_of, order_events
@@ -33,6 +32,7 @@ from pykafka2.cli.demo.proof import Proof, Verdict
 from pykafka2.cli.demo.sabotage import KINDS, sabotage
 from pykafka2.cli.demo.table import Figures, table
 from pykafka2.errors import ConfigurationError, KafkaError, KafkaTimeoutError
+from pykafka2.text import counted
 
 if TYPE_CHECKING:
     from pykafka2 import KafkaConsumer, KafkaProducer, RecordMetadata

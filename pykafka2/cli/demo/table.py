@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from pykafka2.cli.common.changes import counted
 from pykafka2.cli.demo.crash import Crash
 from pykafka2.cli.demo.proof import Verdict
+from pykafka2.text import counted
 
 RULE = "-" * 78
 PERCENTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0))

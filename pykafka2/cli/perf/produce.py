@@ -10,10 +10,10 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.cli.common import connection
-from pykafka2.cli.common.changes import counted
 from pykafka2.cli.common.output import Output
 from pykafka2.cli.perf.measurements import DEFAULT_RECORDS, Samples, close_now, print_result, rates
 from pykafka2.errors import KafkaError
+from pykafka2.text import counted
 
 if TYPE_CHECKING:
     from pykafka2 import KafkaProducer

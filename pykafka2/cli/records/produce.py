@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from pykafka2.cli.common import connection
-from pykafka2.cli.common.changes import counted, described
+from pykafka2.cli.common.changes import described
 from pykafka2.cli.common.output import NoProgress, Output, is_terminal
 from pykafka2.cli.common.parsing import Parser, UsageError, natural, rate
 from pykafka2.cli.records.produce_input import Header, Input, JsonReader, LineReader, Rows
@@ -49,6 +49,7 @@ from pykafka2.errors import (
     MessageTooLarge,
     RecordTooLarge,
 )
+from pykafka2.text import counted
 
 if TYPE_CHECKING:
     from pykafka2 import BatchMetadata, BulkDelivery, KafkaProducer
