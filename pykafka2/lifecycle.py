@@ -97,12 +97,12 @@ def track(client: LiveClient, description: str, release: Callable[[], object]) -
 
 
 def await_at_exit(ending: Ending) -> None:
-    """Have the interpreter wait at its exit for a dropped client, until `has_ended`."""
+    """Have the interpreter wait at its exit for a dropped client, until `stop_awaiting`."""
     _endings.add(ending)
 
 
-def has_ended(ending: Ending) -> None:
-    """End `await_at_exit`."""
+def stop_awaiting(ending: Ending) -> None:
+    """Let the interpreter exit without this dropped client, as it has ended."""
     _endings.discard(ending)
 
 

@@ -92,7 +92,8 @@ class HelperCall:
         self._right_to_begin = [True]
 
     def claim(self) -> bool:
-        """Return True to the first caller only: the helper thread that begins, or who gives the call up."""
+        """Return True to the first caller only: the helper thread that begins the call, or the loop that
+        gives it up."""
         try:
             return self._right_to_begin.pop()  # one step in C
         except IndexError:

@@ -174,7 +174,7 @@ class NodeLink:
         return max(connection.throttled_until - now, 0.0) if connection is not None else 0.0
 
     def why_throttled(self, now: float) -> str:
-        """Returns the same as text."""
+        """Returns that this node throttles the client, and for how many seconds, as text."""
         seconds = self.throttled_for(now)
         return f"{self.name} throttles this client: no request is sent to it for another {seconds:.1f} s"
 

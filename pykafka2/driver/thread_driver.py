@@ -275,10 +275,11 @@ class ThreadRuntime(RuntimeWaiters):
 class _Pool:
     """A few daemon threads that start when there is work and end when they have been idle for a while.
 
-    Whenever the lock is free, no more jobs are queued than threads wait for one, unless all threads are busy
-    and their limit is reached. `concurrent.futures.ThreadPoolExecutor` does not serve here: its threads never
-    end by themselves, and the interpreter joins them at its exit, so a name that no server resolves or a hung
-    token provider would keep the process alive. It also accepts no job after that, such as those of a close.
+    Whenever the lock is free, each queued job has a thread that waits for a job or starts, unless the limit
+    of threads is reached, or the system has no more. `concurrent.futures.ThreadPoolExecutor` does not serve
+    here: its threads never end by themselves, and the interpreter joins them at its exit, so a name that no
+    server resolves or a hung token provider would keep the process alive. It also accepts no job after that,
+    such as those of a close.
     """
 
     def __init__(self, monotonic: Callable[[], float], name: str, max_threads: int) -> None:

@@ -219,7 +219,7 @@ class Shutdown:
             try:
                 driver.call_soon(self._begin_end)
             except KafkaError:  # it was closed meanwhile
-                lifecycle.has_ended(self)
+                lifecycle.stop_awaiting(self)
             return
         try:
             if is_alive:
@@ -250,7 +250,7 @@ class Shutdown:
             self._abort_dropped()
             self._client.close(DROP_TIMEOUT)
         finally:
-            lifecycle.has_ended(self)
+            lifecycle.stop_awaiting(self)
             self.is_closed = True
             self._client.runtime.notify()
 
