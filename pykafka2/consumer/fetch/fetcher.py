@@ -285,7 +285,7 @@ class Fetcher:
         for topic in response.responses:
             name = topic.topic or flight.names.get(topic.topic_id, "")
             for partition in topic.partitions:
-                place = TopicPartition(name, partition.partition_index)
+                place = name, partition.partition_index
                 session.on_partition(place, partition)
                 state, offset = flight.fetched.get(place, (None, 0))
                 if state is None:
