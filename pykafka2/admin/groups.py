@@ -74,8 +74,8 @@ class GroupsAdmin:
         Raises:
             UnsupportedVersion: a broker before Kafka 2.6 cannot filter by state, or one before 3.8 by type.
             IllegalArgument: an argument is not one of Kafka's values; no request was sent.
-            KafkaError: a broker failed; the result would be incomplete without it (unless `raise_errors` is
-                False).
+            KafkaError: a broker failed; the result would be incomplete without it. With `raise_errors=False`
+                only if all brokers failed.
         """
         from pykafka2.protocol.messages.group_admin import ListGroupsRequest
 

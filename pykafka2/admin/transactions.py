@@ -61,8 +61,8 @@ class TransactionsAdmin:
             InvalidRegularExpression: `pattern` is not valid.
             UnsupportedVersion: a broker is too old for a filter.
             IllegalArgument: a state is unknown to the brokers, or an argument is not valid.
-            KafkaError: a broker failed; the result would be incomplete without it (unless `raise_errors` is
-                False).
+            KafkaError: a broker failed; the result would be incomplete without it. With `raise_errors=False`
+                only if all brokers failed.
         """
         from pykafka2.protocol.messages.transaction_admin import ListTransactionsRequest
 
