@@ -251,7 +251,8 @@ def _print_group(
         output.json({**fields, "partitions": partitions, "members": members})
         return
     styles = {"state": _state_style, "lag": positive_is_warning}
-    watched = {"change": Change(sum(changes.values()))} if changes else {}
+    change = Change(sum(changes.values())) if changes else None
+    watched = {} if arguments.watch is None else {"change": change}
     output.item({**fields, **watched}, styles)
     columns = ["topic", "partition", "committed", "latest", "lag", *watched]
     if arguments.lag_time:

@@ -94,7 +94,7 @@ class Output:
                     HEADS.get(name, name.replace("_", " ").upper()),
                     [_cell(value) for value in values],
                     [style(value) for value in values],
-                    all(map(_is_number, values)) and any(value is not None for value in values),
+                    bool(values) and all(map(_is_number, values)),
                     name in can_be_cut,
                 )
             )
