@@ -216,7 +216,7 @@ class ClusterApi(ABC):
     def cluster_id(self) -> str:
         """The cluster id, 22 characters of base64: new at each start, unless a data directory keeps it.
 
-        In a simulation it depends on the simulation's seed.
+        In a simulation it depends on the seeds of simulation and cluster only.
         """
 
     @property

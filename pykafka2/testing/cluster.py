@@ -65,7 +65,7 @@ class KafkaCluster(ClusterApi):
         pipelined: whether a broker reads a connection's next request while an acks=all produce waits for
             replicas (the default).  False mutes the connection as Apache Kafka does, like
             channel.mode=serial.
-        seed: determines topic ids and the start of replica placement.
+        seed: determines topic ids and the start of replica placement, and with the start the cluster id.
         racks: the brokers' racks, repeated if there are more brokers; a partition's replicas are spread over
             the racks.
         host: where brokers listen; "{id}" is replaced by the broker's id.

@@ -5,10 +5,12 @@ Called by `KafkaCluster.start` (cluster.py), on the test's thread.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import count
 from typing import Any
 
 import attrs
@@ -46,6 +48,9 @@ from pykafka2.testing.arguments import ClusterArguments
 from pykafka2.testing.authority import Authority
 from pykafka2.testing.running import Running
 from pykafka2.testing.storage import ClusterStorage, HasFiles, new_cluster_id, open_storage
+
+_numbers = count(1)
+"""Numbers of the clusters that start in this process."""
 
 
 @attrs.define(eq=False)
@@ -87,8 +92,7 @@ def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
     seed = arguments.seed if storage is None else f"{arguments.seed}-{runtime.entropy.token_bytes(8).hex()}"
     entropy = SeededEntropy(f"cluster-{seed}")
     if storage is None:
-        # Not from the cluster's seed, whose default all clusters share; a simulation seeds the runtime.
-        state = _new_state(arguments, context, new_cluster_id(runtime.entropy), entropy)
+        state = _new_state(arguments, context, _new_cluster_id(arguments, runtime), entropy)
     else:
         state = storage.state
     is_separate = context.config.get("threads") == "separate"
@@ -151,6 +155,15 @@ def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
         raise
 
 
+def _new_cluster_id(arguments: ClusterArguments, runtime: Runtime) -> str:
+    """Returns an id of the cluster's seed and identity. Most clusters share the default seed."""
+    if isinstance(runtime, ThreadRuntime):
+        identity = f"{os.getpid()}-{runtime.clock.wall_ns()}-{next(_numbers)}"
+    else:  # in a simulation, its seed determines the ids
+        identity = runtime.entropy.token_bytes(16).hex()
+    return new_cluster_id(arguments.seed, identity)
+
+
 def _new_state(
     arguments: ClusterArguments, context: ClusterContext, cluster_id: str, entropy: Entropy
 ) -> State:
@@ -172,6 +185,7 @@ def _storage(arguments: ClusterArguments, context: ClusterContext, runtime: Runt
         runtime.files if isinstance(runtime, HasFiles) else RealFiles(),
         runtime.entropy,
         runtime.clock.wall_ms,
+        lambda: _new_cluster_id(arguments, runtime),
         lambda cluster_id: _new_state(arguments, context, cluster_id, runtime.entropy),
     )
 

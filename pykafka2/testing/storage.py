@@ -29,7 +29,7 @@ from pykafka2.broker.log.disk.data_directory import (
     refused,
 )
 from pykafka2.broker.log.disk.file_system import FileSystem
-from pykafka2.clock import Entropy
+from pykafka2.clock import Entropy, SeededEntropy
 from pykafka2.errors import ConfigurationError, KafkaStorageError
 from pykafka2.protocol.primitives import uuid_to_text
 
@@ -76,16 +76,17 @@ def open_storage(
     files: FileSystem,
     entropy: Entropy,
     now_ms: Callable[[], int],
+    new_id: Callable[[], str],
     new_state: Callable[[str], State],
 ) -> ClusterStorage:
-    """Opens or formats the data directories; `new_state` makes the state of a new cluster from its id.
+    """Opens or formats the data directories; a new cluster gets `new_id`, and its state by `new_state`.
 
     Raises `ConfigurationError` with path, reason and remedy; then no directory is locked.
     """
     places = {number: log_dirs_under(Path(root).absolute(), number, config) for number in broker_ids}
     voter = broker_ids[0]
     known = read_identity(places[voter][0], files)
-    cluster_id = new_cluster_id(entropy) if known is None else known.cluster_id
+    cluster_id = new_id() if known is None else known.cluster_id
     opened: dict[int, list[DataDirectory]] = {}
     try:
         for number, paths in places.items():
@@ -171,6 +172,10 @@ def _uuid(entropy: Entropy) -> UUID:
     return UUID(bytes=entropy.token_bytes(16), version=4)
 
 
-def new_cluster_id(entropy: Entropy) -> str:
-    """Returns a random id, in Kafka's form: a UUID as 22 characters of base64."""
+def new_cluster_id(seed: int | str, identity: str) -> str:
+    """Returns the id of a new cluster in Kafka's form: a UUID as 22 characters of base64.
+
+    Clusters with the same seed differ by their identity.
+    """
+    entropy = SeededEntropy(f"cluster-id-{seed}-{identity}")
     return base64.urlsafe_b64encode(_uuid(entropy).bytes).decode().rstrip("=")

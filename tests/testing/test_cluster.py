@@ -7,12 +7,14 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
 from pykafka2.broker.controller.placement import Host, place
 from pykafka2.broker.lifecycle import BrokerState
+from pykafka2.clock import SystemClock, SystemEntropy
 from pykafka2.errors import (
     ConfigurationError,
     IllegalState,
@@ -24,6 +26,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster, Topic
 from pykafka2.testing.fixtures.leaks import LeakCheck
 from pykafka2.testing.simulation import Simulation
+from pykafka2.testing.storage import new_cluster_id
 from tests.gate import rest_in_gate
 from tests.testing.wire import Wire, batch, produce
 
@@ -167,14 +170,35 @@ def test_cluster_id_differs_between_two_clusters_and_between_two_starts_in_memor
     assert {len(one) for one in ids} == {22}
 
 
-def test_cluster_ids_of_a_simulation_come_from_its_seed() -> None:
-    def ids(seed: int) -> list[str]:
+def test_cluster_ids_of_a_simulation_come_from_both_seeds() -> None:
+    def ids(seed: int, cluster_seed: int = 0) -> list[str]:
         with Simulation(seed=seed) as simulation:
-            clusters = [simulation.cluster(brokers=1, host=f"{name}-{{id}}") for name in ("a", "b")]
+            clusters = [
+                simulation.cluster(brokers=1, host=f"{name}-{{id}}", seed=cluster_seed) for name in ("a", "b")
+            ]
             return [cluster.cluster_id for cluster in clusters]
 
     assert ids(1) == ids(1)
+    assert len({*ids(1), *ids(2), *ids(1, cluster_seed=3)}) == 6
+
+
+@pytest.mark.parametrize("is_on_disk", [False, True])
+def test_cluster_ids_differ_by_seed_and_identity_without_randomness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_on_disk: bool
+) -> None:
+    """The identity is the number of the cluster in its process, the process and the time of the start."""
+    monkeypatch.setattr(SystemEntropy, "token_bytes", lambda self, count: bytes(count))
+    monkeypatch.setattr(SystemClock, "wall_ns", lambda self: 1_800_000_000_000_000_000)
+
+    def ids(seed: int) -> list[str]:
+        roots = [tmp_path / f"{seed}-{name}" for name in "ab"] if is_on_disk else [None, None]
+        clusters = [KafkaCluster(brokers=1, seed=seed, data_dir=root) for root in roots]
+        with clusters[0], clusters[1]:
+            return [cluster.cluster_id for cluster in clusters]
+
     assert len({*ids(1), *ids(2)}) == 4
+    assert new_cluster_id(1, "a") == new_cluster_id(1, "a")
+    assert len({new_cluster_id(seed, identity) for seed in (1, 2) for identity in "ab"}) == 4
 
 
 @pytest.mark.parametrize(("brokers", "factor"), [(1, 1), (3, 1), (3, 2), (3, 3), (5, 3), (6, 2)])
