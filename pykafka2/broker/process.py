@@ -13,7 +13,7 @@ from enum import Enum
 from functools import partial
 from threading import get_ident
 
-from pykafka2.broker.base.endpoints import ListenerAddress
+from pykafka2.broker.base.endpoints import ListenerAddress, address_text
 from pykafka2.broker.lifecycle import BrokerState
 from pykafka2.broker.log.storage import LogStorage
 from pykafka2.broker.node import Node
@@ -137,9 +137,9 @@ class BrokerProcess:
             raise
         node.config.set_made(
             {
-                "listeners": ",".join(f"{one.name}://{one.host}:{one.port}" for one in node.listeners),
+                "listeners": ",".join(f"{one.name}://{address_text(one.host, one.port)}" for one in node.listeners),
                 "advertised.listeners": ",".join(
-                    "{}://{}:{}".format(listener.name, *listener.advertised) for listener in node.listeners
+                    f"{one.name}://{address_text(*one.advertised)}" for one in node.listeners
                 ),
                 **_protocol_map(node.listeners),
             }

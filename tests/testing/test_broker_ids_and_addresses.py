@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
+import socket
+import urllib.request
 from typing import Any
 
 import pytest
 
 from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from pykafka2.admin import ConfigResource, NewTopic
 from pykafka2.cli.main import main
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.messages.metadata import MetadataRequest
@@ -134,3 +139,25 @@ def test_brokers_on_all_interfaces_advertise_the_advertised_host() -> None:
                 assert {node.host for node in brokers} == {host}
         with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
             producer.send("t", b"x").get(60)
+
+
+@pytest.mark.parametrize("host", ["::1", "::"])
+def test_addresses_of_ipv6_are_those_that_clients_accept(host: str) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with KafkaCluster(2, {"t": 1}, host=host, advertised_host="::1") as cluster:
+        assert re.fullmatch(r"\[::1\]:\d+,\[::1\]:\d+", cluster.bootstrap_servers)
+        with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("u")], wait_for_metadata=True)
+            configs = admin.describe_configs([ConfigResource("broker", "0")])
+        listeners = next(iter(configs.values()))
+        assert f"PLAINTEXT://[{host}]:" in str(listeners["listeners"].value)
+        assert "PLAINTEXT://[::1]:" in str(listeners["advertised.listeners"].value)
+        port = cluster.open_admin_port(host=host)
+        fields = {"Authorization": f"Bearer {port.token}"}
+        asked = urllib.request.Request(f"http://{port.address}/brokers", b"{}", fields)
+        with urllib.request.urlopen(asked, timeout=60) as response:
+            views = json.load(response)["result"]
+        assert ",".join(view["address"] for view in views) == cluster.bootstrap_servers

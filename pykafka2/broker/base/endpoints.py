@@ -30,6 +30,11 @@ def loopback_of(host: str) -> str:
     return "::1" if ":" in host else "127.0.0.1"
 
 
+def address_text(host: str, port: int) -> str:
+    """Returns a bootstrap address, which has an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 @attrs.define(frozen=True)
 class Endpoint:
     """One listener in a broker's registration."""
@@ -55,7 +60,7 @@ class ListenerAddress:
     @property
     def address(self) -> str:
         """The bind address, or with all interfaces that of loopback."""
-        return f"{loopback_of(self.host)}:{self.port}"
+        return address_text(loopback_of(self.host), self.port)
 
     @property
     def advertised(self) -> tuple[str, int]:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from pykafka2.broker.base.endpoints import loopback_of
+from pykafka2.broker.base.endpoints import address_text, loopback_of
 from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import CorruptData, KafkaError
@@ -72,7 +72,7 @@ class AdminPort:
         self.problems = cluster.problems
         self._api = AdminApi(cluster)
         self._listener = runtime.network.listen(host, port)
-        self.address = f"{loopback_of(host)}:{self._listener.port}"
+        self.address = address_text(loopback_of(host), self._listener.port)
         self._selector = runtime.network.selector()
         self._callers: dict[Caller, None] = {}
         self._selector.register(self._listener, READABLE, self)

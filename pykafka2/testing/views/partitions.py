@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from pykafka2.broker.base.endpoints import address_text, loopback_of
 from pykafka2.broker.base.image import NO_LEADER
 from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.log.transaction_index import AbortedTransaction
@@ -36,8 +37,8 @@ class BrokerView:
 
     @property
     def address(self) -> str:
-        """The address where it listens."""
-        return f"{self.host}:{self.port}"
+        """The address of its first listener, or with all interfaces that of loopback."""
+        return address_text(loopback_of(self.host), self.port)
 
 
 @attrs.define(frozen=True)
