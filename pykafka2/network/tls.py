@@ -96,8 +96,9 @@ class TlsContext:
         context: ssl.SSLContext | None = None,
     ) -> None:
         self.server_side = server_side
-        self._cert_file = cert_file
+        self._files = [str(file) for file in (ca_file, crl_file, cert_file, key_file) if file is not None]
         if context is not None:
+            self._files = []
             _check_context(context, server_side)
             self._context = context
             return
@@ -119,8 +120,8 @@ class TlsContext:
                 made.set_ciphers(ciphers)
             return made
 
-        files = [str(file) for file in (ca_file, crl_file, cert_file, key_file, ciphers) if file is not None]
-        self._load = partial(_loaded, load, ", ".join(files) or "PEM text")
+        named = [*self._files, *([] if ciphers is None else [ciphers])]
+        self._load = partial(_loaded, load, ", ".join(named) or "PEM text")
         self._context = self._load()
 
     @classmethod
@@ -160,8 +161,8 @@ class TlsContext:
         Raises ConfigurationError if the files cannot be used or there are none; then the previous ones stay
         in use.
         """
-        if self._cert_file is None:
-            raise ConfigurationError("the certificate was not loaded from a file, so it cannot be reloaded")
+        if not self._files:
+            raise ConfigurationError("no certificate was loaded from a file, so none can be reloaded")
         before, fresh = self._context, self._load()
         fresh.verify_mode = before.verify_mode
         fresh.minimum_version, fresh.maximum_version = before.minimum_version, before.maximum_version

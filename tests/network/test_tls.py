@@ -563,6 +563,24 @@ def test_a_certificate_that_cannot_be_read_again_leaves_the_first_in_use(
     assert near.is_open, near.error
 
 
+def test_reload_needs_a_file_of_any_kind(certificates: Certificates, tmp_path: Path) -> None:
+    ca_file = tmp_path / "ca.pem"
+    ca_file.write_bytes(Path(certificates.ca_file).read_bytes())
+    pem = Path(certificates.broker_file).read_text(encoding="utf-8")
+    server = TlsContext(cert_pem=pem, ca_file=str(ca_file), server_side=True)
+    server.reload()
+    ca_file.write_text("no certificate", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"cannot be used \(.*ca.pem\)"):
+        server.reload()
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    for without in (
+        TlsContext(cert_pem=pem, verify=False, server_side=True),
+        TlsContext(context=own, cert_file=certificates.broker_file, server_side=True),
+    ):
+        with pytest.raises(ConfigurationError, match="no certificate was loaded from a file"):
+            without.reload()
+
+
 @pytest.mark.parametrize(
     "context",
     ["PROTOCOL_TLS", object(), TlsContext, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)],
