@@ -16,6 +16,7 @@ from pykafka2.broker.log.disk.data_directory import CLEAN_SHUTDOWN, META_PROPERT
 from pykafka2.broker.log.disk.real_files import RealFile
 from pykafka2.errors import ConfigurationError
 from pykafka2.testing import KafkaCluster
+from tests.gate import rest_in_gate
 
 SEGMENT = "00000000000000000000.log"
 SMALL = ["recovery-point-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint"]
@@ -90,6 +91,9 @@ FILES: dict[str, Callable[[Path], Path]] = {
     "a topic's log": lambda root: root / "broker-0/t-0" / SEGMENT,
     "leader epochs": lambda root: root / "broker-0/t-0/leader-epoch-checkpoint",
     "topic id": lambda root: root / "broker-0/t-0/partition.metadata",
+    "offset index": lambda root: (root / "broker-0/t-0" / SEGMENT).with_suffix(".index"),
+    "time index": lambda root: (root / "broker-0/t-0" / SEGMENT).with_suffix(".timeindex"),
+    "producer snapshot": lambda root: next((root / "broker-0/t-0").glob("*.snapshot")),
     "meta.properties": lambda root: root / "broker-0" / META_PROPERTIES,
     "metadata log": lambda root: root / "broker-0/__cluster_metadata-0" / SEGMENT,
     "quorum state": lambda root: root / "broker-0/__cluster_metadata-0/quorum-state",
@@ -97,10 +101,15 @@ FILES: dict[str, Callable[[Path], Path]] = {
 }
 
 
+@pytest.mark.parametrize("is_clean", rest_in_gate([False, True]))
 @pytest.mark.parametrize("what", FILES)
-def test_directory_instead_of_a_file_is_refused_and_nothing_changes(root: Path, what: str) -> None:
+def test_directory_instead_of_a_file_is_refused_and_nothing_changes(
+    root: Path, what: str, is_clean: bool
+) -> None:
     path = FILES[what](root)
     replace_by_directory(path)
+    if not is_clean:
+        (root / "broker-0" / CLEAN_SHUTDOWN).unlink()
     refused(root, path, "")
 
 
@@ -116,14 +125,17 @@ def test_link_is_not_followed(root: Path, what: str, is_clean: bool) -> None:
     refused(root, path, "it is a symbolic link")
 
 
+@pytest.mark.parametrize("is_clean", rest_in_gate([False, True]))
 @pytest.mark.parametrize("what", FILES)
-def test_pipe_is_refused_and_not_waited_for(root: Path, what: str) -> None:
+def test_pipe_is_refused_and_not_waited_for(root: Path, what: str, is_clean: bool) -> None:
     path = FILES[what](root)
     replace_by_pipe(path)
+    if not is_clean:
+        (root / "broker-0" / CLEAN_SHUTDOWN).unlink()
     refused(root, path, "it is not a regular file")
 
 
-@pytest.mark.parametrize("what", [what for what in FILES if not what.endswith("log")])
+@pytest.mark.parametrize("what", [what for what in FILES if not what.endswith(("log", "index"))])
 def test_small_file_of_gigabytes_is_not_read(root: Path, what: str) -> None:
     path = FILES[what](root)
     with path.open("ab") as file:

@@ -27,8 +27,8 @@ from pykafka2.broker.log.disk.segment_file import (
     LOG,
     OFFSET_INDEX,
     TIME_INDEX,
+    TRANSACTION_INDEX,
     DiskSegment,
-    file_name,
 )
 from pykafka2.broker.log.disk.text_files import decode_epochs
 from pykafka2.broker.log.disk.volume import Volume
@@ -62,10 +62,13 @@ def check_files(volume: Volume, directory: str) -> None:
     names = volume.files.names(directory)
     if EPOCHS in names:
         volume.files.read(f"{directory}/{EPOCHS}")
-    for base_offset in bases_in(names, LOG):
-        file = volume.files.open(f"{directory}/{file_name(base_offset, LOG)}")
-        check_format(volume, file, 0)
-        file.close()
+    for name in names:
+        if name.endswith((LOG, SNAPSHOT, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)):
+            file = volume.files.open(f"{directory}/{name}")
+            file.read(0, 1)
+            if name.endswith(LOG):
+                check_format(volume, file, 0)
+            file.close()
 
 
 class LogLoader:
