@@ -137,7 +137,9 @@ class BrokerProcess:
             raise
         node.config.set_made(
             {
-                "listeners": ",".join(f"{one.name}://{address_text(one.host, one.port)}" for one in node.listeners),
+                "listeners": ",".join(
+                    f"{one.name}://{address_text(one.host, one.port)}" for one in node.listeners
+                ),
                 "advertised.listeners": ",".join(
                     f"{one.name}://{address_text(*one.advertised)}" for one in node.listeners
                 ),

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pykafka2.broker.faults.rule import Action
 from pykafka2.broker.observed.history import Entry
-from pykafka2.errors import IllegalState
+from pykafka2.errors import ConfigurationError, IllegalState
 from pykafka2.producer.producer import KafkaProducer
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import QUICK, STANDARD_AUTHORIZER, KafkaCluster
@@ -189,6 +190,11 @@ def test_invalid_request_gets_an_error_response(
         b"POST /topics HTTP/1.1\r\nContent-Length: 1_0\r\n\r\n0123456789",
         b"POST /topics HTTP/1.1\r\nContent-Length: \xb2\r\n\r\n00",
         b"POST /topics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        b"POST /topics HTTP/1.1\r\nno colon\r\n\r\n",
+        b"POST /topics HTTP/1.1\r\n: no name\r\n\r\n",
+        b"POST /topics HTTP/1.1\r\nContent-Length : 2\r\n\r\n{}",
+        b"POST /topics HTTP/1.1\r\nX: folded\r\n  line\r\n\r\n",
+        b"POST /topics HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 0\r\n\r\n{}",
         b"POST /topics HTTP/2\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
@@ -526,6 +532,11 @@ def test_wait_for_an_unknown_field_is_refused_at_once(
 )
 def test_wait_accepts_every_field_that_a_result_can_have(port: AdminPort, call: str, path: str) -> None:
     check_path(result_schema(port._api._calls[call]), path, call)
+
+
+def test_count_of_a_value_that_is_one_of_several_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="has no field 'count'"):
+        check_path(schema_of(Action), "count", "the result")
 
 
 @pytest.mark.parametrize("process", [False, pytest.param(True, marks=pytest.mark.slow)])

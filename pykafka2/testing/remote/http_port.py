@@ -30,6 +30,7 @@ from pykafka2.testing.remote.waits import Wait
 logger = logging.getLogger(__name__)
 
 HEAD_END = b"\r\n\r\n"
+LENGTH = "content-length"
 MAX_HEAD_BYTES = 16 << 10
 MAX_BODY_BYTES = 64 << 20
 # Bytes that are read of a request without token, before the response.
@@ -216,7 +217,7 @@ class Head:
         fields = _fields(head)
         if "transfer-encoding" in fields:
             raise CorruptData("Transfer-Encoding is not supported; send the body with Content-Length")
-        digits = fields.get("content-length", "0")
+        digits = fields.get(LENGTH, "0")
         if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
             raise CorruptData("Content-Length is not a number")
         length = int(digits)
@@ -377,10 +378,15 @@ class Caller:
 
 
 def _fields(head: bytes) -> dict[str, str]:
-    lines = [line.partition(b":") for line in head.split(b"\r\n")[1:]]
-    return {
-        name.decode("latin-1").strip().lower(): value.decode("latin-1").strip() for name, _, value in lines
-    }
+    """Returns the header fields, with names in lower case.  Raises `CorruptData`."""
+    fields: dict[str, str] = {}
+    for line in head.decode("latin-1").split("\r\n")[1:]:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            raise CorruptData("a line of the head is no header field such as Content-Length: 2")
+        if fields.setdefault(name.lower(), value.strip()) != value.strip() and name.lower() == LENGTH:
+            raise CorruptData("there are two values of Content-Length")
+    return fields
 
 
 def _error(kind: str, message: str) -> dict[str, Any]:

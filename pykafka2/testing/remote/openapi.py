@@ -170,7 +170,8 @@ def check_path(schema: Schema, path: str, where: str) -> None:
         places = [one for place in places for one in place.get("anyOf", [place])]
         is_last = number == len(steps) - 1
         if any(
-            not one or (is_last and step == COUNT and one["type"] in ("array", "object")) for one in places
+            not one or (is_last and step == COUNT and one.get("type") in ("array", "object"))
+            for one in places
         ):
             return
         inner = [found for one in places for found in _inside(one, step)]
