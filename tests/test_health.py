@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from pykafka2 import AdminHealth, ClientHealth, ConsumerHealth, KafkaAdminClient, ProducerHealth
+from pykafka2 import (
+    AdminHealth,
+    ClientHealth,
+    ConsumerHealth,
+    KafkaAdminClient,
+    KafkaConsumer,
+    ProducerHealth,
+)
 from pykafka2.testing import KafkaCluster, Simulation
 from tests.docs.test_guides import functions_of_guide
 
@@ -120,3 +127,14 @@ def test_readiness_of_the_guide_is_false_a_second_after_the_last_broker_died(
         for _ in range(5):
             simulation.sleep(1)
             assert ready() == (True, True)
+
+
+def test_unreachable_address_is_named_once_in_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        KafkaConsumer("orders", bootstrap_servers="127.0.0.1:1") as consumer,
+        caplog.at_level("WARNING", logger="pykafka2.cluster.link"),
+    ):
+        while not caplog.messages:
+            consumer.poll(50)
+        assert [message.count("127.0.0.1:1") for message in caplog.messages] == [1]
+        assert "bootstrap broker 127.0.0.1:1: nothing listens there" in caplog.messages[0]

@@ -79,9 +79,9 @@ class Outcomes(Mapping[K, V], Generic[K, V]):
 
 
 class Listings(list[V]):
-    """A list from all brokers; `errors` has the brokers, by id, whose part is missing.
+    """A list that all brokers have a part of; `errors` has an error for each broker id whose part is missing.
 
-    Calls that return it raise instead if a part is missing, unless `raise_errors` is False.
+    With `raise_errors=True` the call raises if a part is missing, so `errors` is empty.
     """
 
     def __init__(self, items: Iterable[V], errors: Mapping[int, KafkaError]) -> None:

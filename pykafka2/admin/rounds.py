@@ -4,8 +4,8 @@ A call about several items goes out in rounds. In each round the items that have
 among brokers, one request for each broker, all at the same time. Items with a retriable error are tried again
 after a back-off, until the timeout; every item ends with a value or an error of its own.
 
-A call that does not wait (`waits=False`) returns what is available now: an item without a leader, or of a
-broker that cannot be reached, keeps this error.
+A call that does not wait (`waits=False`) returns what is available now: a partition without a leader, and an
+item whose broker cannot be reached, has this error.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ GRACE = 1.0
 PATIENCE = 2.0
 """Seconds for which a missing topic or partition is looked up again: it can have been created just now.
 
-A call that does not wait repeats other errors of brokers for so long: a leader or coordinator can move."""
-ATTEMPT = 10.0
-"""Seconds that a call which does not wait gives a silent broker."""
+A call that does not wait retries brokers' other errors for this time: a leader or coordinator can move."""
+UNRESPONSIVE_AFTER = 10.0
+"""Seconds after which a call that does not wait gives up a broker that does not respond."""
 
 Results = tuple[dict[K, V], dict[K, KafkaError]]
 """Values and errors by item."""
@@ -149,7 +149,7 @@ class Rounds:
 
     def _exchange(self, parts: list[Part[K, V]]) -> Results[K, V]:
         """Send all parts, then wait for the responses."""
-        left = self.left if self._waits else min(self.left, ATTEMPT)
+        left = self.left if self._waits else min(self.left, UNRESPONSIVE_AFTER)
         started = {
             number: self._cluster.start_once(
                 part.request, part.to, left, min_version=part.min_version, max_version=part.max_version

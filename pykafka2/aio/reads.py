@@ -19,7 +19,7 @@ from pykafka2.aio.bridge import Bridge, Call
 from pykafka2.aio.gate import Gate
 from pykafka2.aio.listeners import Listeners
 from pykafka2.clock import FOREVER
-from pykafka2.consumer.bad_records import StillHandled
+from pykafka2.consumer.bad_records import HandlerRunning
 from pykafka2.consumer.calls.arguments import checked_timeout
 from pykafka2.consumer.consumer import KafkaConsumer as SyncConsumer
 from pykafka2.errors import ClientClosed, ConsumerStopped, ConsumerWakeup, IllegalState
@@ -197,7 +197,9 @@ class Reads(Generic[K, V]):
                 "a read inside a rebalance listener would wait for itself; return from the listener first"
             )
         if self._bad_records is not None and self._bad_records.is_inside:
-            raise IllegalState("a read inside on_bad_record would wait for itself; return from it first")
+            raise IllegalState(
+                "a read inside on_bad_record would wait for itself; return from the function first"
+            )
         return self._reads
 
     async def _begin_read(self) -> None:
@@ -238,12 +240,12 @@ class Reads(Generic[K, V]):
                     has_waited = True
                 try:
                     found = take()
-                except StillHandled:
-                    if self._has_handled():
+                except HandlerRunning:
+                    if self._has_handler_ended():
                         continue  # between two reads
-                    found, is_handling = None, True
+                    found, is_handler_running = None, True
                 else:
-                    is_handling = False
+                    is_handler_running = False
                 if found:
                     return found
                 remaining = deadline - monotonic()
@@ -256,7 +258,9 @@ class Reads(Generic[K, V]):
                 else:
                     with self._turn:
                         seconds = poller.wait_for(remaining)
-                    await self._wait_for_news(self._or_handled(is_news) if is_handling else is_news, seconds)
+                    await self._wait_for_news(
+                        self._or_handler_ended(is_news) if is_handler_running else is_news, seconds
+                    )
                 has_waited = True
                 if self._is_stopped:
                     raise stopped()
@@ -265,12 +269,12 @@ class Reads(Generic[K, V]):
             with self._turn:
                 poller.returned()
 
-    def _has_handled(self) -> bool:
-        """Return whether on_bad_record has ended, because of which a pass ended before."""
+    def _has_handler_ended(self) -> bool:
+        """Return whether the coroutine of on_bad_record that ended the last pass is done."""
         return self._bad_records is not None and self._bad_records.has_ended
 
-    def _or_handled(self, is_news: Callable[[], bool]) -> Callable[[], bool]:
-        return lambda: is_news() or self._has_handled()
+    def _or_handler_ended(self, is_news: Callable[[], bool]) -> Callable[[], bool]:
+        return lambda: is_news() or self._has_handler_ended()
 
     async def _wait_for_news(self, is_news: Callable[[], bool], seconds: float) -> None:
         # From the moment at which there is news the application has max_poll_interval_ms to take it, also if

@@ -391,7 +391,7 @@ class NodeLink:
             # Warn once for each outage: the failures that follow are the same, several times a second.
             is_verdict = self._diagnosis is not None and self._diagnosis.is_news(error)
             is_news = is_verdict or not self.has_failed
-            reason = str(error).removeprefix(f"{self.name}: ")
+            reason = str(error).removeprefix(f"{self.name}: ").removeprefix(f"{self.address}: ")
             self._log.log(logging.WARNING if is_news else logging.DEBUG, "%s: %s", self.name, reason)
             self.has_failed = True
             if self.state is LinkState.OPENING and now >= self._setup_deadline:

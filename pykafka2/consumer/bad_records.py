@@ -38,8 +38,8 @@ def read_policy(value: Any) -> Any:
     return value.lower()
 
 
-class StillHandled(SerializationError):
-    """Raised by the callable of an asyncio consumer, which repeats the pass when its coroutine has ended."""
+class HandlerRunning(SerializationError):
+    """The coroutine of on_bad_record is running; the asyncio consumer repeats the pass when it has ended."""
 
 
 class BadRecords:
@@ -87,7 +87,7 @@ class BadRecords:
                 if inspect.isawaitable(result):
                     _close(result)
                     raise TypeError(NOT_AWAITED_RESULT.format(kind=type(result).__name__))
-            except StillHandled:
+            except HandlerRunning:
                 raise
             except Exception as error:
                 where = f"{bad.topic_partition} at offset {bad.offset}"

@@ -1173,7 +1173,7 @@ class TestClosing:
             assert simulation.now - began == pytest.approx(10, abs=0.5)
             found = re.search(
                 r"never sent, it waited for node \d \(broker-\d:\d+\), which throttles this client because "
-                r"of a quota, for another (\d+\.\d) s$",
+                r"of a quota \((\d+\.\d) s remain\)$",
                 str(caught.value),
             )
             assert found is not None, str(caught.value)

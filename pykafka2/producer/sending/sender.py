@@ -414,7 +414,7 @@ class Sender:
         seconds = 0.0 if leader is None else self._router.throttled_for(leader.leader, now)
         if leader is None or not seconds:
             return self.waiting_for.get(f"{batch.topic}-{batch.partition}", "its turn")
-        return f"{self._router.connection_to(leader.leader, now)}, for another {seconds:.1f} s"
+        return f"{self._router.connection_to(leader.leader, now)} ({seconds:.1f} s remain)"
 
 
 def _measured(batch: ProducerBatch, size_bytes: int, now: float) -> tuple[float | None, ...]:

@@ -214,8 +214,8 @@ def fatal_error(
     is_expired = isinstance(error, InvalidProducerIdMapping)
     if is_expired:
         text = (
-            f"the producer id no longer belongs to transactional_id={transactional_id!r}, which was unused "
-            "for the brokers' transactional.id.expiration.ms, or another producer has begun"
+            f"transactional_id={transactional_id!r} has another producer id now: it expired, as it was not "
+            "used for the brokers' transactional.id.expiration.ms, or another producer has begun"
         )
     elif is_fenced:
         text = (
