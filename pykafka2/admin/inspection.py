@@ -43,8 +43,7 @@ class InspectionCalls:
         if not health["connected"]:
             lines.append(f"No broker is connected: {nodes.unconnected()}")
         else:
-            for address, why in health["unreachable"].items():
-                lines.append(f"{address} cannot be reached: {why.removeprefix(f'{address}: ')}")
+            lines += [f"{address} cannot be reached: {why}" for address, why in health["unreachable"].items()]
         lines += nodes.why_throttled(self._cluster.driver.clock.monotonic())
         if health["metadata_error"]:
             lines.append(f"The last request for metadata failed: {health['metadata_error']}")

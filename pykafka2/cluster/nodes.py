@@ -156,7 +156,11 @@ class Nodes:
         links = tuple(self._links.values())
         reached = {link.address for link in links if link.is_connected}
         failed = [link for link in links if link.has_failed and not link.is_at_rest(now)]
-        return {link.address: link.why_not for link in failed if link.address not in reached}
+        return {
+            link.address: link.why_not.removeprefix(f"{link.address}: ")
+            for link in failed
+            if link.address not in reached
+        }
 
     def throttled(self, now: float) -> dict[str, float]:
         """Returns the brokers that throttle this client, with the seconds that remain."""

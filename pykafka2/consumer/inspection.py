@@ -104,8 +104,7 @@ class Inspection:
         if not health["connected"]:
             lines.append(f"No broker is connected: {self._cluster.nodes.unconnected()}")
         else:
-            for address, why in health["unreachable"].items():
-                lines.append(f"{address} cannot be reached: {why.removeprefix(f'{address}: ')}")
+            lines += [f"{address} cannot be reached: {why}" for address, why in health["unreachable"].items()]
         lines += self._cluster.nodes.why_throttled(self._cluster.driver.clock.monotonic())
         if health["metadata_error"]:
             lines.append(f"The last request for metadata failed: {health['metadata_error']}")

@@ -1180,6 +1180,19 @@ class TestClosing:
             assert 15 < float(found[1]) < 21
 
 
+def test_delivery_that_times_out_before_the_producer_id_names_the_unreachable_leader() -> None:
+    with Simulation(seed=1) as simulation:
+        cluster = simulation.cluster(brokers=1, topics={"paid": 1})
+        producer = simulation.producer(cluster, delivery_timeout_ms=4000, request_timeout_ms=3000)
+        producer.partitions_for("paid")
+        cluster.controls.crash_broker(0)
+        with pytest.raises(
+            DeliveryTimeout,
+            match=r"a producer id and for a connection to node 0 \(broker-0:\d+: nothing listens there",
+        ):
+            producer.send("paid", b"1").result(20)
+
+
 def test_bootstrap_connected_is_true_while_a_broker_is_connected(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 FIRST_VERSION_OF_FORMAT_2 = 3
 FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+PRODUCER_ID = "a producer id"
+"""What batches wait for in `waiting_for` until InitProducerId has succeeded."""
 
 
 class Readiness(Protocol):
@@ -126,7 +128,7 @@ class Sender:
         sequences = self._sequences
         if sequences is not None and not sequences.is_known:
             self._request_identity(now, result)
-            self.waiting_for = {str(queue): "a producer id" for queue in queues}
+            self.waiting_for = dict.fromkeys(map(str, queues), PRODUCER_ID)
             return result
         identity = None if sequences is None else sequences.identity
         is_flushing = self._accumulator.is_flushing
@@ -413,7 +415,14 @@ class Sender:
         leader = self._metadata.leader_of(batch.topic, batch.partition)
         seconds = 0.0 if leader is None else self._router.throttled_for(leader.leader, now)
         if leader is None or not seconds:
-            return self.waiting_for.get(f"{batch.topic}-{batch.partition}", "its turn")
+            waited_for = self.waiting_for.get(f"{batch.topic}-{batch.partition}", "its turn")
+            if (
+                waited_for == PRODUCER_ID
+                and leader is not None
+                and not self._router.is_ready(leader.leader, now)
+            ):
+                waited_for += f" and for {self._router.connection_to(leader.leader, now)}"
+            return waited_for
         return f"{self._router.connection_to(leader.leader, now)} ({seconds:.1f} s remain)"
 
 
