@@ -118,6 +118,8 @@ def lose_a_leader(world: World, kind: str) -> tuple[list[TopicPartition], list[T
     world.admin.wait_for_topics(["single"])
     if kind == "paused":
         world.cluster.controls.pause_broker(1)
+    elif kind == "silent":  # unlike a paused broker, it is not fenced
+        world.cluster.controls.hold(ListOffsetsRequest, broker=1)
     else:
         world.cluster.controls.crash_broker(1, unnoticed=kind == "unnoticed")
     alive, dead = ([TopicPartition("single", number) for number in numbers] for numbers in ((0, 2), (1, 3)))
@@ -125,7 +127,7 @@ def lose_a_leader(world: World, kind: str) -> tuple[list[TopicPartition], list[T
 
 
 @pytest.mark.parametrize(
-    ("kind", "seconds"), [("no leader", 0.1), ("unnoticed", 1.0), ("paused", 11.0)], ids=str
+    ("kind", "seconds"), [("no leader", 0.1), ("unnoticed", 1.0), ("paused", 11.0), ("silent", 11.0)], ids=str
 )
 def test_partition_without_a_leader_fails_alone_and_is_not_waited_for(
     world: World, kind: str, seconds: float
