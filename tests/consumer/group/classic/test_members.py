@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykafka2.errors import CommitFailed, CoordinatorNotAvailable, IllegalState
+from pykafka2.errors import CommitFailed, CoordinatorNotAvailable, IllegalState, UnknownMemberId
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupHeartbeatRequest
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
@@ -625,3 +625,29 @@ def test_leader_does_not_recreate_deleted_topics_that_other_members_unsubscribed
     group.turn(10)
     requests = group.cluster.history.requests(MetadataRequest)
     assert {topic.name for request in requests for topic in request.topics or []} == {"notes"}
+
+
+@pytest.mark.parametrize("end", ["follower", "unsubscribe"])
+def test_former_leader_does_not_request_the_topics_of_the_other_members(
+    simulation: Simulation, end: str
+) -> None:
+    group = Group(simulation, {"orders": 2, "refunds": 2, "bills": 2}, metadata_max_age_ms=2000)
+    first, other = group.member("a", ["orders"]), group.member("b", ["refunds", "bills"])
+    group.settle()
+    assert first.consumer._group.membership.is_leading  # type: ignore[union-attr]
+    if end == "follower":
+        group.cluster.controls.fail_next(JoinGroupRequest, UnknownMemberId, client_id="a")
+        first.consumer.enforce_rebalance()
+    else:
+        group.members.remove(first)
+        first.consumer.unsubscribe()
+        first.consumer.assign([TopicPartition("orders", 0)])
+    group.turn_until(lambda: other.consumer._group.membership.is_leading, 60)  # type: ignore[union-attr]
+    group.settle()
+    group.cluster.history.clear()
+    for _ in range(5):
+        group.turn(2)
+        first.consumer.poll(100)
+    requests = group.cluster.history.requests(MetadataRequest, client_id="a")
+    assert requests
+    assert {topic.name for request in requests for topic in request.topics or []} == {"orders"}
