@@ -92,7 +92,7 @@ async def count(consumer: KafkaConsumer[bytes, bytes], totals: Counter[str]) -> 
 
 
 def add(record: ConsumerRecord[bytes, bytes], totals: Counter[str]) -> None:
-    """Add one order. A record that cannot be parsed is logged and skipped, or it would end every restart."""
+    """Add one order. Log and skip a record that cannot be parsed, so that it does not stop the service."""
     if record.value is None:
         return  # a tombstone: the order was deleted
     try:
@@ -113,7 +113,7 @@ def parse(value: bytes) -> tuple[str, int]:
 
 
 def report(task: asyncio.Task[None]) -> None:
-    """Log the error of the consuming task, which is not awaited; `/live` is 503, so that it is restarted."""
+    """Log the error of the consuming task, which nobody awaits. `/live` is 503 from then on."""
     if not task.cancelled() and task.exception() is not None:
         logger.error("the consuming task has ended", exc_info=task.exception())
 

@@ -496,7 +496,7 @@ class TestBadInput:
         producer = simulation.producer(cluster, max_block_ms=3000)
         producer.partitions_for("orders")
         start = simulation.now
-        with pytest.raises(UnknownTopicOrPartition, match="'orders' has 1 partitions and no partition 1"):
+        with pytest.raises(UnknownTopicOrPartition, match="'orders' has 1 partition and no partition 1"):
             producer.send("orders", b"v", partition=1)
         assert 3 <= simulation.now - start < 3.5
         with pytest.raises(UnknownTopicOrPartition, match="count from 0"):
@@ -506,7 +506,7 @@ class TestBadInput:
         ("topic", "partition", "words"),
         [
             ("ordres", None, "'ordres' does not exist"),
-            ("orders", 1, "'orders' has 1 partitions and no partition 1"),
+            ("orders", 1, "'orders' has 1 partition and no partition 1"),
         ],
     )
     def test_wait_for_a_missing_topic_or_partition_is_logged_while_it_lasts(

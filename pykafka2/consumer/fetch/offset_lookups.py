@@ -34,6 +34,7 @@ from pykafka2.protocol.messages.offsets import (
     ListOffsetsTopic,
 )
 from pykafka2.slotted import slotted
+from pykafka2.text import counted
 from pykafka2.types import OffsetAndTimestamp, TopicPartition
 
 UNKNOWN_OFFSET = -1
@@ -246,7 +247,9 @@ class OffsetLookups:
 
 def _no_partition(lookup: OffsetLookup, count: int) -> UnknownTopicOrPartition:
     topic, number = lookup.partition
-    return UnknownTopicOrPartition(f"topic {topic!r} has {count} partitions and no partition {number}")
+    return UnknownTopicOrPartition(
+        f"topic {topic!r} has {counted(count, 'partition')} and no partition {number}"
+    )
 
 
 # The driver fails lookups at their deadline, with a better message than the waiting thread has.

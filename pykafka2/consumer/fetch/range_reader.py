@@ -38,6 +38,7 @@ from pykafka2.protocol.messages.fetch import (
 )
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.records.columns import Columns
+from pykafka2.text import counted
 from pykafka2.types import READ_COMMITTED, TopicPartition
 
 # Fetch requests identify topics by id from this version on (KIP-516).
@@ -146,7 +147,7 @@ class RangeReader:
             if left <= 0 or not self._cluster.wait_for_metadata(self._cluster.metadata.version, left):
                 count = len(known.partitions)
                 raise UnknownTopicOrPartition(
-                    f"topic {topic!r} has {count} partitions and no partition {number}"
+                    f"topic {topic!r} has {counted(count, 'partition')} and no partition {number}"
                 )
             known = self._cluster.wait_for_topic(topic, max(deadline - monotonic(), 0.0))
         return known

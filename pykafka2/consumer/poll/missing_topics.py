@@ -13,7 +13,7 @@ from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.state.subscription import Mode, Subscription, TopicPattern
 from pykafka2.driver.pollable import GROUP, ToCoordinator
 from pykafka2.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartition
-from pykafka2.text import named
+from pykafka2.text import counted, named
 from pykafka2.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -193,15 +193,14 @@ class MissingTopics:
         return str(self._metadata.topic_error(missing) or f"topic {missing!r} has no partitions")
 
     def _why_no_partition(self, partition: TopicPartition) -> str:
-        count = self._metadata.partition_count(partition.topic)
+        count = self._metadata.partition_count(partition.topic) or 0
         hint = "assign() another, or add partitions to the topic"
         if self._subscription.mode is Mode.TOPICS:
             hint = (
                 "the group has assigned it, so its leader or its coordinator has other metadata of the topic"
             )
-        return (
-            f"topic {partition.topic!r} has {count} partitions and no partition {partition.partition}; {hint}"
-        )
+        topic, number = partition
+        return f"topic {topic!r} has {counted(count, 'partition')} and no partition {number}; {hint}"
 
 
 def _name(missing: str | TopicPartition | TopicPattern) -> str:

@@ -16,6 +16,7 @@ from pykafka2.producer.accumulator.accumulator import Accumulator
 from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.partitioning.sticky import StickyChoice
 from pykafka2.producer.partitioning.topic_route import NO_SNAPSHOT, Route
+from pykafka2.text import counted
 
 
 class Routes:
@@ -122,5 +123,5 @@ class Routes:
 
 def _no_partition(topic: str, partition: object, count: int, because: str) -> UnknownTopicOrPartition:
     return UnknownTopicOrPartition(
-        f"topic {topic!r} has {count} partitions and no partition {partition!r}: {because}"
+        f"topic {topic!r} has {counted(count, 'partition')} and no partition {partition!r}: {because}"
     )
