@@ -251,12 +251,13 @@ class ConsumerCalls:
         If the task is cancelled, it is unknown whether the offsets were committed.
         """
         self._bridge.enter()
-        chosen, completion, timeout = self._consumer._begin_commit(offsets, timeout_ms)
+        commit, timeout = self._consumer._begin_commit(offsets, timeout_ms)
+        completion = commit.completion
         with CancelOnError(completion):
             seconds = timeout + GRACE
             if not await self._bridge.wait(self._driver, completion.done, seconds, completion.waiters):
                 raise unacknowledged(timeout)
-        self._consumer._end_commit(chosen, completion)
+        self._consumer._end_commit(commit)
 
     async def commit_async(
         self,

@@ -21,6 +21,7 @@ from pykafka2.other_clients import explaining
 from pykafka2.types import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    from pykafka2.consumer.commit.commit_queue import Commit
     from pykafka2.consumer.group.group import Group
     from pykafka2.consumer.options import ConsumerOptions
     from pykafka2.consumer.state.subscription import Subscription
@@ -74,21 +75,19 @@ class CommitCalls(Owned):
     @owned
     def _begin_commit(
         self, offsets: OffsetsToCommit | None, timeout_ms: float | None
-    ) -> tuple[Mapping[TopicPartition, OffsetAndMetadata], Completion[None], float]:
-        """Start the `commit` of a caller that waits by itself; the result has its offsets and its timeout."""
+    ) -> tuple[Commit, float]:
+        """Start the `commit` of a caller that waits by itself; return it and its timeout."""
         committer = self._with_group("commit").committer
         timeout = self._options.default_api_timeout if timeout_ms is None else checked_timeout(timeout_ms)
         checked = None if offsets is None else checked_offsets(offsets)
-        return *committer.begin_commit(checked, timeout), timeout
+        return committer.begin_commit(checked, timeout), timeout
 
     @owned
-    def _end_commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], completion: Completion[None]
-    ) -> None:
+    def _end_commit(self, commit: Commit) -> None:
         """End a `commit`: call callbacks and interceptors, or raise its error."""
         committer = self._with_group("commit").committer
         try:
-            committer.end_commit(offsets, completion)
+            committer.end_commit(commit)
         finally:
             committer.call_back_once()
 

@@ -40,9 +40,17 @@ IsOfOldTopic = Callable[[TopicPartition, int], bool]
 class _PendingCallback:
     """A commit whose callback has not been called."""
 
-    offsets: Offsets
-    completion: Completion[None]
+    commit: Commit
     callback: Callback
+
+    @property
+    def offsets(self) -> Offsets:
+        """The offsets that were committed: those in deleted topics can have been left out since the start."""
+        return self.commit.offsets
+
+    @property
+    def completion(self) -> Completion[None]:
+        return self.commit.completion
 
 
 def unacknowledged(timeout: float) -> KafkaTimeoutError:
@@ -131,22 +139,22 @@ class Committer:
 
     def commit(self, offsets: Offsets | None, timeout: float) -> None:
         """Commit offsets and wait: see `KafkaConsumer.commit`."""
-        chosen, completion = self.begin_commit(offsets, timeout)
+        commit = self.begin_commit(offsets, timeout)
         try:
-            self._wait(completion, timeout)
-            self._interceptors.on_commit(chosen)
+            self._wait(commit.completion, timeout)
+            self._interceptors.on_commit(commit.offsets)
         finally:
             self.call_back_once()
 
-    def begin_commit(self, offsets: Offsets | None, timeout: float) -> tuple[Offsets, Completion[None]]:
+    def begin_commit(self, offsets: Offsets | None, timeout: float) -> Commit:
         """Start a commit that is retried for `timeout` seconds; the caller waits, then calls `end_commit`."""
         chosen = self.consumed_offsets() if offsets is None else offsets
-        return chosen, self._begin(chosen, timeout, is_retried=True, are_positions=offsets is None)
+        return self._begin(chosen, timeout, is_retried=True, are_positions=offsets is None)
 
-    def end_commit(self, chosen: Offsets, completion: Completion[None]) -> None:
+    def end_commit(self, commit: Commit) -> None:
         """Call the interceptors after a commit that has ended, or raise its error."""
-        completion.result(0)
-        self._interceptors.on_commit(chosen)
+        commit.completion.result(0)
+        self._interceptors.on_commit(commit.offsets)
 
     def commit_async(self, offsets: Offsets | None, callback: Callback | None) -> Completion[None]:
         """Start to commit offsets: see `KafkaConsumer.commit_async`."""
@@ -275,11 +283,11 @@ class Committer:
         self, offsets: Offsets, timeout: float, callback: Callback, *, is_retried: bool = False
     ) -> Completion[None]:
         """Start a commit whose callback is called in its turn."""
-        completion = self._begin(
+        commit = self._begin(
             offsets, timeout, is_retried=is_retried, is_last=is_retried, are_positions=is_retried
         )
-        self._pending_callbacks.append(_PendingCallback(offsets, completion, callback))
-        return completion
+        self._pending_callbacks.append(_PendingCallback(commit, callback))
+        return commit.completion
 
     def _begin(
         self,
@@ -289,7 +297,7 @@ class Committer:
         is_retried: bool = False,
         is_last: bool = False,
         are_positions: bool = False,
-    ) -> Completion[None]:
+    ) -> Commit:
         completion: Completion[None] = Completion(self._driver, "a commit")
         # The identity first: a member that the driver's thread removes in between must not commit without a
         # member id, because an empty group would accept that.
@@ -320,7 +328,7 @@ class Committer:
             ids=ids,
         )
         self._commit_queue.add(commit)
-        return completion
+        return commit
 
     def _wait(self, completion: Completion[None], timeout: float) -> None:
         with CancelOnError(completion):

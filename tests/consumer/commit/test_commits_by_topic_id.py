@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -93,6 +93,16 @@ def test_offsets_of_a_retried_commit_are_not_committed_to_a_recreated_topic(
         committed(cluster)
 
 
+class Reports:
+    """An interceptor that stores the offsets of each commit."""
+
+    def __init__(self, reported: list[dict[TopicPartition, int]]) -> None:
+        self._reported = reported
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        self._reported.append({partition: committed.offset for partition, committed in offsets.items()})
+
+
 @pytest.mark.parametrize("how", ["commit", "explicit", "close"])
 def test_commit_ends_as_soon_as_its_topics_are_known_to_be_deleted(
     simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture, how: str
@@ -102,8 +112,14 @@ def test_commit_ends_as_soon_as_its_topics_are_known_to_be_deleted(
         cluster.create_topic(topic, 1)
     places = [FIRST, SECOND, TopicPartition("others", 0), TopicPartition("more", 0)]
     produce(simulation, cluster, 5, places[2:])
+    reported: list[dict[TopicPartition, int]] = []
     consumer = reader(
-        simulation, cluster, places, enable_auto_commit=how == "close", allow_auto_create_topics=False
+        simulation,
+        cluster,
+        places,
+        enable_auto_commit=how == "close",
+        allow_auto_create_topics=False,
+        interceptors=[Reports(reported)],
     )
     read(consumer, 30)
     for topic in ("others", "more"):
@@ -117,6 +133,7 @@ def test_commit_ends_as_soon_as_its_topics_are_known_to_be_deleted(
             COMMITTING[how](consumer)
     assert simulation.now - began_at < 3
     assert committed(cluster) == ({FIRST: 7} if how == "explicit" else at(10, 10))
+    assert reported == ([] if how == "explicit" else [at(10, 10)])
     assert not caplog.messages
 
 
