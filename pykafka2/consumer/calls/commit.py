@@ -60,7 +60,7 @@ class CommitCalls(Owned):
             KafkaTimeoutError: the commit was not acknowledged in time; the message has the last error.
             GroupAuthorizationFailed, TopicAuthorizationFailed, OffsetMetadataTooLarge: the broker rejects it.
             UnknownTopicId: a topic in `offsets` was deleted and created again; they belong to the old one.
-            UnknownTopicOrPartition: a topic in `offsets` was deleted.
+            UnknownTopicOrPartition: a topic in `offsets` was deleted or never existed.
             IllegalState: there is no group_id.
             IllegalArgument: an offset or partition is invalid.
         """

@@ -18,8 +18,8 @@ from pykafka2.cluster.client import ClusterClient
 from pykafka2.cluster.snapshot import ClusterSnapshot
 from pykafka2.consumer.commit.errors import (
     commit_timeout_error,
-    deleted_topic_error,
     membership_error,
+    missing_topic_error,
     recreated_topic_error,
     refusal_in,
     retriable_commit_error,
@@ -198,7 +198,7 @@ class CommitQueue:
             self._end(commit, recreated_topic_error(recreated))
             return True
         elif gone and commit.last_error is not None:  # the other topics are committed by the first attempt
-            self._end(commit, deleted_topic_error(gone))
+            self._end(commit, missing_topic_error(gone))
             return True
         return False
 

@@ -100,11 +100,12 @@ def recreated_topic_error(topics: Iterable[str]) -> UnknownTopicId:
     )
 
 
-def deleted_topic_error(topics: Iterable[str]) -> UnknownTopicOrPartition:
-    """Return the error of a commit for topics that were deleted."""
+def missing_topic_error(topics: Collection[str]) -> UnknownTopicOrPartition:
+    """Return the error of a commit for topics that were deleted or never existed."""
+    verb, whose = ("does", "its") if len(topics) == 1 else ("do", "their")
     return UnknownTopicOrPartition(
-        f"{named(topics)}: deleted, so the offsets of this commit were not all committed; commit the offsets "
-        "of the other topics"
+        f"{named(topics)} {verb} not exist on the brokers, so {whose} offsets were not committed; commit the "
+        "offsets of the other topics"
     )
 
 

@@ -103,6 +103,17 @@ class Reports:
         self._reported.append({partition: committed.offset for partition, committed in offsets.items()})
 
 
+def test_commit_for_a_topic_that_never_existed_does_not_call_it_deleted(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    missing = TopicPartition("oders", 0)
+    consumer = reader(simulation, cluster, [FIRST, missing], allow_auto_create_topics=False)
+    consumer.poll(1000)
+    with pytest.raises(UnknownTopicOrPartition, match="oders does not exist on the brokers, so its offsets"):
+        consumer.commit({FIRST: 7, missing: 3}, timeout_ms=20_000)
+    assert committed(cluster) == {FIRST: 7}
+
+
 @pytest.mark.parametrize("how", ["commit", "explicit", "close"])
 def test_commit_ends_as_soon_as_its_topics_are_known_to_be_deleted(
     simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture, how: str
@@ -127,7 +138,7 @@ def test_commit_ends_as_soon_as_its_topics_are_known_to_be_deleted(
     began_at = simulation.now
     with caplog.at_level(logging.WARNING, "pykafka2"):
         if how == "explicit":
-            with pytest.raises(UnknownTopicOrPartition, match="others, more: deleted"):
+            with pytest.raises(UnknownTopicOrPartition, match="others, more do not exist"):
                 consumer.commit({places[2]: 4, FIRST: 7, places[3]: 3})
         else:
             COMMITTING[how](consumer)
