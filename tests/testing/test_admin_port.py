@@ -658,3 +658,24 @@ def test_idle_connection_and_a_call_that_waits_stay_open(
         assert receive(waiting)[0][1]["error"]["type"] == "KafkaTimeoutError"
         caller.sendall(request("/topics"))
         assert receive(caller)[0][0] == 200
+
+
+@pytest.mark.slow
+def test_a_thousand_requests_at_once_are_all_answered(caller: socket.socket) -> None:
+    """The system rejected a write of the 2,000 parts of their responses, which ended the connection."""
+    caller.sendall(request("/health", fields="", method="GET") * 1000)
+    assert {status for status, _ in receive(caller, 1000)} == {200}
+
+
+@pytest.mark.slow
+def test_requests_of_a_caller_that_takes_no_responses_wait(port: AdminPort, caller: socket.socket) -> None:
+    """Without the token, 1,500 of them held up all others for 20 seconds, and 200 MB of memory."""
+    caller.sendall(request("/openapi.json", fields="", method="GET") * 3000)
+    with connect(port) as other:
+        other.sendall(request("/health", fields="", method="GET"))
+        assert receive(other)[0][0] == 200
+    peer = "{}:{}".format(*caller.getsockname())
+    (held,) = [one for one in port._callers if one.transport.peer == peer]
+    assert len(held._unsent) <= 2
+    assert len(held._received) < 256 << 10
+    assert receive(caller, 100)[99][0] == 200

@@ -127,6 +127,7 @@ class AdminApi:
             "wait": self._wait,
         }
         self._calls |= {name: getattr(cluster, name) for name in CLUSTER_METHODS}
+        self._document: dict[str, Any] | None = None
 
     def names(self) -> list[str]:
         """Returns the names of all calls."""
@@ -145,7 +146,9 @@ class AdminApi:
 
     def openapi(self) -> dict[str, Any]:
         """Returns the description of all calls as an OpenAPI document."""
-        return document({name: self._function(name) for name in self.names()})
+        if self._document is None:
+            self._document = document({name: self._function(name) for name in self.names()})
+        return self._document
 
     def health(self) -> dict[str, str]:
         """Returns that the cluster runs.  Raises the error that ended it."""

@@ -256,7 +256,7 @@ class Caller:
         def go_on() -> None:
             if bits & READABLE and not self._is_ending:
                 self._read(now)
-            self._write(now)
+            self._go_on(now)
 
         self._safely(go_on)
 
@@ -272,8 +272,7 @@ class Caller:
             self._wait = None
             self._since = now
             self._answer(*answer)
-            self._take_requests(now)
-            self._write(now)
+            self._go_on(now)
 
         self._safely(go_on)
         return self._wait is not None
@@ -306,19 +305,33 @@ class Caller:
         self._received += scratch[:count]
         if len(self._received) > MAX_HEAD_BYTES + MAX_BODY_BYTES:
             raise CorruptData("too much was sent behind a call that waits")
-        self._take_requests(now)
 
-    def _take_requests(self, now: float) -> None:
+    def _go_on(self, now: float) -> None:
+        """Sends responses and serves further requests.
+
+        A request is served once the response before it has been sent, and nothing is read meanwhile: callers
+        without the token that take no responses would use up the memory.
+        """
+        self._write(now)
+        while not (self._unsent or self._is_ending or self._wait is not None) and self._take_request(now):
+            self._write(now)
+        if self._is_ending and not self._unsent and self._wait is None:
+            self.close()
+            return
+        self._port.wait_for(self, WRITABLE if self._unsent else READABLE)
+
+    def _take_request(self, now: float) -> bool:
+        """Serves the next request.  Returns False if it is not complete."""
         try:
-            while not self._is_ending and self._wait is None and self._take_request(now):
-                pass
+            return self._take_complete_request(now)
         except CorruptData as error:  # where the next request begins is unknown
             self._is_ending = True
             self._received.clear()
             self._answer(400, _error("BadRequest", str(error)))
+            return True
 
-    def _take_request(self, now: float) -> bool:
-        """Serves the next request, if it is complete.  Bytes that were searched before are skipped."""
+    def _take_complete_request(self, now: float) -> bool:
+        """Bytes that were searched before are skipped."""
         received = self._received
         if self._head is None:
             end = received.find(HEAD_END, self._searched)
@@ -333,7 +346,7 @@ class Caller:
             if self._head.body_bytes > MAX_STRANGERS_BODY_BYTES and not self._port.knows(self._head.token):
                 self._is_ending = True
                 self._answer(*UNAUTHORIZED)
-                return False
+                return True
         head = self._head
         if len(received) < head.body_bytes:
             return False
@@ -371,10 +384,6 @@ class Caller:
                     self._unsent.popleft()
                 else:
                     self._unsent[0], taken = first[taken:], 0
-        if self._is_ending and not self._unsent and self._wait is None:
-            self.close()
-            return
-        self._port.wait_for(self, READABLE | (WRITABLE if self._unsent else 0))
 
 
 def _fields(head: bytes) -> dict[str, str]:
