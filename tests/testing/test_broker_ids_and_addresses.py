@@ -113,7 +113,7 @@ def test_the_command_refuses_an_impossible_advertised_port(capsys: pytest.Captur
     assert "--advertised-port 70000: use a number from 1 to 65533, or 0" in capsys.readouterr().err
 
 
-EVERYWHERE = ("0.0.0.0", "::", "0:0::0", "0", "")
+EVERYWHERE = ("0.0.0.0", "::", "0:0::0", "0", "", "0.0", "00.0.0.0", "0x0", "::ffff:0.0.0.0", "::ffff:0:0")
 
 
 @pytest.mark.parametrize("host", EVERYWHERE)

@@ -6,7 +6,8 @@ addresses of the same listener of every broker. The only state is the port assig
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+import re
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 import attrs
@@ -14,20 +15,27 @@ import attrs
 PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Kafka's numbers of the security protocols."""
 
+_ZEROS: Final = re.compile(r"0[xX0]?0*(\.0[xX0]?0*){0,3}", re.ASCII)
+"""0.0.0.0 in the forms that the system's resolver accepts, such as 0, 0.0, 000.0 and 0x0."""
+
 
 def is_every_interface(host: str) -> bool:
     """Whether a server at this host, such as 0.0.0.0, listens on all interfaces; clients need another."""
-    try:
-        return host in ("", "0") or ip_address(host).is_unspecified
-    except ValueError:
-        return False  # a name
+    return loopback_of(host) != host
 
 
 def loopback_of(host: str) -> str:
-    """Returns an address at which this machine reaches a server at `host`."""
-    if not is_every_interface(host):
-        return host
-    return "::1" if ":" in host else "127.0.0.1"
+    """Returns an address at which this machine reaches a server at `host`: loopback, for all interfaces."""
+    if not host or _ZEROS.fullmatch(host):
+        return "127.0.0.1"
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host  # a name
+    if address.is_unspecified:
+        return "::1"
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return "127.0.0.1" if mapped is not None and mapped.is_unspecified else host
 
 
 def address_text(host: str, port: int) -> str:
