@@ -204,6 +204,23 @@ def test_error_of_a_call_without_waiting_tasks_is_not_reported(bridge: Bridge) -
     assert not reported
 
 
+@pytest.mark.parametrize("error", [None, ClientClosed("no")])
+def test_ended_call_leaves_no_timer(bridge: Bridge, error: ClientClosed | None) -> None:
+    """The limit for its start would otherwise keep each call, and what it refers to, for a minute."""
+
+    def work() -> None:
+        if error is not None:
+            raise error
+
+    async def program() -> None:
+        loop = cast(Any, asyncio.get_running_loop())
+        before = list(loop._scheduled)
+        await asyncio.gather(*(bridge.run(work) for _ in range(2)), return_exceptions=True)
+        assert [one for one in loop._scheduled if not one.cancelled()] == before
+
+    run(program())
+
+
 # ---------------------------------------------------------------------- the order of a consumer's calls
 
 

@@ -482,6 +482,42 @@ def test_pool_runs_every_job_for_any_arrivals_and_durations(
         jobs.close()
 
 
+def test_close_of_a_pool_runs_the_queued_jobs_in_order() -> None:
+    """Jobs that were accepted are run: a caller waits for each, such as for the flush of a log."""
+    pool, may_end = _Pool(time.monotonic, "pykafka2-close", 1), threading.Event()
+    done: list[int] = []
+    pool.submit(lambda: may_end.wait(20.0))
+    for number in range(3):
+        pool.submit(partial(done.append, number))
+    pool.begin_to_close()
+    may_end.set()
+    pool.close(time.monotonic() + 20.0)
+    assert done == [0, 1, 2]
+
+
+def test_interrupted_start_of_a_further_helper_is_raised_and_its_job_is_not_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By Ctrl-C, say: the caller sees it, although the other helpers could do the work."""
+
+    def interrupt(thread: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    pool, may_end = _Pool(time.monotonic, "pykafka2-interrupted", 2), threading.Event()
+    done: list[int] = []
+    pool.submit(lambda: may_end.wait(20.0))
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            pool.submit(lambda: done.append(1))
+    pool.submit(lambda: done.append(2))
+    may_end.set()
+    pool.begin_to_close()
+    pool.close(time.monotonic() + 20.0)
+    assert done == [2]
+    assert not pool._threads
+
+
 @pytest.mark.slow
 def test_no_job_is_lost_when_many_threads_submit_while_helpers_become_idle(
     monkeypatch: pytest.MonkeyPatch,

@@ -90,12 +90,14 @@ def test_failed_flush_takes_its_directory_offline_and_the_others_are_marked_as_c
 def test_cluster_stops_by_flushing_several_logs_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    threads: set[int] = set()
+    flushed_by: dict[int, list[str]] = {}
     fsync = os.fsync
 
     def noted(descriptor: int) -> None:
-        threads.add(threading.get_ident())
-        time.sleep(0.005)
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if path.endswith(".log"):
+            flushed_by.setdefault(threading.get_ident(), []).append(path)
+            time.sleep(0.005)
         fsync(descriptor)
 
     with KafkaCluster(1, {"t": Topic(12)}, data_dir=tmp_path) as cluster:
@@ -103,7 +105,9 @@ def test_cluster_stops_by_flushing_several_logs_at_once(
             for partition in range(12):
                 assert produce(wire, "t", partition, batch()).error_code == 0
         monkeypatch.setattr(os, "fsync", noted)
-    assert len(threads - {threading.get_ident()}) > 1
+    assert len(flushed_by) > 1
+    assert threading.get_ident() not in flushed_by, "the stop waits for the helpers as long as they flush"
+    assert sum("/t-" in path for paths in flushed_by.values() for path in paths) == 12
     with KafkaCluster(1, data_dir=tmp_path) as cluster:
         assert [len(cluster.log("t", partition).values()) for partition in range(12)] == [1] * 12
 
