@@ -181,6 +181,49 @@ def test_connected_broker_that_never_sends_metadata_is_warned_of_once_a_minute(
         assert consumer.poll(1000 * LONG - 2000) == {}
         said = [message for message in caplog.messages if "'orders'" in message or "no broker" in message]
         assert 3 <= len(said) <= 4, caplog.messages
+        assert (
+            "for 65 s; the last request for it failed: bootstrap broker broker-0:9092 did not respond"
+            in said[1]
+        )
+
+
+def test_loss_of_all_brokers_during_an_endless_poll_is_warned_of_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=2)
+    cluster.append("orders", 0, b"0")
+    with cluster.consumer("orders") as consumer, caplog.at_level("WARNING", logger="pykafka2.consumer"):
+        assert values_of(consumer.poll(5000)) == [b"0"]
+        for broker in cluster.brokers:
+            broker.stop()
+
+        def start() -> None:
+            start_all(cluster)
+            cluster.append("orders", 0, b"1")
+
+        counts: list[int] = []
+        for seconds in (30.0, 90.0, 150.0):
+            cluster.runtime.call_later(
+                seconds, lambda: counts.append(caplog.text.count("no broker is connected"))
+            )
+        cluster.runtime.call_later(LONG, start)
+        assert values_of(consumer.poll(float("inf"))) == [b"1"]
+        assert counts == [1, 2, 3]
+
+
+def test_topic_that_is_missing_again_is_warned_of_again(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    with (
+        cluster.consumer("orders", "payments", metadata_max_age_ms=1000) as consumer,
+        caplog.at_level("WARNING", logger="pykafka2.consumer"),
+    ):
+        for count in (1, 2):
+            consumer.poll(10_000)
+            said = [message for message in caplog.messages if "topic 'payments' does not exist" in message]
+            assert len(said) == count, caplog.messages
+            cluster.add_topic("payments", [0])
+            consumer.poll(10_000)
+            del cluster.topics["payments"]
 
 
 def not_available(request: FindCoordinatorRequest, broker: object) -> FindCoordinatorResponse:
