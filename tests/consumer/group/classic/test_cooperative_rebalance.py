@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pykafka2.errors import CommitFailed, KafkaError, UnknownMemberId
+from pykafka2.errors import CommitFailed, KafkaError, NotCoordinator, UnknownMemberId
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.group import (
@@ -282,6 +282,19 @@ def test_close_while_the_others_rejoin_finds_the_next_coordinator(simulation: Si
     began_at = simulation.now
     first.consumer.close()
     assert simulation.now - began_at < 3.0, "the commit is not sent behind the next JoinGroup"
+    read_once(group, first, values)
+
+
+def test_close_while_the_others_rejoin_looks_up_the_coordinator_that_refused_the_commit(
+    simulation: Simulation,
+) -> None:
+    group, first, values = rejoining(simulation)
+    history = group.cluster.history
+    group.cluster.controls.fail_next(OffsetCommitRequest, NotCoordinator, client_id="a")
+    before, began_at = history.count(FindCoordinatorRequest), simulation.now
+    first.consumer.close()
+    assert simulation.now - began_at < 3.0, "the commit does not wait behind the JoinGroup"
+    assert history.count(FindCoordinatorRequest) > before
     read_once(group, first, values)
 
 
