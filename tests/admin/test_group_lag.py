@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pykafka2 import NewTopic, TopicPartition
 from pykafka2.admin import ItemsFailed
 from pykafka2.admin.group_values import PartitionLag
-from pykafka2.errors import GroupIdNotFound, LeaderNotAvailable
+from pykafka2.errors import GroupIdNotFound, KafkaError, LeaderNotAvailable
+from pykafka2.protocol.messages.committed_offsets import OffsetFetchRequest
+from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
+from pykafka2.protocol.messages.group_admin import DescribeGroupsRequest
+from pykafka2.protocol.messages.offsets import ListOffsetsRequest
+from pykafka2.protocol.struct import Request
 from tests.admin.worlds import World
 
 ORDERS = [TopicPartition("orders", number) for number in range(3)]
@@ -120,12 +127,17 @@ def test_lag_of_a_missing_group(world: World) -> None:
 SINGLE = [TopicPartition("single", number) for number in range(4)]
 
 
-def lose_two_leaders(world: World) -> None:
-    """Let the group "g", whose offsets stay, read a topic of which two partitions have no leader any more."""
+def commit_single(world: World) -> None:
+    """Let the group "g" read a topic whose partitions have one replica each, on two brokers."""
     world.admin.create_topics([NewTopic("single", assignment={0: [0], 1: [1], 2: [0], 3: [1]})])
     world.admin.wait_for_topics(["single"])
     world.fill("single", [5, 4, 3, 2])
     world.commit("g", dict.fromkeys(SINGLE, 1))
+
+
+def lose_two_leaders(world: World) -> None:
+    """Take the leader from two partitions; the offsets of the group "g" stay."""
+    commit_single(world)
     world.cluster.controls.crash_broker(1)
 
 
@@ -145,3 +157,25 @@ def test_error_has_the_lags_of_the_other_partitions(world: World) -> None:
     with pytest.raises(ItemsFailed, match="group_lag failed for 2 of 4") as failed:
         world.admin.group_lag("g", timeout=2)
     assert list(failed.value.outcomes.succeeded) == [SINGLE[0], SINGLE[2]]
+
+
+def test_silent_broker_is_asked_once(world: World) -> None:
+    """It is given ten seconds for each request, so a second one to it would double the wait."""
+    commit_single(world)
+    world.cluster.controls.hold(ListOffsetsRequest, broker=1)
+    started = world.simulation.now
+    lags = world.admin.group_lag("g", raise_errors=False)
+    assert world.simulation.now - started < 11
+    assert list(lags.errors) == [SINGLE[1], SINGLE[3]]
+
+
+@pytest.mark.parametrize(
+    "request_", [ConsumerGroupDescribeRequest, DescribeGroupsRequest, OffsetFetchRequest]
+)
+def test_silent_coordinator_is_not_waited_for(world: World, request_: type[Request[Any]]) -> None:
+    world.commit("g", {ORDERS[0]: 0})
+    world.cluster.controls.hold(request_)
+    started = world.simulation.now
+    with pytest.raises(KafkaError, match="did not respond"):
+        world.admin.group_lag("g", raise_errors=False)
+    assert world.simulation.now - started < 11

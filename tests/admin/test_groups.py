@@ -66,6 +66,22 @@ def test_groups_of_reachable_brokers_are_listed_without_waiting_for_the_other(
     assert len(described.errors) == len(GROUPS) - len(kept)
 
 
+def test_missing_group_is_reported_without_waiting_for_another_broker(
+    simulation: Simulation, world: World
+) -> None:
+    """Whether it is a share group is known from the lists of all brokers, which is worth no wait."""
+    for group in GROUPS:
+        world.commit(group, {ORDERS[0]: 0})
+    missing = next(
+        name for name in (f"missing-{number}" for number in range(50)) if world.cluster.coordinator(name) == 0
+    )
+    world.cluster.controls.crash_broker(1, unnoticed=True)
+    started = simulation.now
+    described = world.admin.describe_groups([missing], raise_errors=False)
+    assert simulation.now - started < 2
+    assert isinstance(described.errors[missing], GroupIdNotFound)
+
+
 def test_complete_list_of_groups_has_no_errors(world: World) -> None:
     world.commit("g", {ORDERS[0]: 0})
     for raise_errors in (True, False):
