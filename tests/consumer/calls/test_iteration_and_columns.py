@@ -70,6 +70,20 @@ def test_poll_columns_after_next_raises_for_the_damage_behind_the_records(cluste
             consumer.poll_columns(0)
 
 
+def test_poll_columns_after_next_raises_for_the_damage_of_a_partition_without_waiting_records(
+    cluster: LogCluster,
+) -> None:
+    log = cluster.log("orders", 0)
+    log.batches[1] = log.batches[1][:-1] + bytes([log.batches[1][-1] ^ 1])
+    with reader(cluster) as consumer:
+        values = [next(consumer).value for _ in range(RECORDS + 1)]
+        for columns in consumer.poll_columns(0).values():
+            values += columns.values
+        assert sorted(values) == sorted([b"0", b"1", b"2", *(b"%d" % number for number in range(6))])
+        with pytest.raises(CorruptMessage, match="orders-0"):
+            consumer.poll_columns(0)
+
+
 def test_bytes_consumed_total_has_all_records_right_after_the_poll(cluster: LogCluster) -> None:
     total = sum(len(batch) for partition in ORDERS for batch in cluster.log(*partition).batches)
     with reader(cluster) as consumer:
@@ -80,10 +94,12 @@ def test_bytes_consumed_total_has_all_records_right_after_the_poll(cluster: LogC
         assert consumer.metrics()["bytes-consumed-total"] == total
 
 
-def test_bytes_of_records_that_are_read_again_count_once(cluster: LogCluster) -> None:
+@pytest.mark.parametrize("taken", [1, 2, 3, 4, 6, 7, 11])
+def test_bytes_of_records_that_are_read_again_count_once(cluster: LogCluster, taken: int) -> None:
     total = sum(len(batch) for partition in ORDERS for batch in cluster.log(*partition).batches)
     with reader(cluster) as consumer:
-        next(consumer)
+        for _ in range(taken):
+            next(consumer)
         consumer.poll_columns(0)
         assert consumer.metrics()["bytes-consumed-total"] == total
         for _ in range(2):
