@@ -93,6 +93,20 @@ def test_forked_child_gets_an_error_and_the_parent_continues() -> None:
     tracked.end()
 
 
+def test_forked_child_does_not_wait_at_its_exit_for_producers_that_its_parent_dropped() -> None:
+    class Dropped:
+        def await_end(self) -> None:
+            """Wait for an IO thread that the child does not have."""
+
+    dropped = Dropped()
+    lifecycle.await_at_exit(dropped)
+    try:
+        assert in_child(lambda: not lifecycle._endings)
+        assert dropped in lifecycle._endings
+    finally:
+        lifecycle.stop_awaiting(dropped)
+
+
 def test_loading_lock_is_free_for_every_thread_after_a_fork() -> None:
     acquired: list[bool] = []
 

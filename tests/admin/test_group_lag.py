@@ -159,6 +159,23 @@ def test_error_has_the_lags_of_the_other_partitions(world: World) -> None:
     assert list(failed.value.outcomes.succeeded) == [SINGLE[0], SINGLE[2]]
 
 
+@pytest.mark.parametrize("timestamp", [-2, -1], ids=["earliest", "latest"])
+def test_partition_whose_leader_refuses_is_in_the_errors(world: World, timestamp: int) -> None:
+    """A leader can move, so the request is repeated for two seconds."""
+    commit_single(world)
+    world.cluster.controls.rule(
+        api=ListOffsetsRequest,
+        broker=1,
+        where=lambda request: request.topics[0].partitions[0].timestamp == timestamp,
+        then="error:NOT_LEADER_OR_FOLLOWER",
+    )
+    started = world.simulation.now
+    lags = world.admin.group_lag("g", raise_errors=False)
+    assert 2 <= world.simulation.now - started < 5
+    assert {one: lag.lag for one, lag in lags.succeeded.items()} == {SINGLE[0]: 4, SINGLE[2]: 2}
+    assert list(lags.errors) == [SINGLE[1], SINGLE[3]]
+
+
 def test_silent_broker_is_asked_once(world: World) -> None:
     """It is given ten seconds for each request, so a second one to it would double the wait."""
     commit_single(world)

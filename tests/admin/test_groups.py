@@ -11,6 +11,7 @@ from pykafka2.errors import (
     ClientClosed,
     GroupIdNotFound,
     IllegalArgument,
+    KafkaError,
     KafkaTimeoutError,
     NoBrokersAvailable,
     NonEmptyGroup,
@@ -274,6 +275,14 @@ def test_call_of_a_client_that_is_closed_meanwhile_raises_client_closed(
     admin.close()
     with pytest.raises(ClientClosed):
         calling.result()
+
+
+def test_list_without_any_response_is_requested_once(simulation: Simulation, world: World) -> None:
+    world.cluster.controls.hold(ListGroupsRequest)
+    started = simulation.now
+    with pytest.raises(KafkaError, match="did not respond"):
+        world.admin.list_groups(raise_errors=False)
+    assert simulation.now - started < 11
 
 
 def test_groups_of_an_unreachable_cluster(world: World) -> None:

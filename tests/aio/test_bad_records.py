@@ -164,7 +164,10 @@ def test_waiting_for_the_coroutine_uses_no_processor(kafka_cluster: KafkaCluster
 
     async def program() -> list[int]:
         async with consumer_of(kafka_cluster, handle, value_deserializer=counted) as consumer:
-            return await by_getone(consumer)
+            async with asyncio.timeout(
+                8
+            ):  # the end of the coroutine wakes the read; nothing else does for 10 s
+                return await by_getone(consumer)
 
     assert run(program()) == GOOD
     assert passes < 10
@@ -201,6 +204,30 @@ def test_stop_cancels_the_coroutine_and_the_record_is_read_again(kafka_cluster: 
 
     assert run(program()) == GOOD
     assert ends == ["cancelled"]
+
+
+def test_stop_inside_the_coroutine_lets_it_end(kafka_cluster: KafkaCluster) -> None:
+    fill(kafka_cluster)
+    ends: list[str] = []
+
+    async def program() -> None:
+        async def handle(bad: BadRecord) -> None:
+            try:
+                await consumer.stop()
+                await asyncio.sleep(0)
+                ends.append("stopped")
+            except asyncio.CancelledError:
+                ends.append("cancelled")
+                raise
+
+        consumer = consumer_of(kafka_cluster, handle)
+        with pytest.raises(ConsumerStopped):
+            await by_getone(consumer)
+        while not ends:
+            await asyncio.sleep(0.01)
+
+    run(program())
+    assert ends == ["stopped"]
 
 
 def test_calls_inside_the_coroutine_work_and_a_read_raises(kafka_cluster: KafkaCluster) -> None:

@@ -15,9 +15,10 @@ from pykafka2.aio.bridge import Bridge, Call
 from pykafka2.aio.gate import Gate
 from pykafka2.aio.runtime import CallCancelled
 from pykafka2.clock import FOREVER
+from pykafka2.driver.runtime import Outcome
 from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.driver.wait_queue import Waiter, WaitQueue
-from pykafka2.errors import ClientClosed, ClientFailed
+from pykafka2.errors import ClientClosed, ClientFailed, KafkaTimeoutError
 from tests.aio.running import run
 
 
@@ -202,6 +203,20 @@ def test_error_of_a_call_without_waiting_tasks_is_not_reported(bridge: Bridge) -
     run(program())
     gc.collect()  # frees the future
     assert not reported
+
+
+def test_call_that_was_given_up_keeps_its_error(bridge: Bridge) -> None:
+    """Its helper thread ends it a second time, when one is free."""
+
+    async def program() -> None:
+        call: Call[int] = Call(bridge.runtime, asyncio.get_running_loop().create_future())
+        call.end(Outcome(error=KafkaTimeoutError("did not begin")))
+        call.end(Outcome(error=CallCancelled()))
+        call.future.set_result(0)
+        with pytest.raises(KafkaTimeoutError):
+            await call.result()
+
+    run(program())
 
 
 @pytest.mark.parametrize("error", [None, ClientClosed("no")])

@@ -99,6 +99,14 @@ def test_groups_describe_without_a_name_has_the_reachable_groups(admin: tuple[Ad
     assert ("broker 1: " in errors) == (not found.is_fenced)
 
 
+def test_groups_describe_without_any_reachable_group_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    with KafkaCluster(brokers=2, config={**QUICK, "broker.session.timeout.ms": 600_000}) as cluster:
+        cluster.controls.crash_broker(1, unnoticed=True)
+        code, shown, errors = Admin(cluster.bootstrap_servers, capsys)("groups", "describe", "--json")
+    assert (code, shown) == (1, "")
+    assert "broker 1: " in errors
+
+
 def test_groups_describe_reports_groups_of_the_lost_coordinator(admin: tuple[Admin, Lost]) -> None:
     run, found = admin
     code, shown, errors = run("groups", "describe", *GROUPS, "--json")

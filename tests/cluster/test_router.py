@@ -299,6 +299,22 @@ def test_bootstrap_connection_ends_when_a_broker_is_connected_by_its_name(
     assert client.nodes.connection_count == 1
 
 
+def test_bootstrap_connection_stays_while_it_has_a_request_in_flight(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    cluster.runtime.run_for(1)
+    link = client.nodes.known_link(-1)
+    assert link is not None
+    cluster.on(HeartbeatRequest, lambda request, broker: Hold())
+    waiting = Sent(client, ToNode(-1))
+    cluster.runtime.run_for(1)
+    assert link.in_flight
+    client.request(MetadataRequest(topics=[]), ToNode(1))
+    cluster.runtime.run_for(1)
+    assert client.nodes.connection_count == 2
+    assert waiting.error is None
+
+
 def test_rebootstrap_follows_when_every_known_node_is_unreachable(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:

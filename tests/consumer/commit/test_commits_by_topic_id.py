@@ -148,23 +148,54 @@ def test_commit_ends_as_soon_as_its_topics_are_known_to_be_deleted(
     assert not caplog.messages
 
 
+@pytest.mark.parametrize("how", ["commit", "automatic", "commit_async"])
 def test_commit_of_positions_leaves_out_a_topic_that_was_deleted_before(
+    simulation: Simulation, cluster: KafkaCluster, how: str
+) -> None:
+    cluster.create_topic("others", 1)
+    other = TopicPartition("others", 0)
+    produce(simulation, cluster, 5, [other])
+    consumer = reader(
+        simulation,
+        cluster,
+        [*ORDERS, other],
+        allow_auto_create_topics=False,
+        enable_auto_commit=how == "automatic",
+        auto_commit_interval_ms=20_000,
+    )
+    read(consumer, 25)
+    cluster.delete_topic("others")
+    consumer._cluster.metadata.request_update()
+    simulation.sleep(20)
+    began_at = simulation.now
+    if how == "commit_async":
+        consumer.commit_async()
+        simulation.sleep(0.2)
+    else:
+        COMMITTING[how](consumer)
+    assert simulation.now - began_at < 0.5
+    simulation.sleep(1)
+    [request] = cluster.history.requests("OffsetCommit")
+    assert len(request.topics) == 1
+    assert committed(cluster) == at(10, 10)
+
+
+def test_explicit_commit_with_a_topic_that_was_deleted_before_commits_the_others(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     cluster.create_topic("others", 1)
     other = TopicPartition("others", 0)
     produce(simulation, cluster, 5, [other])
-    consumer = reader(simulation, cluster, [*ORDERS, other], allow_auto_create_topics=False)
+    consumer = reader(
+        simulation, cluster, [*ORDERS, other], enable_auto_commit=False, allow_auto_create_topics=False
+    )
     read(consumer, 25)
     cluster.delete_topic("others")
     consumer._cluster.metadata.request_update()
     simulation.sleep(5)
-    began_at = simulation.now
-    consumer.commit()
-    assert simulation.now - began_at < 0.5
-    [request] = cluster.history.requests("OffsetCommit")
-    assert len(request.topics) == 1
-    assert committed(cluster) == at(10, 10)
+    with pytest.raises(UnknownTopicOrPartition, match="others: deleted"):
+        consumer.commit({other: 4, FIRST: 7})
+    assert committed(cluster) == {FIRST: 7}
 
 
 COMMITTING: dict[str, Callable[[KafkaConsumer], object]] = {

@@ -56,6 +56,7 @@ def test_brokers_that_cannot_be_reached_are_warned_of_once_a_minute(
         said = [message for message in caplog.messages if "] waiting for a broker: " in message]
         assert all(message.startswith(f"[{consumer._options.client_id}] ") for message in said)
         assert len(said) == 3, caplog.messages
+        assert "waiting for orders" not in caplog.text, "one cause is enough"
         assert "No broker is connected" in consumer.explain()
 
 
@@ -181,10 +182,7 @@ def test_connected_broker_that_never_sends_metadata_is_warned_of_once_a_minute(
         assert consumer.poll(1000 * LONG - 2000) == {}
         said = [message for message in caplog.messages if "'orders'" in message or "no broker" in message]
         assert 3 <= len(said) <= 4, caplog.messages
-        assert (
-            "for 65 s; the last request for it failed: bootstrap broker broker-0:9092 did not respond"
-            in said[1]
-        )
+        assert "for 65 s; the last request failed: bootstrap broker broker-0:9092 did not respond" in said[1]
 
 
 def test_loss_of_all_brokers_during_an_endless_poll_is_warned_of_once_a_minute(
@@ -204,7 +202,7 @@ def test_loss_of_all_brokers_during_an_endless_poll_is_warned_of_once_a_minute(
         counts: list[int] = []
         for seconds in (30.0, 90.0, 150.0):
             cluster.runtime.call_later(
-                seconds, lambda: counts.append(caplog.text.count("no broker is connected"))
+                seconds, lambda: counts.append(caplog.text.count("] waiting for a broker: "))
             )
         cluster.runtime.call_later(LONG, start)
         assert values_of(consumer.poll(float("inf"))) == [b"1"]
@@ -234,14 +232,15 @@ def not_available(request: FindCoordinatorRequest, broker: object) -> FindCoordi
     return FindCoordinatorResponse(coordinators=coordinators)
 
 
+@pytest.mark.parametrize("metadata_max_age_ms", [300_000, 1000])
 def test_coordinator_that_is_not_available_is_warned_of_once_a_minute(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, metadata_max_age_ms: int
 ) -> None:
     """The topic of the committed offsets cannot be created, because there are fewer brokers than replicas."""
     cluster = LogCluster({"orders": [0]}, brokers=1)
     cluster.on(FindCoordinatorRequest, not_available)
     with (
-        cluster.consumer("orders", group_id="billing") as consumer,
+        cluster.consumer("orders", group_id="billing", metadata_max_age_ms=metadata_max_age_ms) as consumer,
         caplog.at_level("WARNING", logger="pykafka2.consumer"),
     ):
         assert consumer.poll(1000 * LONG) == {}

@@ -292,6 +292,19 @@ def test_a_record_that_fills_a_batch_exactly_wakes_the_io_thread() -> None:
         assert tail.is_full == bool(expected)
 
 
+def test_batch_that_had_no_room_for_a_record_stays_full_though_smaller_ones_join() -> None:
+    """It is sent without lingering; a step of small records must not make it wait again."""
+    queue = a_queue(16384)
+    tail = queue.tail
+    assert tail is not None
+    for _ in range(3):
+        assert queue.try_append(*a_row(b"x" * 100)) is not None
+    assert queue.try_append(*a_row(b"x" * 20_000)) is None
+    for _ in range(60):
+        assert queue.try_append(*a_row(b"x" * 100)) is not None
+        assert tail.is_full
+
+
 def test_most_records_join_without_a_check_of_the_batch_size() -> None:
     queue = a_queue(16384)
     tail = queue.tail

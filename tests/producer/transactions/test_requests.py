@@ -7,7 +7,7 @@ import pytest
 from pykafka2 import errors
 from pykafka2.errors import KafkaError
 from pykafka2.producer.idempotence import TransactionalPolicy, Verdict
-from pykafka2.producer.transactions.requests import Reaction, Step, reaction_to
+from pykafka2.producer.transactions.requests import Reaction, Step, fatal_error, reaction_to
 
 RETRY, ABORT, FATAL = Reaction.RETRY, Reaction.ABORTABLE, Reaction.FATAL
 PRODUCE = "Produce"
@@ -116,6 +116,20 @@ def test_each_listed_difference_differs_from_java() -> None:
 )
 def test_connection_errors_are_retried_at_every_step(kind: type[KafkaError]) -> None:
     assert {reaction_to(step, kind("no")) for step in Step} == {RETRY}
+
+
+@pytest.mark.parametrize(
+    "kind", [errors.ProducerFenced, errors.InvalidProducerEpoch, errors.InvalidProducerIdMapping]
+)
+@pytest.mark.parametrize(
+    ("is_in_doubt", "outcome"), [(False, "it was not committed"), (True, "committed is not known")]
+)
+def test_error_of_a_refused_commit_tells_its_outcome(
+    kind: type[KafkaError], is_in_doubt: bool, outcome: str
+) -> None:
+    """A coordinator that refuses the first attempt has executed none."""
+    error = fatal_error(kind("no"), Step.COMMIT, transactional_id="t", timeout=60.0, is_in_doubt=is_in_doubt)
+    assert outcome in str(error)
 
 
 def test_request_that_cannot_be_encoded_is_not_repeated() -> None:

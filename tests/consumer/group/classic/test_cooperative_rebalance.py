@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from pykafka2.errors import CommitFailed, KafkaError, NotCoordinator, UnknownMemberId
+from pykafka2.errors import (
+    CommitFailed,
+    CoordinatorLoadInProgress,
+    KafkaError,
+    NotCoordinator,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.group import (
@@ -254,6 +261,51 @@ def test_end_just_as_the_rebalance_completes_commits_in_the_new_generation(
     assert first.health()["state"] == "joining"
     ENDS[end](first)
     read_once(group, first, values)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_commit_that_arrives_after_the_rebalance_is_repeated_in_the_new_generation(
+    simulation: Simulation, end: str
+) -> None:
+    """The member has its new assignment when the commit with the old generation is refused."""
+    group, first, values = rejoining(simulation)
+    controls, generation = group.cluster.controls, group.cluster.group("g").epoch
+    controls.hold(OffsetCommitRequest, client_id="a", times=1)
+    ending = simulation.spawn(lambda: ENDS[end](first))
+    (other,) = (member for member in group.members if member is not first)
+    group.turn_until(
+        lambda: group.cluster.group("g").epoch > generation and first.health()["state"] == "stable", 10, other
+    )
+    controls.release(OffsetCommitRequest)
+    ending.result()
+    read_once(group, first, values)
+
+
+def test_commit_while_the_others_rejoin_raises_at_once(simulation: Simulation) -> None:
+    """Only the last commit is sent then: the application can poll and commit again."""
+    group, first, _ = rejoining(simulation)
+    began_at, sent = simulation.now, group.cluster.history.count(OffsetCommitRequest)
+    with pytest.raises(RebalanceInProgress):
+        first.consumer.commit()
+    assert simulation.now - began_at < 0.1
+    assert group.cluster.history.count(OffsetCommitRequest) == sent
+
+
+def test_close_of_a_member_that_is_removed_meanwhile_sends_no_commit_of_its_successor(
+    simulation: Simulation, caplog: pytest.LogCaptureFixture
+) -> None:
+    group, first, _ = rejoining(simulation, brokers=3)
+    controls = group.cluster.controls
+    controls.fail_next(OffsetCommitRequest, CoordinatorLoadInProgress, 100, client_id="a")
+    controls.fail_next(JoinGroupRequest, UnknownMemberId, client_id="a")
+    before = first.health()["member_id"]
+    controls.move_coordinator("g", (group.cluster.coordinator("g") + 1) % 3)
+    with caplog.at_level(logging.WARNING, "pykafka2"):
+        first.consumer.close()
+    commits = group.cluster.history.requests(OffsetCommitRequest)
+    assert {request.member_id for request in commits} == {before}
+    assert min(request.generation_id_or_member_epoch for request in commits) > 0
+    assert [message for message in caplog.messages if "the last commit of " in message]
 
 
 @pytest.mark.parametrize("end", ENDS)

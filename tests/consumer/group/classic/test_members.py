@@ -601,6 +601,22 @@ def test_pending_revocation_is_forgotten_with_the_membership(simulation: Simulat
     assert group.cluster.history.count(JoinGroupRequest) == joins, "nobody rebalances for no reason"
 
 
+def test_former_leader_requests_only_the_topics_that_it_reads(simulation: Simulation) -> None:
+    group = Group(simulation, {"orders": 2, "refunds": 2, "bills": 2}, metadata_max_age_ms=2000)
+    leader, other = group.member("a", ["orders"]), group.member("b", ["refunds", "bills"])
+    group.settle()
+    assert leader.consumer._group.membership.is_leading  # type: ignore[union-attr]
+    leader.consumer.unsubscribe()
+    leader.consumer.assign([TopicPartition("orders", 0)])
+    group.cluster.history.clear()
+    for _ in range(20):
+        leader.consumer.poll(1000)
+        other.consumer.poll(0)
+    requests = group.cluster.history.requests(MetadataRequest, client_id="a")
+    assert requests
+    assert {topic.name for request in requests for topic in request.topics or []} == {"orders"}
+
+
 def test_leader_does_not_recreate_deleted_topics_that_other_members_unsubscribed(
     simulation: Simulation,
 ) -> None:
