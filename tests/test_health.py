@@ -65,6 +65,18 @@ def test_health_has_the_fields_of_its_type(clients: dict[str, Any]) -> None:
         assert client.health()["state"] == "closed"
 
 
+def test_health_of_a_failed_client_has_its_failure(
+    clients: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, client in clients.items():
+        driver = (client._client if name == "producer" else client._cluster).driver
+        with monkeypatch.context() as patch:
+            patch.setattr(driver, "failure", ValueError("a bug"))
+            health = client.health()
+        assert (health["state"], health["failure"]) == ("failed", "ValueError('a bug')"), name
+        assert client.health()["failure"] is None
+
+
 @pytest.mark.gate
 def test_producer_that_has_sent_nothing_stays_connected_after_its_first_call(
     simulation: Simulation, cluster: KafkaCluster

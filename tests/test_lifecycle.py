@@ -258,6 +258,8 @@ class TestAProducer:
             # The log line follows once all of them have failed, on another thread.
             words = "dropped without close(): 1 record was not delivered"
             cluster.wait_until(lambda: words in caplog.text)
+            (record,) = (one for one in caplog.records if words in one.getMessage())
+            assert record.levelname == "ERROR"
 
     def test_dropping_it_on_its_own_thread_waits_for_no_lock_that_is_held_there(
         self, monkeypatch: pytest.MonkeyPatch

@@ -137,6 +137,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "key as a file": ({"security_protocol": "SSL", "ssl_keyfile": PEM}, "or set ssl_key_pem"),
     "key as a certificate": ({"security_protocol": "SSL", "ssl_certfile": PEM}, "or set ssl_certificate_pem"),
     "key as bytes": ({"security_protocol": "SSL", "ssl_certificate_pem": PEM.encode()}, "use a string"),
+    "user in an import path": (
+        {"sasl_oauth_token_provider": f"https://ann:{CANARY}@tokens.example/oauth"},
+        "the import of",
+    ),
     "line of a key": ({f"MIIEvQIBADANBgkqhkiG9w0BAQEF+{CANARY}": ""}, "not shown"),
     "alphanumeric line of a key": (
         {"MIIEvQIBADANBgkqhkiG9w0BAQEF" + CANARY.replace("-", ""): ""},

@@ -163,7 +163,9 @@ def test_waiting_for_the_coroutine_uses_no_processor(kafka_cluster: KafkaCluster
         await asyncio.sleep(0.5)
 
     async def program() -> list[int]:
-        async with consumer_of(kafka_cluster, handle, value_deserializer=counted) as consumer:
+        async with consumer_of(
+            kafka_cluster, handle, value_deserializer=counted, fetch_max_wait_ms=20_000
+        ) as consumer:
             async with asyncio.timeout(
                 8
             ):  # the end of the coroutine wakes the read; nothing else does for 10 s
@@ -204,6 +206,71 @@ def test_stop_cancels_the_coroutine_and_the_record_is_read_again(kafka_cluster: 
 
     assert run(program()) == GOOD
     assert ends == ["cancelled"]
+
+
+def test_read_without_a_timeout_continues_after_a_coroutine_that_ended_between_two_reads(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    fill(kafka_cluster)
+
+    async def program() -> list[int]:
+        may_end, has_ended = asyncio.Event(), asyncio.Event()
+
+        async def handle(bad: BadRecord) -> None:
+            await may_end.wait()
+            has_ended.set()
+
+        async with consumer_of(kafka_cluster, handle) as consumer:
+            found: list[int] = []
+            while len(found) < 3:
+                found += [
+                    one.value for many in (await consumer.getmany(timeout_ms=1000)).values() for one in many
+                ]
+            may_end.set()
+            await has_ended.wait()
+            await asyncio.sleep(0.01)
+            found += [one.value for many in (await consumer.getmany(timeout_ms=0)).values() for one in many]
+            return found
+
+    assert run(program()) == GOOD
+
+
+def test_coroutine_that_is_cancelled_leaves_the_position_at_the_record(kafka_cluster: KafkaCluster) -> None:
+    fill(kafka_cluster, 4)
+
+    async def handle(bad: BadRecord) -> None:
+        raise asyncio.CancelledError
+
+    async def program() -> None:
+        async with consumer_of(kafka_cluster, handle) as consumer:
+            for _ in range(3):
+                await consumer.getone()
+            with pytest.raises(SerializationError, match="its coroutine was cancelled"):
+                await consumer.getone()
+            assert await consumer.position(FIRST) == 3
+
+    run(program())
+
+
+def test_bad_records_at_one_offset_of_two_partitions_are_both_handled(kafka_cluster: KafkaCluster) -> None:
+    kafka_cluster.create_topic("two", 2)
+    with SyncProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+        for partition in range(2):
+            for value in (b"3", b"4"):
+                producer.send("two", value, partition=partition)
+    handled: list[TopicPartition] = []
+
+    async def handle(bad: BadRecord) -> None:
+        await asyncio.sleep(0.01)
+        handled.append(bad.topic_partition)
+
+    async def program() -> list[int]:
+        async with consumer_of(kafka_cluster, handle) as consumer:
+            consumer.subscribe(["two"])
+            return [(await consumer.getone()).value for _ in range(2)]
+
+    assert run(program()) == [4, 4]
+    assert sorted(handled) == [TopicPartition("two", 0), TopicPartition("two", 1)]
 
 
 def test_stop_inside_the_coroutine_lets_it_end(kafka_cluster: KafkaCluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from collections.abc import Iterator
@@ -9,7 +10,18 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
+from pykafka2 import (
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    NewTopic,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+from pykafka2.admin import GroupDescription, MemberDescription, Outcomes, PartitionLag
+from pykafka2.cli.admin.groups import _print_group
+from pykafka2.cli.common.output import Output
+from pykafka2.errors import LeaderNotAvailable
 from pykafka2.testing import KafkaCluster
 from tests.cli.conftest import Admin
 from tests.cli.typed import Terminal, in_terminal, pykafka2
@@ -348,3 +360,20 @@ def test_deletion_is_confirmed_in_a_terminal(admin: Admin) -> None:
     code, shown = terminal.end()
     assert code == 0
     assert f"{group}: deleted" in shown
+
+
+def test_partition_without_a_leader_has_its_committed_offset_and_owner(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lost, kept = TopicPartition("orders", 1), TopicPartition("orders", 0)
+    member = MemberDescription("m-1", None, "billing", "10.0.0.7", (lost, kept))
+    group = GroupDescription("g", "Stable", "Classic", "range", None, (member,), "consumer")
+    lags = Outcomes({kept: PartitionLag(2, 5, 3)}, {lost: LeaderNotAvailable("no leader")})
+    arguments = argparse.Namespace(watch=None, lag_time=False, members=False)
+    _print_group(arguments, Output("groups", is_json=True), group, lags, {lost: OffsetAndMetadata(4)}, {})
+    rows = json.loads(capsys.readouterr().out)["partitions"]
+    names = ("partition", "committed", "lag", "member_id", "client_id", "host")
+    assert [[row[name] for name in names] for row in rows] == [
+        [0, 2, 3, "m-1", "billing", "10.0.0.7"],
+        [1, 4, None, "m-1", "billing", "10.0.0.7"],
+    ]

@@ -58,6 +58,15 @@ def test_poll_columns_after_next_reads_unfetched_records_later(cluster: LogClust
         assert sorted(found) == sorted(2 * [b"%d" % offset for offset in range(BATCHES * RECORDS)])
 
 
+def test_partition_that_is_put_back_and_not_read_yet_has_no_leader_epoch(cluster: LogCluster) -> None:
+    """That of the last returned record could be newer than the position's, as in a commit."""
+    with reader(cluster) as consumer:
+        next(consumer)
+        assert set(consumer._subscription.leader_epochs) == set(ORDERS)
+        (read,) = consumer.poll_columns(0, max_records=1)
+        assert set(consumer._subscription.leader_epochs) <= {read}
+
+
 def test_poll_columns_after_next_raises_for_the_damage_behind_the_records(cluster: LogCluster) -> None:
     log = cluster.log("orders", 0)
     log.batches[1] = log.batches[1][:-1] + bytes([log.batches[1][-1] ^ 1])
