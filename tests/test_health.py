@@ -15,6 +15,7 @@ from pykafka2 import (
     KafkaConsumer,
     ProducerHealth,
 )
+from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster, Simulation
 from tests.docs.test_guides import functions_of_guide
 
@@ -63,6 +64,18 @@ def test_health_has_the_fields_of_its_type(clients: dict[str, Any]) -> None:
         assert (health["metadata_request_age"] is None) == (health["metadata_version"] == 0)
         client.close()
         assert client.health()["state"] == "closed"
+
+
+@pytest.mark.slow
+def test_age_of_metadata_grows_while_requests_for_it_have_no_response(
+    simulation: Simulation, cluster: KafkaCluster, clients: dict[str, Any]
+) -> None:
+    cluster.controls.hold(MetadataRequest)
+    simulation.sleep(400)  # beyond metadata_max_age_ms
+    for name in ("producer", "consumer"):
+        health = clients[name].health()
+        assert health["metadata_age"] >= 400, name
+        assert health["metadata_request_age"] < 200, name
 
 
 def test_health_of_a_failed_client_has_its_failure(

@@ -160,6 +160,12 @@ def test_secret_in_a_wrong_place_is_not_shown(case: str, kind: Any) -> None:
     assert [form for form in (*FORMS, CANARY.replace("-", "")) for text in seen if form in text] == []
 
 
+def test_address_with_a_password_in_place_of_a_mapping_is_not_shown() -> None:
+    with pytest.raises(KafkaError, match="must be a mapping of options") as caught:
+        KafkaProducer(f"ann:{CANARY}@kafka-1:9093")  # type: ignore[arg-type]
+    assert [form for form in FORMS for text in told_by(caught.value) if form in text] == []
+
+
 def test_file_of_options_in_place_of_a_mapping_is_not_shown() -> None:
     with pytest.raises(KafkaError, match="must be a mapping of options, not a str") as caught:
         KafkaProducer(f"sasl.password={CANARY}")  # type: ignore[arg-type]

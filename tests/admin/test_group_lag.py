@@ -12,6 +12,7 @@ from pykafka2.admin.group_values import PartitionLag
 from pykafka2.errors import GroupIdNotFound, KafkaError, LeaderNotAvailable
 from pykafka2.protocol.messages.committed_offsets import OffsetFetchRequest
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
+from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.protocol.messages.group_admin import DescribeGroupsRequest
 from pykafka2.protocol.messages.offsets import ListOffsetsRequest
 from pykafka2.protocol.struct import Request
@@ -174,6 +175,16 @@ def test_partition_whose_leader_refuses_is_in_the_errors(world: World, timestamp
     assert 2 <= world.simulation.now - started < 5
     assert {one: lag.lag for one, lag in lags.succeeded.items()} == {SINGLE[0]: 4, SINGLE[2]: 2}
     assert list(lags.errors) == [SINGLE[1], SINGLE[3]]
+
+
+def test_time_of_a_record_at_a_silent_leader_is_not_waited_for(world: World) -> None:
+    commit_single(world)
+    world.cluster.controls.hold(FetchRequest, broker=1)
+    started = world.simulation.now
+    lags = world.admin.group_lag("g", with_time=True, raise_errors=False)
+    assert world.simulation.now - started < 11
+    assert {one for one, lag in lags.items() if lag.lag_time is None} == {SINGLE[1], SINGLE[3]}
+    assert [lags[one].lag for one in SINGLE] == [4, 3, 2, 1]
 
 
 def test_silent_broker_is_asked_once(world: World) -> None:

@@ -37,6 +37,16 @@ def played(work: Work, **options: Any) -> tuple[Any, list[list[Any]], list[Produ
         return result, logs, cluster.history.requests(ProduceRequest)
 
 
+def test_callback_of_another_client_is_refused_though_a_batch_is_open() -> None:
+    async def work(producer: KafkaProducer) -> None:
+        await producer.send("orders", b"open")
+        with pytest.raises(TypeError, match="use on_delivery="):
+            await producer.send("orders", b"refused", callback=print)  # type: ignore[arg-type]
+
+    _, logs, _ = played(work, linger_ms=60_000)
+    assert sorted(record.value or b"" for log in logs for record in log) == [b"first", b"open"]
+
+
 def set_clock(producer: KafkaProducer, now_ns: int) -> None:
     clock = partial(int, now_ns)
     producer._wall_ns = producer._sync._wall_ns = producer._appender._wall_ns = clock
