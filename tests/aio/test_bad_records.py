@@ -319,6 +319,29 @@ def test_calls_inside_the_coroutine_work_and_a_read_raises(kafka_cluster: KafkaC
     assert committed[0] in (1, 2, 3), "the records that getone has returned"
 
 
+def test_task_of_the_coroutine_can_read_after_it_has_ended(kafka_cluster: KafkaCluster) -> None:
+    fill(kafka_cluster, 6)
+    tasks: list[asyncio.Task[int]] = []
+
+    async def program() -> tuple[list[int], int]:
+        may_read = asyncio.Event()
+
+        async def read_later() -> int:
+            await may_read.wait()
+            value: int = (await consumer.getone()).value
+            return value
+
+        async def handle(bad: BadRecord) -> None:
+            tasks.append(asyncio.create_task(read_later()))
+
+        async with consumer_of(kafka_cluster, handle) as consumer:
+            found = [(await consumer.getone()).value for _ in range(4)]
+            may_read.set()
+            return found, await tasks[0]
+
+    assert run(program()) == ([0, 1, 2, 4], 5)
+
+
 def test_sync_function_that_returns_an_awaitable_does_not_skip_the_record(
     kafka_cluster: KafkaCluster,
 ) -> None:

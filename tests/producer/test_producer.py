@@ -189,6 +189,17 @@ class TestDelivering:
         assert deliveries[3].result(5).offset == 3
         assert not deliveries[4].done()
 
+    def test_callback_of_another_client_is_refused_though_a_batch_is_open(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = simulation.producer(cluster, linger_ms=10_000)
+        first = producer.send("orders", b"open")
+        with pytest.raises(TypeError, match="use on_delivery="):
+            producer.send("orders", b"refused", callback=print)  # type: ignore[arg-type]
+        producer.flush(10)
+        assert first.result(0).offset == 0
+        assert cluster.log("orders", 0).values() == [b"open"]
+
     def test_batch_does_not_linger_if_the_record_that_did_not_fit_went_to_another_partition(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
