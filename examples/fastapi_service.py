@@ -113,7 +113,7 @@ def parse(value: bytes) -> tuple[str, int]:
 
 
 def report(task: asyncio.Task[None]) -> None:
-    """Log the error of the consuming task, which nobody awaits. `/live` is 503 from then on."""
+    """Log the error of the consuming task, which is not awaited. `/live` is 503 from then on."""
     if not task.cancelled() and task.exception() is not None:
         logger.error("the consuming task has ended", exc_info=task.exception())
 

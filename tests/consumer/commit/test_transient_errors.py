@@ -118,7 +118,7 @@ def test_abandoned_commit_does_not_block_later_ones(cluster: OldCluster) -> None
             {FIRST: OffsetAndMetadata(1, "", -1)}, 60, is_retried=True
         )
         cluster.runtime.run_for(0.1)
-        given_up.cancel()
+        given_up.completion.cancel()
         consumer.commit_async({FIRST: 2})
         cluster.runtime.run_for(0.1)
         assert sent(cluster) == [0, 1, 2]
