@@ -107,6 +107,23 @@ def test_forked_child_does_not_wait_at_its_exit_for_producers_that_its_parent_dr
         lifecycle.stop_awaiting(dropped)
 
 
+def test_dropped_client_that_fails_at_exit_does_not_end_the_wait_for_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    awaited: list[object] = []
+
+    class Dropped:
+        def await_end(self) -> None:
+            awaited.append(self)
+            raise OSError("gone")
+
+    dropped = {Dropped(), Dropped()}
+    monkeypatch.setattr(lifecycle, "_tracked", set())
+    monkeypatch.setattr(lifecycle, "_endings", {*dropped})
+    lifecycle._at_exit()
+    assert {*awaited} == dropped
+
+
 def test_loading_lock_is_free_for_every_thread_after_a_fork() -> None:
     acquired: list[bool] = []
 

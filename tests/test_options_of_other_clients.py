@@ -300,6 +300,12 @@ def test_every_call_of_the_admin_client_explains_confluent_kafkas_timeouts() -> 
                     getattr(client, name)(operation_timeout=5)
 
 
+def test_further_arguments_of_a_topic_partition_are_refused() -> None:
+    for kwargs in ({"leader_epoch": 5}, {"metadata": "note"}, {"offset": 0}):
+        with pytest.raises(TypeError, match=next(iter(kwargs))):
+            TopicPartition("orders", 0, **kwargs)  # type: ignore[call-arg]
+
+
 def test_offset_in_a_topic_partition_names_the_places_of_offsets() -> None:
     new: Any = TopicPartition
     words = r"^TopicPartition\(\) got an unexpected argument 'offset'; instead of offset use a dict: "

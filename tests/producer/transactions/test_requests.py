@@ -132,6 +132,12 @@ def test_error_of_a_refused_commit_tells_its_outcome(
     assert outcome in str(error)
 
 
+@pytest.mark.parametrize("is_in_turn", [True, False])
+def test_batch_behind_others_does_not_outlive_its_producer_id(is_in_turn: bool) -> None:
+    error = errors.InvalidProducerIdMapping("no")
+    assert TransactionalPolicy().verdict(error, is_in_turn=is_in_turn) is Verdict.FATAL
+
+
 def test_request_that_cannot_be_encoded_is_not_repeated() -> None:
     reactions = [reaction_to(step, errors.SerializationError("no")) for step in Step]
     assert reactions == [FATAL, ABORT, ABORT, ABORT, FATAL, FATAL]
