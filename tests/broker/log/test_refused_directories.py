@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -144,6 +145,17 @@ def test_small_file_of_gigabytes_is_not_read(root: Path, what: str) -> None:
         KafkaCluster(1, data_dir=root).start()
     assert str(path) in str(raised.value)
     assert (root / "broker-0" / CLEAN_SHUTDOWN).exists()
+
+
+def test_huge_metadata_log_is_refused_before_it_is_read(root: Path) -> None:
+    """Its first 2 GB were read into memory, which took ten seconds."""
+    path = root / "broker-0/__cluster_metadata-0" / SEGMENT
+    os.truncate(path, 8 << 30)  # sparse
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ConfigurationError, match="it has more than 2047 MB") as raised:
+        KafkaCluster(1, data_dir=root).start()
+    assert str(path) in str(raised.value)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 512 << 10
 
 
 def test_lock_file_that_is_a_link_is_refused(root: Path, tmp_path: Path) -> None:

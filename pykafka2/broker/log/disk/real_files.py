@@ -68,10 +68,9 @@ class RealFiles:
 
     def read(self, path: str, max_bytes: int = MAX_SMALL_FILE) -> bytes:
         with self.with_free_descriptor(lambda: open(_open_file(path, os.O_RDONLY), "rb")) as file:
-            data = file.read(max_bytes + 1)
-        if len(data) > max_bytes:
-            raise OSError(errno.EFBIG, f"it has more than {max_bytes >> 20} MB", path)
-        return data
+            if os.fstat(file.fileno()).st_size > max_bytes:
+                raise OSError(errno.EFBIG, f"it has more than {max_bytes >> 20} MB", path)
+            return file.read(max_bytes)
 
     def size(self, path: str) -> int:
         return os.lstat(path).st_size
