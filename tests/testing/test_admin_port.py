@@ -660,6 +660,17 @@ def test_idle_connection_and_a_call_that_waits_stay_open(
         assert receive(caller)[0][0] == 200
 
 
+def test_response_to_head_has_no_body(caller: socket.socket) -> None:
+    """A caller would take it for the next response."""
+    caller.sendall(request("/health", fields="", method="HEAD"))
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        head += caller.recv(1)
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    caller.sendall(request("/health", fields="", method="GET"))
+    assert receive(caller) == [(200, {"result": {"status": "ok"}})]
+
+
 @pytest.mark.slow
 def test_a_thousand_requests_at_once_are_all_answered(caller: socket.socket) -> None:
     """The system rejected a write of the 2,000 parts of their responses, which ended the connection."""

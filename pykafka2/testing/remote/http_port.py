@@ -360,16 +360,18 @@ class Caller:
         if isinstance(answer, Wait):
             self._wait = answer  # the same turn makes the first check
         else:
-            self._answer(*answer)
+            self._answer(*answer, has_body=head.method != "HEAD")
         return True
 
-    def _answer(self, status: int, result: dict[str, Any]) -> None:
+    def _answer(self, status: int, result: dict[str, Any], has_body: bool = True) -> None:
         body = json.dumps(result).encode()
         head = (
             f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
-        self._unsent += (memoryview(head.encode()), memoryview(body))
+        self._unsent.append(memoryview(head.encode()))
+        if has_body:
+            self._unsent.append(memoryview(body))
 
     def _write(self, now: float) -> None:
         while self._unsent:
