@@ -14,6 +14,7 @@ from pykafka2.cli.common.connection import Kind, client_options
 from pykafka2.cli.common.parsing import Parser, UsageError
 from pykafka2.cli.common.profiles import profiles_path
 from pykafka2.cli.common.properties import parse_properties, read_properties
+from pykafka2.cli.common.secrets import first_line
 from pykafka2.cli.main import main
 from tests.cli.typed import pykafka2
 
@@ -103,6 +104,8 @@ auto.register.schemas=false
 specific.avro.reader=true
 value.subject.name.strategy=TopicNameStrategy
 json.value.type=Order
+interceptor.classes=io.confluent.monitoring.clients.interceptor.MonitoringConsumerInterceptor
+confluent.monitoring.interceptor.timeout.ms=3000
 """
 
 
@@ -411,3 +414,11 @@ def test_properties_of_a_closed_stdin_are_a_wrong_argument(monkeypatch: pytest.M
 def test_endless_properties_are_a_wrong_argument() -> None:
     with pytest.raises(UsageError, match="--config /dev/zero: more than"):
         read_properties("/dev/zero")
+
+
+def test_byte_order_mark_of_editors_on_windows_is_no_part_of_the_first_option(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_bytes(b"\xef\xbb\xbfclient.id=a\r\nacks=all\r\n")
+    assert read_properties(str(path)) == {"client.id": "a", "acks": "all"}
+    (tmp_path / "token").write_bytes(b"\xef\xbb\xbfsecret\r\n")
+    assert first_line("--admin-token-file", str(tmp_path / "token")) == "secret"

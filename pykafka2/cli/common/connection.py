@@ -50,7 +50,7 @@ OF_GROUPS = (
 """Options that a consumer without a group rejects."""
 OF_JAVA = re.compile(
     r"(?:.*_)?(?:de)?serializer(?:_.*)?|.*interceptor_classes|metric_reporters"
-    r"|(?:schema_registry|basic_auth|bearer_auth|rule|avro|specific|json|protobuf)_.*"
+    r"|(?:confluent|schema_registry|basic_auth|bearer_auth|rule|avro|specific|json|protobuf)_.*"
     r"|auto_register_schemas|normalize_schemas|use_latest_.*|use_schema_id|latest_(?:cache|compatibility)_.*"
     r"|id_compatibility_strict|max_schemas_per_subject|.*(?:subject|context)_name_strategy"
     r"|schema_(?:reflection|format)|propagate_schema_tags|proxy_(?:host|port)"

@@ -53,6 +53,7 @@ def parse_properties(text: str) -> dict[str, str]:
     Raises ValueError, which names the line and shows none of it: it can be a part of a private key.
     """
     found: dict[str, str] = {}
+    text = text.removeprefix("\ufeff")  # of editors on Windows
     lines = iter(enumerate(re.split(r"\r\n|\r|\n", text), 1))
     for number, line in lines:
         logical = line.lstrip(" \t\f")

@@ -27,7 +27,7 @@ def lines(name: str, path: str) -> list[str]:
 
 def _read(name: str, path: str | None, read: Callable[[TextIO], str]) -> str:
     try:
-        with nullcontext(sys.stdin) if path is None else open(path, encoding="utf-8") as file:
+        with nullcontext(sys.stdin) if path is None else open(path, encoding="utf-8-sig") as file:
             text = read(file)
     except UnicodeDecodeError:
         raise UsageError(f"{name}: it is not UTF-8 text") from None
