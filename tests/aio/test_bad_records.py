@@ -328,7 +328,8 @@ def test_task_of_the_coroutine_can_read_after_it_has_ended(kafka_cluster: KafkaC
 
         async def read_later() -> int:
             await may_read.wait()
-            value: int = (await consumer.getone()).value
+            (records,) = (await consumer.getmany(timeout_ms=10_000)).values()
+            value: int = records[0].value
             return value
 
         async def handle(bad: BadRecord) -> None:
