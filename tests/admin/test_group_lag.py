@@ -161,7 +161,7 @@ def test_error_has_the_lags_of_the_other_partitions(world: World) -> None:
 
 
 @pytest.mark.parametrize("timestamp", [-2, -1], ids=["earliest", "latest"])
-def test_partition_whose_leader_refuses_is_in_the_errors(world: World, timestamp: int) -> None:
+def test_partition_of_a_refusing_leader_is_in_the_errors(world: World, timestamp: int) -> None:
     """A leader can move, so the request is repeated for two seconds."""
     commit_single(world)
     world.cluster.controls.rule(
@@ -187,7 +187,7 @@ def test_time_of_a_record_at_a_silent_leader_is_not_waited_for(world: World) -> 
     assert [lags[one].lag for one in SINGLE] == [4, 3, 2, 1]
 
 
-def test_silent_broker_is_asked_once(world: World) -> None:
+def test_silent_broker_gets_one_request(world: World) -> None:
     """It is given ten seconds for each request, so a second one to it would double the wait."""
     commit_single(world)
     world.cluster.controls.hold(ListOffsetsRequest, broker=1)

@@ -205,7 +205,7 @@ def test_error_of_a_call_without_waiting_tasks_is_not_reported(bridge: Bridge) -
     assert not reported
 
 
-def test_call_that_was_given_up_keeps_its_error(bridge: Bridge) -> None:
+def test_abandoned_call_keeps_its_error(bridge: Bridge) -> None:
     """Its helper thread ends it a second time, when one is free."""
 
     async def program() -> None:

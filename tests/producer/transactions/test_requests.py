@@ -124,7 +124,7 @@ def test_connection_errors_are_retried_at_every_step(kind: type[KafkaError]) -> 
 @pytest.mark.parametrize(
     ("is_in_doubt", "outcome"), [(False, "it was not committed"), (True, "committed is not known")]
 )
-def test_error_of_a_refused_commit_tells_its_outcome(
+def test_error_of_a_refused_commit_names_its_outcome(
     kind: type[KafkaError], is_in_doubt: bool, outcome: str
 ) -> None:
     """A coordinator that refuses the first attempt has executed none."""
