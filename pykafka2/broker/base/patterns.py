@@ -18,9 +18,11 @@ from pykafka2.errors import InvalidRegularExpression
 
 MAX_LENGTH: Final = 1000
 MAX_STEPS: Final = 100_000
-"""Maximum steps of a request: 0.05 seconds on a machine of 2026.  A usual pattern takes some hundred."""
+"""Maximum steps of a request: 0.05 seconds on a machine of 2026.  A usual pattern takes some thousand."""
 
-_MIN_STEPS: Final = 1_000
+_MIN_STEPS: Final = 10_000
+"""The steps that each pattern of a request has, however many there are: enough for a usual one."""
+
 _STEPS_OF_A_STATE: Final = 10
 """What a new state costs, however few nodes it has."""
 

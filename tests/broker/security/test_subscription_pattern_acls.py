@@ -81,6 +81,20 @@ def test_new_topics_that_make_a_pattern_too_slow_do_not_fail_other_members(bench
     assert bench.beat("one", first.member_epoch, owned={}).error_code == 0
 
 
+def test_usual_patterns_of_many_members_get_new_topics(bench: GroupBench) -> None:
+    """Each had a fortieth of the steps of one pattern, which was too few, and silently missed the topics."""
+    patterns = [f".*(orders|payments|shipping|customers|{number}).*" for number in range(40)]
+    for pattern in patterns:
+        assert bench.beat(pattern, 0, regex=pattern).error_code == 0
+    random = Random(1)
+    for _ in range(60):
+        bench.cluster.create_topic("".join(random.choices("ordespaymntchi-._0123456789", k=100)) + "orders")
+    bench.advance(1.0)
+    assert bench.beat("another", 0, regex="orders").error_code == 0
+    matches = bench.consumer().regexes
+    assert [len(matches[pattern]) for pattern in patterns] == [61] * 40
+
+
 def test_new_pattern_that_takes_too_many_steps_is_rejected(bench: GroupBench) -> None:
     response = bench.beat("one", 0, regex="((a{1000}){1000}){1000}")
     assert response.error_code == InvalidRegularExpression.code
