@@ -6,7 +6,7 @@ import json
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from inspect import isfunction
 from typing import Any
@@ -190,6 +190,7 @@ def test_invalid_request_gets_an_error_response(
         b"POST /topics HTTP/1.1\r\nContent-Length: 1_0\r\n\r\n0123456789",
         b"POST /topics HTTP/1.1\r\nContent-Length: \xb2\r\n\r\n00",
         b"POST /topics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        b"POST /topics HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
         b"POST /topics HTTP/1.1\r\nno colon\r\n\r\n",
         b"POST /topics HTTP/1.1\r\n: no name\r\n\r\n",
         b"POST /topics HTTP/1.1\r\nContent-Length : 2\r\n\r\n{}",
@@ -644,6 +645,47 @@ def test_request_that_is_not_complete_in_time_ends_its_connection(
         slow.sendall(sent)
         while slow.recv(65_536):
             pass
+
+
+@pytest.mark.slow
+def test_request_that_comes_byte_by_byte_must_be_complete_in_time(
+    port: AdminPort, caller: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_port, "REQUEST_TIMEOUT", 0.5)
+    limit = time.monotonic() + 10
+    with connect(port) as slow:
+        slow.settimeout(0.02)
+        for byte in request("/topics", fields=f"X: {'x' * 10_000}\r\n"):
+            assert time.monotonic() < limit
+            try:
+                slow.sendall(bytes([byte]))
+                if not slow.recv(1):
+                    return
+            except TimeoutError:
+                pass
+            except ConnectionError:
+                return
+
+
+@pytest.mark.slow
+def test_responses_that_are_not_taken_in_time_end_their_connection(
+    port: AdminPort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_port, "REQUEST_TIMEOUT", 0.2)
+    with connect(port) as slow:
+        asked = 100
+        slow.sendall(request("/openapi.json") * asked)
+        wait_until(lambda: any(one.is_known and one._unsent for one in [*port._callers]))
+        wait_until(lambda: not any(one._unsent for one in [*port._callers]))
+        with pytest.raises((ConnectionError, AssertionError)):
+            receive(slow, asked)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < limit
+        time.sleep(0.01)
 
 
 @pytest.mark.slow

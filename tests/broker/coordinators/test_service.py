@@ -302,6 +302,17 @@ def test_steps_of_a_pattern_are_limited_for_all_partitions_together() -> None:
     assert listed(broker, ".*a.{300}") == (InvalidRegularExpression.code, set())
 
 
+def test_list_transactions_by_a_pattern_reports_unknown_states_and_a_partition_that_loads() -> None:
+    broker = Broker()
+    broker.lead(0)
+    request = transaction_admin.ListTransactionsRequest(
+        state_filters=["Open"], producer_id_filters=[], transactional_id_pattern="a"
+    )
+    assert broker.ask(request).unknown_state_filters == ["Open"]
+    broker.transactions.elect(1, 1, MemoryLog())
+    assert broker.ask(request).error_code == COORDINATOR_LOAD_IN_PROGRESS
+
+
 def begin(broker: Broker, names: list[str]) -> None:
     for name in names:
         request = transaction.InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)

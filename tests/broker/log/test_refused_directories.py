@@ -94,6 +94,7 @@ FILES: dict[str, Callable[[Path], Path]] = {
     "topic id": lambda root: root / "broker-0/t-0/partition.metadata",
     "offset index": lambda root: (root / "broker-0/t-0" / SEGMENT).with_suffix(".index"),
     "time index": lambda root: (root / "broker-0/t-0" / SEGMENT).with_suffix(".timeindex"),
+    "transaction index": lambda root: (root / "broker-0/t-0" / SEGMENT).with_suffix(".txnindex"),
     "producer snapshot": lambda root: next((root / "broker-0/t-0").glob("*.snapshot")),
     "meta.properties": lambda root: root / "broker-0" / META_PROPERTIES,
     "metadata log": lambda root: root / "broker-0/__cluster_metadata-0" / SEGMENT,
@@ -156,6 +157,22 @@ def test_huge_metadata_log_is_refused_before_it_is_read(root: Path) -> None:
         KafkaCluster(1, data_dir=root).start()
     assert str(path) in str(raised.value)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 512 << 10
+
+
+@pytest.mark.parametrize("kind", ["delete", "future"])
+def test_refused_directory_keeps_the_logs_that_a_start_removes(root: Path, kind: str) -> None:
+    """Deleted logs, and copies without a topic id."""
+    log = root / "broker-0/t-0"
+    removed = root / f"broker-0/a-0.{'0' * 32}-{kind}"
+    removed.mkdir()
+    (removed / SEGMENT).touch()
+    kept = (log / SEGMENT).rename(root / "kept")
+    (log / SEGMENT).mkdir()
+    refused(root, log / SEGMENT, "")
+    (log / SEGMENT).rmdir()
+    kept.rename(log / SEGMENT)
+    with KafkaCluster(1, data_dir=root):
+        assert not removed.exists()
 
 
 def test_lock_file_that_is_a_link_is_refused(root: Path, tmp_path: Path) -> None:

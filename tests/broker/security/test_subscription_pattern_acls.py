@@ -6,6 +6,8 @@ from random import Random
 
 import pytest
 
+from pykafka2.broker.base.patterns import MAX_STEPS, Pattern, Steps, compile_pattern
+from pykafka2.broker.coordinators.consumer import steps
 from pykafka2.errors import InvalidRegularExpression
 from pykafka2.testing import STANDARD_AUTHORIZER
 from pykafka2.testing.simulation import Simulation
@@ -79,6 +81,29 @@ def test_new_topics_that_make_a_pattern_too_slow_do_not_fail_other_members(bench
     matches = bench.consumer().regexes
     assert (len(matches["orders.*"]), matches[slow]) == (61, {"orders"})
     assert bench.beat("one", first.member_epoch, owned={}).error_code == 0
+    bench.cluster.acls.deny(ME, "DESCRIBE", topic="orders")
+    bench.advance(1.0)
+    assert bench.beat("four", 0, regex="refunds").error_code == 0
+    assert bench.consumer().regexes[slow] == set()
+
+
+def test_patterns_of_a_group_share_the_steps_of_a_request(
+    bench: GroupBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[int] = []
+
+    def compile_noted(text: str, limit: Steps) -> Pattern:
+        limits.append(limit.left)
+        return compile_pattern(text, limit)
+
+    monkeypatch.setattr(steps, "compile_pattern", compile_noted)
+    for number in range(4):
+        assert bench.beat(str(number), 0, regex=f"orders{number}").error_code == 0
+    limits.clear()
+    bench.cluster.create_topic("another")
+    bench.advance(1.0)
+    assert bench.beat("4", 0, regex="orders4").error_code == 0
+    assert limits == [MAX_STEPS // 5] * 5
 
 
 def test_usual_patterns_of_many_members_get_new_topics(bench: GroupBench) -> None:
