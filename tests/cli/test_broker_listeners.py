@@ -136,10 +136,11 @@ def files(tmp_path: Path) -> dict[str, str]:
     texts = {
         "users": "ann:ann:canary\n\nben:two words \n",
         "key": "canary of the key\nnot this line\n",
+        "spaced": " a key \r\n",
         "empty": "\n",
     }
     for name, text in texts.items():
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_bytes(text.encode())
     return {name: str(tmp_path / name) for name in [*texts, "missing"]}
 
 
@@ -153,6 +154,7 @@ def test_token_key_can_come_from_a_file_or_a_variable(arguments_of: Any, files: 
     assert arguments_of()["token_key"] is None
     assert arguments_of(**{TOKEN_KEY: "of the variable"})["token_key"] == "of the variable"
     assert arguments_of("--token-key-file", files["key"])["token_key"] == "canary of the key"
+    assert arguments_of("--token-key-file", files["spaced"])["token_key"] == " a key "
     assert arguments_of("--token-key", "typed")["token_key"] == "typed"
 
 
@@ -178,6 +180,19 @@ def test_wrong_secret_is_refused_without_showing_it(
     error = capsys.readouterr().err
     assert code == 2
     assert shown.format(**files) in error
+    assert "canary" not in error
+
+
+@pytest.mark.parametrize("option", ["--token-key-file", "--admin-token-file", "--user-file"])
+def test_secret_of_a_file_that_is_too_large_is_refused(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("pykafka2.cli.common.secrets.MAX_CHARACTERS", 8)
+    path = tmp_path / "file"
+    path.write_text("ann:canary")
+    assert main(["broker", option, str(path), "--admin-port", "0"]) == 2
+    error = capsys.readouterr().err
+    assert f"{option} {path}: more than 8 characters" in error
     assert "canary" not in error
 
 

@@ -270,6 +270,51 @@ def test_end_of_a_group_is_that_of_the_own_partitions(servers: str, run: Run, ne
     assert run("consume", topic, "-g", group, "-e", "-f", "%p%v ")[1] == "1v5 1v7 1v9 "
 
 
+def test_records_behind_the_end_of_an_empty_partition_are_neither_printed_nor_committed(
+    servers: str, run: Run, new_topic: NewTopicOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(partitions=2)
+    empty = TopicPartition(topic, 1)
+    with KafkaProducer(bootstrap_servers=servers) as producer:
+        producer.send(topic, b"first", partition=0)
+    subscribe, finish = consume.Reading.subscribe, consume.Reading._finish
+
+    def subscribe_and_send(reading: Any, client: KafkaConsumer[Any, Any]) -> None:
+        subscribe(reading, client)
+        with KafkaProducer(bootstrap_servers=servers) as producer:
+            producer.send(topic, b"later", partition=1)
+
+    def finish_after_it(reading: Any, client: KafkaConsumer[Any, Any]) -> None:
+        if empty in client.assignment() and client.position(empty) == 1:
+            finish(reading, client)
+
+    monkeypatch.setattr(consume.Reading, "subscribe", subscribe_and_send)
+    monkeypatch.setattr(consume.Reading, "_finish", finish_after_it)
+    assert run("consume", topic, "-g", f"{topic}-group", "-e") == (0, "first\n", "")
+    with KafkaAdminClient(bootstrap_servers=servers) as admin:
+        offsets = admin.list_group_offsets(f"{topic}-group")
+    assert {one: offset.offset for one, offset in offsets.items()} == {TopicPartition(topic, 0): 1}
+
+
+@pytest.mark.parametrize(("words", "checks"), [([], False), (["-c", "9"], True), (["-u", "+9"], True)])
+def test_brokers_are_checked_only_by_a_command_with_an_end(
+    words: list[str], checks: bool, run: Run, new_topic: NewTopicOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that follows a topic waits for lost brokers."""
+    noted: list[str] = []
+
+    def ends_after_ten() -> bool:
+        noted.append("poll")
+        return len(noted) >= 10
+
+    monkeypatch.setattr(consume, "POLL_MS", 50)
+    monkeypatch.setattr(consume.Reading, "_check_brokers", lambda reading, client: noted.append("check"))
+    monkeypatch.setattr(consume, "closed_stdout", lambda: ends_after_ten)
+    run("consume", new_topic(), *words)
+    assert "poll" in noted
+    assert ("check" in noted) == checks
+
+
 def test_isolation_level_and_grep_of_keys(run: Run, new_topic: NewTopicOf) -> None:
     topic = new_topic([(b"red", b"1"), (None, b"red"), (b"blue", None), (b"red", None)])
     assert run("consume", topic, "-e", "--grep", "^red$", "-f", "%o ")[1] == "0 1 3 "

@@ -109,6 +109,31 @@ def test_a_change_of_any_of_the_files_is_noticed_once(
     assert [connect(), connect()] == [3, 3], "of the same size and second"
 
 
+def test_reload_reads_revocations_and_keeps_what_was_set_later(
+    certificates: Certificates, make_link: Callable[..., Link], tmp_path: Path
+) -> None:
+    leaf = certificates.authority.issue_cert("client@example.org")
+    client_file = tmp_path / "client.pem"
+    leaf.private_key_and_cert_chain_pem.write_to_path(client_file)
+    crl_file = revoke(certificates.authority, tmp_path / "crl.pem")
+    server = certificates.server(ca_file=certificates.ca_file, crl_file=crl_file, verify=True)
+    server.accept_no_certificate()
+    server.limit_versions(["TLSv1.2"])
+
+    def refusal(cert_file: str | None) -> Exception | None:
+        client = certificates.client(cert_file=cert_file)
+        near, far = make_link(server=server).establish(client=client, server_name="localhost")
+        if near.is_open:
+            assert near.transport._tls.version() == "TLSv1.2"  # type: ignore[attr-defined]
+        return far.error
+
+    assert (refusal(str(client_file)), refusal(None)) == (None, None)
+    revoke(certificates.authority, tmp_path / "crl.pem", leaf)
+    server.reload()
+    assert "revoked" in str(refusal(str(client_file)))
+    assert (refusal(certificates.client_file), refusal(None)) == (None, None)
+
+
 def test_a_server_can_take_clients_with_and_without_a_certificate(
     certificates: Certificates, make_link: Callable[..., Link], tmp_path: Path
 ) -> None:
@@ -179,7 +204,7 @@ def test_temporary_files_of_certificate_text_are_removed(
 
 
 def test_context_without_certificate_files_cannot_be_reloaded() -> None:
-    with pytest.raises(ConfigurationError, match="not loaded from a file"):
+    with pytest.raises(ConfigurationError, match="no certificate was loaded from a file"):
         TlsContext(verify=False).reload()
 
 

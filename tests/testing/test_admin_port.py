@@ -560,12 +560,14 @@ def test_reset_ends_all_faults_and_deletes_topics(process: bool) -> None:
         controls.pause_followers()
         controls.refuse_mechanism("PLAIN")
         controls.slow_controller(600.0, 100)
+        controls.hold_loading()
         controls.crash_broker(1, unnoticed=True)
         controls.pause_broker(2)
         cluster.reset()
         assert [broker.is_running and not broker.is_paused for broker in cluster.brokers] == [True] * 3
         if not process:
             assert not cluster.running.shared.credentials.refused_mechanisms
+            assert not any(broker.coordinators.is_loading_held for broker in cluster.running.brokers)
         assert cluster.topics() == ["orders"]
         assert [cluster.log("orders", number).values() for number in (0, 1)] == [[], []]
         assert controls.rules() == controls.throttles() == controls.quotas() == controls.access_rules() == []

@@ -139,6 +139,7 @@ def test_brokers_on_all_interfaces_advertise_the_advertised_host() -> None:
                 assert {node.host for node in brokers} == {host}
         with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
             producer.send("t", b"x").get(60)
+        assert cluster.open_admin_port(host="0.0.0.0").address.startswith("127.0.0.1:")
 
 
 @pytest.mark.parametrize("host", ["::1", "::"])

@@ -7,7 +7,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,7 +25,7 @@ from pykafka2.errors import (
     UnknownTopicOrPartition,
 )
 from pykafka2.protocol.messages.metadata import MetadataRequest
-from pykafka2.testing import KafkaCluster, Topic
+from pykafka2.testing import KafkaCluster, Topic, starting
 from pykafka2.testing.fixtures.leaks import LeakCheck
 from pykafka2.testing.simulation import Simulation
 from pykafka2.testing.storage import new_cluster_id
@@ -180,6 +182,22 @@ def test_cluster_ids_of_a_simulation_come_from_both_seeds() -> None:
 
     assert ids(1) == ids(1)
     assert len({*ids(1), *ids(2), *ids(1, cluster_seed=3)}) == 6
+
+
+def test_first_clusters_of_two_processes_and_of_two_starts_have_different_ids(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In two containers, both have the process id 1."""
+    ids = []
+    for process, second in ((1, 0), (2, 0), (1, 1), (1, 0)):
+        monkeypatch.setattr(starting, "_numbers", count(1))
+        monkeypatch.setattr(starting, "os", SimpleNamespace(getpid=lambda process=process: process))
+        now_ns = (1_800_000_000 + second) * 10**9
+        monkeypatch.setattr(SystemClock, "wall_ns", lambda self, now_ns=now_ns: now_ns)
+        with KafkaCluster(brokers=1) as cluster:
+            ids.append(cluster.cluster_id)
+    assert len(set(ids)) == 3
+    assert ids[0] == ids[3]
 
 
 @pytest.mark.parametrize("is_on_disk", [False, True])

@@ -489,6 +489,19 @@ def test_snapshot_keeps_the_quorum_of_kraft_version_1(tmp_path: Path) -> None:
     assert b'"data_version":1' in (cluster.path / "quorum-state").read_bytes()
 
 
+def test_metadata_larger_than_the_limit_of_small_files_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = with_topics(tmp_path)
+    monkeypatch.setattr(RealFiles.read, "__defaults__", (200,))
+    assert (cluster.path / SEGMENT).stat().st_size > 200
+    cluster.restart()
+    cluster.log.replace_with_snapshot(cluster.controller.state)
+    [name] = cluster.snapshots()
+    assert (cluster.path / name).stat().st_size > 200
+    cluster.restart()
+
+
 def test_snapshot_has_all_records_in_batches_of_a_thousand(tmp_path: Path) -> None:
     path = tmp_path / "snapshot"
     path.write_bytes(encode_snapshot(iter([(NoOpRecord(), 0)] * 2500), [], 1, 0, 0))

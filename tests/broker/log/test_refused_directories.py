@@ -201,6 +201,22 @@ def test_damaged_directory_id_is_refused_and_not_rewritten(root: Path, line: str
     refused(root, root / "broker-0", "")
 
 
+def test_directory_without_an_id_gets_one_at_the_start(tmp_path: Path) -> None:
+    """As Kafka before 3.7 has left it; the metadata does not know it."""
+    with KafkaCluster(1, {"t": 1}, data_dir=tmp_path, config={"log.dirs": "a"}):
+        pass
+    properties = (tmp_path / "broker-0/a" / META_PROPERTIES).read_text().splitlines()
+    path = tmp_path / "broker-0/b" / META_PROPERTIES
+    path.parent.mkdir()
+    path.write_text("\n".join([*(one for one in properties if not one.startswith("directory.id")), ""]))
+    found: list[str] = []
+    for _ in range(2):
+        with KafkaCluster(1, data_dir=tmp_path, config={"log.dirs": "a,b"}):
+            found += [one for one in path.read_text().splitlines() if one.startswith("directory.id=")]
+    assert len(found) == 2
+    assert len(set(found)) == 1
+
+
 def test_directory_id_with_other_characters_in_it_is_refused(root: Path) -> None:
     """They were skipped: what was left was taken for an id."""
     path = root / "broker-0" / META_PROPERTIES
@@ -241,6 +257,27 @@ def test_error_while_a_coordinator_reads_its_log_ends_the_start(
     with pytest.raises(ConfigurationError, match=rf"reading {path} failed \(Input/output error\)"):
         cluster.start()
     cluster.close()  # raises if there was a bug
+
+
+def test_broker_whose_restart_is_refused_is_stopped_and_can_start_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, read = used(root, "__consumer_offsets") / SEGMENT, RealFile.read
+
+    def fail(file: RealFile, position: int, size: int) -> bytes:
+        if file.path == str(path) and current_thread() is not main_thread():
+            raise OSError(errno.EIO, "Input/output error", file.path)
+        return read(file, position, size)
+
+    with KafkaCluster(1, data_dir=root) as cluster:
+        cluster.controls.stop_broker(0)
+        with monkeypatch.context() as patch:
+            patch.setattr(RealFile, "read", fail)
+            with pytest.raises(ConfigurationError, match="Input/output error"):
+                cluster.controls.restart_broker(0)
+        assert not cluster.brokers[0].is_running
+        cluster.controls.restart_broker(0)
+        assert cluster.log("t", 0).values() == [b"one"]
 
 
 def test_broker_is_refused_if_all_its_directories_failed(tmp_path: Path) -> None:
