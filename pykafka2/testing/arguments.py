@@ -205,9 +205,9 @@ class ClusterArguments:
             host, _ = address.advertised
             if is_every_interface(host):
                 raise ConfigurationError(
-                    f"Brokers would advertise {host!r} at listener {address.name}, where clients cannot "
-                    "connect. Set advertised_host (--advertised-host) to a name or address that they can "
-                    "reach, such as 'localhost'."
+                    f"Listener {address.name} would advertise {host!r}, which clients cannot connect to. Set "
+                    "its advertised_host (--advertised-host, or --advertised-listener with --listener) to a "
+                    "name or address that clients can reach, such as 'localhost'."
                 )
 
     def _check_security(self) -> None:

@@ -232,9 +232,11 @@ def test_first_broker_id_and_advertised_addresses_are_used() -> None:
         (["--port", "0", "-c", "num.partitons=1"], "did you mean 'num.partitions'"),
         (["--port", "0", "--brokers", "0"], "from 1"),
         (["--port", "0", "--host", "0.0.0.0"], "0.0.0.0.*--advertised-host"),
-        (["--listener", "PLAINTEXT://[::]:0"], "::.*--advertised-host"),
-        (["--port", "0", "--admin-host", "0.0.0.0"], "needs --admin-port"),
-        (["--port", "0", "--topic", "a:1", "--topic", "a:2"], "a was named before"),
+        (["--listener", "PLAINTEXT://[::]:0"], "::.*--advertised-listener"),
+        (["--port", "0", "--admin-host", "0.0.0.0"], "--admin-host needs --admin-port"),
+        (["--port", "0", "--admin-token", "t"], "--admin-token needs --admin-port"),
+        (["--port", "0", "--admin-token-file", "f"], "--admin-token-file needs --admin-port"),
+        (["--port", "0", "--topic", "a:1", "--topic", "a:2"], "a is set twice"),
     ],
 )
 def test_invalid_option_ends_with_a_message(

@@ -70,7 +70,7 @@ def test_a_listener_that_cannot_be_read_is_refused(text: str) -> None:
 
 
 def test_contradictory_listeners_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ConfigurationError, match="A was named before"):
+    with pytest.raises(ConfigurationError, match="A is set twice"):
         parsed_listeners(["A=SSL://:1", "A=SSL://:2"], [], 1)
     with pytest.raises(ConfigurationError, match="use the name of a listener: A"):
         parsed_listeners(["A=SSL://:1"], ["B://h:1"], 1)
@@ -164,7 +164,7 @@ def test_token_key_can_come_from_a_file_or_a_variable(arguments_of: Any, files: 
         (["--token-key-file", "missing"], "--token-key-file {missing}: No such file or directory"),
         (["--admin-token-file", "empty"], "--admin-token-file {empty}: the first line is empty"),
         (["--user-file", "missing"], "--user-file {missing}: No such file or directory"),
-        (["--user", "ann:x", "--user-file", "users"], "user ann: was named before"),
+        (["--user", "ann:x", "--user-file", "users"], "user ann: is set twice"),
         (["--token-key", "typed", "--token-key-file", "key"], "not allowed with argument --token-key"),
         (["--admin-token", "typed", "--admin-token-file", "key"], "not allowed with argument --admin-token"),
         (["--user-file", "key"], "--user-file {key}, line 1, user: write name:password"),

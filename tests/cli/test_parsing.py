@@ -177,7 +177,7 @@ def test_the_walk_covers_all_verbs_and_shared_values() -> None:
 
 
 def test_user_or_advertised_address_typed_twice_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="--user ann: was named before"):
+    with pytest.raises(ConfigurationError, match="--user ann: is set twice"):
         parsed_users(["ann:1", "ann:2"])
-    with pytest.raises(ConfigurationError, match="A was named before"):
+    with pytest.raises(ConfigurationError, match="A is set twice"):
         parsed_listeners(["A=PLAINTEXT://:0"], 2 * ["A://kafka.test:0"], 1)

@@ -337,7 +337,7 @@ def test_wrong_argument_name_recommends_the_right_ones(clerk: socket.socket) -> 
     kind, message = ask(clerk, "/controls/crash_broker", broker=0)
     assert kind == "ConfigurationError"
     assert (
-        "no argument 'broker'; did you mean 'broker_id'?; its arguments are broker_id, lose_unreplicated"
+        "no argument 'broker'; did you mean 'broker_id'? its arguments are broker_id, lose_unreplicated"
         in message
     )
     assert "no argument 'id'; its arguments are topic, partition, broker" in ask(clerk, "/log", id=3)[1]
@@ -371,10 +371,12 @@ def test_wait_returns_when_the_condition_holds_and_times_out_with_the_last_value
         clerk, "/wait", call="group", arguments={"group_id": "g"}, until={"state": "Stable"}, timeout=0.05
     )
     assert kind == "KafkaTimeoutError"
-    assert message.startswith("group had not state='Stable' within 0.05 seconds; last: CoordinatorNotAvail")
+    assert message.startswith(
+        "group did not have state='Stable' within 0.05 seconds; last: CoordinatorNotAvail"
+    )
     assert len(ask(clerk, "/wait", call="topics", until={"count": 2}, timeout=0)) == 3, "the least number"
     kind, message = ask(clerk, "/wait", call="topics", until={"count": 9}, timeout=0)
-    assert message == "topics had not count=9 within 0 seconds; last: ['bytes', 'late', 'text']"
+    assert message == "topics did not have count=9 within 0 seconds; last: ['bytes', 'late', 'text']"
 
 
 def test_a_caller_that_goes_is_waited_for_no_more(shop: KafkaCluster, clerk: socket.socket) -> None:
@@ -489,16 +491,16 @@ def test_schema_of_a_view_has_each_public_attribute(kind: type) -> None:
         ("partition", "high_water_mark", "did you mean 'high_watermark'?"),
         ("partition", "replicas.0.is_leder", "did you mean 'is_leader'?"),
         ("transactions", "0.is_opn", "did you mean 'is_open'?"),
-        ("connections", "peer", "there are no fields"),
-        ("topics", "orders", "there are no fields"),
-        ("topics", "0.name", "there are no fields"),
+        ("connections", "peer", "It has no fields"),
+        ("topics", "orders", "It has no fields"),
+        ("topics", "0.name", "It has no fields"),
         ("brokers", "0.adress", "did you mean 'address'?"),
         ("history", "0.latncy", "did you mean 'latency'?"),
         ("records", "0.vale", "did you mean 'value'?"),
         ("metrics", "byte_in", "did you mean 'bytes_in'?"),
         ("problems", "0.were", "did you mean 'where'?"),
         ("controller", "epoc", "did you mean 'epoch'?"),
-        ("coordinator", "id", "there are no fields"),
+        ("coordinator", "id", "It has no fields"),
     ],
 )
 def test_wait_for_an_unknown_field_is_refused_at_once(

@@ -164,7 +164,7 @@ class FaultRule:
         except ValueError:
             known = [action.value for action in Action]
             raise ConfigurationError(
-                f"unknown action {word!r}{nearest(word, known)}; use one of {', '.join(known)}"
+                f"unknown action {word!r}{nearest(word, known) or ';'} use one of {', '.join(known)}"
             ) from None
         if self.action is Action.ERROR:
             if not argument:

@@ -54,7 +54,7 @@ def _add_entity(parser: Parser, verb: str) -> None:
             DEFAULTS[attribute],
             dest=f"default_{attribute}",
             action="store_true",
-            help=f"{verb} the default of each {kind} without a quota of its own",
+            help=f"{verb} the default for each {kind} without quotas of its own",
         )
 
 
@@ -217,7 +217,7 @@ ACTIONS = (
     ),
     Action(
         "set",
-        "set quotas of an entity; its other quotas stay",
+        "set quotas of an entity; its other quotas do not change",
         _set,
         _configure_set,
         "Users and client ids have producer_byte_rate and consumer_byte_rate (bytes per second),\n"

@@ -89,7 +89,7 @@ def _configure_start(parser: Parser) -> None:
     parser.add_argument(
         "--keep-replication-factor",
         action="store_true",
-        help="reject other numbers of brokers (Kafka 4.1 and newer)",
+        help="reject a change of the number of replicas (Kafka 4.1 and newer)",
     )
     parser.add_argument("--wait", action="store_true", help="wait until all replicas are moved")
 

@@ -63,7 +63,7 @@ def _configure_create(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="TYPE:NAME",
-        help="may renew and expire it besides the owner; can be repeated",
+        help="a principal that may renew and expire the token, besides the owner; can be repeated",
     )
     parser.add_argument(
         "--max-lifetime",

@@ -24,7 +24,7 @@ examples:
                                                admin=http://127.0.0.1:9990 token=... (docs/guides/testing.md)
                                                --admin-host 0.0.0.0 opens it in a container
   pykafka2 broker --user-file users.txt --admin-port 9990 --admin-token-file /run/secrets/token
-                                               secrets that no list of processes shows; or in the variables
+                                               keep secrets out of the list of processes; or set the variables
                                                PYKAFKA2_BROKER_USERS, PYKAFKA2_BROKER_TOKEN_KEY and
                                                PYKAFKA2_BROKER_ADMIN_TOKEN
 """
@@ -95,7 +95,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="add a user for PLAIN and SCRAM; can be repeated",
     )
     parser.add_argument(
-        "--user-file", metavar="FILE", help="users, one NAME:PASSWORD per line (also PYKAFKA2_BROKER_USERS)"
+        "--user-file",
+        metavar="FILE",
+        help="a file of users, one NAME:PASSWORD per line (or set PYKAFKA2_BROKER_USERS)",
     )
     token_key = parser.add_mutually_exclusive_group()
     token_key.add_argument(
@@ -104,7 +106,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     token_key.add_argument(
         "--token-key-file",
         metavar="FILE",
-        help="the key is the first line of this file (PYKAFKA2_BROKER_TOKEN_KEY)",
+        help="a file whose first line is the key (or set PYKAFKA2_BROKER_TOKEN_KEY)",
     )
     parser.add_argument(
         "--data-dir",
@@ -172,7 +174,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="offer the controls over HTTP and JSON at this port; 0 for a free port",
     )
     parser.add_argument(
-        "--admin-host", metavar="HOST", help="the address of the admin port (127.0.0.1); needs --admin-port"
+        "--admin-host", metavar="HOST", help="the address that the admin port listens on (127.0.0.1)"
     )
     admin_token = parser.add_mutually_exclusive_group()
     admin_token.add_argument(
@@ -181,7 +183,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     admin_token.add_argument(
         "--admin-token-file",
         metavar="FILE",
-        help="the token is the first line of this file, and is not printed (PYKAFKA2_BROKER_ADMIN_TOKEN)",
+        help="a file whose first line is the token; never printed (or set PYKAFKA2_BROKER_ADMIN_TOKEN)",
     )
     parser.add_argument(
         "--config",
@@ -212,8 +214,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
     if arguments.listener and arguments.port is not None:
         raise ConfigurationError("--port cannot be combined with --listener; set the ports in --listener")
-    if arguments.admin_host is not None and arguments.admin_port is None:
-        raise ConfigurationError("--admin-host needs --admin-port")
+    for option in ("admin_host", "admin_token", "admin_token_file"):
+        if getattr(arguments, option) is not None and arguments.admin_port is None:
+            raise ConfigurationError(f"--{option.replace('_', '-')} needs --admin-port")
     admin_token = secret("--admin-token", arguments.admin_token, arguments.admin_token_file, os.environ)
     cluster = KafkaCluster(
         brokers=arguments.brokers,
@@ -314,7 +317,7 @@ def _topics(texts: list[str]) -> dict[str, Topic]:
     for text in texts:
         name, topic = _topic(text)
         if name in topics:
-            raise ConfigurationError(f"--topic {text}: {name} was named before")
+            raise ConfigurationError(f"--topic {text}: {name} is set twice")
         topics[name] = topic
     return topics
 

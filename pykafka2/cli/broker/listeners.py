@@ -42,7 +42,7 @@ def parsed_listeners(
         found = _matched("--listener", text)
         name = found["name"]
         if name in listeners:
-            raise ConfigurationError(f"--listener {text}: {name} was named before")
+            raise ConfigurationError(f"--listener {text}: {name} is set twice")
         ports = ports_from(f"--listener {text}: port", int(found["port"]), brokers)
         host = found["host"].strip("[]") or None
         on_this_host = {name: other for name, other in listeners.items() if other.host == host}
@@ -55,7 +55,7 @@ def parsed_listeners(
             known = ", ".join(listeners) or "none"
             raise ConfigurationError(f"--advertised-listener {text}: use the name of a listener: {known}")
         if listeners[name].advertised_ports is not None:
-            raise ConfigurationError(f"--advertised-listener {text}: {name} was named before")
+            raise ConfigurationError(f"--advertised-listener {text}: {name} is set twice")
         listeners[name] = attrs.evolve(
             listeners[name],
             advertised_host=found["host"].strip("[]") or None,
@@ -100,7 +100,7 @@ def parsed_users(
             shown = f" {name}" if colon and name else ""
             raise ConfigurationError(f"{source}{shown}: write name:password, such as ann:secret")
         if name in users:
-            raise ConfigurationError(f"{source} {name}: was named before; give each user one password")
+            raise ConfigurationError(f"{source} {name}: is set twice; give each user one password")
         users[name] = password
     return users or None
 

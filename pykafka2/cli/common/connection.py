@@ -192,7 +192,7 @@ def _without_settings_of_java(options: dict[str, object]) -> dict[str, object]:
     if new:
         named_settings.update(new)
         shown = ", ".join(name.replace("_", ".") for name in new)
-        note(f"Ignored settings of Java's serializers and classes: {shown}")
+        note(f"Ignored options that only Java clients have: {shown}")
     return {name: value for name, value in options.items() if name not in others}
 
 

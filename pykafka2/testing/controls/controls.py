@@ -275,7 +275,7 @@ class Controls:
         return self._rules.rule(then=then, **matching)
 
     def add_rule(self, rule: FaultRule | Mapping[str, Any]) -> FaultRule:
-        """Adds a rule that exists already, or one from a mapping, such as JSON."""
+        """Adds a `FaultRule`, or a rule from a mapping, such as JSON."""
         return self._rules.add_rule(rule)
 
     def rules(self) -> list[FaultRule]:

@@ -254,7 +254,8 @@ class AdminApi:
         """
         if call not in VIEWS:
             raise ConfigurationError(
-                f"wait: call={call!r} is no view{nearest(str(call), VIEWS)}. Views are {', '.join(VIEWS)}."
+                f"wait: call={call!r} is no view{nearest(str(call), VIEWS) or '.'} "
+                f"Views are {', '.join(VIEWS)}."
             )
         for name, value in (("arguments", arguments), ("until", until)):
             if not isinstance(value, Mapping | None):
@@ -300,7 +301,7 @@ def _fitted(
     for key in values:
         if key not in known and not takes_any:
             takes = f"its arguments are {', '.join(known)}" if known else "it takes none"
-            raise ConfigurationError(f"{name} has no argument {key!r}{nearest(key, known)}; {takes}")
+            raise ConfigurationError(f"{name} has no argument {key!r}{nearest(key, known) or ';'} {takes}")
     spread = [one.name for one in parameters.values() if one.kind is Parameter.VAR_POSITIONAL]
     missing = [
         one.name

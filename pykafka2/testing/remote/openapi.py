@@ -177,8 +177,8 @@ def check_path(schema: Schema, path: str, where: str) -> None:
         inner = [found for one in places for found in _inside(one, step)]
         if not inner:
             known = [name for one in places for name in one.get("properties", ())]
-            fields = f"fields are {', '.join(known)}" if known else "there are no fields"
-            raise ConfigurationError(f"{where} has no field {path!r}{nearest(step, known)}; {fields}.")
+            fields = f"Fields are {', '.join(known)}." if known else "It has no fields."
+            raise ConfigurationError(f"{where} has no field {path!r}{nearest(step, known) or '.'} {fields}")
         places = inner
 
 

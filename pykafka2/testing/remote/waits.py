@@ -49,7 +49,7 @@ class Wait:
         last = repr(missing or self.result)
         shown = last if len(last) <= 500 else last[:500] + "..."
         raise KafkaTimeoutError(
-            f"{self.call} had not {wanted} within {self.timeout:g} seconds; last: {shown}"
+            f"{self.call} did not have {wanted} within {self.timeout:g} seconds; last: {shown}"
         )
 
 
@@ -57,8 +57,7 @@ def is_as_wanted(result: Any, until: Mapping[str, Any]) -> bool:
     """Returns whether all fields match and all counts are large enough; without any, whether it is not empty.
 
     A field is a name or an index of a list, nested ones have dots ("members.0.client_id"); "count" at the end
-    is
-    the length of a list or object.
+    is the length of a list or object.
     """
     if not until:
         return bool(result)
