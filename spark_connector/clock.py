@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 
-# freezegun replaces the functions of `time` in all modules, but not partial objects.
-monotonic = partial(time.monotonic)
+from pykafka2.clock import SystemClock
+
+_clock = SystemClock()  # which freezegun does not freeze
 sleep = time.sleep
-wall = partial(time.time)
+
+
+def monotonic() -> float:
+    return _clock.monotonic()
+
+
+def wall() -> float:
+    """Returns the seconds since the epoch."""
+    return _clock.wall_ns() / 1e9
