@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
-from pykafka2.clock import SystemClock
-
-_clock = SystemClock()  # which freezegun does not freeze
+# freezegun replaces functions of `time`, such as time.monotonic, in all modules, but not clock_gettime.
+monotonic = partial(time.clock_gettime, time.CLOCK_MONOTONIC)
 sleep = time.sleep
-
-
-def monotonic() -> float:
-    return _clock.monotonic()
-
-
-def wall() -> float:
-    """Returns the seconds since the epoch."""
-    return _clock.wall_ns() / 1e9
+wall = partial(time.clock_gettime, time.CLOCK_REALTIME)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import select
+import time
 from collections.abc import Callable, Iterator
 from inspect import Parameter, signature
+from threading import Thread
 from typing import Any, cast
 
 import pytest
@@ -218,6 +220,27 @@ def test_invalid_control_calls_are_rejected_with_the_reason(
 ) -> None:
     with pytest.raises((ConfigurationError, UnknownTopicOrPartition), match=words):
         call(three_brokers)
+
+
+@pytest.mark.kafka(brokers=3, topics={"t": 1})
+def test_reset_ends_the_slowness_of_every_controller(kafka_cluster: KafkaCluster) -> None:
+    """Also of the event that runs, and of a controller that is no longer active."""
+    controls, first = kafka_cluster.controls, kafka_cluster.controller.id
+    controls.slow_controller(600.0, 100)
+    controls.move_controller((first + 1) % 3)
+    controls.slow_controller(600.0, 100)
+    creation = Thread(target=kafka_cluster.create_topic, args=("slow",), daemon=True)
+    creation.start()
+    node = kafka_cluster.running.controllers.active_node
+    assert node is not None
+    kafka_cluster.wait_until(lambda: len(node.events) > 0)
+    started_at = time.monotonic()
+    controls.reset()
+    creation.join(60)
+    controls.move_controller(first)
+    kafka_cluster.create_topic("fast")
+    assert time.monotonic() - started_at < 60
+    assert kafka_cluster.topics() == ["fast", "slow", "t"]
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})

@@ -111,6 +111,11 @@ class Controllers:
         node = self._nodes[holder]
         return node if node.is_active else None
 
+    def end_slowness(self) -> None:
+        """Ends the slowness of all nodes; one that was slowed down can be inactive now."""
+        for node in self._nodes.values():
+            node.events.end_slowness()
+
     def reaches(self, broker_id: int) -> bool:
         """Whether there is an active controller that the broker can reach."""
         node = self.active_node

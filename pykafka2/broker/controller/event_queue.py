@@ -50,6 +50,11 @@ class EventQueue:
         """Makes each of the next events take this long."""
         self._slowness, self._slow_times = seconds, times
 
+    def end_slowness(self) -> None:
+        """Ends `slow_down`, also for the event that runs."""
+        self._slowness, self._slow_times, self._busy_until = 0.0, 0, 0.0
+        self._wake()
+
     def submit(
         self,
         name: str,

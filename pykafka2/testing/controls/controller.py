@@ -38,9 +38,7 @@ class ControllerControls:
     def reset(self) -> None:
         """Ends `slow_controller` and `hold_elections`."""
         with self._running.lock:
-            node = self._running.controllers.active_node
-            if node is not None:
-                node.events.slow_down(0.0, 0)
+            self._running.controllers.end_slowness()
         self.release_elections()
 
     def slow_controller(self, seconds: float, times: int = 1) -> None:
