@@ -152,6 +152,7 @@ def test_users_of_options_file_and_variable_add_up(arguments_of: Any, files: dic
 
 def test_token_key_can_come_from_a_file_or_a_variable(arguments_of: Any, files: dict[str, str]) -> None:
     assert arguments_of()["token_key"] is None
+    assert arguments_of(**{TOKEN_KEY: ""})["token_key"] is None
     assert arguments_of(**{TOKEN_KEY: "of the variable"})["token_key"] == "of the variable"
     assert arguments_of("--token-key-file", files["key"])["token_key"] == "canary of the key"
     assert arguments_of("--token-key-file", files["spaced"])["token_key"] == " a key "
@@ -201,7 +202,8 @@ def test_secrets_of_files_and_variables_are_used_and_not_shown(tmp_path: Path) -
     users, token = tmp_path / "users", tmp_path / "token"
     users.write_text("ann:canary-of-ann\n")
     token.write_text("canary-of-admin\n")
-    options = ["--brokers=1", "--listener=SASL_PLAINTEXT://:0", "--user-file", str(users), "--admin-port=0"]
+    options = ["--brokers=1", "--listener=SASL_PLAINTEXT://:0", "--user-file", str(users)]
+    options += ["--admin-port=0", "--admin-host=localhost"]
     for more, variables in [
         (["--admin-token-file", str(token)], {USERS: "ben:canary-of-ben"}),
         ([], {USERS: "ben:canary-of-ben", ADMIN_TOKEN: "canary-of-admin"}),
@@ -215,6 +217,7 @@ def test_secrets_of_files_and_variables_are_used_and_not_shown(tmp_path: Path) -
                 with Wire(addresses[0]) as wire:
                     assert log_in(wire, name, password=f"canary-of-{name}").error_code == 0
             url = shown[1].strip().removeprefix("admin=")
+            assert url.startswith("http://localhost:")
             request = urllib.request.Request(
                 f"{url}/topics", b"{}", {"Authorization": "Bearer canary-of-admin"}
             )

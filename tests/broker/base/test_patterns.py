@@ -43,6 +43,7 @@ def matching(pattern: str, names: list[str], steps: Steps | None = None) -> list
         ("(?ms)a$.^b", ["a\nb"], ["ab"]),
         (r"\Aa\b.\bb\z", ["a-b"], ["aab"]),
         (r"a\Ba", ["aa"], ["a-a"]),
+        (r"a\B|-\B", ["-"], ["a"]),
         ("[[a]b", ["ab", "[b"], ["b"]),
         ("[]a]", ["]", "a"], ["b"]),
         (r"[a-]|[\d-z]", ["a", "-", "5", "z"], ["b"]),
@@ -124,6 +125,14 @@ def test_steps_limit_all_patterns_of_a_request_together() -> None:
         assert matching(f"{number}.*", NAMES, steps) == []
     with pytest.raises(InvalidRegularExpression, match="steps to match"):
         [matching(f"(o?){{300}}{number}.*", NAMES, steps) for number in range(1_000)]
+
+
+def test_each_new_character_of_a_text_takes_steps() -> None:
+    """It makes a new edge, and a transactional id can have any characters."""
+    steps = Steps()
+    text = "".join(map(chr, range(0x4E00, 0x4E00 + 1000)))
+    assert matching("[^a]*", [text, text], steps) == [text, text]
+    assert MAX_STEPS - steps.left > 10 * len(text)
 
 
 # What RE2 and `re` agree on: not "$" before a final line end, and not \B in an empty text.

@@ -199,6 +199,16 @@ REFUSED = [
         "INVALID_CONFIG",
         "Illegal client matching pattern: client_id=(",
     ),
+    *(
+        (
+            METRICS,
+            "m",
+            ("match", SET, f"client_id={pattern}"),
+            "INVALID_CONFIG",
+            f"Illegal client matching pattern: client_id={pattern}",
+        )
+        for pattern in ("a{99999999999}", "(" * 2000)
+    ),
     (99, "m", ("a", SET, "1"), "INVALID_REQUEST", "Unknown resource type 99"),
 ]
 

@@ -6,6 +6,7 @@ import errno
 import os
 import resource
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -242,7 +243,7 @@ def test_broker_starts_with_the_directory_that_works(tmp_path: Path) -> None:
 
 
 def test_error_while_a_coordinator_reads_its_log_ends_the_start(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is read by the broker's own thread, after the logs are loaded."""
     path, read = used(root, "__consumer_offsets") / SEGMENT, RealFile.read
@@ -253,9 +254,13 @@ def test_error_while_a_coordinator_reads_its_log_ends_the_start(
         return read(file, position, size)
 
     monkeypatch.setattr(RealFile, "read", fail)
+    monkeypatch.setattr("pykafka2.broker.process.START_TIMEOUT", 120.0)
+    began = time.monotonic()
     cluster = KafkaCluster(1, data_dir=root)
     with pytest.raises(ConfigurationError, match=rf"reading {path} failed \(Input/output error\)"):
         cluster.start()
+    assert time.monotonic() - began < 60
+    assert f"broker 0 cannot load {path.parent.name}: " in caplog.text
     cluster.close()  # raises if there was a bug
 
 
