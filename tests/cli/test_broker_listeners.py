@@ -189,6 +189,7 @@ def test_secret_of_a_file_that_is_too_large_is_refused(
     option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("pykafka2.cli.common.secrets.MAX_CHARACTERS", 8)
+    monkeypatch.setattr("pykafka2.testing.cluster.KafkaCluster", None)  # so that no broker starts
     path = tmp_path / "file"
     path.write_text("ann:canary")
     assert main(["broker", option, str(path), "--admin-port", "0"]) == 2

@@ -157,6 +157,7 @@ def test_addresses_of_ipv6_are_those_that_clients_accept(host: str) -> None:
         assert f"PLAINTEXT://[{host}]:" in str(listeners["listeners"].value)
         assert "PLAINTEXT://[::1]:" in str(listeners["advertised.listeners"].value)
         port = cluster.open_admin_port(host=host)
+        assert port.address.startswith("[::1]:")
         fields = {"Authorization": f"Bearer {port.token}"}
         asked = urllib.request.Request(f"http://{port.address}/brokers", b"{}", fields)
         with urllib.request.urlopen(asked, timeout=60) as response:

@@ -16,7 +16,7 @@ from pykafka2.errors import ConfigurationError, IllegalState, KafkaError
 from pykafka2.network.tls import TlsContext
 from pykafka2.producer.producer import KafkaProducer
 from pykafka2.protocol.messages.metadata import MetadataRequest
-from pykafka2.testing import KafkaCluster
+from pykafka2.testing import KafkaCluster, Listener
 from tests.testing.wire import Wire, batch, fetch, produce
 
 METADATA = MetadataRequest(topics=None)
@@ -139,8 +139,10 @@ def test_reload_certificates_reloads_the_file_of_the_trusted_authority(tmp_path:
 
     before, after = client_of(old), client_of(new)
     files = {"cert_file": str(cert_file), "ca_file": str(ca_file)}
-    with KafkaCluster(brokers=2, tls=files) as cluster:
-        addresses = cluster.bootstrap_servers.split(",")
+    listeners = {"SSL": None, "OTHER": Listener("SSL")}
+    with KafkaCluster(brokers=2, tls=files, listeners=listeners) as cluster:
+        servers = [cluster.bootstrap_servers_of(name) for name in listeners]
+        addresses = ",".join(servers).split(",")
         with Wire(addresses[0], tls=before) as open_before:
             open_before.call(METADATA, 12)
             assert all(_is_refused(address, after) for address in addresses)
