@@ -118,10 +118,10 @@ EVERYWHERE = ("0.0.0.0", "::", "0:0::0", "0", "", "0.0", "00.0.0.0", "0x0", "::f
 
 @pytest.mark.parametrize("host", EVERYWHERE)
 def test_host_of_all_interfaces_is_not_advertised(host: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"Set advertised_host .*--advertised-host"):
+    with pytest.raises(ConfigurationError, match=r"Set its advertised_host .*--advertised-host"):
         KafkaCluster(2, host=host)
     listeners = {"PLAINTEXT": None, "OTHER": Listener("PLAINTEXT", host=host or "0.0.0.0")}
-    with pytest.raises(ConfigurationError, match="listener OTHER"):
+    with pytest.raises(ConfigurationError, match="Listener OTHER"):
         KafkaCluster(2, listeners=listeners)
     with pytest.raises(ConfigurationError, match="advertised_host"):
         KafkaCluster(2, advertised_host=host or "0.0.0.0")
