@@ -27,8 +27,8 @@ def output_of(*arguments: str) -> list[str]:
 
 
 def wording(lines: list[str]) -> list[str]:
-    """Returns the lines with every number and every run of spaces made equal, to compare two runs."""
-    numberless = (re.sub(r"[\d,.]*\d", "N", line) for line in lines)
+    """Returns the lines with numbers, plurals and runs of spaces made equal, to compare two runs."""
+    numberless = (re.sub(r"[\d,.]*\d", "N", re.sub(r"s\b", "", line)) for line in lines)
     return [re.sub(r"\s+|(?<=N) (?=N)", " ", line).strip() for line in numberless]
 
 

@@ -109,7 +109,7 @@ def test_a_change_of_any_of_the_files_is_noticed_once(
     assert [connect(), connect()] == [3, 3], "of the same size and second"
 
 
-def test_reload_reads_revocations_and_keeps_what_was_set_later(
+def test_reload_reads_revocations_and_keeps_later_settings(
     certificates: Certificates, make_link: Callable[..., Link], tmp_path: Path
 ) -> None:
     leaf = certificates.authority.issue_cert("client@example.org")

@@ -264,7 +264,7 @@ def test_error_while_a_coordinator_reads_its_log_ends_the_start(
     cluster.close()  # raises if there was a bug
 
 
-def test_broker_whose_restart_is_refused_is_stopped_and_can_start_again(
+def test_broker_after_a_refused_restart_is_stopped_and_can_start_again(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, read = used(root, "__consumer_offsets") / SEGMENT, RealFile.read
