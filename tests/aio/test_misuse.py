@@ -161,9 +161,13 @@ def test_coroutine_that_is_not_awaited_has_the_name_of_its_client(client: str, c
 
 
 def test_unexpected_argument_is_refused_with_the_name_of_the_client() -> None:
-    getmany: Any = KafkaConsumer.getmany
+    async def call_with_a_wrong_name() -> None:
+        async with KafkaConsumer(bootstrap_servers="127.0.0.1:1") as consumer:
+            getmany: Any = consumer.getmany
+            await getmany(nonsense=1)
+
     with pytest.raises(TypeError, match=r"^KafkaConsumer\.getmany\(\) got an unexpected keyword argument"):
-        run(getmany(None, timeout=1))
+        run(call_with_a_wrong_name())
 
 
 def test_subclass_of_a_client_leaves_the_names_of_its_methods() -> None:
