@@ -17,6 +17,7 @@ from pykafka2.cli.main import main
 from pykafka2.cli.records.produce_input import JsonReader
 from pykafka2.protocol.messages.transaction import EndTxnRequest
 from pykafka2.testing import KafkaCluster
+from pykafka2.text import counted
 from tests.cli.conftest import NewTopicOf
 from tests.cli.typed import COMMAND, Terminal, environment, pykafka2, started
 from tests.gate import rest_in_gate
@@ -237,7 +238,7 @@ def test_interrupted_rate_reports_the_unsent_records(servers: str, new_topic: Ne
     assert process.returncode == 130
     delivered = len(records_of(servers, topic))
     assert 0 < delivered < 1000
-    assert f"{delivered} records delivered to {topic}".encode() in err
+    assert f"{counted(delivered, 'record')} delivered to {topic}".encode() in err
     assert f"{1000 - delivered} read and not delivered".encode() in err
 
 
@@ -293,7 +294,7 @@ def test_ctrl_c_during_the_commit_waits_for_it() -> None:
             _, err = process.communicate(timeout=60)
         assert records_of(cluster.bootstrap_servers, "t", "read_committed") == [(None, b"a")]
     assert process.returncode == 130
-    assert b"1 records delivered" in err
+    assert b"1 record delivered" in err
     assert b"the transaction was committed" in err
 
 
@@ -312,7 +313,7 @@ def test_records_before_an_unreadable_file_are_reported(
         _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert b"2: No such file or directory" in err
-    assert b"1 records delivered" in err
+    assert b"1 record delivered" in err
 
 
 @pytest.mark.gate
@@ -335,7 +336,7 @@ def test_lost_brokers_end_the_command_with_the_undelivered_records(tmp_path: Pat
             _, err = process.communicate(b"second\nthird\n", timeout=60)
     assert process.returncode == 1
     assert b"stdin:2: DeliveryTimeout" in err
-    assert b"1 records delivered to t" in err
+    assert b"1 record delivered to t" in err
     assert b"2 failed" in err
     assert b"Traceback" not in err
 

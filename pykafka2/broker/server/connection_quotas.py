@@ -98,7 +98,7 @@ class ConnectionQuotas:
             if self._count >= self._max:
                 return FOREVER
             recent = self._recent
-            while recent and recent[0] <= now - RATE_WINDOW:
+            while recent and recent[0] + RATE_WINDOW <= now:  # the sum that is returned below
                 recent.popleft()
             if len(recent) < self._max_rate:
                 return now

@@ -193,7 +193,7 @@ def test_explicit_commit_with_a_topic_that_was_deleted_before_commits_the_others
     cluster.delete_topic("others")
     consumer._cluster.metadata.request_update()
     simulation.sleep(5)
-    with pytest.raises(UnknownTopicOrPartition, match="others: deleted"):
+    with pytest.raises(UnknownTopicOrPartition, match="others does not exist"):
         consumer.commit({other: 4, FIRST: 7})
     assert committed(cluster) == {FIRST: 7}
 
