@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quiet")]
 
 
 @pytest.mark.gate
-@pytest.mark.parametrize("seed", rest_in_gate([0, 1, 2, 3]))
+@pytest.mark.parametrize("seed", rest_in_gate([0, 1, 2, 4]))  # seed 3 ends before enough faults took effect
 def test_cancelled_applications_lose_and_repeat_nothing_under_faults(seed: int) -> None:
     report = run_seed(seed)
     assert report.error is None, f"{report.error!r}\n{report.timeline[-6000:]}"
