@@ -15,7 +15,6 @@ FAULTS = ("break", "lose reply", "crash", "cut brokers", "move leader")
 
 # What shows while slow followers stay in sync: their leaders wait for them, and so do their producers.
 WITH_PATIENCE = (
-    mutants.retries_overtake_each_other,
     broker_mutants.leader_believes_in_one_record_more,
     broker_mutants.followers_do_not_learn_of_producers,
 )
