@@ -66,6 +66,7 @@ def test_health_has_the_fields_of_its_type(clients: dict[str, Any]) -> None:
         assert client.health()["state"] == "closed"
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_age_of_metadata_grows_while_requests_for_it_have_no_response(
     simulation: Simulation, cluster: KafkaCluster, clients: dict[str, Any]

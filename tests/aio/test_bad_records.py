@@ -150,6 +150,7 @@ def test_read_returns_in_time_while_the_coroutine_runs(kafka_cluster: KafkaClust
     assert calls == [3], "a cancelled read leaves the coroutine running"
 
 
+@pytest.mark.gate
 def test_waiting_for_the_coroutine_uses_no_processor(kafka_cluster: KafkaCluster) -> None:
     fill(kafka_cluster)
     passes = 0
@@ -376,6 +377,7 @@ def test_sync_function_that_returns_an_awaitable_does_not_skip_the_record(
         kafka_cluster.controls.release(ProduceRequest)
 
 
+@pytest.mark.gate
 def test_damaged_batch_is_skipped_after_the_coroutine_has_ended(tmp_path: Path) -> None:
     with (
         KafkaCluster(1, {"orders": 1}, data_dir=tmp_path) as cluster,

@@ -336,6 +336,7 @@ def test_call_without_a_free_helper_thread_times_out(
     assert "did not begin within 0.5 s" in str(errors[0])
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_admin_client_answers_after_more_calls_than_threads_and_a_pause(
     kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
@@ -452,6 +453,7 @@ def test_unstopped_local_producers_send_their_records_although_the_program_ends(
     assert set(kafka_cluster.log("orders", 0).values()) == expected
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_unstopped_local_producers_report_the_number_of_lost_records(kafka_cluster: KafkaCluster) -> None:
     kafka_cluster.controls.hold(ProduceRequest)
@@ -461,6 +463,7 @@ def test_unstopped_local_producers_report_the_number_of_lost_records(kafka_clust
     assert len(lines) == 2, done.stderr
 
 
+@pytest.mark.gate
 def test_dropped_producer_that_ends_at_once_is_not_kept_until_exit(
     kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -198,6 +198,7 @@ def test_secret_of_a_file_that_is_too_large_is_refused(
     assert "canary" not in error
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_secrets_of_files_and_variables_are_used_and_not_shown(tmp_path: Path) -> None:
     users, token = tmp_path / "users", tmp_path / "token"

@@ -91,6 +91,7 @@ def test_groups_describe_has_rows_of_all_partitions(admin: tuple[Admin, Lost]) -
     ]
 
 
+@pytest.mark.gate
 def test_groups_describe_without_a_name_has_the_reachable_groups(admin: tuple[Admin, Lost]) -> None:
     run, found = admin
     code, shown, errors = run("groups", "describe", "--json")
@@ -107,6 +108,7 @@ def test_groups_describe_without_any_reachable_group_exits_with_1(capsys: pytest
     assert "broker 1: " in errors
 
 
+@pytest.mark.gate
 def test_groups_describe_reports_groups_of_the_lost_coordinator(admin: tuple[Admin, Lost]) -> None:
     run, found = admin
     code, shown, errors = run("groups", "describe", *GROUPS, "--json")

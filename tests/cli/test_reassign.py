@@ -51,6 +51,7 @@ def test_partitions_of_two_topics_are_moved(admin: Admin) -> None:
     )
 
 
+@pytest.mark.gate
 def test_partitions_are_moved_by_a_plan_of_kafka(admin: Admin, tmp_path: Path) -> None:
     topic, plan = new_topic(admin, "0,0"), tmp_path / "plan.json"
     entries = [

@@ -371,6 +371,7 @@ def test_consume_with_an_end_fails_if_its_topic_or_broker_is_lost(
     assert ("'payments' does not exist" if lost == "topic" else "NoBrokersAvailable") in error
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("unnoticed", [True, False], ids=["unnoticed", "noticed"])
 @pytest.mark.parametrize(
@@ -410,6 +411,7 @@ def test_consume_with_an_end_fails_if_one_of_two_leaders_is_lost(
     assert seconds < 30
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_consume_with_an_end_fails_if_its_coordinator_is_lost(capfd: pytest.CaptureFixture[str]) -> None:
     with KafkaCluster(brokers=2, config={**QUICK, "offsets.topic.replication.factor": 1}) as cluster:

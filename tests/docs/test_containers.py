@@ -73,6 +73,7 @@ def test_images_and_paths_of_the_container_files_exist() -> None:
         assert set(service.get("depends_on", ())) <= set(SERVICES)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_files_that_the_container_file_copies_build_the_wheel(tmp_path: Path) -> None:
     root = FOLDER.parents[1]
@@ -110,6 +111,7 @@ def test_command_of_the_container_file_starts_a_healthy_broker() -> None:
             check_health("http://127.0.0.1:1")
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_compose_example_serves_its_service_and_resets() -> None:
     with running(SERVICES["kafka"]["command"]) as printed:

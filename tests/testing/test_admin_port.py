@@ -651,6 +651,7 @@ def test_request_that_is_not_complete_in_time_ends_its_connection(
             pass
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_request_that_comes_byte_by_byte_must_be_complete_in_time(
     port: AdminPort, caller: socket.socket, monkeypatch: pytest.MonkeyPatch
@@ -692,6 +693,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_idle_connection_and_a_call_that_waits_stay_open(
     port: AdminPort, caller: socket.socket, monkeypatch: pytest.MonkeyPatch
@@ -724,6 +726,7 @@ def test_a_thousand_requests_at_once_are_all_answered(caller: socket.socket) -> 
     assert {status for status, _ in receive(caller, 1000)} == {200}
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_requests_of_a_caller_that_takes_no_responses_wait(port: AdminPort, caller: socket.socket) -> None:
     """Without the token, 1,500 of them held up all others for 20 seconds, and 200 MB of memory."""

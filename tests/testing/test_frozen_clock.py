@@ -46,6 +46,7 @@ def _exchanged(cluster: KafkaCluster) -> list[int]:
     return [record.timestamp for record in records]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("date", [PAST, FUTURE])
 def test_records_are_accepted_and_have_real_timestamps_while_the_clock_is_frozen(date: str) -> None:
     since_ms = time.time() * 1000 - 1
@@ -86,6 +87,7 @@ def test_clock_of_the_spark_connector_is_real_while_the_clock_is_frozen() -> Non
         assert wall - 1 <= now <= time.time() + 1
 
 
+@pytest.mark.gate
 def test_cluster_works_if_the_package_is_imported_while_the_clock_is_frozen() -> None:
     """Also the monotonic clock is real then, so that timers fire."""
     done = subprocess.run(

@@ -112,6 +112,7 @@ def test_cluster_stops_by_flushing_several_logs_at_once(
         assert [len(cluster.log("t", partition).values()) for partition in range(12)] == [1] * 12
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_stop_flushes_with_its_own_thread_if_no_helper_flushes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

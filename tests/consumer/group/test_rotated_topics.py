@@ -94,6 +94,7 @@ def test_rotated_topic_does_not_stop_the_others(
     assert not [message for message in caplog.messages if "last commit" in message]
 
 
+@pytest.mark.gate
 @PROTOCOLS
 def test_rebalance_after_a_deletion_does_not_stop_the_other_topics(
     simulation: Simulation, caplog: pytest.LogCaptureFixture, protocol: str, assignor: str | None

@@ -118,6 +118,7 @@ def logs_of(sent: list[Call], way: str, partitioner: str | None) -> dict[tuple[s
         }
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.usefixtures("_library")
 @pytest.mark.parametrize("partitioner", [None, "consistent_random", "murmur2_round_robin"])

@@ -21,6 +21,7 @@ def full_fetches(group: Group) -> int:
     return sum(request.session_epoch == 0 for request in group.cluster.history.requests(FetchRequest))
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
 def test_eager_rebalance_on_idle_topics_keeps_fetch_sessions_without_a_stall_warning(
     simulation: Simulation, caplog: pytest.LogCaptureFixture, isolation_level: str
