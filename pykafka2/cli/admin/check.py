@@ -94,7 +94,8 @@ def _print(result: ClusterCheck, output: Output, has_details: bool) -> None:
         steps = {step.name: step for step in broker.steps}
         number = "bootstrap" if broker.broker_id is None else broker.broker_id
         rows.append([broker.address, number, *(_shown(steps.get(name)) for name in names)])
-    output.table(["address", "broker", *names], rows, styles=dict.fromkeys(names, _style))
+    styles = dict.fromkeys(names, _style)
+    output.table(["address", "broker", *names], rows, styles=styles, quiet=("tls", "sasl"))
     output.line("")
     for step in result.steps:
         output.line(f"{step.name:<12} {step.status:<8} {step.detail}", _style(_shown(step)))
@@ -119,13 +120,15 @@ def _print(result: ClusterCheck, output: Output, has_details: bool) -> None:
         output.line(f"{failed} of {every_address} failed." if failed else "The cluster failed.", "bad")
 
 
-def _shown(step: CheckStep | None) -> str:
+def _shown(step: CheckStep | None) -> str | None:
     if step is None or step.status == "skipped":
-        return "-"
+        return None
     if step.status == "ok":
         return "ok" if step.seconds is None else f"{step.seconds * 1000:.0f} ms"
     return step.status.upper()
 
 
-def _style(text: str) -> str:
-    return {"-": "", "FAILED": "bad"}.get(text, "warning" if text.isupper() else "good")
+def _style(text: str | None) -> str:
+    if text is None:
+        return ""
+    return "bad" if text == "FAILED" else "warning" if text.isupper() else "good"
