@@ -108,7 +108,7 @@ class ClientOptions(SecurityOptions):
     socket_connection_setup_timeout_max: float = duration(
         "socket_connection_setup_timeout_max_ms",
         30_000,
-        "The maximum of that timeout, which grows with each attempt that times out.",
+        "The maximum of socket_connection_setup_timeout_ms, which doubles with each attempt that times out.",
     )
     metadata_max_age: float = duration(
         "metadata_max_age_ms", 300_000, "Metadata is refreshed at this age, even without changes."
@@ -124,7 +124,7 @@ class ClientOptions(SecurityOptions):
     metadata_recovery_rebootstrap_trigger: float = duration(
         "metadata_recovery_rebootstrap_trigger_ms",
         300_000,
-        "Rebootstrap after this time without metadata.",
+        "The client starts again from bootstrap_servers after this time without metadata.",
     )
     allow_auto_create_topics: bool = flag(
         "allow_auto_create_topics",
@@ -140,7 +140,7 @@ class ClientOptions(SecurityOptions):
     max_frame_bytes: int = integer(
         "receive_message_max_bytes",
         100 * 1024 * 1024,
-        "The maximum size of a response; a larger one closes the connection.",
+        "The maximum size in bytes of a response; a larger one closes the connection.",
         minimum=1024,
     )
 

@@ -13,14 +13,14 @@ class AdminOptions(ClientOptions):
     """The options as parsed; durations are seconds, as in `ClientOptions`."""
 
     connections_max_idle: float = duration(
-        "connections_max_idle_ms", 300_000, "Connections unused for so long are closed.", minimum_ms=1
+        "connections_max_idle_ms", 300_000, "Idle connections are closed after this time.", minimum_ms=1
     )
     default_api_timeout: float = duration(
-        "default_api_timeout_ms", 60_000, "How long a call may take that is given no timeout of its own."
+        "default_api_timeout_ms", 60_000, "The timeout of calls that are made without one."
     )
     # As in Java: waiting for a misspelt topic must not create it.
     allow_auto_create_topics: bool = flag(
-        "allow_auto_create_topics", False, "Whether waiting for an unknown topic may create it on the broker."
+        "allow_auto_create_topics", False, "Whether waiting for an unknown topic can create it on the broker."
     )
 
 

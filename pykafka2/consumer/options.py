@@ -179,23 +179,22 @@ class ConsumerOptions(ClientOptions):
     enable_incremental_fetch_sessions: bool = flag(
         "enable_incremental_fetch_sessions",
         True,
-        "Whether fetch sessions are used, so that requests contain only changes (KIP-227).  "
-        "From kafka-python.",
+        "Whether fetch sessions are used, so that requests contain only changes (KIP-227).",
     )
     fetch_max_bytes: int = integer(
         "fetch_max_bytes",
         52_428_800,
-        "The maximum size of a fetch response; a larger first batch is still returned.",
+        "The maximum size in bytes of a fetch response; a larger first batch is still returned.",
     )
     max_partition_fetch_bytes: int = integer(
         "max_partition_fetch_bytes",
         1_048_576,
-        "The maximum size per partition; a larger first batch is still returned.",
+        "The maximum size in bytes per partition of a response; a larger first batch is still returned.",
     )
     queued_max_bytes: int = integer(
         "queued_max_bytes",
         52_428_800,
-        "The maximum size of prefetched records of all partitions.  Only in pykafka2.",
+        "The maximum size in bytes of prefetched records of all partitions.",
         minimum=1,
     )
     max_poll_records: int = integer(
@@ -204,7 +203,7 @@ class ConsumerOptions(ClientOptions):
     max_decompressed_bytes: int = integer(
         "max_decompressed_bytes",
         MAX_OUTPUT_BYTES,
-        "The maximum size of a decompressed batch; a larger one raises CorruptData.  Only in pykafka2.",
+        "The maximum size in bytes of a decompressed batch; a larger one raises `CorruptData`.",
         minimum=1,
     )
     on_bad_record: Any = custom(
@@ -213,11 +212,10 @@ class ConsumerOptions(ClientOptions):
         read_policy,
         "'raise', 'skip' or a callable of one argument",
         "What to do if a deserializer fails or a batch is damaged: raise and stay at it, log and skip it, "
-        "or call f(bad_record), which skips it unless it raises; asyncio consumers await it.  "
-        "Only in pykafka2.",
+        "or call f(bad_record), which skips it unless it raises; asyncio consumers await it.",
     )
     interceptors: tuple[Any, ...] = interceptor_list(
-        "Objects that see the returned records and the committed offsets: on_consume, on_commit, close.",
+        "Objects that see the returned records and the committed offsets: on_consume, on_commit and `close`.",
         "on_consume",
         "on_commit",
         "close",
@@ -226,7 +224,7 @@ class ConsumerOptions(ClientOptions):
     consumer_timeout: float = duration(
         "consumer_timeout_ms",
         float("inf"),
-        "Iteration ends after this time without a record.  From kafka-python.",
+        "Iteration ends after this time without a record.",
         allow_infinite=True,
     )
     group_id: str | None = text("group_id", None, "The consumer group to join.", is_sent=True)
@@ -236,13 +234,11 @@ class ConsumerOptions(ClientOptions):
     enable_auto_offset_store: bool = flag(
         "enable_auto_offset_store",
         True,
-        "Whether the offsets of returned records are committed; False commits only those of "
-        "store_offsets().  From librdkafka.",
+        "Whether the offsets of returned records are committed; False commits only those of store_offsets().",
     )
     default_offset_commit_callback: Any = callback(
         "default_offset_commit_callback",
-        "Called as f(offsets, error) after asynchronous commits without a callback; the default logs "
-        "errors.  From kafka-python.",
+        "Called as f(offsets, error) after asynchronous commits without a callback; the default logs errors.",
         is_function=True,
     )
     auto_commit_interval: float = duration(
@@ -296,7 +292,7 @@ class ConsumerOptions(ClientOptions):
         None,
         _read_name,
         "a string that is not empty",
-        "The coordinator's assignor with group_protocol='consumer'; the default is the brokers' first.",
+        "The coordinator's assignor with `group_protocol=\"consumer\"`; the default is the brokers' first.",
     )
     exclude_internal_topics: bool = flag(
         "exclude_internal_topics", True, "Whether patterns and topics() exclude internal topics."

@@ -113,24 +113,24 @@ class ProducerOptions(ClientOptions):
     batch_size: int = integer(
         "batch_size",
         16_384,
-        "The size at which a batch is sent; send_many uses bulk_batch_size instead.",
+        "The size in bytes at which a batch is sent; send_many uses bulk_batch_size instead.",
     )
     bulk_batch_size: int = integer(
         "bulk_batch_size",
         1_048_576,
-        "The size of send_many's batches, before compression; at most max_request_size.",
+        "The size in bytes of send_many's batches, before compression; at most max_request_size.",
     )
     buffer_memory: int = integer(
         "buffer_memory",
         33_554_432,
-        "The maximum size of all records that are queued or in flight.",
+        "The maximum size in bytes of all records that are queued or in flight.",
         maximum=INT64_MAX,
     )
     max_block: float = duration(
         "max_block_ms", 60_000, "How long send() waits for metadata and for free buffer_memory."
     )
     max_request_size: int = integer(
-        "max_request_size", 1_048_576, "The maximum size of a request, and therefore of a record."
+        "max_request_size", 1_048_576, "The maximum size in bytes of a request, and therefore of a record."
     )
     max_in_flight: int = integer(
         "max_in_flight_requests_per_connection",
@@ -145,28 +145,32 @@ class ProducerOptions(ClientOptions):
         "The compression codec of batches.",
     )
     compression_gzip_level: int = integer(
-        "compression_gzip_level", -1, "1 to 9, or -1 for gzip's own default.", minimum=-1, maximum=9
+        "compression_gzip_level",
+        -1,
+        "The level of gzip: 1 (fast) to 9 (small), or -1 for gzip's own default.",
+        minimum=-1,
+        maximum=9,
     )
     compression_lz4_level: int = integer(
         "compression_lz4_level",
         9,
-        "1 to 17; 9 is the fast compressor, all others are slower and write less.",
+        "The level of lz4: 9 is the fast compressor, all others are slower and write less.",
         minimum=1,
         maximum=17,
     )
     compression_zstd_level: int = integer(
         "compression_zstd_level",
         3,
-        "-131072 to 22; higher is smaller and slower.",
+        "The level of zstd: higher is smaller and slower.",
         minimum=-131072,
         maximum=22,
     )
     partitioner: Any = callback(
         "partitioner",
-        "Selects the partition of a record without one: a strategy by name, an object with "
-        "partition(topic, key, key_bytes, value, value_bytes, cluster), or kafka-python's f(key_bytes, "
-        "all_partitions, available_partitions).  None: murmur2 of the key, as in the Java client; records "
-        "without a key stick to one partition for batch_size bytes.",
+        "Selects the partition of a record without one: a strategy by name, an object with partition(topic, "
+        "key, key_bytes, value, value_bytes, cluster), or kafka-python's f(key_bytes, all_partitions, "
+        "available_partitions).  None selects murmur2 of the key, as in the Java client; records without a "
+        "key stick to one partition for batch_size bytes.",
         aliases=("partitioner_class",),
         legal="a name, a callable, or an object with a method partition",
     )
@@ -186,7 +190,7 @@ class ProducerOptions(ClientOptions):
         "Records without a key avoid partitions whose leader accepted nothing for this time; 0: never.",
     )
     interceptors: tuple[Any, ...] = interceptor_list(
-        "Objects that see each record and its result: on_send, on_acknowledgement, close.",
+        "Objects that see each record and its result: on_send, on_acknowledgement and `close`.",
         "on_send",
         "on_acknowledgement",
         "close",

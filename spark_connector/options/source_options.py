@@ -175,7 +175,8 @@ class SourceOptions:
         None,
         whole_number(0),
         "milliseconds since the epoch",
-        "A new query begins at the first record of this time or later; overrides the next two options.",
+        "A new query begins at the first record of this time or later; overrides startingOffsetsByTimestamp "
+        "and startingOffsets.",
     )
     starting_offsets_by_timestamp: Times | None = option(
         "startingOffsetsByTimestamp",
@@ -311,7 +312,7 @@ class SourceOptions:
         1_000.0,
         milliseconds,
         "milliseconds",
-        "The pause between these retries.",
+        "The pause between two retries of an offset lookup.",
     )
     group_id_prefix: str | None = option(
         "groupIdPrefix",

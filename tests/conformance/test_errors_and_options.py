@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.option_fields import Option
 from pykafka2.options import OptionTable
 from pykafka2.producer.options import PRODUCER_OPTIONS
+from tests.docs.option_subjects import ADMIN, CONSUMER, PRODUCER, Subject
 
 from .bridge import Bridge
 
@@ -22,6 +24,8 @@ TABLES: dict[str, OptionTable[Any]] = {
     "consumer": CONSUMER_OPTIONS,
     "admin": ADMIN_OPTIONS,
 }
+
+SUBJECTS: dict[str, Mapping[str, Subject]] = {"producer": PRODUCER, "consumer": CONSUMER, "admin": ADMIN}
 
 DEPARTURES: dict[str, str] = {
     "bootstrap_servers": "required in Java; kafka-python's localhost:9092 here",
@@ -98,6 +102,15 @@ def test_values_allowed_by_java_are_allowed(java: Bridge, client: str) -> None:
             ours = table.options[table.fields[name]]
             differences += [f"{name}: {one}" for one in disagreements(ours, option["valid"])]
     assert not differences
+
+
+@pytest.mark.parametrize("client", TABLES)
+def test_importance_and_names_in_the_reference_are_javas(java: Bridge, client: str) -> None:
+    importance = {option["name"]: option["importance"].lower() for option in java_options(java, client)}
+    advice = {name: one for subject in SUBJECTS[client].values() for name, one in subject.items()}
+    ours = {one.java or name.replace("_", "."): one for name, one in advice.items()}
+    assert {name for name, one in ours.items() if not one.origin} == {*ours} & {*importance}
+    assert [name for name in ours if name in importance and ours[name].importance != importance[name]] == []
 
 
 def disagreements(ours: Option, valid: str) -> list[str]:

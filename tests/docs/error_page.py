@@ -1,31 +1,110 @@
 """The page of the site that lists the errors with what to do about each, made from the classes.
 
-    python -m tests.docs.error_page
-
-writes it anew after an error has changed; test_error_page.py compares.
+`python -m tests.docs.option_pages` writes it; test_error_page.py compares.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 
 import pykafka2.errors
 import spark_connector.errors
-from pykafka2.errors import BrokerError, KafkaError
-
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
+from pykafka2.errors import KafkaError, name_of
+from tests.docs.definitions import anchor, check_entries, definition, linked, section
 
 HEAD = """\
 # Errors
 
-All errors are classes of `pykafka2.errors`, with the base class `KafkaError`. An error with the mark
-*retried* is temporary in most cases: the clients retry until the timeout of the call, and raise it only
-after that. After an error with the mark *fatal* the client cannot continue: close it and create a new one.
-Programs read the same from `error.retriable`, `error.fatal` and `error.what_to_do`.
+All errors are classes of `pykafka2.errors`, with the base class `KafkaError`; those of the Spark connector
+are in `spark_connector.errors`. A *retried* error is temporary in most cases: the clients retry until the
+timeout of the call, and raise it only after that. After a *fatal* error the client cannot continue: close
+it and create a new one. Programs read the same from `error.retriable`, `error.fatal` and
+`error.what_to_do`.
+
+Errors of the brokers have a code, the number in Kafka's protocol, and Kafka's name. Within a subject, the
+errors that programs meet most come first. Subjects:
 """
+
+BASE = """\
+## Base class
+
+::: pykafka2.errors.KafkaError
+"""
+
+SUBJECTS: Mapping[str, str] = {
+    "Base classes": """
+        KafkaError BrokerError RetriableError InvalidMetadataError AuthorizationError""",
+    "Configuration and use": """
+        ConfigurationError UnknownOption IllegalArgument IllegalState ClientClosed ConcurrentUse
+        ForkedClientError WrongEventLoop LoopBlocked ClientFailed ClientNotStarted IllegalTransition""",
+    "Connections": """
+        NoBrokersAvailable KafkaTimeoutError RequestTimeout Disconnected LinkCut NetworkException
+        UnsupportedVersion RebootstrapRequired MismatchedEndpointType UnsupportedEndpointType
+        InconsistentClusterId""",
+    "TLS": """
+        TlsError TlsCertificateRejected TlsHostNameMismatch TlsNotSpoken TlsClientCertificateRefused
+        TlsInterrupted""",
+    "Authentication": """
+        SaslAuthenticationFailed UnsupportedSaslMechanism IllegalSaslState TokenExpired
+        TokenProviderTimedOut TokenEndpointTimedOut TokenEndpointUnavailable UnacceptableCredential""",
+    "Delegation tokens": """
+        DelegationTokenAuthDisabled DelegationTokenRequestNotAllowed DelegationTokenNotFound
+        DelegationTokenExpired DelegationTokenOwnerMismatch DelegationTokenAuthorizationFailed
+        InvalidPrincipalType""",
+    "Authorization": """
+        TopicAuthorizationFailed GroupAuthorizationFailed TransactionalIdAuthorizationFailed
+        ClusterAuthorizationFailed SecurityDisabled PrincipalDeserializationFailure""",
+    "Topics and leaders": """
+        UnknownTopicOrPartition UnknownUntilTimeout NotLeaderOrFollower LeaderNotAvailable
+        InvalidTopicException UnknownTopicId InconsistentTopicId FencedLeaderEpoch UnknownLeaderEpoch
+        ReplicaNotAvailable ListenerNotFound BrokerNotAvailable""",
+    "Sending": """
+        DeliveryTimeout BufferExhausted RecordTooLarge MessageTooLarge SerializationError NotEnoughReplicas
+        NotEnoughReplicasAfterAppend RequestTimedOut InvalidRecord IncompleteSend RecordPurged
+        CodecUnavailable UnsupportedCompressionType InvalidTimestamp RecordListTooLarge CorruptMessage
+        OutOfOrderSequenceNumber UnknownProducerId DuplicateSequenceNumber InvalidRequiredAcks
+        UnsupportedForMessageFormat""",
+    "Transactions": """
+        ProducerFenced TransactionAborted TransactionAbortable TransactionFailed InvalidTxnState
+        ConcurrentTransactions InvalidProducerEpoch InvalidTransactionTimeout InvalidProducerIdMapping
+        TransactionCoordinatorFenced TransactionalIdNotFound""",
+    "Reading": """
+        OffsetOutOfRange NoOffsetForPartition LogTruncated ConsumerStalled CorruptData CorruptResponse
+        OffsetNotAvailable UnstableOffsetCommit ConsumerWakeup ConsumerStopped FetchSessionIdNotFound
+        InvalidFetchSessionEpoch FetchSessionTopicIdError InvalidFetchSize OffsetMovedToTieredStorage
+        PositionOutOfRange SnapshotNotFound""",
+    "Groups and commits": """
+        CommitFailed RetriableCommitFailed RebalanceInProgress FencedInstanceId UnknownMemberId
+        IllegalGeneration GroupMaxSizeReached AssignorFailed InconsistentGroupProtocol UnsupportedAssignor
+        InvalidGroupId InvalidSessionTimeout CoordinatorNotAvailable NotCoordinator
+        CoordinatorLoadInProgress FencedMemberEpoch StaleMemberEpoch UnreleasedInstanceId MemberIdRequired
+        InvalidRegularExpression OffsetMetadataTooLarge InvalidCommitOffsetSize GroupIdNotFound
+        NonEmptyGroup GroupSubscribedToTopic""",
+    "Administration": """
+        TopicAlreadyExists InvalidPartitions InvalidReplicationFactor InvalidReplicaAssignment InvalidConfig
+        PolicyViolation InvalidRequest TopicDeletionDisabled ThrottlingQuotaExceeded NotController
+        ReassignmentInProgress NoReassignmentInProgress ElectionNotNeeded PreferredLeaderNotAvailable
+        EligibleLeadersNotAvailable ResourceNotFound DuplicateResource OperationNotAttempted LogDirNotFound
+        FeatureUpdateFailed BrokerIdNotRegistered UnknownControllerId DuplicateVoter VoterNotFound
+        InvalidVoterKey""",
+    "Inside the brokers": """
+        UnknownServerError KafkaStorageError UnknownErrorCode StaleControllerEpoch StaleBrokerEpoch
+        IneligibleReplica NewLeaderElected InvalidUpdateVersion InconsistentVoterSet
+        DuplicateBrokerRegistration InvalidRegistration""",
+    "Share groups, streams and telemetry": """
+        InvalidRecordState ShareSessionNotFound InvalidShareSessionEpoch ShareSessionLimitReached
+        FencedStateEpoch StreamsInvalidTopology StreamsInvalidTopologyEpoch StreamsTopologyFenced
+        UnknownSubscriptionId TelemetryTooLarge""",
+    "Spark connector": """
+        SparkConnectorError DataLoss WrongOffsets WrongSchema WrongRow ExactlyOnceError CheckpointBehind
+        LedgerBehind SupersededRun NotCommitted PartlyCommitted""",
+    "Names of kafka-python": """
+        Cancelled MetadataEmptyBrokerList NodeNotReadyError NoError QuotaViolationError StaleMetadata
+        TooManyInFlightRequests UnknownBrokerIdError UnrecognizedBrokerVersion""",
+}
+"""The errors of each subject, those that programs meet most first."""
 
 
 def errors_of(module: ModuleType) -> Iterator[type[KafkaError]]:
@@ -36,39 +115,49 @@ def errors_of(module: ModuleType) -> Iterator[type[KafkaError]]:
             yield found
 
 
-def table(errors: Iterable[type[KafkaError]], *, with_codes: bool = False) -> str:
-    """A Markdown table of the errors."""
-    head = ["Error", *(["Code"] if with_codes else []), "What happened", "What to do"]
-    lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
-    for error in errors:
-        marks = [mark for mark, is_so in (("retried", error.retriable), ("fatal", error.fatal)) if is_so]
-        name = " ".join([f"`{error.__name__}`", *(f"*{mark}*" for mark in marks)])
-        what = " ".join(inspect.cleandoc(error.__doc__ or "").split("\n\n")[0].split())
-        code = [str(error.code)] if with_codes else []
-        lines.append(f"| {' | '.join([name, *code, what.replace('|', '/'), error.what_to_do])} |")
-    return "\n".join(lines) + "\n"
+def error_page() -> str:
+    """Return the text of the page. Raises SystemExit for errors without a subject."""
+    modules = (pykafka2.errors, spark_connector.errors)
+    by_name = {error.__name__: error for module in modules for error in errors_of(module)}
+    subjects = {title: names.split() for title, names in SUBJECTS.items()}
+    check_entries("error_page.py", by_name, [name for names in subjects.values() for name in names])
+    parts = [HEAD, ", ".join(f"[{title}](#{anchor(title)})" for title in subjects) + ".\n"]
+    parts += [
+        section(title, *(_definition(by_name[name], by_name) for name in names))
+        for title, names in subjects.items()
+    ]
+    return "\n".join([*parts, BASE])
 
 
-def page() -> str:
-    """The text of the page."""
-    every = list(errors_of(pykafka2.errors))
-    brokers = [error for error in every if issubclass(error, BrokerError)]
-    return "\n".join(
-        [
-            HEAD,
-            "## Errors of the clients\n",
-            table(error for error in every if error not in brokers),
-            "## Errors of the brokers\n",
-            "The code is the number in Kafka's protocol. -1 marks a base class of several codes.\n",
-            table(brokers, with_codes=True),
-            "## Errors of the Spark connector\n",
-            "In `spark_connector.errors`.\n",
-            table(errors_of(spark_connector.errors)),
-            "## Base class\n",
-            "::: pykafka2.errors.KafkaError\n",
-        ]
+def _definition(error: type[KafkaError], known: Mapping[str, type[KafkaError]]) -> str:
+    what = " ".join(inspect.cleandoc(error.__doc__ or "").split("\n\n")[0].split())
+    facts = (
+        ("Code", _code(error)),
+        ("Kafka", f"`{name_of(error.code or 0)}`" if _code(error) else ""),
+        ("Retried", "yes" if error.retriable else ""),
+        ("Fatal", "yes" if error.fatal else ""),
+        ("Kind of", ", ".join(_bases(error, known))),
+    )
+    return definition(
+        error.__name__,
+        facts,
+        linked(what, known, error.__name__),
+        f"**What to do:** {linked(error.what_to_do, known)}",
     )
 
 
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+def _code(error: type[KafkaError]) -> str:
+    """Return the code that brokers send for the error; empty for errors of the clients."""
+    if not error.code or (error.code == -1 and error is not pykafka2.errors.UnknownServerError):
+        return ""
+    return str(error.code)
+
+
+def _bases(error: type[KafkaError], known: Iterable[str]) -> Iterator[str]:
+    """The classes by which a program can also catch the error: ours as links, then Python's."""
+    for base in error.__mro__[1:]:
+        if base.__name__ in known:
+            yield f"[`{base.__name__}`](#{base.__name__.lower()})"
+    for base in error.__mro__[1:]:
+        if base.__module__ == "builtins" and base not in (Exception, BaseException, object):
+            yield f"`{base.__name__}`"

@@ -166,6 +166,7 @@ final class Facts {
             option.put("required", !key.hasDefault());
             option.put("default", key.hasDefault() ? ConfigDef.convertToString(key.defaultValue, key.type) : null);
             option.put("valid", key.validator == null ? null : key.validator.toString());
+            option.put("importance", key.importance.name());
             option.put("internal", key.internalConfig);
         }
         return all;

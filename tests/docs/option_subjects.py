@@ -1,0 +1,533 @@
+"""Data of the option pages beside the option tables: subject, importance, origin, when to change an option.
+
+The importance is that of Apache Kafka 4.3.1's documentation; options that its clients do not have got one of
+the same meaning. A page fails to build without an entry for each option, and with an entry for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+HIGH, MEDIUM, LOW = "high", "medium", "low"
+IMPORTANCE = (HIGH, MEDIUM, LOW)
+"""In the order of a page."""
+
+OURS = "pykafka2"
+LIBRDKAFKA = "librdkafka"
+CONFLUENT = "confluent-kafka"
+KAFKA_PYTHON = "kafka-python"
+
+
+@attrs.frozen
+class Advice:
+    """When to change an option. `origin` is the client that an option comes from if Java's does not have it.
+
+    `java` is the name in Java's clients if it is not the option's name with dots.
+    """
+
+    importance: str
+    text: str
+    origin: str = ""
+    java: str = ""
+
+
+Subject = Mapping[str, Advice]
+"""Advice by the name of the option, as written in a program."""
+
+
+def in_order(subject: Subject) -> list[str]:
+    """Return the names of a subject by importance; equally important ones as written."""
+    return sorted(subject, key=lambda name: IMPORTANCE.index(subject[name].importance))
+
+
+# ---------------------------------------------------------------------------------------------------
+# All clients
+# ---------------------------------------------------------------------------------------------------
+
+CONNECTION: Subject = {
+    "bootstrap_servers": Advice(
+        HIGH,
+        "Name two or three brokers, so that a client can start while one of them is down. The list needs no "
+        "change when the cluster grows.",
+    ),
+    "client_id": Advice(
+        MEDIUM,
+        "Set it to the name of your service. Brokers write it to their logs, and "
+        "[quotas](../guides/administration.md#quotas) can be set for it.",
+    ),
+    "request_timeout_ms": Advice(
+        MEDIUM, "Raise it if brokers take longer to respond, for example while many leaders move."
+    ),
+    "client_dns_lookup": Advice(
+        MEDIUM,
+        "Keep it. The other value is for clusters behind one alias whose certificates have the canonical "
+        "names.",
+    ),
+    "connections_max_idle_ms": Advice(
+        MEDIUM,
+        "Lower it below the idle timeout of a firewall or load balancer that drops connections silently.",
+    ),
+    "socket_connection_setup_timeout_ms": Advice(
+        MEDIUM, "Lower it to try the next address of a broker sooner; raise it for brokers that are far away."
+    ),
+    "socket_connection_setup_timeout_max_ms": Advice(
+        MEDIUM, "Raise it together with socket_connection_setup_timeout_ms."
+    ),
+    "send_buffer_bytes": Advice(
+        MEDIUM, "Set it only if you have measured that the kernel's own tuning is too small for a long link."
+    ),
+    "receive_buffer_bytes": Advice(
+        MEDIUM, "Set it only if you have measured that the kernel's own tuning is too small for a long link."
+    ),
+    "receive_message_max_bytes": Advice(
+        LOW,
+        "Raise it for larger fetches, or for the metadata of very many topics. It limits the memory that a "
+        "damaged or foreign response can take.",
+        LIBRDKAFKA,
+    ),
+    "reconnect_backoff_ms": Advice(LOW, "Raise it if many clients reconnect to a restarted broker at once."),
+    "reconnect_backoff_max_ms": Advice(
+        LOW,
+        "The wait doubles with each failure up to this value. Raise it to try a missing broker less often.",
+    ),
+}
+
+RETRIES: Subject = {
+    "retry_backoff_ms": Advice(LOW, "Raise it if retries add load to a cluster in trouble."),
+    "retry_backoff_max_ms": Advice(
+        LOW, "The wait doubles from retry_backoff_ms up to this value. Raise it for long outages."
+    ),
+}
+
+METADATA: Subject = {
+    "allow_auto_create_topics": Advice(
+        MEDIUM,
+        "Set `False`, so that brokers with `auto.create.topics.enable=true` do not create a topic from a "
+        "misspelt name.",
+    ),
+    "metadata_max_age_ms": Advice(
+        LOW,
+        "Lower it if new partitions, or new topics that match a pattern, must be found sooner. Each refresh "
+        "is one request.",
+    ),
+    "metadata_recovery_strategy": Advice(
+        LOW, "Keep it. With `none` a client is lost when all brokers that it knows have been replaced."
+    ),
+    "metadata_recovery_rebootstrap_trigger_ms": Advice(
+        LOW, "Lower it if the addresses of all brokers can change at once, as in a container platform."
+    ),
+}
+
+TLS: Subject = {
+    "ssl_cafile": Advice(
+        HIGH,
+        "Set it if the brokers' certificates come from a private authority, such as that of your company or "
+        "of a managed service.",
+        KAFKA_PYTHON,
+    ),
+    "ssl_ca_pem": Advice(
+        HIGH,
+        "Use it instead of ssl_cafile if the certificates come from a secret store.",
+        "",
+        "ssl.truststore.certificates",
+    ),
+    "ssl_certfile": Advice(
+        HIGH,
+        "Set it, with ssl_keyfile, if the brokers require a client certificate (mutual TLS).",
+        KAFKA_PYTHON,
+    ),
+    "ssl_certificate_pem": Advice(
+        HIGH,
+        "Use it instead of ssl_certfile if the certificate comes from a secret store.",
+        "",
+        "ssl.keystore.certificate.chain",
+    ),
+    "ssl_keyfile": Advice(
+        HIGH, "Set it with ssl_certfile, unless that file contains the key as well.", KAFKA_PYTHON
+    ),
+    "ssl_key_pem": Advice(
+        HIGH,
+        "Set it with ssl_certificate_pem. Logs and `repr` never show it.",
+        "",
+        "ssl.keystore.key",
+    ),
+    "ssl_password": Advice(
+        HIGH, "Set it if the private key is encrypted. Logs and `repr` never show it.", "", "ssl.key.password"
+    ),
+    "security_protocol": Advice(
+        MEDIUM,
+        "Set `SSL` or `SASL_SSL` outside of tests. `PLAINTEXT` and `SASL_PLAINTEXT` do not encrypt. "
+        "[Security](../guides/security.md) has an example of each.",
+    ),
+    "ssl_context": Advice(MEDIUM, "Use it for settings of OpenSSL that have no option here.", KAFKA_PYTHON),
+    "ssl_check_hostname": Advice(
+        MEDIUM,
+        "Keep it. Without the check, each holder of a certificate of the same authority can pose as the "
+        "broker.",
+        KAFKA_PYTHON,
+    ),
+    "ssl_enabled_protocols": Advice(MEDIUM, "Set `TLSv1.3` alone if a policy forbids TLS 1.2."),
+    "ssl_protocol": Advice(MEDIUM, "Prefer ssl_enabled_protocols; this one is for Java's property files."),
+    "ssl_ciphers": Advice(
+        LOW, "Set it only if a policy prescribes ciphers. It does not change those of TLS 1.3.", KAFKA_PYTHON
+    ),
+    "ssl_crlfile": Advice(
+        LOW, "Set it if your authority publishes a list of revoked certificates.", KAFKA_PYTHON
+    ),
+}
+
+SASL: Subject = {
+    "sasl_username": Advice(HIGH, "Set it for PLAIN and SCRAM, together with sasl_password.", LIBRDKAFKA),
+    "sasl_password": Advice(
+        HIGH, "Read it from the environment or a secret store. Logs and `repr` never show it.", LIBRDKAFKA
+    ),
+    "sasl_mechanism": Advice(
+        MEDIUM,
+        "`SCRAM-SHA-512` for users with passwords, `OAUTHBEARER` for tokens. `PLAIN` sends the password, so "
+        "use it only with `SASL_SSL`.",
+    ),
+    "sasl_jaas_config": Advice(MEDIUM, "Use it to keep the property file of a Java client as it is."),
+    "sasl_delegation_token": Advice(
+        LOW, "Set `True` for a token of the admin client's create_delegation_token().", OURS
+    ),
+}
+
+OAUTH: Subject = {
+    "sasl_oauth_token_provider": Advice(
+        HIGH,
+        "Use it for tokens of a cloud's own library, such as Amazon MSK's; "
+        "[Security](../guides/security.md) has examples.",
+        KAFKA_PYTHON,
+    ),
+    "sasl_oauthbearer_token_endpoint_url": Advice(
+        MEDIUM, "Set it, with client id and secret, if the client itself is to request the tokens."
+    ),
+    "sasl_oauthbearer_client_id": Advice(
+        MEDIUM,
+        "Set it with sasl_oauthbearer_token_endpoint_url.",
+        "",
+        "sasl.oauthbearer.client.credentials.client.id",
+    ),
+    "sasl_oauthbearer_client_secret": Advice(
+        MEDIUM,
+        "Set it with sasl_oauthbearer_token_endpoint_url. Logs and `repr` never show it.",
+        "",
+        "sasl.oauthbearer.client.credentials.client.secret",
+    ),
+    "sasl_oauthbearer_scope": Advice(
+        MEDIUM, "The provider's documentation names the scope, if it needs one."
+    ),
+    "sasl_login_read_timeout_ms": Advice(LOW, "Raise it if the token endpoint is slow."),
+    "sasl_oauthbearer_extensions": Advice(
+        LOW, "Confluent Cloud, for example, expects `logicalCluster` and `identityPoolId`.", LIBRDKAFKA
+    ),
+    "https_ca_location": Advice(
+        LOW, "Set it if the token endpoint has a certificate of a private authority.", LIBRDKAFKA
+    ),
+    "oauth_cb": Advice(LOW, "For programs written for confluent-kafka.", CONFLUENT),
+    "sasl_oauthbearer_config": Advice(LOW, "For programs written for confluent-kafka.", LIBRDKAFKA),
+    "sasl_oauthbearer_method": Advice(LOW, "No need to set it; librdkafka's files contain it.", LIBRDKAFKA),
+}
+
+SECURITY: Mapping[str, Subject] = {"TLS": TLS, "SASL: users and passwords": SASL, "SASL: OAuth tokens": OAUTH}
+
+
+# ---------------------------------------------------------------------------------------------------
+# Producer
+# ---------------------------------------------------------------------------------------------------
+
+PRODUCER: Mapping[str, Subject] = {
+    "Connection": {
+        **CONNECTION,
+        "request_timeout_ms": Advice(
+            MEDIUM,
+            "Raise it if brokers take longer to respond, for example while many leaders move. linger_ms and "
+            "this timeout together must not exceed delivery_timeout_ms.",
+        ),
+    },
+    "Delivery": {
+        "retries": Advice(
+            HIGH, "Leave it, and limit the time with delivery_timeout_ms. 0 disables idempotence."
+        ),
+        "delivery_timeout_ms": Advice(
+            MEDIUM,
+            "Raise it to survive longer outages; lower it if a late record is worthless. After it the "
+            "delivery fails with [`DeliveryTimeout`](errors.md#deliverytimeout).",
+        ),
+        "acks": Advice(
+            LOW,
+            "Keep `all`. With `1`, records are lost with a leader that fails; with `0`, failures are not "
+            "even reported. Both disable idempotence. "
+            "[Order](../guides/producing.md#order-and-which-partition) compares them.",
+        ),
+        "enable_idempotence": Advice(
+            LOW,
+            "Keep it. Set `True` to get an error if `acks` or `retries` contradict it; unset, it gives way "
+            "to them.",
+        ),
+        "max_in_flight_requests_per_connection": Advice(
+            LOW,
+            "With idempotence 5 is the maximum. Without it, a value above 1 can reorder records when a "
+            "batch is retried.",
+        ),
+        **RETRIES,
+    },
+    "Batching and memory": {
+        "buffer_memory": Advice(
+            HIGH,
+            "When it is full, send() waits. Raise it if "
+            "[`bufferpool-wait-ratio`](producer-metrics.md#bufferpool-wait-ratio) is above 0 although the "
+            "brokers keep up, or to absorb longer outages.",
+        ),
+        "linger_ms": Advice(
+            MEDIUM,
+            "Set 0 if the program waits for each record, and 10 to 50 for fewer, larger requests. "
+            "[Tuning](../guides/tuning.md#linger_ms) shows the measured effect.",
+        ),
+        "batch_size": Advice(
+            MEDIUM,
+            "64 to 256 KiB raise the throughput of a busy producer. It does not delay records, as linger_ms "
+            "ends the wait. [Tuning](../guides/tuning.md#batch_size) shows the measured effect.",
+        ),
+        "max_request_size": Advice(
+            MEDIUM, "Raise it, together with the topic's `max.message.bytes`, for records above 1 MiB."
+        ),
+        "max_block_ms": Advice(
+            MEDIUM,
+            "Lower it in a service that must respond quickly. Afterwards send() raises "
+            "[`BufferExhausted`](errors.md#bufferexhausted) or the error of the metadata.",
+        ),
+        "bulk_batch_size": Advice(
+            MEDIUM, "Lower it if send_many writes to many partitions and memory is scarce.", OURS
+        ),
+    },
+    "Compression": {
+        "compression_type": Advice(
+            HIGH,
+            "`lz4` costs little processor time, `zstd` compresses best. Larger batches compress better. "
+            "[Tuning](../guides/tuning.md#compression_type) compares them.",
+        ),
+        "compression_gzip_level": Advice(MEDIUM, "Lower it to save processor time."),
+        "compression_lz4_level": Advice(MEDIUM, "Keep it, unless size matters more than speed."),
+        "compression_zstd_level": Advice(MEDIUM, "Raise it if the network or the disk is the limit."),
+    },
+    "Serialization": {
+        "key_serializer": Advice(
+            HIGH, "Set it to send keys that are not bytes; [serializers](serializers.md) lists ready ones."
+        ),
+        "value_serializer": Advice(
+            HIGH, "Set it to send values that are not bytes; [serializers](serializers.md) lists ready ones."
+        ),
+        "interceptors": Advice(
+            LOW,
+            "Use them for tracing and auditing. They run for each record, so they cost throughput.",
+            "",
+            "interceptor.classes",
+        ),
+    },
+    "Partitioning": {
+        "partitioner": Advice(
+            MEDIUM,
+            "Set `consistent_random` if producers with librdkafka write the same keys to the topic. All "
+            "names are in [the list below](#partitioners-by-name).",
+            "",
+            "partitioner.class",
+        ),
+        "partitioner_ignore_keys": Advice(
+            MEDIUM, "Set `True` if keys are only data, and order per key does not matter."
+        ),
+        "partitioner_adaptive_partitioning_enable": Advice(
+            LOW, "Set `False` to spread records evenly even if a broker is slow."
+        ),
+        "partitioner_availability_timeout_ms": Advice(
+            LOW, "Set a few seconds to avoid a broker that does not respond."
+        ),
+    },
+    "Transactions": {
+        "transactional_id": Advice(
+            LOW,
+            "Choose a name that an instance keeps across restarts and shares with no other: a new producer "
+            "with the same id fences the old one. [Transactions](../guides/transactions.md) explains.",
+        ),
+        "transaction_timeout_ms": Advice(
+            LOW,
+            "Raise it for longer transactions. Brokers reject more than `transaction.max.timeout.ms` (15 "
+            "minutes by default).",
+        ),
+    },
+    "Metadata": {
+        **METADATA,
+        "allow_auto_create_topics": Advice(MEDIUM, METADATA["allow_auto_create_topics"].text, KAFKA_PYTHON),
+        "metadata_max_idle_ms": Advice(
+            LOW,
+            "Raise it for topics that are written rarely, so that send() does not wait for metadata each "
+            "time.",
+        ),
+    },
+    **SECURITY,
+}
+
+
+# ---------------------------------------------------------------------------------------------------
+# Consumer
+# ---------------------------------------------------------------------------------------------------
+
+CONSUMER: Mapping[str, Subject] = {
+    "Connection": {**CONNECTION, "client_id": Advice(LOW, CONNECTION["client_id"].text)},
+    "Group": {
+        "group_id": Advice(
+            HIGH,
+            "Give each application a group of its own. Consumers of one group share the partitions; without "
+            "a group nothing is committed.",
+        ),
+        "group_protocol": Advice(
+            HIGH,
+            "Set `consumer` with brokers 4.0 or later: rebalances are shorter, and members go on reading "
+            "meanwhile. [Consuming](../guides/consuming.md#the-consumer-protocol-kip-848) compares both.",
+        ),
+        "session_timeout_ms": Advice(
+            HIGH,
+            "Lower it to notice a crashed member sooner; raise it if pauses of a machine remove healthy "
+            "members. "
+            'Brokers accept 6 seconds to 30 minutes by default. Only with `group_protocol="classic"`.',
+        ),
+        "heartbeat_interval_ms": Advice(
+            HIGH,
+            "At most a third of session_timeout_ms. Lower it to notice a rebalance sooner. Only with "
+            '`group_protocol="classic"`.',
+        ),
+        "max_poll_interval_ms": Advice(
+            MEDIUM,
+            "Raise it, or lower max_poll_records, if the work on one poll takes longer. "
+            "[Consuming](../guides/consuming.md#staying-a-member) explains.",
+        ),
+        "group_instance_id": Advice(
+            MEDIUM,
+            "Set it to the name of the instance, such as that of a pod in a StatefulSet, to restart members "
+            "without rebalances.",
+        ),
+        "partition_assignment_strategy": Advice(
+            MEDIUM,
+            "Set `cooperative-sticky` alone to rebalance without interruption, once all members support it. "
+            '[Assignors](../guides/assignors.md) compares them. Only with `group_protocol="classic"`.',
+        ),
+        "group_remote_assignor": Advice(
+            MEDIUM, "Choose `uniform`, `range`, or an assignor from the configuration of your brokers."
+        ),
+    },
+    "Offsets and commits": {
+        "auto_offset_reset": Advice(
+            MEDIUM,
+            "Set `earliest` for a group that must not miss records, and `none` to get an error instead of a "
+            "jump. [Commits](../guides/commits.md#the-start-position) explains.",
+        ),
+        "enable_auto_commit": Advice(
+            MEDIUM,
+            "Set `False` to commit after the work is done. [Commits](../guides/commits.md) compares the "
+            "guarantees.",
+        ),
+        "auto_commit_interval_ms": Advice(
+            LOW, "Lower it to read fewer records twice after a crash; each commit is one request."
+        ),
+        "enable_auto_offset_store": Advice(
+            LOW, "Set `False` if records are finished out of order or on other threads.", LIBRDKAFKA
+        ),
+        "default_offset_commit_callback": Advice(LOW, "Set it to count failed commits.", KAFKA_PYTHON),
+    },
+    "Fetching": {
+        "fetch_min_bytes": Advice(
+            HIGH,
+            "Raise it, and set fetch_max_wait_ms to the delay that is acceptable, for fewer requests on "
+            "quiet topics. [Tuning](../guides/tuning.md#fetch_min_bytes-and-fetch_max_wait_ms) shows the "
+            "measured effect.",
+        ),
+        "max_partition_fetch_bytes": Advice(
+            HIGH,
+            "Lower it to save memory with hundreds of partitions; 128 KiB are enough for full throughput. "
+            "[Tuning](../guides/tuning.md#max_partition_fetch_bytes) shows the measured effect.",
+        ),
+        "fetch_max_bytes": Advice(MEDIUM, "Lower it to save memory. It covers all partitions of one broker."),
+        "isolation_level": Advice(
+            MEDIUM,
+            "Set `read_committed` for topics that are written in [transactions](../guides/transactions.md).",
+        ),
+        "queued_max_bytes": Advice(MEDIUM, "Lower it to limit the memory of the consumer.", OURS),
+        "fetch_max_wait_ms": Advice(LOW, "Lower it together with a larger fetch_min_bytes."),
+        "client_rack": Advice(
+            LOW,
+            "Set it to the availability zone to save traffic between zones, if the brokers have "
+            "`replica.selector.class` set to the rack-aware selector.",
+        ),
+        "check_crcs": Advice(LOW, "Keep it. `False` saves little time and returns damaged data."),
+        "max_decompressed_bytes": Advice(
+            LOW, "Raise it for batches that are larger, if you trust their producers.", OURS
+        ),
+        "enable_incremental_fetch_sessions": Advice(
+            LOW, "Set `False` only to examine a broker's trouble with fetch sessions.", KAFKA_PYTHON
+        ),
+    },
+    "Polling and deserialization": {
+        "key_deserializer": Advice(
+            HIGH, "Set it to read keys as your own types; [serializers](serializers.md) lists ready ones."
+        ),
+        "value_deserializer": Advice(
+            HIGH, "Set it to read values as your own types; [serializers](serializers.md) lists ready ones."
+        ),
+        "max_poll_records": Advice(
+            MEDIUM,
+            "Lower it if each record takes long, so that poll() is called within max_poll_interval_ms. It "
+            "does not change what is fetched.",
+        ),
+        "on_bad_record": Advice(
+            MEDIUM,
+            "Pass a function that writes the record to a dead-letter topic. "
+            "[Consuming](../guides/consuming.md#records-that-cannot-be-read) has an example.",
+            OURS,
+        ),
+        "default_api_timeout_ms": Advice(
+            MEDIUM, "Lower it if calls such as commit() and position() must not wait for so long."
+        ),
+        "consumer_timeout_ms": Advice(
+            LOW, "Set it for jobs and tests that are to end when everything has been read.", KAFKA_PYTHON
+        ),
+        "interceptors": Advice(
+            LOW,
+            "Use them for tracing and auditing. poll_columns() and read_range() do not call on_consume.",
+            "",
+            "interceptor.classes",
+        ),
+    },
+    "Metadata and retries": {
+        **METADATA,
+        "exclude_internal_topics": Advice(
+            MEDIUM, "Set `False` to read `__consumer_offsets` by a pattern; subscribe() by name works anyway."
+        ),
+        **RETRIES,
+    },
+    **SECURITY,
+}
+
+
+# ---------------------------------------------------------------------------------------------------
+# Admin client
+# ---------------------------------------------------------------------------------------------------
+
+ADMIN: Mapping[str, Subject] = {
+    "Connection": CONNECTION,
+    "Timeouts and retries": {
+        "default_api_timeout_ms": Advice(
+            MEDIUM,
+            "Each call also has `timeout_ms`. Raise the default for clusters with very many partitions.",
+        ),
+        **RETRIES,
+    },
+    "Metadata": {
+        **METADATA,
+        "allow_auto_create_topics": Advice(
+            LOW, "Keep it: waiting for a misspelt topic must not create it.", OURS
+        ),
+    },
+    **SECURITY,
+}
