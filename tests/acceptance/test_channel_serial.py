@@ -1,7 +1,7 @@
 """The serial channel is Apache's, state by state and event by event, and reads one request at a time.
 
-Apache's table is that of KafkaChannel.handleChannelMuteEvent and maybeUnmute in 4.3.1, told here once more by
-hand; a response there is always the last one.
+The table repeats KafkaChannel.mute, handleChannelMuteEvent and maybeUnmute of 4.3.1 by hand; a response there
+is always the last one.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ THROTTLED = S.MUTED_AND_THROTTLED
 THROTTLED_PENDING = S.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING
 
 APACHE = {
-    # REQUEST_RECEIVED: from MUTED there, because a complete receive mutes first; here both are one step.
-    (S.NOT_MUTED, E.REQUEST_RECEIVED): PENDING,
+    # mute: a complete receive
+    (S.NOT_MUTED, E.MUTED): S.MUTED,
+    # REQUEST_RECEIVED
+    (S.MUTED, E.REQUEST_RECEIVED): PENDING,
     # RESPONSE_SENT
     (PENDING, E.LAST_RESPONSE_SENT): S.MUTED,
     (THROTTLED_PENDING, E.LAST_RESPONSE_SENT): THROTTLED,
@@ -49,6 +51,21 @@ def test_every_state_and_event_is_apaches(state: ChannelState, event: ChannelEve
         with pytest.raises(IllegalTransition):
             channel.move(event)
         assert channel.state is state
+
+
+def test_complete_request_mutes_the_channel_before_it_is_received(monkeypatch: pytest.MonkeyPatch) -> None:
+    channel = Channel(pipelined=False)
+    events: list[ChannelEvent] = []
+    move = Channel.move
+
+    def recorded(self: Channel, event: ChannelEvent) -> None:
+        events.append(event)
+        move(self, event)
+
+    monkeypatch.setattr(Channel, "move", recorded)
+    channel.receive(100)
+    assert events == [E.MUTED, E.REQUEST_RECEIVED]
+    assert channel.state is PENDING
 
 
 def test_apaches_five_states_are_all_there_are_and_one_of_them_reads() -> None:

@@ -3,7 +3,7 @@
 There are two modes. `serial` is Apache's: the socket is not read from the receipt of a request until its
 response is sent. `pipelined` accepts the next request once the previous one is processed locally, for example
 once an acks=all produce is appended on the leader. Responses are cached and still sent in request order, and
-requests are still processed one at a time and in order. docs/architecture.md shows the pipelined state table.
+requests are still processed one at a time and in order. docs/guides/pipelined-acks.md has both state tables.
 
 Pure state without sockets and clocks; belongs to its processor's thread.
 """
@@ -37,7 +37,7 @@ class ChannelState(Enum):
 
 
 class ChannelEvent(Enum):
-    """Events of a channel. A response is the last one if no other request is cached."""
+    """Events of a channel. A complete request mutes it; a response is the last one if no other is cached."""
 
     REQUEST_RECEIVED = "request received"
     REQUEST_LOCAL_PROCESSED = "request processed locally"
@@ -45,6 +45,7 @@ class ChannelEvent(Enum):
     LAST_RESPONSE_SENT = "response sent, last one"
     THROTTLE_STARTED = "throttle started"
     THROTTLE_ENDED = "throttle ended"
+    MUTED = "muted"
     UNMUTED = "unmuted"
 
     __hash__ = object.__hash__  # members are singletons; Enum's own __hash__ is a Python call
@@ -61,7 +62,9 @@ _THROTTLED_PROCESSING = _S.MUTED_AND_THROTTLED_AND_REQPROCESSING
 Table = dict[tuple[ChannelState, ChannelEvent], ChannelState]
 
 SERIAL_MOVES: Table = {
-    (_S.NOT_MUTED, _E.REQUEST_RECEIVED): _S.MUTED_AND_RESPONSE_PENDING,
+    # As in KafkaChannel, a complete frame mutes, and the request is received from a muted channel.
+    (_S.NOT_MUTED, _E.MUTED): _S.MUTED,
+    (_S.MUTED, _E.REQUEST_RECEIVED): _S.MUTED_AND_RESPONSE_PENDING,
     (_S.MUTED_AND_RESPONSE_PENDING, _E.LAST_RESPONSE_SENT): _S.MUTED,
     (_S.MUTED, _E.UNMUTED): _S.NOT_MUTED,
     (_S.MUTED_AND_RESPONSE_PENDING, _E.THROTTLE_STARTED): _THROTTLED_PENDING,
@@ -168,6 +171,8 @@ class Channel:
 
     def receive(self, size_bytes: int) -> Slot:
         """Adds a request, which is now being processed."""
+        if self.state is ChannelState.NOT_MUTED:
+            self.move(ChannelEvent.MUTED)
         self.move(ChannelEvent.REQUEST_RECEIVED)
         slot = Slot(size_bytes)
         self.bytes += size_bytes
