@@ -82,8 +82,9 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         """Poll records as columns: keys, values, offsets, timestamps and headers as lists or Arrow arrays.
 
         `Columns.to_arrow()` returns a pyarrow table. A list is created at its first use, so unused columns
-        cost little. Deserializers are not called. Batches of up to 65,536 records are returned whole, so the
-        result can have more than `max_records`. Raises the errors of `poll`.
+        cost little. Deserializers and interceptors' `on_consume` are not called. Batches of up to 65,536
+        records are returned whole, so the result can have more than `max_records`. Raises the errors of
+        `poll`.
         """
         limit, timeout = self._limit(max_records), checked_timeout(timeout_ms)
         self._handover.put_back(self._subscription.assigned)
@@ -103,7 +104,7 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         It uses no group, assignment or position. Several threads can call it at the same time. Each piece has
         batches of up to `max_bytes`, or one larger batch; `size_bytes` is their size. The next piece is
         fetched in the background. Offsets without a record (compacted, aborted, control batches) are skipped.
-        Records that were not written yet are waited for.
+        Records that were not written yet are waited for. Deserializers and interceptors are not called.
 
         Args:
             partition: the partition; it need not be assigned.

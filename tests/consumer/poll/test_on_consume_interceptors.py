@@ -56,6 +56,16 @@ def test_iteration_passes_records_through_interceptors_once(cluster: LogCluster)
     assert odd.seen == list(range(10))
 
 
+def test_columns_and_ranges_do_not_call_on_consume(cluster: LogCluster) -> None:
+    odd = Odd()
+    with cluster.consumer("orders", interceptors=[odd]) as consumer:
+        columns = consumer.poll_columns(1000, max_records=100)[ORDERS_0]
+        pieces = list(consumer.read_range(ORDERS_0, 2, 5))
+    assert [*columns.offsets] == list(range(10))
+    assert [offset for piece in pieces for offset in piece.offsets] == [2, 3, 4]
+    assert odd.seen == []
+
+
 @pytest.mark.parametrize("way", ["poll", "iteration"])
 def test_polls_of_which_nothing_is_left_are_not_waited_after(cluster: LogCluster, way: str) -> None:
     class Last(ConsumerInterceptor):

@@ -82,6 +82,14 @@ def test_a_first_record_needs_permission_and_the_next_ones_do_not() -> None:
     assert calls == ["wake"]
 
 
+def test_queue_of_a_known_partition_is_found_without_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    accumulator, queue, _ = build()
+    monkeypatch.setattr(accumulator, "_lock", None)
+    assert accumulator.queue("orders", 0) is queue
+    with pytest.raises(TypeError):  # None is no lock
+        accumulator.queue("orders", 1)
+
+
 def test_many_records_into_one_batch_wake_the_io_thread_once() -> None:
     built = build(batch_size=16384, buffer_memory=20_000)
     for _ in range(100):
