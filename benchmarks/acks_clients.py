@@ -1,13 +1,16 @@
-"""Who drives `benchmarks.broker_acks`: our producer and confluent-kafka's, as fast as the brokers take it.
+"""The clients of `benchmarks.broker_acks`: our producer and confluent-kafka's, as fast as the brokers accept.
 
-Each function produces for a while and tells what was acknowledged within the measured part: the warm-up
-does not count, and what is still under way at the end neither.
+Each function produces for a while and returns what was acknowledged within the measured part, without the
+warm-up and without requests that are still in flight at the end.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import socket
+import struct
 import time
 from collections.abc import Callable
 from functools import partial
@@ -19,13 +22,17 @@ import attrs
 RECORD_BYTES = 10_000
 BATCH_BYTES = 16_384
 WARM_UP = 0.4
-# Records that may wait in a client, beyond those in flight: a little, so that a run ends soon after its time.
+# Records that can wait in a client, beyond those in flight: few, so that a run ends soon after its time.
 BUFFER_BYTES = 4 << 20
+# In Linux's struct tcp_info: microseconds of sending, and of these of waiting for the receiver's window.
+BUSY_AND_WINDOW_LIMITED = struct.Struct("=QQ")
+BUSY_AT = 168
+TCP_INFO_BYTES = 256
 
 
 @attrs.define(frozen=True)
 class Load:
-    """What a client is to do."""
+    """The work of a client."""
 
     bootstrap_servers: str
     topic: str = "t"
@@ -39,13 +46,49 @@ class Load:
 
 @attrs.define
 class Measured:
-    """What became of it: bytes acknowledged per second, latencies of single records, depth in the client."""
+    """The result: bytes acknowledged per second, latencies of single records, depth in the client."""
 
     mb_per_second: float
     p50: float = 0.0
     p99: float = 0.0
     in_flight_max: int = 0
     failed: int = 0
+    window_full: float | None = None
+    """Share of the sending time in which the broker's TCP window was full or closed; None if unknown."""
+    zero_windows: int | None = None
+    """How often a receiver on this machine closed its window during the run; None if unknown."""
+
+
+def window_full() -> float | None:
+    """Return the share of this process's sending time in which the receivers' TCP windows were full.
+
+    Sums the open TCP connections, as Linux counts for each of them. None elsewhere.
+    """
+    if not hasattr(socket, "TCP_INFO") or not os.path.isdir("/proc/self/fd"):
+        return None
+    busy = limited = 0
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(int(name))) as one:
+                info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+        except OSError:
+            continue  # closed meanwhile, or not TCP
+        if len(info) >= BUSY_AT + BUSY_AND_WINDOW_LIMITED.size:
+            of_one = BUSY_AND_WINDOW_LIMITED.unpack_from(info, BUSY_AT)
+            busy, limited = busy + of_one[0], limited + of_one[1]
+    return limited / busy if busy else 0.0
+
+
+def zero_windows() -> int | None:
+    """Return how often receivers on this machine have advertised a window of zero; None if unknown."""
+    try:
+        with open("/proc/net/netstat", encoding="ascii") as lines:
+            names, counts = [line.split() for line in lines if line.startswith("TcpExt:")]
+        return int(counts[names.index("TCPToZeroWindowAdv")])
+    except (OSError, ValueError):
+        return None
 
 
 class Meter:
@@ -55,6 +98,7 @@ class Meter:
         # Two thousand requests have to get under way first.
         self.begins_at = time.perf_counter() + WARM_UP + load.in_flight / 2000
         self.ends_at = self.begins_at + load.seconds
+        self.zero_windows_before = zero_windows()
         self.load = load
         self.latencies: list[float] = []
         self.failed = 0
@@ -70,13 +114,23 @@ class Meter:
         elif self.begins_at <= now < self.ends_at:
             self.latencies.append(now - sent_at)
 
-    def measured(self, in_flight_max: int) -> Measured:
+    def measured(self, in_flight_max: int, full: float | None = None) -> Measured:
         times = sorted(self.latencies)
+        before, after = self.zero_windows_before, zero_windows()
+        zeros = None if before is None or after is None else after - before
         if not times:
-            return Measured(0.0, in_flight_max=in_flight_max, failed=self.failed)
+            return Measured(
+                0.0, in_flight_max=in_flight_max, failed=self.failed, window_full=full, zero_windows=zeros
+            )
         rate = len(times) * self.load.record_bytes / self.load.seconds / 1e6
         return Measured(
-            rate, times[len(times) // 2], times[len(times) * 99 // 100], in_flight_max, self.failed
+            rate,
+            times[len(times) // 2],
+            times[len(times) * 99 // 100],
+            in_flight_max,
+            self.failed,
+            full,
+            zeros,
         )
 
 
@@ -110,10 +164,11 @@ def drive_pykafka2(load: Load) -> Measured:
         look += 1
         if look % 16 == 0:
             depth = max(depth, int(producers[0].metrics()["requests-in-flight"]))
+    full = window_full()
     for producer in producers:
         with contextlib.suppress(KafkaTimeoutError):
             producer.close(timeout=0)
-    return meter.measured(depth)
+    return meter.measured(depth, full)
 
 
 def drive_confluent(load: Load) -> Measured:
@@ -160,10 +215,11 @@ def drive_confluent(load: Load) -> Measured:
             producer.poll(0)
         if idle:
             producers[0].poll(0.001)
+    full = window_full()
     for producer in producers:
         producer.purge()
         producer.flush(10)
-    return meter.measured(depth[0])
+    return meter.measured(depth[0], full)
 
 
 DRIVERS: dict[str, Callable[[Load], Measured]] = {

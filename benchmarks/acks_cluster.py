@@ -34,7 +34,10 @@ class ClusterProcess:
         self.bootstrap_servers = self._line().partition("=")[2]
 
     def metrics(self) -> dict[str, Any]:
-        """Of Produce over all brokers: requests, in_flight_max, and p50 and p99 of each span in seconds."""
+        """Return the figures of Produce on the busiest broker, and the bytes of all brokers.
+
+        `requests`, `in_flight_max`, `p50` and `p99` of each span in seconds; `bytes_in` and `replicated`.
+        """
         assert self._process.stdin is not None
         print("metrics", file=self._process.stdin, flush=True)
         answer: dict[str, Any] = json.loads(self._line())
@@ -61,10 +64,13 @@ class ClusterProcess:
 
 
 def produce_metrics(cluster: KafkaCluster) -> dict[str, Any]:
-    """Those of the broker that took the most produces: one partition has one leader."""
+    """Return the figures of the broker with the most Produce requests, and the bytes of all brokers."""
     busiest = max((broker.metrics.api("Produce") for broker in cluster.brokers), key=lambda api: api.count)
     spans = {name: getattr(busiest, name) for name in ("local", "remote", "response_queue", "total")}
+    brokers = [broker.metrics for broker in cluster.brokers]
     return {
+        "bytes_in": sum(one.bytes_in for one in brokers),
+        "replicated": sum(one.replication_bytes_in for one in brokers),
         "requests": busiest.count,
         "in_flight_max": cluster.history.in_flight_max("Produce"),
         **{f"{name}_p50": span.p50 for name, span in spans.items()},

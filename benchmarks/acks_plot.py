@@ -1,42 +1,118 @@
-"""The plot of `benchmarks.broker_acks`: MB/s over requests in flight, before and after."""
+"""The plot of `benchmarks.broker_acks`: a row of panels for each client."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from benchmarks.acks_runs import COLUMNS, MODES, Runner, Setting
+import attrs
+
+from benchmarks.acks_runs import ARTICLE, COLUMNS, MODES, Runner, Setting
+
+INK = "#7d8590"
+"""Grey that can be read on white and on black; the background is transparent."""
+STYLES = dict(zip(MODES, ("--", "-"), strict=True))
+COLORS = {"acks=-1": "#2f81f7", "acks=1": "#db6d28"}
 
 
-def plot(runner: Runner, drivers: list[str], path: Path) -> None:
-    """MB/s over requests in flight, a panel for each driver; the pipelining proposal's points beside them."""
+def by_depth(panel: Any, runner: Runner, driver: str) -> bool:
+    """Draw MB/s over requests in flight; return whether there is anything to draw."""
+    is_drawn = False
+    for name, color in COLORS.items():
+        for mode, style in STYLES.items():
+            acks, replicas = COLUMNS[name]
+            base = Setting(driver, mode, acks=acks, replicas=replicas)
+            rates = {
+                setting.in_flight: result.rate
+                for setting, result in runner.results.items()
+                if attrs.evolve(setting, in_flight=base.in_flight) == base
+            }
+            depths = sorted(rates)
+            if len(depths) > 1:
+                is_drawn = True
+                panel.plot(
+                    depths,
+                    [rates[depth] for depth in depths],
+                    style,
+                    color=color,
+                    marker="o",
+                    markersize=4,
+                    label=f"{name}, {mode}",
+                )
+    for mode, marker in zip(MODES, "v^", strict=True):
+        points = {depth: mb[0] for (depth, of), mb in ARTICLE.items() if of == mode}
+        panel.plot([*points], [*points.values()], marker, color=INK, label=f"article, acks=-1, {mode}")
+    panel.set(xscale="log", yscale="log", xlabel="requests in flight", ylabel="MB/s")
+    return is_drawn
+
+
+def by_clients(panel: Any, runner: Runner, driver: str) -> bool:
+    """Draw MB/s over serial clients."""
+    rates = {
+        setting.producers: rate
+        for setting, rate in runner.medians.items()
+        if attrs.evolve(setting, producers=1) == Setting(driver, "serial")
+    }
+    counts = sorted(rates)
+    panel.plot(
+        counts,
+        [rates[one] for one in counts],
+        "--",
+        color=COLORS["acks=-1"],
+        marker="o",
+        markersize=4,
+        label="acks=-1, serial",
+    )
+    others = {
+        "acks=-1, pipelined, one client at 200": Setting(driver, "pipelined", in_flight=200),
+        "acks=1, serial, one client": Setting(driver, "serial", acks=1),
+    }
+    for (name, setting), color in zip(others.items(), COLORS.values(), strict=True):
+        if setting in runner.medians:
+            panel.axhline(runner.medians[setting], color=color, linestyle=STYLES[setting.mode], label=name)
+    panel.set(xlabel="serial clients on one partition", ylabel="MB/s", ylim=(0, None))
+    return len(counts) > 1
+
+
+def by_time(panel: Any, runner: Runner, driver: str) -> bool:
+    """Draw bytes in and replicated bytes over time, with acks=1 (figure 6)."""
+    flow = runner.flows.get(Setting(driver, "serial", acks=1))
+    if flow is None:
+        return False
+    seconds = [at - flow.times[0] for at in flow.times[1:]]
+    panel.plot(seconds, flow.rates(flow.bytes_in), color=COLORS["acks=1"], label="bytes in")
+    panel.plot(seconds, flow.rates(flow.replicated), ":", color=INK, label="replicated")
+    panel.set(xlabel="seconds, acks=1", ylabel="MB/s", ylim=(0, None))
+    return True
+
+
+PANELS: tuple[Callable[[Any, Runner, str], bool], ...] = (by_depth, by_clients, by_time)
+
+
+def plot(runner: Runner, drivers: Sequence[str], path: Path) -> None:
+    """Draw the panels of each client, at a round trip of 1 ms, to `path`."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, panels = plt.subplots(1, len(drivers), figsize=(5.5 * len(drivers), 4.2), squeeze=False)
-    for panel, driver in zip(panels[0], drivers, strict=True):
-        for mode, style in zip(MODES, ("--", "-"), strict=True):
-            for (name, (acks, replicas)), color in zip(
-                list(COLUMNS.items())[:2], ("tab:blue", "tab:orange"), strict=True
-            ):
-                depths = sorted(
-                    {one.in_flight for one in runner.results if one.driver == driver and one.in_flight != 100}
-                )
-                rates = [
-                    runner.run(Setting(driver, mode, 0.001, acks, replicas, depth)).rate for depth in depths
-                ]
-                panel.plot(depths, rates, style, color=color, marker="o", label=f"{name}, {mode}")
-        panel.plot([5, 200], [16, 21], "v", color="grey", label="proposal, acks=-1 before")
-        panel.plot([5, 200], [48, 140], "^", color="grey", label="proposal, acks=-1 after")
-        panel.set_xscale("log")
-        panel.set_yscale("log")
-        panel.set_xlabel("requests in flight")
-        panel.set_title(f"{driver}, round trip 1 ms")
-        panel.grid(alpha=0.3)
-    panels[0][0].set_ylabel("MB/s acknowledged, records of 10 KB")
-    panels[0][-1].legend(fontsize=8)
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    style = {**dict.fromkeys(inks, INK), "legend.framealpha": 0.0, "svg.hashsalt": "acks"}
+    with mpl.rc_context(style):
+        figure, rows = plt.subplots(
+            len(drivers), len(PANELS), figsize=(4.6 * len(PANELS), 3.8 * len(drivers)), squeeze=False
+        )
+        for row, driver in zip(rows, drivers, strict=True):
+            for panel, draw in zip(row, PANELS, strict=True):
+                if not draw(panel, runner, driver):
+                    panel.set_visible(False)
+                    continue
+                panel.set_title(driver, fontsize=10)
+                panel.grid(alpha=0.3)
+                panel.legend(fontsize=7)
+        figure.tight_layout()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, transparent=True, metadata={"Date": None} if path.suffix == ".svg" else None)
+        plt.close(figure)
     print(f"\nplot: {path}")

@@ -1,8 +1,11 @@
-"""The runs of `benchmarks.broker_acks`: what a run is, and who plays it and remembers what came out."""
+"""The runs of `benchmarks.broker_acks`: a run's setting, and the runner that keeps the results."""
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import attrs
@@ -11,10 +14,11 @@ from benchmarks.acks_clients import DRIVERS, Load, Measured
 from benchmarks.acks_cluster import ClusterProcess
 
 MODES = ("serial", "pipelined")
+SAMPLE_EVERY = 0.1
+"""Seconds between two samples of the bytes of a running cluster."""
 COLUMNS: dict[str, tuple[int, int]] = {"acks=-1": (-1, 2), "acks=1": (1, 2), "1 replica": (1, 1)}
-# MB/s that the proposal to pipeline acks=all gives for its own broker at 5 and at 200 in flight, before and
-# after: acks=-1, acks=1, one replica.
-PROPOSAL = {
+# MB/s in the article's tables, at 5 and at 200 in flight, before and after: acks=-1, acks=1, one replica.
+ARTICLE = {
     (5, "serial"): (16, 110, 115),
     (5, "pipelined"): (48, 110, 120),
     (200, "serial"): (21, 110, 115),
@@ -24,7 +28,7 @@ PROPOSAL = {
 
 @attrs.define(frozen=True)
 class Setting:
-    """One run: which cluster, which client."""
+    """One run: its cluster and its client."""
 
     driver: str
     mode: str
@@ -39,6 +43,20 @@ class Setting:
 
 
 @attrs.define(frozen=True)
+class Flow:
+    """Bytes up to some moments of a run: from the client, and copied by the followers."""
+
+    times: list[float]
+    bytes_in: list[int]
+    replicated: list[int]
+
+    def rates(self, counts: list[int]) -> list[float]:
+        """Return MB/s in each interval."""
+        pairs = zip(self.times, self.times[1:], counts, counts[1:], strict=False)
+        return [(after - before) / (end - start) / 1e6 for start, end, before, after in pairs]
+
+
+@attrs.define(frozen=True)
 class Result:
     client: Measured
     broker: dict[str, Any]
@@ -49,17 +67,20 @@ class Result:
 
 
 class Runner:
-    """Runs settings and remembers what came out.
+    """Runs settings and keeps the results.
 
     A setting and its twin in the other mode run one after the other, `rounds` times in turn, and each keeps
-    its best: whoever else uses the machine only ever takes something away.  `side_by_side` plays settings in
-    turn and keeps every round, for ratios.
+    its best: other load on the machine only makes a run slower. `side_by_side` runs settings in turn and
+    keeps every round, for ratios.
     """
 
     def __init__(self, seconds: float, rounds: int) -> None:
         self.seconds = seconds
         self.rounds = rounds
         self.results: dict[Setting, Result] = {}
+        self.medians: dict[Setting, float] = {}
+        """MB/s of settings that ran side by side, for the plot."""
+        self.flows: dict[Setting, Flow] = {}
 
     def run(self, setting: Setting) -> Result:
         if setting not in self.results:
@@ -69,14 +90,32 @@ class Runner:
         return self.results[setting]
 
     def side_by_side(self, settings: Sequence[Setting], rounds: int) -> list[dict[Setting, float]]:
-        """MB/s of each setting in each round; a round plays them all, every other round backwards."""
-        return [
+        """Return MB/s of each setting in each round; a round runs all, every other round backwards."""
+        played = [
             {
                 setting: self._run_once(setting).rate
                 for setting in (settings if number % 2 == 0 else reversed(settings))
             }
             for number in range(rounds)
         ]
+        for setting in settings:
+            self.medians[setting] = statistics.median(one[setting] for one in played)
+        return played
+
+    def flow(self, setting: Setting) -> Flow:
+        """Run a setting, and sample the bytes of its cluster meanwhile."""
+        flow = Flow([], [], [])
+        with self.cluster(setting) as cluster, ThreadPoolExecutor(1) as client:
+            running = client.submit(DRIVERS[setting.driver], self.load(setting, cluster))
+            while not running.done():
+                figures = cluster.metrics()
+                flow.times.append(time.perf_counter())
+                flow.bytes_in.append(figures["bytes_in"])
+                flow.replicated.append(figures["replicated"])
+                time.sleep(SAMPLE_EVERY)
+            running.result()
+        self.flows[setting] = flow
+        return flow
 
     def _run_once(self, setting: Setting) -> Result:
         with self.cluster(setting) as cluster:

@@ -1,14 +1,17 @@
-"""The benchmark of acks=all on one connection still runs, and its two processes understand each other."""
+"""The benchmark of acks=all on one connection runs, and its two processes understand each other."""
 
 from __future__ import annotations
 
 import logging
+import re
+import socket
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.acks_clients import queued
-from benchmarks.broker_acks import Runner, Setting, rejected_remedy
+from benchmarks.acks_clients import queued, window_full, zero_windows
+from benchmarks.broker_acks import Runner, Setting, main
 
 
 @pytest.fixture(autouse=True)
@@ -49,12 +52,32 @@ def test_a_hundred_at_once_and_leaders_where_they_are_wanted() -> None:
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_the_rejected_remedy_has_its_four_rows_from_one_run(capsys: pytest.CaptureFixture[str]) -> None:
-    rejected_remedy(Runner(seconds=0.1, rounds=1), "pykafka2", 1)
-    rows = [line for line in capsys.readouterr().out.splitlines() if line.endswith("x acks=1")]
-    assert [row.split(" MB/s")[0].rsplit(maxsplit=1)[0].strip() for row in rows] == [
-        "acks=-1, serial",
-        "acks=-1, serial, 8 clients",
-        "acks=-1, pipelined, 200 in flight",
-        "acks=1, serial",
-    ]
+def test_short_form_prints_times_flow_and_window(capsys: pytest.CaptureFixture[str]) -> None:
+    parts = [word for name in ("times", "flow", "window") for word in ("--part", name)]
+    only = ["--driver", "pykafka2", "--in-flight", "5", "--seconds", "0.1"]
+    assert main(["--short", *parts, *only]) == 0
+    shown = capsys.readouterr().out
+    assert len(re.findall(r"^(?:serial|pipelined) +\d+\.\d\d +\d+\.\d\d$", shown, re.MULTILINE)) == 2
+    copied = [float(share) for share in re.findall(r"(\d+\.\d)%$", shown, re.MULTILINE)]
+    assert len(copied) == 4
+    assert all(share > 50 for share in copied)
+    assert len(re.findall(r"^ +5 (?:serial|pipelined) +\S+ +\S+ +\S+ +\S+$", shown, re.MULTILINE)) == 2
+
+
+def test_window_that_is_full_shows_in_the_counters() -> None:
+    before = zero_windows()
+    if before is None or window_full() is None:
+        pytest.skip("this system does not count closed windows")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+        server.accept()[0],
+    ):
+        client.setblocking(False)
+        deadline = time.monotonic() + 30
+        while not window_full() or zero_windows() == before:
+            try:
+                client.send(bytes(10_000))
+            except BlockingIOError:
+                time.sleep(0.01)
+            assert time.monotonic() < deadline, "the receiver reads nothing, so its window closes"

@@ -1,0 +1,169 @@
+"""The guide to pipelined acks has the broker's states and moves, and its benchmark runs as printed."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.acks_clients import Measured
+from benchmarks.acks_runs import Flow, Result, Runner, Setting
+from benchmarks.broker_acks import PARTS, main, parse
+from pykafka2.broker.server.channel import (
+    PIPELINED_MOVES,
+    READABLE_STATES,
+    SERIAL_MOVES,
+    ChannelEvent,
+    ChannelState,
+    Table,
+)
+
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+TEXT = (GUIDES / "pipelined-acks.md").read_text(encoding="utf-8")
+MACHINE = TEXT.partition("## The state machine\n")[2].partition("\n## ")[0]
+SERIAL, _, MORE = MACHINE.partition("A pipelined connection adds")
+
+
+def moves_of(text: str) -> Table:
+    """Return the moves of the nested lists: `STATE`, and below it `EVENT` → `STATE`."""
+    moves: Table = {}
+    state = None
+    for line in text.splitlines():
+        if of := re.fullmatch(r"- `(\w+)`", line):
+            state = ChannelState[of[1]]
+        elif move := re.fullmatch(r"    - `(\w+)` → `(\w+)`", line):
+            assert state is not None
+            moves[state, ChannelEvent[move[1]]] = ChannelState[move[2]]
+    return moves
+
+
+def test_guide_lists_the_moves_of_both_modes() -> None:
+    assert moves_of(SERIAL) == SERIAL_MOVES
+    assert moves_of(MORE) == {key: after for key, after in PIPELINED_MOVES.items() if key not in SERIAL_MOVES}
+
+
+def test_guide_describes_every_state_and_event() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| (yes|no) \|", MACHINE, re.MULTILINE))
+    assert rows.keys() == ChannelState.__members__.keys()
+    assert {ChannelState[name] for name, is_read in rows.items() if is_read == "yes"} == READABLE_STATES
+    events = MACHINE.partition("| event | when |")[2].partition("\n\n")[0]
+    cells = [line.split("|")[1] for line in events.splitlines() if line.startswith("| `")]
+    assert {name for cell in cells for name in re.findall(r"`(\w+)`", cell)} == set(ChannelEvent.__members__)
+
+
+def test_a_move_that_is_missing_from_the_guide_is_found() -> None:
+    without = SERIAL.replace("    - `THROTTLE_ENDED` → `MUTED`\n", "")
+    assert moves_of(without) != SERIAL_MOVES
+
+
+@pytest.fixture(scope="module")
+def diagram() -> dict[str, Any]:
+    return runpy.run_path(str(GUIDES / "channel_states.py"))
+
+
+def test_diagram_shows_all_moves_without_throttling(diagram: dict[str, Any]) -> None:
+    drawn = {
+        (ChannelState[before], ChannelEvent[event]): ChannelState[after]
+        for before, event, after, *_ in diagram["ARROWS"]
+    }
+    assert drawn == {
+        (before, event): after
+        for (before, event), after in PIPELINED_MOVES.items()
+        if "THROTTLE" not in before.name + event.name
+    }
+    read = {ChannelState[name] for name, (*_, is_read) in diagram["STATES"].items() if is_read}
+    assert read == READABLE_STATES
+
+
+def test_diagram_is_as_its_script_draws_it_and_has_dark_colors(diagram: dict[str, Any]) -> None:
+    drawn = diagram["TARGET"].read_text(encoding="utf-8")
+    assert drawn == diagram["drawing"]()
+    assert "prefers-color-scheme:dark" in drawn
+
+
+def test_guide_names_the_article_with_title_author_and_date() -> None:
+    assert "Kafka同步复制吞吐优化" in TEXT
+    assert "2025-06-23" in TEXT
+
+
+# ------------------------------------------------------------------ the benchmark
+
+
+def test_help_and_guide_describe_every_part_of_the_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    shown = capsys.readouterr().out
+    assert [name for name in PARTS if not re.search(rf"^ +{name} ", shown, re.MULTILINE)] == []
+    assert [name for name in PARTS if f"`{name}`" not in TEXT] == []
+
+
+@pytest.fixture
+def instant_runs(monkeypatch: pytest.MonkeyPatch) -> list[Setting]:
+    """Replace runs by made-up results; return the settings that were run."""
+    ran: list[Setting] = []
+
+    def run_once(self: Runner, setting: Setting) -> Result:
+        ran.append(setting)
+        rate = 50.0 if setting.mode == "pipelined" else 5.0 * setting.producers
+        client = Measured(rate, in_flight_max=setting.in_flight, window_full=0.93, zero_windows=17)
+        result = self.results[setting] = Result(client, {"in_flight_max": 1})
+        return result
+
+    def flow(self: Runner, setting: Setting) -> Flow:
+        seen = self.flows[setting] = Flow(
+            [0.0, 0.1, 0.2], [0, 6_000_000, 12_000_000], [0, 5_000_000, 10_000_000]
+        )
+        return seen
+
+    monkeypatch.setattr(Runner, "_run_once", run_once)
+    monkeypatch.setattr(Runner, "flow", flow)
+    return ran
+
+
+QUICK_PARTS = [word for name in PARTS if name not in ("times", "latency") for word in ("--part", name)]
+"""Those whose runs are all the runner's."""
+
+
+def test_short_form_covers_the_articles_figures(
+    instant_runs: list[Setting], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--short", *QUICK_PARTS]) == 0
+    shown = capsys.readouterr().out
+    assert {one.in_flight for one in instant_runs} == {5, 200, 2000}
+    assert {one.replicas for one in instant_runs} == {1, 2, 3}
+    assert {one.partitions for one in instant_runs} == {1, 4}
+    assert {one.producers for one in instant_runs} == {1, 2, 4, 8}
+    assert {one.rtt for one in instant_runs} == {0.001}
+    assert re.search(r"200 pipelined .* 140  110  115$", shown, re.MULTILINE), "the article's column"
+    assert re.search(r"2000 serial +93% +17 +93% +17$", shown, re.MULTILINE), "the TCP window"
+    assert re.search(r"1 serial +60\.0 +50\.0 +83\.3%$", shown, re.MULTILINE), "replicated bytes"
+    assert "8 clients" in shown
+
+
+def test_missed_target_is_the_exit_status(
+    instant_runs: list[Setting], capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--part", "targets", "--pairs", "1", "--driver", "pykafka2"]
+    assert main(argv) == 0
+    run_once = Runner._run_once
+
+    def slower(self: Runner, setting: Setting) -> Result:
+        result = run_once(self, setting)
+        return result if setting.mode == "serial" else Result(Measured(6.0), result.broker)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Runner, "_run_once", slower)
+        assert main(argv) == 1
+    assert "MISSED" in capsys.readouterr().out
+
+
+def test_plot_has_a_panel_for_each_figure(instant_runs: list[Setting], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    target = tmp_path / "acks.svg"
+    assert main(["--short", *QUICK_PARTS, "--driver", "pykafka2", "--plot", str(target)]) == 0
+    drawn = target.read_text(encoding="utf-8")
+    for part in ("requests in flight", "serial clients on one partition", "seconds, acks=1", "replicated"):
+        assert f"<!-- {part}" in drawn
