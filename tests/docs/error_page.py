@@ -22,6 +22,7 @@ are in `spark_connector.errors`. A *retried* error is temporary in most cases: t
 timeout of the call, and raise it only after that. After a *fatal* error the client cannot continue: close
 it and create a new one. Programs read the same from `error.retriable`, `error.fatal` and
 `error.what_to_do`.
+[Questions by error message](../guides/faq.md) has cause and cure of the messages that users see most.
 
 Errors of the brokers have a code, the number in Kafka's protocol, and Kafka's name. Within a subject, the
 errors that programs meet most come first. Subjects:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from pykafka2.testing import KafkaCluster
+from pykafka2.testing import QUICK, KafkaCluster
 from tests.gate import rest_in_gate
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +26,8 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 PACKAGES = sorted(path for path in (ROOT / "pykafka2").iterdir() if path.is_dir() or path.suffix == ".py")
 EXAMPLE_ADDRESS = "localhost:9092"
 """The address of the reader's own cluster."""
+OF_THE_READER = frozenset({"test_shop.py"})
+"""Files that a page tells its reader to write."""
 MODULE = re.compile(r"(?<![\w*./-])(?:[\w.-]+/)*\w+\.py\b")
 
 
@@ -67,7 +69,7 @@ def run_with_a_cluster(code: str, name: str) -> None:
     for test in [value for key, value in namespace.items() if key.startswith("test_") and callable(value)]:
         # A test with `@pytest.mark.kafka(...)` needs another cluster; its guide runs it in a file of its own.
         if list(signature(test).parameters) == ["kafka_cluster"] and not hasattr(test, "pytestmark"):
-            with KafkaCluster(brokers=3) as cluster:
+            with KafkaCluster(brokers=3, config=QUICK) as cluster:
                 test(cluster)
 
 
@@ -116,7 +118,7 @@ def modules() -> frozenset[str]:
 
 
 def missing_modules(text: str) -> list[str]:
-    return [name for name in MODULE.findall(text) if name not in modules()]
+    return [name for name in MODULE.findall(text) if name not in modules() | OF_THE_READER]
 
 
 def prose_of(source: Path) -> Iterator[str]:

@@ -129,3 +129,17 @@ def test_compose_example_serves_its_service_and_resets() -> None:
         )
         with urllib.request.urlopen(reset, timeout=60) as response:
             assert json.load(response) == {"result": None}
+
+
+@pytest.mark.slow
+def test_fixture_of_the_guide_starts_the_bundled_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    guide = (FOLDER.parents[1] / "docs" / "guides" / "containers.md").read_text(encoding="utf-8")
+    _, decorator, rest = guide.rpartition('@pytest.fixture(scope="session")\n')
+    assert decorator
+    imports = guide.rpartition("```python\n")[2].partition(decorator)[0]
+    namespace: dict[str, Any] = {}
+    exec(imports + rest.partition("```")[0], namespace)
+    servers = namespace["servers"]()
+    namespace["test_orders_are_stored"](next(servers))
+    servers.close()
