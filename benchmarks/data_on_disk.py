@@ -77,7 +77,7 @@ class Broker:
 
 
 def write_segments(directory: Path, count: int, batch: bytes, batch_records: int) -> int:
-    """Writes segments without indexes, which recovery makes. Returns the number of bytes."""
+    """Write segments without indexes, which recovery makes. Return the number of bytes."""
     per_segment = SEGMENT_BYTES // len(batch)
     offset = 0
     for _ in range(count):
@@ -95,7 +95,7 @@ def write_segments(directory: Path, count: int, batch: bytes, batch_records: int
 
 @contextlib.contextmanager
 def crashed(parent: Path, segments: int, batch: bytes, batch_records: int) -> Iterator[tuple[Path, int]]:
-    """Yields the data directory of a broker that was killed, and the size of its log."""
+    """Yield the data directory of a broker that was killed, and the size of its log."""
     directory = Path(tempfile.mkdtemp(dir=parent))
     try:
         Broker(directory, "--topic", f"{TOPIC}:1").stop(signal.SIGKILL)

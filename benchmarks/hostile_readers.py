@@ -43,7 +43,7 @@ def latencies(address: tuple[str, int], seconds: float, every: float = 0.005) ->
 
 
 def send_and_never_read(address: tuple[str, int], connections: int, stop: Event) -> None:
-    """Runs in a process of its own until `stop`."""
+    """Run in a process of its own until `stop`."""
     hostile = [socket.create_connection(address, 10) for _ in range(connections)]
     frames = METADATA_V1 * 1000
     for one in hostile:

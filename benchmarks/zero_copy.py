@@ -158,7 +158,7 @@ def produce_request(topic: str, records: bytes, acks: int) -> ProduceRequest:
 
 
 def fill(subject: Subject, mib: int) -> int:
-    """Produces this much. Returns the number of bytes."""
+    """Produce this much. Return the number of bytes."""
     records = batch_of(BATCH_RECORDS)
     count = (mib << 20) // len(records)
     request = produce_request(READ_TOPIC, records, 1)
@@ -173,7 +173,7 @@ def fill(subject: Subject, mib: int) -> int:
 
 
 def read_all(connection: RawConnection, total: int, batch_bytes: int, fetch_mib: int) -> int:
-    """Reads the topic from its start. Returns the number of bytes of records."""
+    """Read the topic from its start. Return the number of bytes of records."""
     offset = received = 0
     while received < total:
         partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=fetch_mib << 20)
@@ -242,7 +242,7 @@ def measure_produces(subject: Subject, total: int, batch_bytes: int, seconds: fl
 
 
 def read_forever(address: str, total: int, batch_bytes: int) -> None:
-    """Reads the topic again and again: the process beside which produces are measured."""
+    """Read the topic again and again: the process beside which produces are measured."""
     with contextlib.closing(RawConnection(address)) as connection:
         while True:
             read_all(connection, total, batch_bytes, FETCH_MIB_BESIDE)

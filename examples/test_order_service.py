@@ -29,7 +29,7 @@ class OrderService:
         )
 
     def accept(self, number: int, customer: str) -> None:
-        """Returns when the order is safe; raises `KafkaError` if it could not be stored."""
+        """Return when the order is safe; raise `KafkaError` if it could not be stored."""
         delivery = self._producer.send(
             "orders", {"number": number, "customer": customer}, key=customer.encode()
         )
@@ -47,7 +47,7 @@ def service(kafka_cluster: KafkaCluster) -> Iterator[OrderService]:
 
 
 def stored(cluster: KafkaCluster) -> list[dict[str, Any]]:
-    """Returns the records of the topic from its beginning to its present end."""
+    """Return the records of the topic from its beginning to its present end."""
     orders = TopicPartition("orders", 0)
     with KafkaConsumer(
         bootstrap_servers=cluster.bootstrap_servers,

@@ -21,7 +21,7 @@ class BadAddress(ValueError):
 def parse_addresses(value: Any) -> Addresses:
     """Parse `"a:9092,b:9093"`, a list of such strings, or of `(host, port)`; drops duplicates.
 
-    The default port is 9092; IPv6 addresses need brackets: `[::1]:9092`. Raises BadAddress, and ValueError
+    The default port is 9092; IPv6 addresses need brackets: `[::1]:9092`. Raise BadAddress, and ValueError
     for a value of another type.
     """
     if isinstance(value, str):

@@ -22,7 +22,7 @@ class Backoff:
     attempts: int = 0
 
     def delay(self, attempts: int) -> float:
-        """Returns the wait after `attempts` earlier failures, jitter included."""
+        """Return the wait after `attempts` earlier failures, jitter included."""
         # Larger exponents would only overflow.
         base = min(self.initial * (1 << min(attempts, 30)), self.maximum)
         return base * (1.0 + self.jitter * (2.0 * self.random.random() - 1.0))

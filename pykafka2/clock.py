@@ -22,15 +22,15 @@ class Clock(Protocol):
     """A monotonic clock and a wall clock."""
 
     def monotonic(self) -> float:
-        """Returns seconds for timers; never goes back."""
+        """Return seconds for timers; never goes back."""
         ...
 
     def wall_ms(self) -> int:
-        """Returns milliseconds since the epoch, for record timestamps and expiry times."""
+        """Return milliseconds since the epoch, for record timestamps and expiry times."""
         ...
 
     def wall_ns(self) -> int:
-        """Returns nanoseconds since the epoch; for per-record use, as it makes no Python call."""
+        """Return nanoseconds since the epoch; for per-record use, as it makes no Python call."""
         ...
 
 
@@ -43,7 +43,7 @@ class Entropy(Protocol):
 
 
 def _system_function(name: str, read_clock: Callable[[int], N], clock_id: int) -> Callable[[], N]:
-    """Returns a function of `time`, or an equal one that freezegun keeps if a test has replaced it."""
+    """Return a function of `time`, or an equal one that freezegun keeps if a test has replaced it."""
     function: Callable[[], N] = getattr(time, name)
     return function if isinstance(function, BuiltinFunctionType) else partial(read_clock, clock_id)
 

@@ -1481,14 +1481,14 @@ _BY_CODE: dict[int, type[BrokerError]] = {
 
 
 def for_code(code: int) -> type[BrokerError]:
-    """Returns the class of a broker error code, UnknownErrorCode for unknown ones. 0 raises KeyError."""
+    """Return the class of a broker error code, UnknownErrorCode for unknown ones. 0 raises KeyError."""
     if code == NONE:
         raise KeyError("0 is no error")
     return _BY_CODE.get(code, UnknownErrorCode)
 
 
 def error_of(code: int, message: str | None = None) -> BrokerError:
-    """Returns the error for a broker's code and message; without a message it has the class's text.
+    """Return the error for a broker's code and message; without a message it has the class's text.
 
     Unprintable characters are escaped and a very long message is truncated, as a broker can send any text.
     """
@@ -1506,7 +1506,7 @@ def raise_for_code(code: int, message: str | None = None) -> None:
 
 
 def name_of(code: int) -> str:
-    """Returns Kafka's name of a code, such as `NOT_LEADER_OR_FOLLOWER`; for logs and histories."""
+    """Return Kafka's name of a code, such as `NOT_LEADER_OR_FOLLOWER`; for logs and histories."""
     if code == NONE:
         return "NONE"
     cls = _BY_CODE.get(code)
@@ -1588,7 +1588,7 @@ _OF_KAFKA_PYTHON = {
 if not TYPE_CHECKING:  # type checkers see only the names above, so they report misspelt ones
 
     def __getattr__(name: str) -> type[KafkaError]:
-        """Returns a class by kafka-python's name, usually ours followed by "Error"."""
+        """Return a class by kafka-python's name, usually ours followed by "Error"."""
         found = _OF_KAFKA_PYTHON.get(name) or globals().get(name.removesuffix("Error"))
         if isinstance(found, type) and issubclass(found, KafkaError):
             return found

@@ -32,10 +32,10 @@ class BadJaasConfig(ValueError):
 
 
 def parse_jaas_config(line: str) -> dict[str, Any]:
-    """Returns the options of a JAAS line, by field name.
+    """Return the options of a JAAS line, by field name.
 
     A line looks like `org.apache.kafka.common.security.plain.PlainLoginModule required username="…"
-    password="…";`. Raises BadJaasConfig, which never contains a value.
+    password="…";`. Raise BadJaasConfig, which never contains a value.
     """
     entry = _ENTRY.fullmatch(line)
     if entry is None:

@@ -30,7 +30,7 @@ class LiveClient(Protocol):
     """The interface of a public client for this module."""
 
     def _on_fork_in_child(self, error: ForkedClientError) -> None:
-        """Raise this error from later calls. Takes no lock: its holder can be a thread of the parent."""
+        """Raise this error from later calls. Take no lock: its holder can be a thread of the parent."""
         ...
 
     def _on_exit(self, timeout: float) -> int:

@@ -36,7 +36,7 @@ class LastResort(logging.Handler):
         super().__init__(logging.WARNING)
 
     def format(self, record: logging.LogRecord) -> str:
-        """Returns the line, without the thread's name if the message begins with it."""
+        """Return the line, without the thread's name if the message begins with it."""
         names_thread = record.getMessage().startswith(f"[{record.threadName}] ")
         return (WITHOUT_THREAD if names_thread else WITH_THREAD).format(record)
 

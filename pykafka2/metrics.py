@@ -53,7 +53,7 @@ class Series:
             self._state = (self.sums(), [])
 
     def sums(self) -> list[Sum]:
-        """Returns the sums of all rows, in the order of the names."""
+        """Return the sums of all rows, in the order of the names."""
         sums, fresh = self._state
         fresh = fresh.copy()  # the writer can add rows meanwhile
         if not fresh:
@@ -135,7 +135,7 @@ class Metrics:
         self.count(name, round(seconds * 1e9))
 
     def series(self, *names: str) -> Series:
-        """Returns a series that measures these values together; a name can be in several series."""
+        """Return a series that measures these values together; a name can be in several series."""
         series = Series(names)
         self._series.append(series)
         return series
@@ -145,7 +145,7 @@ class Metrics:
         self._gauges[name] = read
 
     def snapshot(self) -> dict[str, float]:
-        """Returns all numbers by name."""
+        """Return all numbers by name."""
         numbers = {**self._totals, **self._shared}
         for name, (count, total, highest) in self._sums().items():
             endings = self._measured.get(name, ("avg", "max"))
@@ -179,7 +179,7 @@ class Metrics:
             self._turning.release()
 
     def _rate(self, name: str, total: float) -> float:
-        """Returns the increase per second since the older window, or the newer one if that is too old."""
+        """Return the increase per second since the older window, or the newer one if that is too old."""
         now = self._monotonic()
         for began, totals in (self._before, self._running):
             elapsed = now - began

@@ -29,7 +29,7 @@ class Because(ValueError):
 
 
 def is_async(function: object) -> bool:
-    """Returns True if a call only creates a coroutine, which pykafka2 would never await."""
+    """Return True if a call only creates a coroutine, which pykafka2 would never await."""
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return True
     return callable(function) and inspect.iscoroutinefunction(type(function).__call__)
@@ -42,7 +42,7 @@ AWAITED_BY_AIO = f"{NOT_AWAITED}, or use the consumer of pykafka2.aio, which awa
 
 
 def hidden(value: object) -> str:
-    """Returns the text that the `repr` of an attrs class shows for a secret."""
+    """Return the text that the `repr` of an attrs class shows for a secret."""
     return "None" if value is None else "'[hidden]'"
 
 
@@ -55,7 +55,7 @@ class Imported:
 
 
 def target_of(value: Any) -> Any:
-    """Returns the object behind an option, whether it was passed or named."""
+    """Return the object behind an option, whether it was passed or named."""
     return value.target if isinstance(value, Imported) else value
 
 
@@ -183,7 +183,7 @@ def flag(name: str, default: bool, doc: str, *, aliases: tuple[str, ...] = ()) -
 
 
 def sendable_text(value: str) -> str:
-    """Returns the value if a request can carry it. Raises Because."""
+    """Return the value if a request can carry it. Raise Because."""
     try:
         size_bytes = len(value.encode())
     except UnicodeEncodeError:

@@ -220,9 +220,9 @@ class OptionTable(Generic[O]):
             self.ignored.pop(name, None)
 
     def parse(self, config: Mapping[str, object] | None, kwargs: Mapping[str, object]) -> O:
-        """Returns the options for a dict (dotted or underscored names) and keyword arguments.
+        """Return the options for a dict (dotted or underscored names) and keyword arguments.
 
-        None means the default. Raises UnknownOption with the nearest name, and ConfigurationError with the
+        None means the default. Raise UnknownOption with the nearest name, and ConfigurationError with the
         option, its value and the valid values.
         """
         if config is not None and not isinstance(config, Mapping):

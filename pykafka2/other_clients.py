@@ -424,7 +424,7 @@ def explaining_all(client: C) -> C:
 
 
 def instead_of_option(name: str) -> str | None:
-    """Returns the advice for an unknown option, or None."""
+    """Return the advice for an unknown option, or None."""
     if name in OF_A_CONSUMER:
         return f"{name} is an option of KafkaConsumer"
     if name in OF_A_PRODUCER:

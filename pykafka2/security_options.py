@@ -264,7 +264,7 @@ class SecurityOptions:
 
 
 def check_security(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the security options, by field name, and return them with those in sasl_jaas_config.  Raises
+    """Check the security options, by field name, and return them with those in sasl_jaas_config.  Raise
     `ConfigurationError`."""
     values = {**values}
     for name, value in (values.pop("sasl_jaas_config", None) or {}).items():

@@ -53,7 +53,7 @@ class SupportsDeserialize(Protocol[T_co]):
 
 
 def serialize_function(option: Any, name: str = "serializer") -> SerializeFunction | None:
-    """Returns the option as a function of topic, headers and data; None stays None (raw bytes).
+    """Return the option as a function of topic, headers and data; None stays None (raw bytes).
 
     Raises:
         ConfigurationError: it is neither; the message has its `name`.
@@ -62,7 +62,7 @@ def serialize_function(option: Any, name: str = "serializer") -> SerializeFuncti
 
 
 def deserialize_function(option: Any, name: str = "deserializer") -> DeserializeFunction | None:
-    """Returns the option as a function, like `serialize_function` for the other direction."""
+    """Return the option as a function, like `serialize_function` for the other direction."""
     return _as_function(option, "deserialize", name)
 
 
@@ -101,7 +101,7 @@ class Serializer(Generic[T]):
         raise NotImplementedError
 
     def serialize(self, topic: str, headers: Headers, data: T | None) -> bytes | None:
-        """Serialize data. Raises SerializationError with the topic if it has the wrong type."""
+        """Serialize data. Raise SerializationError with the topic if it has the wrong type."""
         if data is None:
             return None
         try:
@@ -129,7 +129,7 @@ class Deserializer(Generic[T]):
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> T | None: ...
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> T | None:
-        """Deserialize bytes. Raises SerializationError with the topic if they are malformed."""
+        """Deserialize bytes. Raise SerializationError with the topic if they are malformed."""
         if data is None:
             return None
         if self.fixed_bytes is not None and len(data) != self.fixed_bytes:
@@ -383,7 +383,7 @@ class ListSerializer(Serializer[Iterable[T]]):
         self.inner_bytes: int | None = getattr(inner, "fixed_bytes", None)
 
     def serialize(self, topic: str, headers: Headers, data: Iterable[T | None] | None) -> bytes | None:
-        """Serialize a list. Raises SerializationError if data is no list, or an entry has the wrong type."""
+        """Serialize a list. Raise SerializationError if data is no list, or an entry has the wrong type."""
         if data is None:
             return None
         if isinstance(data, str | bytes | bytearray | memoryview) or not isinstance(data, Iterable):
@@ -418,7 +418,7 @@ class ListDeserializer(Deserializer[list[Any]]):
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> list[Any] | None: ...
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> list[Any] | None:
-        """Deserialize a list. Raises SerializationError if the bytes are malformed or of another strategy."""
+        """Deserialize a list. Raise SerializationError if the bytes are malformed or of another strategy."""
         if data is None:
             return None
         try:

@@ -25,21 +25,21 @@ LONGEST_ERROR: Final = 400
 
 
 def shown(text: str, most: int = MOST_CHARACTERS) -> str:
-    """Returns the text truncated to `most` characters, with unprintable characters escaped."""
+    """Return the text truncated to `most` characters, with unprintable characters escaped."""
     if len(text) > most:
         text = f"{text[:most]}… ({len(text) - most} more characters)"
     return printable(text)
 
 
 def printable(text: str) -> str:
-    """Returns the text with unprintable characters escaped: line ends, terminal control codes."""
+    """Return the text with unprintable characters escaped: line ends, terminal control codes."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def brief(error: BaseException) -> str:
-    """Returns the error's `repr`, shortened, as it can contain a whole record."""
+    """Return the error's `repr`, shortened, as it can contain a whole record."""
     if isinstance(error, UnicodeError):  # its arguments contain the whole text, its message only the position
         return f"{type(error).__name__}({str(error)!r})"
     full = repr(error)
@@ -48,38 +48,38 @@ def brief(error: BaseException) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Returns a user's text without the user and password of an address, and without PEM data."""
+    """Return a user's text without the user and password of an address, and without PEM data."""
     before, pem, _ = text.partition(PEM_BEGIN)
     text = f"{before}[hidden PEM data]" if pem else text
     return _CREDENTIALS.sub("[hidden]@", text) if "@" in text else text
 
 
 def is_like_a_name(text: str) -> bool:
-    """Returns whether a text can be a misspelt option's name; a line of base64 or a password is not shown."""
+    """Return whether a text can be a misspelt option's name; a line of base64 or a password is not shown."""
     if len(text) > LONGEST_NAME or (len(text) > LONGEST_WORD and text.isalnum()):
         return False
     return _NAME.fullmatch(text) is not None
 
 
 def type_of(value: object) -> str:
-    """Returns the name of the value's type with its article: a str, an int."""
+    """Return the name of the value's type with its article: a str, an int."""
     name = type(value).__name__
     return f"an {name}" if name[0] in "AEIOUaeiou" else f"a {name}"
 
 
 def counted(items: Sized | int, name: str, plural: str = "") -> str:
-    """Returns a number, or the number of items, with their name; without `plural` it gets an s."""
+    """Return a number, or the number of items, with their name; without `plural` it gets an s."""
     number = items if isinstance(items, int) else len(items)
     return f"{number:,} {name if number == 1 else plural or name + 's'}"
 
 
 def undelivered(records: int) -> str:
-    """Returns the sentence for this number of failed records, without its full stop."""
+    """Return the sentence for this number of failed records, without its full stop."""
     return "1 record was not delivered" if records == 1 else f"{records} records were not delivered"
 
 
 def records_remain(records: int, timeout: float) -> str:
-    """Returns the sentence for this number of records without a result, without its full stop."""
+    """Return the sentence for this number of records without a result, without its full stop."""
     what = "1 record remains" if records == 1 else f"{records} records remain"
     return f"{what} after {timeout:g} s"
 
@@ -89,7 +89,7 @@ MOST_NAMED: Final = 20
 
 
 def named(things: Iterable[object]) -> str:
-    """Returns the first items as text, and the number of the others."""
+    """Return the first items as text, and the number of the others."""
     items = list(things)
     text = ", ".join(map(str, items[:MOST_NAMED]))
     more = len(items) - MOST_NAMED

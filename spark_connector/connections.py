@@ -41,7 +41,7 @@ _pid = os.getpid()
 
 
 def kept(kind: str, options: Mapping[str, str], make: Callable[[], C]) -> C:
-    """Returns this process's client for these options; one of several calling threads creates it."""
+    """Return this process's client for these options; one of several calling threads creates it."""
     key = _key(kind, options)
     while True:
         with _lock:
@@ -59,14 +59,14 @@ def kept(kind: str, options: Mapping[str, str], make: Callable[[], C]) -> C:
 
 
 def found(kind: str, options: Mapping[str, str]) -> Client | None:
-    """Returns the client for these options, None if there is none."""
+    """Return the client for these options, None if there is none."""
     with _lock:
         _forget_parents()
         return _kept.get(_key(kind, options), (None, 0))[0]
 
 
 def drop(client: Client) -> None:
-    """Closes a client that failed; the next task creates a new one."""
+    """Close a client that failed; the next task creates a new one."""
     with _lock:
         for key in [key for key, (value, _) in _kept.items() if value is client]:
             del _kept[key]
@@ -83,7 +83,7 @@ def close_all() -> None:
 
 
 def consumer(options: Mapping[str, str]) -> KafkaConsumer:
-    """Returns this process's consumer for `read_range` and for offset lookups."""
+    """Return this process's consumer for `read_range` and for offset lookups."""
     return kept("consumer", options, lambda: new_consumer(options))
 
 
@@ -93,7 +93,7 @@ def admin(options: Mapping[str, str]) -> KafkaAdminClient:
 
 
 def new_consumer(options: Mapping[str, str]) -> KafkaConsumer:
-    """Returns a consumer with options `kafka.*` (without that prefix).
+    """Return a consumer with options `kafka.*` (without that prefix).
 
     Raises:
         UnknownOption, ConfigurationError: an option is unknown or illegal.
@@ -107,13 +107,13 @@ def new_consumer(options: Mapping[str, str]) -> KafkaConsumer:
 
 
 def new_admin(options: Mapping[str, str]) -> KafkaAdminClient:
-    """Returns an admin client with those options of a consumer that it shares."""
+    """Return an admin client with those options of a consumer that it shares."""
     shared = {name: value for name, value in options.items() if name not in OF_CONSUMERS}
     return KafkaAdminClient({"client.id": "pykafka2-spark", **shared})
 
 
 def _made(key: object, make: Callable[[], C], event: threading.Event) -> C:
-    """Creates a client without holding the lock; threads that wait for it continue even if this fails."""
+    """Create a client without holding the lock; threads that wait for it continue even if this fails."""
     too_many: list[Client] = []
     try:
         client = make()
@@ -130,7 +130,7 @@ def _made(key: object, make: Callable[[], C], event: threading.Event) -> C:
 
 
 def _make_room() -> list[Client]:
-    """Removes the least recently used clients of this thread and of ended threads; the caller closes them."""
+    """Remove the least recently used clients of this thread and of ended threads; the caller closes them."""
     alive = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
     mine = [key for key, (_, thread) in _kept.items() if thread not in alive]
     return [_kept.pop(key)[0] for key in mine[: max(len(mine) + 1 - MOST_KEPT, 0)]]

@@ -93,5 +93,5 @@ def _check_packages() -> None:
 
 
 def register(spark: SparkSession) -> None:
-    """Registers `format("pykafka2")` with a session; needed only if the package is not installed."""
+    """Register `format("pykafka2")` with a session; needed only if the package is not installed."""
     spark.dataSource.register(KafkaDataSource)

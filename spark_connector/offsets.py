@@ -23,7 +23,7 @@ def to_spark(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]
 
 
 def from_spark(offsets: Mapping[str, Any]) -> Offsets:
-    """Parses offsets from Spark, which may come from a checkpoint that was edited.
+    """Parse offsets from Spark, which may come from a checkpoint that was edited.
 
     Raises:
         WrongOffsets: they do not have the form that `to_spark` returns.
@@ -42,5 +42,5 @@ def from_spark(offsets: Mapping[str, Any]) -> Offsets:
 
 
 def shown(partitions: Mapping[TopicPartition, object] | set[TopicPartition]) -> str:
-    """Formats partitions for messages."""
+    """Format partitions for messages."""
     return ", ".join(f"{partition.topic}-{partition.partition}" for partition in sorted(partitions))

@@ -62,7 +62,7 @@ class OffsetsBehindLatestListener(StreamingQueryListener):
         self._report = report
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Does nothing."""
+        """Do nothing."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         lag = query_lag(event.progress)
@@ -70,14 +70,14 @@ class OffsetsBehindLatestListener(StreamingQueryListener):
             self._report(lag)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Does nothing."""
+        """Do nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Does nothing."""
+        """Do nothing."""
 
 
 def query_lag(progress: StreamingQueryProgress) -> QueryLag:
-    """Returns the lag after a micro-batch, from `query.lastProgress` or the progress of a listener's
+    """Return the lag after a micro-batch, from `query.lastProgress` or the progress of a listener's
     event.
     """
     found = (_of_source(source) for source in progress.sources)
@@ -91,7 +91,7 @@ def query_lag(progress: StreamingQueryProgress) -> QueryLag:
 
 
 def _of_source(source: SourceProgress) -> OffsetsBehindLatest | None:
-    """Returns None if the source is not Kafka, or has not looked up the latest offsets yet."""
+    """Return None if the source is not Kafka, or has not looked up the latest offsets yet."""
     ends, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
     if ends is None or not latest:
         return None
@@ -100,7 +100,7 @@ def _of_source(source: SourceProgress) -> OffsetsBehindLatest | None:
 
 
 def _offsets(text: str | None) -> dict[tuple[str, str], int] | None:
-    """Returns offsets by topic and partition; None if the text is not `{"topic": {"0": 23}}`."""
+    """Return offsets by topic and partition; None if the text is not `{"topic": {"0": 23}}`."""
     try:
         parsed: Any = json.loads(text or "null")
         found = {

@@ -40,7 +40,7 @@ class SparkUnavailable(RuntimeError):
 
 
 def why_no_spark() -> str | None:
-    """Returns what is missing for a session in this process, None if nothing is."""
+    """Return what is missing for a session in this process, None if nothing is."""
     if find_spec("pyspark") is None:
         return "pyspark is not installed. Run: pip install 'pykafka2[spark-local]'"
     home = os.environ.get("JAVA_HOME")
@@ -52,7 +52,7 @@ def why_no_spark() -> str | None:
 
 
 def local_session(master: str = "local[2]", **conf: str) -> SparkSession:
-    """Creates a session for tests and examples: no web UI, few partitions, UTC, this Python for the workers.
+    """Create a session for tests and examples: no web UI, few partitions, UTC, this Python for the workers.
 
     `conf` has further settings with underscores for dots, such as spark_sql_shuffle_partitions="4".
 

@@ -120,7 +120,7 @@ async def aiokafka_reader(run: Run) -> AsyncIterator[Any]:
 
 
 async def send_all(send: Send, values: list[bytes], count: int) -> int:
-    """Sends `count` records, and awaits the outcomes of ten thousand at a time; how many failed."""
+    """Send `count` records, and await the outcomes of ten thousand at a time; how many failed."""
     failed = 0
     for start in range(0, count, AWAITED_TOGETHER):
         together = [
@@ -136,7 +136,7 @@ async def send_all(send: Send, values: list[bytes], count: int) -> int:
 
 
 async def gather_all(send: Send, values: list[bytes], count: int) -> int:
-    """Sends like `send_all`, and awaits the outcomes with asyncio.gather."""
+    """Send like `send_all`, and await the outcomes with asyncio.gather."""
     failed = 0
     for start in range(0, count, AWAITED_TOGETHER):
         together = [
@@ -149,7 +149,7 @@ async def gather_all(send: Send, values: list[bytes], count: int) -> int:
 
 
 async def send_columns(send_many: Any, values: list[bytes], count: int) -> int:
-    """Sends ten thousand records with each call, and awaits their outcome."""
+    """Send ten thousand records with each call, and await their outcome."""
     failed = 0
     for start in range(0, count, AWAITED_TOGETHER):
         end = min(start + AWAITED_TOGETHER, count)

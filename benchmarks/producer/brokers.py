@@ -43,7 +43,7 @@ class Broker:
 
 @contextmanager
 def running(name: str) -> Iterator[Broker]:
-    """One of BROKERS, with one node.  Raises KafkaUnavailable where Java or Maven is missing for Apache's."""
+    """One of BROKERS, with one node.  Raise KafkaUnavailable where Java or Maven is missing for Apache's."""
     with _apache() if name == "apache" else _bundled() as servers:
         broker = Broker(servers)
         try:

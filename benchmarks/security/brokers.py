@@ -30,7 +30,7 @@ class Secured:
 
 @contextmanager
 def running(name: str) -> Iterator[Secured]:
-    """Apache Kafka or the bundled broker.  Raises KafkaUnavailable where Java or Maven is missing."""
+    """Apache Kafka or the bundled broker.  Raise KafkaUnavailable where Java or Maven is missing."""
     with _apache() if name == "apache" else _bundled() as ways:
         broker = Broker(ways[PLAIN]["bootstrap_servers"])
         try:

@@ -89,7 +89,7 @@ class Writer(DataSourceArrowWriter):
         client.poll(0)
 
     def _send_bulk(self, client: Producer, columns: dict[str, list[Any]], told: Any) -> None:
-        """Takes no headers."""
+        """Take no headers."""
         keys = columns.get("key")
         if keys is None:
             messages = [{"value": value} for value in columns["value"]]

@@ -40,7 +40,7 @@ def make_orders(count: int, seed: int) -> list[Order]:
 
 
 def the_last_order(orders: list[Order]) -> Order:
-    """Returns an order so late that it closes all earlier windows, for a product that is not in the table."""
+    """Return an order so late that it closes all earlier windows, for a product that is not in the table."""
     return Order(len(orders), "no customer", "none", 0, max(one.at_ms for one in orders) + 10 * WINDOW_MS)
 
 

@@ -60,5 +60,5 @@ class ACL(AclBinding):
 
 
 def _name(terms: type[Operation | PatternType | Permission | ResourceType], term: object) -> str:
-    """Returns Kafka's name of a term, also of kafka-python's own enums, by its number."""
+    """Return Kafka's name of a term, also of kafka-python's own enums, by its number."""
     return terms(term).name if isinstance(term, int) else str(term)

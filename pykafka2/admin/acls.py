@@ -43,7 +43,7 @@ class AclsAdmin:
         permission: str = "ANY",
         timeout: float | None = None,
     ) -> list[AclBinding]:
-        """Returns the matching ACLs, sorted; None and ANY match all.
+        """Return the matching ACLs, sorted; None and ANY match all.
 
         A name matches ACLs with exactly that name. With `pattern_type="MATCH"` it matches all ACLs that apply
         to a resource of that name: literal ones, "*", and prefixes. kafka-python's `ACLFilter` has all of
@@ -81,7 +81,7 @@ class AclsAdmin:
     def create_acls(
         self, bindings: Iterable[AclBinding], *, timeout: float | None = None, raise_errors: bool = True
     ) -> Outcomes[AclBinding, None]:
-        """Create ACLs; existing ones stay unchanged. Returns an outcome for each ACL.
+        """Create ACLs; existing ones stay unchanged. Return an outcome for each ACL.
 
         Raises:
             ItemsFailed: a broker rejected some (unless `raise_errors` is False), each with its error.
@@ -113,7 +113,7 @@ class AclsAdmin:
     ) -> Outcomes[AclBinding, None]:
         """Delete exactly these ACLs; a missing one is no error.
 
-        Raises the errors of `create_acls`.
+        Raise the errors of `create_acls`.
         """
         from pykafka2.protocol.messages.acls import DeleteAclsFilter, DeleteAclsRequest
 
@@ -142,9 +142,9 @@ class AclsAdmin:
 
 
 def _checked(bindings: Iterable[AclBinding]) -> list[AclBinding]:
-    """Returns each ACL once.
+    """Return each ACL once.
 
-    Raises IllegalArgument; a field that is None would match, and let delete_acls delete, all ACLs.
+    Raise IllegalArgument; a field that is None would match, and let delete_acls delete, all ACLs.
     """
     if isinstance(bindings, AclBinding):
         raise IllegalArgument("bindings must be a list; pass [binding] for a single ACL")
@@ -170,7 +170,7 @@ class _Terms:
 
     @classmethod
     def of(cls, acl: AclBinding) -> _Terms:
-        """Returns the numbers of an ACL. Raises IllegalArgument for a value that no ACL can have."""
+        """Return the numbers of an ACL. Raise IllegalArgument for a value that no ACL can have."""
         return cls(
             _value(ResourceType, "resource_type", acl.resource_type, of_acl=True),
             _value(PatternType, "pattern_type", acl.pattern_type, of_acl=True),
@@ -180,7 +180,7 @@ class _Terms:
 
 
 def _outcomes(acls: list[AclBinding], results: list[Any]) -> Outcomes[AclBinding, None]:
-    """Returns the outcome for each ACL; responses have the order of the request."""
+    """Return the outcome for each ACL; responses have the order of the request."""
     if len(results) != len(acls):
         raise CorruptResponse(f"the response has {len(results)} results for {len(acls)} ACLs")
     done: dict[AclBinding, None] = {}
@@ -210,7 +210,7 @@ def _binding(resource: DescribeAclsResource, acl: Any) -> AclBinding:
 
 
 def _name(term: type[T], number: int) -> str:
-    """Returns Kafka's name of a number; newer brokers can send unknown numbers."""
+    """Return Kafka's name of a number; newer brokers can send unknown numbers."""
     return term(number).name if number in tuple(term) else f"UNKNOWN({number})"
 
 

@@ -113,7 +113,7 @@ class AddressProbe:
         return self._connection is not None and self._connection.is_ready
 
     def result(self) -> tuple[CheckStep, ...]:
-        """Returns all steps in order, those that were not reached as skipped."""
+        """Return all steps in order, those that were not reached as skipped."""
         return tuple(self.steps.get(name) or _skipped(name, "not reached") for name in STEPS) + tuple(
             step for name, step in self.steps.items() if name not in STEPS
         )

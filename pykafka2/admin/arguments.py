@@ -18,7 +18,7 @@ UUID_BYTES = 16
 
 
 def texts(argument: str, values: Iterable[str]) -> list[str]:
-    """Returns a list of the strings, each once; rejects a single string, which iterates by letters."""
+    """Return a list of the strings, each once; reject a single string, which iterates by letters."""
     if isinstance(values, str):
         raise IllegalArgument(f"{argument}={values!r} must be a list; pass [{values!r}] for a single value")
     unique = list(dict.fromkeys(values))
@@ -29,14 +29,14 @@ def texts(argument: str, values: Iterable[str]) -> list[str]:
 
 
 def text(argument: str, value: object) -> str:
-    """Returns the string; raises IllegalArgument if it is none or empty."""
+    """Return the string; raise IllegalArgument if it is none or empty."""
     if not isinstance(value, str) or not value:
         raise IllegalArgument(f"{argument} must be a str that is not empty, not {describe_argument(value)}")
     return value
 
 
 def one_of(argument: str, value: object, known: Iterable[str]) -> str:
-    """Returns the known name that equals the value, whatever its case. Raises IllegalArgument."""
+    """Return the known name that equals the value, whatever its case. Raise IllegalArgument."""
     names = list(known)
     for name in names:
         if isinstance(value, str) and value.lower() == name.lower():
@@ -45,7 +45,7 @@ def one_of(argument: str, value: object, known: Iterable[str]) -> str:
 
 
 def partitions_of(argument: str, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Returns each partition once. Raises IllegalArgument."""
+    """Return each partition once. Raise IllegalArgument."""
     if isinstance(partitions, TopicPartition) or not hasattr(partitions, "__iter__"):
         raise IllegalArgument(
             f"{argument} must be a list of TopicPartition, not {describe_argument(partitions)}"
@@ -54,7 +54,7 @@ def partitions_of(argument: str, partitions: Iterable[TopicPartition]) -> list[T
 
 
 def partition_keys(argument: str, mapping: Mapping[TopicPartition, object]) -> list[TopicPartition]:
-    """Returns the keys of a mapping by partition. Raises IllegalArgument."""
+    """Return the keys of a mapping by partition. Raise IllegalArgument."""
     if not isinstance(mapping, Mapping):
         raise IllegalArgument(
             f"{argument} must be a dict with a TopicPartition for each key, not {describe_argument(mapping)}"
@@ -63,14 +63,14 @@ def partition_keys(argument: str, mapping: Mapping[TopicPartition, object]) -> l
 
 
 def whole_number(argument: str, value: object, least: int, most: int = 2**31 - 1) -> int:
-    """Returns the int; raises IllegalArgument if it is none or out of range."""
+    """Return the int; raise IllegalArgument if it is none or out of range."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise IllegalArgument(f"{argument}={value!r} must be an int from {least} to {most}")
     return int(value)
 
 
 def uuid_bytes(argument: str, value: bytes | UUID) -> bytes:
-    """Returns the 16 bytes of an id. Raises IllegalArgument."""
+    """Return the 16 bytes of an id. Raise IllegalArgument."""
     found: object = getattr(value, "bytes", value)
     if not isinstance(found, bytes) or len(found) != UUID_BYTES:
         raise IllegalArgument(f"{argument} must be a UUID or {UUID_BYTES} bytes, not {value!r}")
@@ -78,7 +78,7 @@ def uuid_bytes(argument: str, value: bytes | UUID) -> bytes:
 
 
 def real_number(argument: str, value: object, *, minimum: float) -> float:
-    """Returns the number; raises IllegalArgument if it is none, not finite or below the minimum."""
+    """Return the number; raise IllegalArgument if it is none, not finite or below the minimum."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not minimum <= value < float("inf"):  # type: ignore[operator]
         raise IllegalArgument(f"{argument}={value!r} must be a number, at least {minimum:g}")
@@ -86,7 +86,7 @@ def real_number(argument: str, value: object, *, minimum: float) -> float:
 
 
 def seconds_of(timeout: float | None, timeout_ms: float | None) -> float | None:
-    """Returns the timeout in seconds from either argument; None if both are None. Raises IllegalArgument."""
+    """Return the timeout in seconds from either argument; None if both are None. Raise IllegalArgument."""
     if timeout_ms is None:
         return timeout
     if timeout is not None:
@@ -95,7 +95,7 @@ def seconds_of(timeout: float | None, timeout_ms: float | None) -> float | None:
 
 
 def request_timeout_ms(cluster: ClusterClient, timeout: float | None) -> int:
-    """Returns how long a broker may work on a request: the call's timeout, at most request_timeout_ms."""
+    """Return how long a broker may work on a request: the call's timeout, at most request_timeout_ms."""
     seconds = cluster.seconds_of(timeout)
     return max(1, int(min(seconds, cluster.options.request_timeout) * 1000))
 

@@ -24,7 +24,7 @@ _FIXES = {
 
 
 def fix_of_step(step: str, error: KafkaError) -> str:
-    """Returns what to do: the advice of the error's class, or of the step."""
+    """Return what to do: the advice of the error's class, or of the step."""
     advice = type(error).what_to_do
     if error.retriable or advice is KafkaError.what_to_do:
         return _FIXES.get(step, advice)  # not "the client retries": the check has failed
@@ -32,7 +32,7 @@ def fix_of_step(step: str, error: KafkaError) -> str:
 
 
 def fix_of_name(host: str, broker_id: int | None) -> str:
-    """Returns what to do if a name cannot be resolved; `broker_id` advertises it."""
+    """Return what to do if a name cannot be resolved; `broker_id` advertises it."""
     if broker_id is None:
         return "correct the name in bootstrap_servers, or this host's DNS"
     return (
@@ -42,7 +42,7 @@ def fix_of_name(host: str, broker_id: int | None) -> str:
 
 
 def fix_of_port(address: str, broker_id: int | None) -> str:
-    """Returns what to do if an address does not accept connections; `broker_id` advertises it."""
+    """Return what to do if an address does not accept connections; `broker_id` advertises it."""
     if broker_id is None:
         return "correct the port in bootstrap_servers, start the broker, or open the firewall"
     return (
@@ -54,7 +54,7 @@ def fix_of_port(address: str, broker_id: int | None) -> str:
 def explained(
     certificate: Certificate, cause: KafkaError, host: str, trusted: str | None, today: datetime
 ) -> tuple[str, str]:
-    """Returns cause and fix for a rejected certificate; `trusted` is the file of the authorities."""
+    """Return cause and fix for a rejected certificate; `trusted` is the file of the authorities."""
     shown = shown_certificate(certificate)
     if certificate.not_after < today:
         return f"the certificate has expired: {shown}", "renew the certificate on the broker"
@@ -77,7 +77,7 @@ def explained(
 
 
 def shown_certificate(certificate: Certificate) -> str:
-    """Returns the names, dates and issuer of a certificate."""
+    """Return the names, dates and issuer of a certificate."""
     names = ", ".join(certificate.names) or certificate.subject
     return (
         f"certificate for {names}, from {certificate.not_before:%Y-%m-%d} to "
@@ -86,7 +86,7 @@ def shown_certificate(certificate: Certificate) -> str:
 
 
 def shown_versions(versions: ApiVersions) -> str:
-    """Returns the number of a broker's APIs, its versions of Metadata, and its metadata.version."""
+    """Return the number of a broker's APIs, its versions of Metadata, and its metadata.version."""
     low, high = versions.ranges.get(MetadataRequest.API_KEY, (0, 0))
     level = versions.finalized_features.get("metadata.version")
     more = "" if level is None else f", metadata.version {level}"

@@ -122,7 +122,7 @@ class CheckRun:
             self._start(list(new.values())[:left])
 
     def _ask(self, probe: AddressProbe, request: Request[Any]) -> Any:
-        """Send a request over a probe's connection. Raises its error."""
+        """Send a request over a probe's connection. Raise its error."""
         from pykafka2.driver.completion import Completion
 
         completion: Completion[Any] = Completion(self._cluster.driver, type(request).__name__)
@@ -260,7 +260,7 @@ def _view(probe: AddressProbe) -> tuple[str | None, tuple[tuple[int, str, int], 
 
 
 def _difference(ready: list[AddressProbe]) -> str | None:
-    """Returns how the brokers' views of the cluster differ, or None."""
+    """Return how the brokers' views of the cluster differ, or None."""
     views = {probe.name: _view(probe) for probe in ready}
     usual = Counter(views.values()).most_common(1)[0][0]
     found = []

@@ -52,7 +52,7 @@ class BrokerCheck:
         return all(step.status is not CheckStatus.FAILED for step in self.steps)
 
     def step(self, name: str) -> CheckStep:
-        """Returns a step by its name. Raises KeyError."""
+        """Return a step by its name. Raise KeyError."""
         for step in self.steps:
             if step.name == name:
                 return step
@@ -77,14 +77,14 @@ class ClusterCheck:
         return own and all(broker.has_passed for broker in self.brokers)
 
     def step(self, name: str) -> CheckStep:
-        """Returns a step of the whole cluster by its name. Raises KeyError."""
+        """Return a step of the whole cluster by its name. Raise KeyError."""
         for step in self.steps:
             if step.name == name:
                 return step
         raise KeyError(name)
 
     def as_dict(self) -> Mapping[str, Any]:
-        """Returns the result as dicts and lists, for JSON."""
+        """Return the result as dicts and lists, for JSON."""
         return {
             "passed": self.has_passed,
             "cluster_id": self.cluster_id,

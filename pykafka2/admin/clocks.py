@@ -27,7 +27,7 @@ FIX = "synchronize the clocks of brokers and clients (NTP)"
 
 
 def controller_clock(ask: Ask, clock: Clock, max_skew: float) -> CheckStep:
-    """Returns the step for the clock of the active controller."""
+    """Return the step for the clock of the active controller."""
     began = clock.wall_ms()
     try:
         leader, time_ms = _controller_time(ask)
@@ -75,7 +75,7 @@ def broker_clock(
 
 
 def _not_known(reason: str) -> CheckStep:
-    """Returns a warning: the caller has named a topic to compare the clocks."""
+    """Return a warning: the caller has named a topic to compare the clocks."""
     return CheckStep("clock", CheckStatus.WARNING, f"not known: {reason}", TOPIC_FIX)
 
 
@@ -90,7 +90,7 @@ def _compared(name: str, time_ms: int, began: int, ended: int, max_skew: float) 
 
 
 def _controller_time(ask: Ask) -> tuple[int, int | None]:
-    """Returns the id of the active controller, and its clock in milliseconds if it is shown."""
+    """Return the id of the active controller, and its clock in milliseconds if it is shown."""
     from pykafka2.protocol.messages.quorum import (
         DescribeQuorumRequest,
         DescribeQuorumRequestPartitionData,

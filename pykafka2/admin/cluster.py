@@ -48,7 +48,7 @@ class ClusterAdmin:
         include_fenced_brokers: bool = False,
         timeout: float | None = None,
     ) -> ClusterDescription:
-        """Returns the cluster's id, brokers and controller (in KRaft any live broker).
+        """Return the cluster's id, brokers and controller (in KRaft any live broker).
 
         Args:
             include_authorized_operations: also return what the principal may do with the cluster (KIP-430).
@@ -80,7 +80,7 @@ class ClusterAdmin:
         )
 
     def describe_features(self, *, timeout: float | None = None) -> FeatureMetadata:
-        """Returns the levels of features in effect and those that a broker supports (KIP-584).
+        """Return the levels of features in effect and those that a broker supports (KIP-584).
 
         The level of metadata.version, for example, decides which records the controllers write.
         """
@@ -156,7 +156,7 @@ class ClusterAdmin:
         return outcomes.checked("update_features", raise_errors)
 
     def describe_metadata_quorum(self, *, timeout: float | None = None) -> QuorumInfo:
-        """Returns the quorum of controllers, and how far each has copied the metadata log (KIP-595, KIP-836).
+        """Return the quorum of controllers, and how far each has copied the metadata log (KIP-595, KIP-836).
 
         Raises:
             ClusterAuthorizationFailed: the principal lacks DESCRIBE on the cluster.
@@ -256,7 +256,7 @@ class ClusterAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[int, dict[str, ApiVersion]]:
-        """Returns the APIs of brokers (None: of all) by name, with their versions.
+        """Return the APIs of brokers (None: of all) by name, with their versions.
 
         Raises:
             ItemsFailed: some brokers failed (unless `raise_errors` is False).
@@ -301,7 +301,7 @@ class ClusterAdmin:
 def checked_brokers(
     cluster: ClusterClient, brokers: Iterable[int] | None, timeout: float | None
 ) -> list[int]:
-    """Returns the ids, or those of all brokers that are up for None. Raises IllegalArgument."""
+    """Return the ids, or those of all brokers that are up for None. Raise IllegalArgument."""
     if brokers is None:
         return broker_ids(cluster, timeout)
     if isinstance(brokers, str | int) or not hasattr(brokers, "__iter__"):

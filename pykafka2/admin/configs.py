@@ -56,7 +56,7 @@ class ConfigsAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
-        """Returns the settings of each resource with their sources; sensitive values are None.
+        """Return the settings of each resource with their sources; sensitive values are None.
 
         Args:
             resources: topics, brokers, groups ...; the `configs` of a resource select settings by name.
@@ -205,7 +205,7 @@ class ConfigsAdmin:
         *,
         timeout: float | None = None,
     ) -> list[ConfigResource]:
-        """Returns the resources that can have settings, of these types (all if empty), sorted (KIP-1142).
+        """Return the resources that can have settings, of these types (all if empty), sorted (KIP-1142).
 
         Groups and client metrics are listed only if they have settings.
 
@@ -234,9 +234,9 @@ class ConfigsAdmin:
         )
 
     def list_client_metrics_resources(self, *, timeout: float | None = None) -> list[str]:
-        """Returns the names of the subscriptions to client metrics (KIP-714), sorted.
+        """Return the names of the subscriptions to client metrics (KIP-714), sorted.
 
-        Raises the errors of `list_config_resources`.
+        Raise the errors of `list_config_resources`.
         """
         resources = self.list_config_resources([ConfigResourceType.CLIENT_METRICS], timeout=timeout)
         return [resource.name for resource in resources]
@@ -268,7 +268,7 @@ class ConfigsAdmin:
 
 
 def _home(resource: ConfigResource) -> int | None:
-    """Returns the id of the broker that must get the request, or None for any."""
+    """Return the id of the broker that must get the request, or None for any."""
     is_broker = resource.resource_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
     return int(resource.name) if is_broker and resource.name.isdecimal() else None
 

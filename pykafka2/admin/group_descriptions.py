@@ -25,7 +25,7 @@ VERSION_BYTES = 2
 
 
 def consumer_group(group: DescribedConsumerGroup) -> GroupDescription:
-    """Returns a group of the protocol of KIP-848."""
+    """Return a group of the protocol of KIP-848."""
     return GroupDescription(
         group.group_id,
         group.group_state,
@@ -41,7 +41,7 @@ def consumer_group(group: DescribedConsumerGroup) -> GroupDescription:
 
 
 def classic_group(group: DescribedGroup) -> GroupDescription:
-    """Returns a group of the classic protocol, of consumers or of other members."""
+    """Return a group of the classic protocol, of consumers or of other members."""
     return GroupDescription(
         group.group_id,
         group.group_state,
@@ -58,7 +58,7 @@ def classic_group(group: DescribedGroup) -> GroupDescription:
 
 
 def operations(bits: int) -> tuple[str, ...] | None:
-    """Returns the names of the operations in a bit field; None if they were not requested."""
+    """Return the names of the operations in a bit field; None if they were not requested."""
     if bits == NOT_REQUESTED:
         return None
     return tuple(operation.name for operation in Operation if bits >> operation.value & 1)
@@ -110,7 +110,7 @@ def _classic_member(member: DescribedGroupMember, protocol_type: str) -> MemberD
 
 
 def _decoded(kind: Any, data: bytes) -> Any:
-    """Returns the message; None if it is empty, as during a rebalance, or not one of a consumer."""
+    """Return the message; None if it is empty, as during a rebalance, or not one of a consumer."""
     version = int.from_bytes(data[:VERSION_BYTES], "big", signed=True)
     if len(data) < VERSION_BYTES or version < 0:
         return None

@@ -39,7 +39,7 @@ class GroupLagAdmin(GroupsAdmin, GroupOffsetsAdmin, OffsetsAdmin):
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[TopicPartition, PartitionLag]:
-        """Returns a group's lag by partition, in records and, if requested, in time.
+        """Return a group's lag by partition, in records and, if requested, in time.
 
         All partitions count that have a committed offset or belong to a member. Offsets that were deleted
         from the log are no lag; without a committed offset the whole log is.
@@ -115,7 +115,7 @@ class GroupLagAdmin(GroupsAdmin, GroupOffsetsAdmin, OffsetsAdmin):
     def _oldest_times(
         self, offsets: dict[TopicPartition, int], timeout: float | None, waits: bool
     ) -> dict[TopicPartition, int]:
-        """Returns the timestamp of the first record at or after each offset, if it can be fetched."""
+        """Return the timestamp of the first record at or after each offset, if it can be fetched."""
         if not offsets:
             return {}
 
@@ -171,7 +171,7 @@ def _fetch_request(partition: TopicPartition, offset: int) -> FetchRequest:
 
 
 def _first_timestamp(data: bytes | memoryview | None, partition: TopicPartition, offset: int) -> int:
-    """Returns the timestamp of the first record at or after the offset; -1 without one."""
+    """Return the timestamp of the first record at or after the offset; -1 without one."""
     from pykafka2.records.batch_reader import any_batches, decode_any_records
 
     try:

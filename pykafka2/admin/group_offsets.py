@@ -68,7 +68,7 @@ class GroupOffsetsAdmin:
         require_stable: bool = False,
         timeout: float | None = None,
     ) -> GroupOffsets | Outcomes[str, GroupOffsets]:
-        """Returns a group's committed offsets, without partitions that have none.
+        """Return a group's committed offsets, without partitions that have none.
 
         Args:
             group_id: the group; a list or dict is for `list_offsets_of_groups`, as in kafka-python.
@@ -76,7 +76,7 @@ class GroupOffsetsAdmin:
             require_stable: wait for open transactions that commit offsets (KIP-447), instead of returning
                 the offsets before them.
 
-        A group that does not exist has no offsets. Raises the group's error of `list_offsets_of_groups`.
+        A group that does not exist has no offsets. Raise the group's error of `list_offsets_of_groups`.
         """
         if not isinstance(group_id, str):
             return self.list_offsets_of_groups(group_id, require_stable=require_stable, timeout=timeout)
@@ -91,7 +91,7 @@ class GroupOffsetsAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[str, GroupOffsets]:
-        """Returns the committed offsets of many groups, one request for each coordinator (KIP-709).
+        """Return the committed offsets of many groups, one request for each coordinator (KIP-709).
 
         With `raise_errors=False` a group whose coordinator cannot be reached is not waited for.
 
@@ -115,7 +115,7 @@ class GroupOffsetsAdmin:
         *,
         waits: bool = True,
     ) -> Outcomes[str, GroupOffsets]:
-        """Returns the outcomes of `list_offsets_of_groups`."""
+        """Return the outcomes of `list_offsets_of_groups`."""
         wanted: dict[str, list[TopicPartition] | None]
         if isinstance(groups, Mapping):
             names = texts("groups", groups)
@@ -359,5 +359,5 @@ def _error_of_commit(code: int) -> KafkaError:
 
 
 def _is_worth_retrying(error: KafkaError) -> bool:
-    """Returns True also during a rebalance, after which the group can be empty, as in Java."""
+    """Return True also during a rebalance, after which the group can be empty, as in Java."""
     return error.retriable or isinstance(error, RebalanceInProgress)

@@ -61,7 +61,7 @@ class GroupsAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Listings[GroupListing]:
-        """Returns the groups of all coordinators with these states and types (all if empty), sorted.
+        """Return the groups of all coordinators with these states and types (all if empty), sorted.
 
         Args:
             states: such as "Stable" and "Empty" (KIP-518).
@@ -115,7 +115,7 @@ class GroupsAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[str, GroupDescription]:
-        """Returns state, assignor, coordinator and members of groups, classic and KIP-848.
+        """Return state, assignor, coordinator and members of groups, classic and KIP-848.
 
         With `raise_errors=False` a group whose coordinator cannot be reached is not waited for.
 
@@ -289,7 +289,7 @@ class GroupsAdmin:
     def _described(
         self, names: list[str], timeout: float | None, *, operations: bool = False, waits: bool = True
     ) -> Outcomes[str, GroupDescription]:
-        """Returns the outcomes of `describe_groups`."""
+        """Return the outcomes of `describe_groups`."""
         outcomes = self._describe_consumer_groups(names, operations, timeout, waits)
         others = [
             name
@@ -345,7 +345,7 @@ class GroupsAdmin:
         )
 
     def _refusals(self, names: list[str], timeout: float | None, waits: bool = True) -> dict[str, KafkaError]:
-        """Returns an error for each share or streams group among these names."""
+        """Return an error for each share or streams group among these names."""
         if not names:
             return {}
         try:

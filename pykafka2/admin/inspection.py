@@ -16,7 +16,7 @@ class InspectionCalls:
     _cluster: ClusterClient
 
     def metrics(self) -> dict[str, float]:
-        """Returns the client's metrics by name; the names can change until 1.0."""
+        """Return the client's metrics by name; the names can change until 1.0."""
         cluster = self._cluster
         metadata, now = cluster.metadata, cluster.driver.clock.monotonic()
         age = now - metadata.last_successful_refresh if metadata.version else -1.0
@@ -28,12 +28,12 @@ class InspectionCalls:
         }
 
     def health(self) -> AdminHealth:
-        """Returns the client's state for readiness checks; sends nothing and never blocks."""
+        """Return the client's state for readiness checks; send nothing and never block."""
         cluster = self._cluster
         return {**cluster.health(is_closed=cluster.is_closed), "calls": cluster.names_of_calls()}
 
     def explain(self) -> str:
-        """Returns in words what the client waits for; for people, so the text can change."""
+        """Return in words what the client waits for; for people, so the text can change."""
         health = self.health()
         if health["state"] != "open":
             because = f": {health['failure']}; close it and create a new one" if health["failure"] else ""

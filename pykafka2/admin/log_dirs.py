@@ -35,7 +35,7 @@ class LogDirsAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[int, dict[str, LogDir]]:
-        """Returns the log directories of brokers by path, with the replicas in them.
+        """Return the log directories of brokers by path, with the replicas in them.
 
         Args:
             brokers: broker ids; None for all.
@@ -64,11 +64,11 @@ class LogDirsAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[TopicPartitionReplica, ReplicaLogDir]:
-        """Returns the directory of each replica, and the one that it is being moved to.
+        """Return the directory of each replica, and the one that it is being moved to.
 
         A replica that the broker does not have has no directory: `current` is None.
 
-        Raises the errors of `describe_log_dirs`, by replica.
+        Raise the errors of `describe_log_dirs`, by replica.
         """
         wanted = [_replica("replicas", replica) for replica in _listed("replicas", replicas)]
 
@@ -97,7 +97,7 @@ class LogDirsAdmin:
     ) -> Outcomes[TopicPartitionReplica, None]:
         """Move replicas to other log directories of their brokers.
 
-        Returns when the brokers have begun; `describe_replica_log_dirs` shows the progress. For a replica
+        Return when the brokers have begun; `describe_replica_log_dirs` shows the progress. For a replica
         that the broker does not have yet, the directory is kept until the replica is created.
 
         Raises:

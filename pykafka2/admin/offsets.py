@@ -46,7 +46,7 @@ class OffsetsAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[TopicPartition, OffsetAndTimestamp]:
-        """Returns an offset of each partition from its leader.
+        """Return an offset of each partition from its leader.
 
         Args:
             specs: by partition "earliest", "latest" (the high watermark, or the last stable offset with
@@ -75,7 +75,7 @@ class OffsetsAdmin:
         *,
         waits: bool,
     ) -> Outcomes[TopicPartition, OffsetAndTimestamp]:
-        """Returns the outcomes of `list_offsets`."""
+        """Return the outcomes of `list_offsets`."""
         from pykafka2.protocol.messages.offsets import (
             ListOffsetsPartition,
             ListOffsetsRequest,
@@ -194,7 +194,7 @@ class OffsetsAdmin:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Returns the numbers of the partitions by topic."""
+    """Return the numbers of the partitions by topic."""
     topics: dict[str, list[int]] = {}
     for topic, number in partitions:
         topics.setdefault(topic, []).append(number)
@@ -202,7 +202,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def offset_time(partition: TopicPartition, spec: object) -> int:
-    """Returns the number of a spec in requests. Raises IllegalArgument."""
+    """Return the number of a spec in requests. Raise IllegalArgument."""
     if isinstance(spec, str) and spec in SPECS:
         return SPECS[spec].value
     if isinstance(spec, int) and not isinstance(spec, bool) and min(OffsetSpec) <= spec <= INT64_MAX:

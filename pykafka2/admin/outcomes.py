@@ -38,7 +38,7 @@ class Outcomes(Mapping[K, V], Generic[K, V]):
     def of_all(
         cls, requested: Iterable[K], values: Mapping[K, V], errors: Mapping[K, KafkaError]
     ) -> Outcomes[K, V]:
-        """Returns the outcomes of the requested items. Raises CorruptResponse if one is missing."""
+        """Return the outcomes of the requested items. Raise CorruptResponse if one is missing."""
         items = dict.fromkeys(requested)
         missing = [item for item in items if item not in values and item not in errors]
         if missing:
@@ -72,7 +72,7 @@ class Outcomes(Mapping[K, V], Generic[K, V]):
         return f"Outcomes({self._values!r}, errors={self.errors!r})"
 
     def checked(self, operation: str, raise_errors: bool) -> Outcomes[K, V]:
-        """Returns itself; raises ItemsFailed if an item failed and `raise_errors` is True."""
+        """Return itself; raise ItemsFailed if an item failed and `raise_errors` is True."""
         if raise_errors and self.errors:
             raise ItemsFailed(operation, self)
         return self
@@ -94,7 +94,7 @@ class _Item(Protocol):
 
 
 def not_controller(items: Iterable[_Item]) -> NotController | None:
-    """Returns the error of a request that did not reach the controller, which brokers with ZooKeeper report.
+    """Return the error of a request that did not reach the controller, which brokers with ZooKeeper report.
 
     The request is then repeated, with newer metadata.
     """

@@ -44,7 +44,7 @@ class PartitionsAdmin:
     ) -> Outcomes[str, None]:
         """Increase the partitions of topics to these totals (KIP-195).
 
-        Records with a key go to other partitions afterwards.
+        Record with a key go to other partitions afterwards.
 
         Args:
             totals: by topic the new number of partitions, or `NewPartitions` with the brokers of each new
@@ -118,7 +118,7 @@ class PartitionsAdmin:
     ) -> Outcomes[TopicPartition, bool]:
         """Elect the preferred replica as leader; with `unclean`, any live replica (KIP-460).
 
-        Returns True for each partition with a new leader and False if the election was not needed. An unclean
+        Return True for each partition with a new leader and False if the election was not needed. An unclean
         election loses the records that the elected replica has not copied.
 
         Args:
@@ -171,7 +171,7 @@ class PartitionsAdmin:
     ) -> Outcomes[TopicPartition, None]:
         """Move partitions to other brokers; None cancels a reassignment (KIP-455).
 
-        Returns when the controller has begun; `list_partition_reassignments` shows those that are not done.
+        Return when the controller has begun; `list_partition_reassignments` shows those that are not done.
 
         Args:
             targets: by partition the ids of the brokers, the preferred leader first.
@@ -244,7 +244,7 @@ class PartitionsAdmin:
     def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """Returns the reassignments that are not done, of these partitions or (None) of all.
+        """Return the reassignments that are not done, of these partitions or (None) of all.
 
         Raises:
             ClusterAuthorizationFailed: the principal lacks DESCRIBE on the cluster.

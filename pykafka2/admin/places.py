@@ -145,7 +145,7 @@ def at_all_brokers(
     If a broker cannot be reached, the requests to all brokers are sent again: others coordinate its groups or
     transactions once it is fenced. Unless it `waits`, that broker has its error.
 
-    Raises the error of a broker that fails for good, or until the timeout. Unless it `waits`, all must fail.
+    Raise the error of a broker that fails for good, or until the timeout. Unless it `waits`, all must fail.
     """
     clock, options = cluster.driver.clock, cluster.options
     seconds = cluster.seconds_of(timeout)
@@ -214,7 +214,7 @@ def _slices(items: list[K], most: int | None) -> list[list[K]]:
 def leaders_of(
     cluster: ClusterClient, partitions: list[TopicPartition], timeout: float
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, KafkaError]]:
-    """Returns the leader of each partition by a Metadata request, and the errors of those without one."""
+    """Return the leader of each partition by a Metadata request, and the errors of those without one."""
     from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
     topics = dict.fromkeys(partition.topic for partition in partitions)
@@ -249,7 +249,7 @@ def leaders_of(
 def coordinators_of(
     cluster: ClusterClient, kind: int, keys: list[str], timeout: float
 ) -> tuple[dict[str, Node], dict[str, KafkaError]]:
-    """Returns the coordinator of each key, by one FindCoordinator request if the brokers support it."""
+    """Return the coordinator of each key, by one FindCoordinator request if the brokers support it."""
     from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 
     request = FindCoordinatorRequest(key_type=kind, coordinator_keys=list(keys))
@@ -274,7 +274,7 @@ def coordinators_of(
 
 
 def broker_ids(cluster: ClusterClient, timeout: float | None) -> list[int]:
-    """Returns the ids of the brokers that are up, sorted."""
+    """Return the ids of the brokers that are up, sorted."""
     from pykafka2.protocol.messages.metadata import MetadataRequest
 
     request = MetadataRequest(topics=[], allow_auto_topic_creation=False)

@@ -39,7 +39,7 @@ class ProducersAdmin(TransactionsAdmin):
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[TopicPartition, tuple[ProducerState, ...]]:
-        """Returns the idempotent and transactional producers of each partition, by producer id.
+        """Return the idempotent and transactional producers of each partition, by producer id.
 
         Args:
             broker_id: the replica that responds; None for the leader of each partition.
@@ -117,7 +117,7 @@ class ProducersAdmin(TransactionsAdmin):
         topics: Iterable[str] | None = None,
         timeout: float | None = None,
     ) -> list[HangingTransaction]:
-        """Returns transactions that have been open in a log for so long, but not at their coordinator.
+        """Return transactions that have been open in a log for so long, but not at their coordinator.
 
         Such a transaction stops read_committed consumers and compaction at its first record until
         `abort_transaction` ends it.
@@ -210,7 +210,7 @@ class ProducersAdmin(TransactionsAdmin):
 def _is_open(
     transaction: TransactionDescription | None, partition: TopicPartition, state: ProducerState
 ) -> bool:
-    """Returns True if the coordinator has the transaction and will end it."""
+    """Return True if the coordinator has the transaction and will end it."""
     return (
         transaction is not None
         and transaction.producer_id == state.producer_id

@@ -24,7 +24,7 @@ EXACT, IS_DEFAULT, IS_ANY = range(3)
 
 
 def describe_request(entity: QuotaEntity | None, *, strict: bool) -> DescribeClientQuotasRequest:
-    """Returns the request for the quotas that match. Raises IllegalArgument."""
+    """Return the request for the quotas that match. Raise IllegalArgument."""
     from pykafka2.protocol.messages.quotas import ComponentData, DescribeClientQuotasRequest
 
     components = []
@@ -38,7 +38,7 @@ def describe_request(entity: QuotaEntity | None, *, strict: bool) -> DescribeCli
 def alter_request(
     changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool
 ) -> AlterClientQuotasRequest:
-    """Returns the request for these changes. Raises IllegalArgument."""
+    """Return the request for these changes. Raise IllegalArgument."""
     from pykafka2.protocol.messages.quotas import (
         AlterClientQuotasRequest,
         AlterClientQuotasRequestEntityData,
@@ -69,7 +69,7 @@ def alter_request(
 
 
 def entity_of(names: Mapping[str, str | None]) -> QuotaEntity:
-    """Returns the entity with these names by type, as responses have them."""
+    """Return the entity with these names by type, as responses have them."""
     return QuotaEntity(
         **{
             ATTRIBUTES[kind]: QuotaEntity.DEFAULT if name is None else name
@@ -80,7 +80,7 @@ def entity_of(names: Mapping[str, str | None]) -> QuotaEntity:
 
 
 def _names(entity: QuotaEntity, *, accepts_any: bool) -> list[tuple[str, str]]:
-    """Returns types and names of an entity."""
+    """Return types and names of an entity."""
     if not isinstance(entity, QuotaEntity):
         raise IllegalArgument(f"{entity!r} must be a QuotaEntity, not {type(entity).__name__}")
     found: list[tuple[str, str]] = []

@@ -79,7 +79,7 @@ def is_retriable(error: KafkaError) -> bool:
 
 
 def was_refused(error: KafkaError) -> bool:
-    """Returns True for a retriable error by which the controller refused a request, and for a lost response.
+    """Return True for a retriable error by which the controller refused a request, and for a lost response.
 
     After another error the change can have been made, and the repetition would fail.
     """
@@ -117,7 +117,7 @@ class Rounds:
         return max(0.0, self._began + self._timeout - self._clock.monotonic())
 
     def run(self, items: Iterable[K], divide: Divide[K, V]) -> Outcomes[K, V]:
-        """Returns the outcome of each item, in the order of the items."""
+        """Return the outcome of each item, in the order of the items."""
         order = list(dict.fromkeys(items))
         values: dict[K, V] = {}
         errors: dict[K, KafkaError] = {}
@@ -198,7 +198,7 @@ class Rounds:
 
 
 def gathered(started: Mapping[K, Completion[R]], timeout: float) -> tuple[dict[K, R], dict[K, KafkaError]]:
-    """Wait for all requests; returns responses and errors by item. Cancels the rest if interrupted."""
+    """Wait for all requests; return responses and errors by item. Cancel the rest if interrupted."""
     found: dict[K, R] = {}
     errors: dict[K, KafkaError] = {}
     try:

@@ -21,9 +21,9 @@ def until_accepted(
     name_of: Callable[[T], str],
     timeout: float | None,
 ) -> dict[str, KafkaError]:
-    """Sends items until none is rejected for a quota, or the next attempt would exceed the timeout.
+    """Send items until none is rejected for a quota, or the next attempt would exceed the timeout.
 
-    `send` is called with items and the seconds left, and returns errors by name and throttle_time_ms. Returns
+    `send` is called with items and the seconds left, and return errors by name and throttle_time_ms. Return
     the errors of all items.
     """
     clock = cluster.driver.clock

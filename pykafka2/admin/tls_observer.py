@@ -67,7 +67,7 @@ class Observer:
         return transport
 
     def certificate(self) -> Certificate | None:
-        """Returns the peer's certificate, if one was received and can be read."""
+        """Return the peer's certificate, if one was received and can be read."""
         der = None if self.stream is None else self.stream.peer_certificate()
         try:
             return None if der is None else read_certificate(der)

@@ -98,7 +98,7 @@ class TokensAdmin:
     ) -> int | None:
         """Expire a token `after` seconds; None expires it now.
 
-        Returns the expiry time in milliseconds since 1970, or None if it expired now. Raises the errors of
+        Return the expiry time in milliseconds since 1970, or None if it expired now. Raise the errors of
         `renew_delegation_token`.
         """
         from pykafka2.protocol.messages.tokens import ExpireDelegationTokenRequest
@@ -112,7 +112,7 @@ class TokensAdmin:
     def describe_delegation_tokens(
         self, owners: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> list[DelegationToken]:
-        """Returns the tokens that the principal may describe, the oldest first.
+        """Return the tokens that the principal may describe, the oldest first.
 
         `owners` selects the tokens of these owners, renewers or requesters (None: all).
         """
@@ -155,7 +155,7 @@ def _error_of(response: Any) -> KafkaError | None:
 
 
 def _requester(token: Any) -> str:
-    """Returns the principal that created the token; before version 3 of the messages, its owner."""
+    """Return the principal that created the token; before version 3 of the messages, its owner."""
     if not token.token_requester_principal_name:
         return f"{token.principal_type}:{token.principal_name}"
     return f"{token.token_requester_principal_type}:{token.token_requester_principal_name}"
@@ -169,7 +169,7 @@ def _principal(argument: str, principal: str) -> tuple[str, str]:
 
 
 def _milliseconds(argument: str, seconds: float | None) -> int:
-    """Returns -1 for None: the brokers' setting, or now."""
+    """Return -1 for None: the brokers' setting, or now."""
     if seconds is None:
         return -1
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < LONGEST_SECONDS:

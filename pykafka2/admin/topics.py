@@ -43,7 +43,7 @@ class TopicsAdmin:
     ) -> Outcomes[str, TopicDescription]:
         """Create topics; a plain name uses the broker's defaults.
 
-        Returns each topic with its new id; its partitions appear in the metadata a moment later
+        Return each topic with its new id; its partitions appear in the metadata a moment later
         (`wait_for_topics`).
 
         Args:
@@ -138,7 +138,7 @@ class TopicsAdmin:
         return Outcomes.of_all(names, deleted, errors).checked("delete_topics", raise_errors)
 
     def list_topics(self, *, include_internal: bool = False, timeout: float | None = None) -> list[str]:
-        """Returns the names of all topics that the principal may describe, sorted."""
+        """Return the names of all topics that the principal may describe, sorted."""
         described = self._describe(None, timeout)
         return sorted(name for name, topic in described.items() if include_internal or not topic.is_internal)
 
@@ -150,7 +150,7 @@ class TopicsAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[str, TopicDescription]:
-        """Returns the partitions, leaders and replicas of topics.
+        """Return the partitions, leaders and replicas of topics.
 
         `include_authorized_operations` also returns what the principal may do with each topic (KIP-430).
         """
@@ -165,7 +165,7 @@ class TopicsAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[bytes, TopicDescription]:
-        """Returns the topics with these ids, as `describe_topics` does (KIP-516).
+        """Return the topics with these ids, as `describe_topics` does (KIP-516).
 
         Raises:
             ItemsFailed: some failed (unless `raise_errors` is False), with `UnknownTopicId`.

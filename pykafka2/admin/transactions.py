@@ -46,7 +46,7 @@ class TransactionsAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Listings[TransactionListing]:
-        """Returns the transactional ids of all coordinators, sorted.
+        """Return the transactional ids of all coordinators, sorted.
 
         `states` (such as "Ongoing", "PrepareCommit", "CompleteAbort") and `producer_ids` filter them; empty
         ones match all. Ids that the principal may not describe are left out.
@@ -100,7 +100,7 @@ class TransactionsAdmin:
     def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True
     ) -> Outcomes[str, TransactionDescription]:
-        """Returns state, producer, timeout in seconds, start and partitions of each transactional id.
+        """Return state, producer, timeout in seconds, start and partitions of each transactional id.
 
         Raises:
             ItemsFailed: some failed (unless `raise_errors` is False), with `TransactionalIdNotFound` for

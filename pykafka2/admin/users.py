@@ -41,7 +41,7 @@ class UsersAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[str, tuple[ScramCredentialInfo, ...]]:
-        """Returns the SCRAM mechanisms of each user (None: all users); never a credential.
+        """Return the SCRAM mechanisms of each user (None: all users); never a credential.
 
         Raises:
             ItemsFailed: some failed (unless `raise_errors` is False), with `ResourceNotFound` for a user
@@ -122,7 +122,7 @@ class UsersAdmin:
     def describe_scram_users(
         self, users: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> dict[str, dict[str, int]]:
-        """Returns each user's mechanisms with their iterations; never a credential.
+        """Return each user's mechanisms with their iterations; never a credential.
 
         The short form of `describe_user_scram_credentials`: a user without a credential has an empty dict.
         """
@@ -147,7 +147,7 @@ class UsersAdmin:
     ) -> None:
         """Create a user or set its password; the password is hashed and never sent.
 
-        Raises the user's error of `alter_user_scram_credentials` itself.
+        Raise the user's error of `alter_user_scram_credentials` itself.
         """
         self._alter_one(UserScramCredentialUpsertion(user, password, mechanism, iterations), timeout)
 
@@ -164,7 +164,7 @@ class UsersAdmin:
     def describe_client_quotas(
         self, matching: QuotaEntity | None = None, *, strict: bool = False, timeout: float | None = None
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """Returns the quotas of all entities, or of those that match: `producer_byte_rate` and others.
+        """Return the quotas of all entities, or of those that match: `producer_byte_rate` and others.
 
         `QuotaEntity(user="ann")` matches the entities of this user, with any client id or none, and with
         `strict` only the one without a client id. A name can be `QuotaEntity.DEFAULT` or `QuotaEntity.ANY`.
@@ -192,7 +192,7 @@ class UsersAdmin:
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> Outcomes[QuotaEntity, None]:
-        """Sets quotas; None as a value removes one. Quotas that are not named stay.
+        """Set quotas; None as a value removes one. Quotas that are not named stay.
 
         Users and client ids can have `producer_byte_rate`, `consumer_byte_rate` (bytes per second),
         `request_percentage` (of one request handler thread) and `controller_mutation_rate` (partitions per
@@ -244,7 +244,7 @@ class UsersAdmin:
 
 
 def _check(changes: list[Alteration]) -> None:
-    """Raises IllegalArgument for a change that cannot be hashed or that every broker rejects."""
+    """Raise IllegalArgument for a change that cannot be hashed or that every broker rejects."""
     from pykafka2.network.sasl.scram_messages import MAX_ITERATIONS, MIN_ITERATIONS
 
     seen = set()

@@ -152,7 +152,7 @@ class KafkaAdminClient(AsyncClient):
     # ------------------------------------------------------------------ lifecycle
 
     async def start(self) -> Self:
-        """Connect to the cluster now. Returns the client; if that fails, the client is closed."""
+        """Connect to the cluster now. Return the client; if that fails, the client is closed."""
         cluster = self._admin._cluster
         try:
             await self._bridge.run(cluster.bootstrap, cluster.options.default_api_timeout)

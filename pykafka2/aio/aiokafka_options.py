@@ -35,7 +35,7 @@ TOKEN_TIMEOUT = 30.0
 def adapt_options(options: Any, bridge: Bridge) -> Any:
     """Return options for the sync client: those of aiokafka replaced, callbacks called on the event loop.
 
-    Names can be dotted. An option that has no effect here warns, unless it is None. Returns topics, and None,
+    Names can be dotted. An option that has no effect here warns, unless it is None. Return topics, and None,
     unchanged.
 
     Raises:

@@ -43,7 +43,7 @@ class BatchBuilder:
     ) -> AppendedRecord | None:
         """Add a record and return its metadata; None if the batch is full or closed.
 
-        An empty batch accepts a record of any size. Raises TypeError if key or value is not bytes.
+        An empty batch accepts a record of any size. Raise TypeError if key or value is not bytes.
         """
         size = SMALLEST_RECORD_BYTES + _length("key", key) + _length("value", value)
         for name, data in headers:
@@ -70,7 +70,7 @@ class BatchBuilder:
         self._is_closed = True
 
     def take(self) -> None:
-        """Close the batch, to send it. Raises IllegalState if it was sent before."""
+        """Close the batch, to send it. Raise IllegalState if it was sent before."""
         if self._max_bytes < 0:
             raise IllegalState("the batch was sent before; call create_batch() for another one")
         self._max_bytes = -1

@@ -117,7 +117,7 @@ class Bridge:
     def enter(self) -> asyncio.AbstractEventLoop:
         """Return the client's loop, which is the running one; the first call binds the client to it.
 
-        Raises WrongEventLoop.
+        Raise WrongEventLoop.
         """
         try:
             loop = asyncio.get_running_loop()

@@ -90,7 +90,7 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
     # ------------------------------------------------------------------ lifecycle
 
     async def start(self) -> Self:
-        """Connect to the cluster now, instead of with the first read. Returns the consumer.
+        """Connect to the cluster now, instead of with the first read. Return the consumer.
 
         Without a group it also assigns the partitions of the subscribed topics, so that they can be sought.
 

@@ -25,7 +25,7 @@ class Gate:
     async def start(self, begin: Callable[[], Call[T]], timeout: float = FOREVER) -> Call[T]:
         """Wait for the calls that came before, then begin this one.
 
-        Raises TimeoutError if they have not ended after `timeout` seconds.
+        Raise TimeoutError if they have not ended after `timeout` seconds.
         """
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         before, self._last = self._last, ended

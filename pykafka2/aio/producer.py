@@ -128,7 +128,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
     ) -> Delivery:
         """Append a record to its partition's batch and return its delivery, which can be awaited.
 
-        Waits at most max_block_ms for the metadata of a new topic and for memory, without blocking the loop.
+        Wait at most max_block_ms for the metadata of a new topic and for memory, without blocking the loop.
         If it raises, also because the task was cancelled, the record was not appended.
 
         Args:
@@ -209,7 +209,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
     ) -> RecordMetadata:
         """Send a record and wait until it is written.
 
-        A task that is cancelled while the record is on its way does not take it back. Raises the errors of
+        A task that is cancelled while the record is on its way does not take it back. Raise the errors of
         `send` and of the delivery.
         """
         return await (await self.send(topic, value, key, headers, partition, timestamp_ms))
@@ -282,17 +282,17 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything appended so far, and wait for the outcome of every record.
 
-        Raises as `pykafka2.KafkaProducer.flush` does.
+        Raise as `pykafka2.KafkaProducer.flush` does.
         """
         await self._bridge.run(self._producer.flush, timeout)
 
     @explaining
     async def purge(self) -> int:
-        """Drop queued records that were never sent, each with `RecordPurged`. Returns how many."""
+        """Drop queued records that were never sent, each with `RecordPurged`. Return how many."""
         return await self._bridge.run(self._producer.purge)
 
     async def partitions_for(self, topic: str) -> set[int]:
-        """Return the topic's partition numbers. Waits at most max_block_ms; raises as `send` does."""
+        """Return the topic's partition numbers. Wait at most max_block_ms; raise as `send` does."""
         return {info.partition for info in await self.partition_infos(topic)}
 
     async def partition_infos(self, topic: str) -> list[PartitionInfo]:
@@ -324,7 +324,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
     # ------------------------------------------------------------------ lifecycle
 
     async def start(self) -> Self:
-        """Connect to the cluster now, instead of with the first `send`. Returns the producer.
+        """Connect to the cluster now, instead of with the first `send`. Return the producer.
 
         With a transactional_id it registers that, too, as `init_transactions` does.
 
@@ -346,7 +346,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
     async def close(self, timeout: float | None = None) -> None:
         """Send what is left, then close the connections. Can be repeated.
 
-        If the task is cancelled, the producer continues to close, and a second call waits for it. Raises as
+        If the task is cancelled, the producer continues to close, and a second call waits for it. Raise as
         `pykafka2.KafkaProducer.close` does.
         """
         timeout = checked_timeout(timeout)

@@ -203,7 +203,7 @@ class Reads(Generic[K, V]):
         return self._reads
 
     async def _begin_read(self) -> None:
-        """Let other tasks run if this one never waits. Raises ConsumerStopped, ConsumerWakeup."""
+        """Let other tasks run if this one never waits. Raise ConsumerStopped, ConsumerWakeup."""
         now = self._driver.clock.monotonic()
         if now - self._read_since >= MOST_SECONDS_OF_READING:
             await asyncio.sleep(0)

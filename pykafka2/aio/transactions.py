@@ -60,7 +60,7 @@ class TransactionCalls:
     async def init_transactions(self, timeout: float | None = None) -> None:
         """Register the transactional_id; call it once, before the first transaction.
 
-        Does nothing after `start`, which has registered it.
+        Do nothing after `start`, which has registered it.
         """
         self._bridge.enter()
         async with self._registering:

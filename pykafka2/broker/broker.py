@@ -196,7 +196,7 @@ class Broker:
     # ------------------------------------------------------------------ actions
 
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None]) -> None:
-        """Applies a new image, with the topics that changed.
+        """Apply a new image, with the topics that changed.
 
         Under the lock, from the thread that made the change.
         """
@@ -204,41 +204,41 @@ class Broker:
         self.process.metadata_came()
 
     def controller_changed(self, now: float) -> None:
-        """Handles a new controller: unanswered requests to the old one are sent again."""
+        """Handle a new controller: unanswered requests to the old one are sent again."""
         self.parts.channel.controller_changed(now)
 
     def compaction(self, keys: Iterable[Key], rolls: bool) -> Steps[int]:
-        """Compacts some replicas in steps, `rolls` segments first. Returns the number of removed records."""
+        """Compacts some replicas in steps, `rolls` segments first. Return the number of removed records."""
         return self.parts.compaction(keys, rolls)
 
     def apply_retention(self, keys: Iterable[Key] | None = None) -> int:
-        """Applies retention to some replicas or all. Returns the number of deleted segments."""
+        """Apply retention to some replicas or all. Return the number of deleted segments."""
         return self.parts.apply_retention(keys)
 
     def wake(self) -> None:
-        """Runs the broker's timers and coordinators soon."""
+        """Run the broker's timers and coordinators soon."""
         self.parts.wake()
 
     def start(self, *, waits: bool = True) -> None:
-        """Starts listening, registers with the controller, and takes its roles. See `BrokerProcess.start`."""
+        """Start listening, register with the controller, and take its roles. See `BrokerProcess.start`."""
         self.process.start(waits=waits)
 
     def stop(self, *, crash: bool, loss: Loss = Loss.NOTHING, is_unnoticed: bool = False) -> None:
-        """Stops, by a controlled shutdown or like a crash. See `BrokerProcess.stop`."""
+        """Stop, by a controlled shutdown or like a crash. See `BrokerProcess.stop`."""
         self.process.stop(crash=crash, loss=loss, is_unnoticed=is_unnoticed)
 
     def restart(self) -> None:
-        """Stops by a controlled shutdown if it is running, and starts."""
+        """Stop by a controlled shutdown if it is running, and start."""
         self.process.restart()
 
     def shut_down(self) -> None:
-        """Stops with the cluster: like `stop`, but without electing new leaders."""
+        """Stop with the cluster: like `stop`, but without electing new leaders."""
         self.process.stop(crash=False, is_cluster_closing=True)
 
     def pause(self) -> None:
-        """Pauses like a suspended process. Under the lock. See `BrokerProcess.pause`."""
+        """Pause like a suspended process. Under the lock. See `BrokerProcess.pause`."""
         self.process.pause()
 
     def resume(self) -> None:
-        """Resumes after a pause. Under the lock."""
+        """Resume after a pause. Under the lock."""
         self.process.resume()

@@ -67,7 +67,7 @@ class ControllerChannel:
         deadline: float = FOREVER,
         on_timeout: OnTimeout = lambda now: None,
     ) -> None:
-        """Sends a request to the controller.
+        """Send a request to the controller.
 
         One of the two callbacks is called, unless the broker stops before.
         """
@@ -79,13 +79,13 @@ class ControllerChannel:
         self._on_timer()
 
     def controller_changed(self, now: float) -> None:
-        """Sends pending requests to the new controller; the old one may never respond."""
+        """Send pending requests to the new controller; the old one may never respond."""
         for pending in list(self._pending):
             pending.backoff = FIRST_BACKOFF
             self._try(pending, now)
 
     def close(self) -> None:
-        """Stops with the broker: no callback is called any more."""
+        """Stop with the broker: no callback is called any more."""
         for pending in self._pending:
             pending.attempt += 1
         self._pending.clear()

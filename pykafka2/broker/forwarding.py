@@ -43,7 +43,7 @@ class Forwarder:
         self._channel = channel
 
     def to_controller(self, api: Api, context: RequestContext, now: float) -> None:
-        """Has the controller respond; requests of brokers get NOT_CONTROLLER if it is elsewhere."""
+        """Have the controller respond; request of brokers get NOT_CONTROLLER if it is elsewhere."""
         not_controller = NotController.code or 0
         if self._services.controller_node.is_active:
 
@@ -60,7 +60,7 @@ class Forwarder:
             self.forward(context, now)
 
     def forward(self, context: RequestContext, now: float) -> None:
-        """Forwards a client's request to the controller; as a release with ZooKeeper refuses some of them."""
+        """Forward a client's request to the controller; as a release with ZooKeeper refuses some of them."""
         if self._services.node.release.has_zookeeper and context.api_key in FOR_THE_CONTROLLER:
             self._answers.refuse(context, NotController.code or 0)
             return

@@ -112,7 +112,7 @@ class BrokerLifecycle:
     # ------------------------------------------------------------------ called by the broker
 
     def begin(self, now: float) -> None:
-        """Registers; heartbeats follow automatically."""
+        """Register; heartbeats follow automatically."""
         node = self._node
         request = BrokerRegistrationRequest(
             broker_id=node.id,
@@ -139,13 +139,13 @@ class BrokerLifecycle:
         self._channel.send(request, REGISTRATION_VERSION, self._on_registered, now)
 
     def begin_shutdown(self, now: float) -> None:
-        """Requests a controlled shutdown; `state` becomes SHUTTING_DOWN once the leaderships have moved."""
+        """Request a controlled shutdown; `state` becomes SHUTTING_DOWN once the leaderships have moved."""
         if self.state in (BrokerState.RUNNING, BrokerState.RECOVERY):
             self._move_to(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
             self.heartbeat_now(now)
 
     def fence(self, now: float) -> None:
-        """Has the controller fence this broker until it is restarted, and move its leaderships.
+        """Have the controller fence this broker until it is restarted, and move its leaderships.
 
         Kafka halts a broker whose data directories have all failed; the controller then does the same.
         """
@@ -154,9 +154,9 @@ class BrokerLifecycle:
             self.heartbeat_now(now)
 
     def check_directories(self, now: float) -> bool:
-        """Reports data directories that have failed to the controller, with this and all later heartbeats.
+        """Report data directories that have failed to the controller, with this and all later heartbeats.
 
-        It moves the leaderships of the replicas there (KIP-858). Returns whether any has failed since the
+        It moves the leaderships of the replicas there (KIP-858). Return whether any has failed since the
         last call.
         """
         failed = [*self._logs.failed_directories]
@@ -170,14 +170,14 @@ class BrokerLifecycle:
         return True
 
     def heartbeat_now(self, now: float) -> None:
-        """Sends the next heartbeat now, because conditions may have improved."""
+        """Send the next heartbeat now, because conditions may have improved."""
         if self.state is not BrokerState.STARTING:
             self._heartbeat_at = now
         self.due = now
         self._listener.wake()
 
     def run(self, now: float) -> None:
-        """Does what is due; `due` is the time of the next call."""
+        """Do what is due; `due` is the time of the next call."""
         if now < self.due:
             return
         if self._controllers.election.misses(self._node.id, now):

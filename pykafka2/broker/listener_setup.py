@@ -37,7 +37,7 @@ class ListenerEndpoints:
         self._entropy = entropy
 
     def of(self, address: ListenerAddress) -> ListenerEndpoint:
-        """Returns the endpoint of a listener."""
+        """Return the endpoint of a listener."""
         node = self._node
         security = self._listeners.get(address.name, NO_SECURITY)
         is_first = address is node.listeners[0]

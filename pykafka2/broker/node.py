@@ -98,6 +98,6 @@ class Node:
         return self.config.get("broker.rack") or None
 
     def reset(self, image: ClusterImage) -> None:
-        """Resets what does not outlive a restart."""
+        """Reset what does not outlive a restart."""
         self.image = image
         self.wheel = TimingWheel(self.clock.monotonic(), on_problem=self.problems.note)

@@ -65,7 +65,7 @@ class Parts:
         self._completions = None if on_threads else Completions(node.id, self.complete)
 
     def _make_roles(self, metrics: RequestMetrics) -> None:
-        """Creates the roles of the broker: follower, leader, coordinator, and possibly controller."""
+        """Create the roles of the broker: follower, leader, coordinator, and possibly controller."""
         shared, node = self._shared, self._node
         controllers = shared.controllers
         self.channel = ControllerChannel(node, shared.links, controllers, self.wake_for_timers)
@@ -100,7 +100,7 @@ class Parts:
         self._logs.watch(self.timers.storage_changed)
 
     def _make_requests(self, metrics: RequestMetrics, services_of: Callable[[int], Services]) -> None:
-        """Creates the request handling."""
+        """Create the request handling."""
         node, config = self._node, self._node.config
         self.queue = RequestChannel(config.int("queued.max.requests"), config.int("queued.max.request.bytes"))
         self.client_quotas = ClientQuotas(config)
@@ -130,7 +130,7 @@ class Parts:
         self.queue.connect(tuple(self.handlers))
 
     def _gate(self) -> Gate | None:
-        """Creates the authorization gate, if an authorizer is configured.
+        """Create the authorization gate, if an authorizer is configured.
 
         Its module is imported on demand.
         """
@@ -142,7 +142,7 @@ class Parts:
         return StandardGate(node.id, node.config, node.clock, node.events)
 
     def _make_connections(self) -> None:
-        """Creates connections and their processors."""
+        """Create connections and their processors."""
         node, requests, apis = self._node, self.requests, ClientApis(self._node.release)
         self.quotas = ConnectionQuotas(node.config)
         endpoints = ListenerEndpoints(
@@ -165,14 +165,14 @@ class Parts:
         ]
 
     def loop_parts(self) -> list[Part]:
-        """Returns the parts that are paused with the broker."""
+        """Return the parts that are paused with the broker."""
         completions = [] if self._completions is None else [self._completions]
         return [*self.handlers, self.fetchers, self.timers, *completions, self.controller_node]
 
     # ------------------------------------------------------------------ a new image
 
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None]) -> None:
-        """Applies a new image, with the topics that changed.
+        """Apply a new image, with the topics that changed.
 
         Under the lock, from the thread that made the change.
         """
@@ -195,7 +195,7 @@ class Parts:
             self.timers.signal()
 
     def _configure(self) -> bool:
-        """Applies the dynamic configuration. Returns whether it changed, and topic defaults with it."""
+        """Apply the dynamic configuration. Return whether it changed, and topic defaults with it."""
         image, config = self._node.image, self._node.config
         version = config.version
         own = image.configs_of(BROKER_RESOURCE, str(self._node.id))
@@ -210,37 +210,37 @@ class Parts:
     # ------------------------------------------------------------------ lifecycle (LifecycleListener)
 
     def registered(self, epoch: int) -> None:
-        """Stores the broker epoch from the controller."""
+        """Store the broker epoch from the controller."""
         self._node.epoch = self.fetchers.broker_epoch = epoch
 
     def unfenced(self, now: float) -> None:
-        """Handles that the controller has unfenced this broker."""
+        """Handle that the controller has unfenced this broker."""
         self.producer_ids.prefetch(now)
         self._shared.runtime.notify()
 
     def leaderships_moved(self) -> None:
-        """Wakes the threads that wait for all leaderships to move."""
+        """Wake the threads that wait for all leaderships to move."""
         self._shared.runtime.notify()
 
     def wake(self) -> None:
-        """Runs the broker's timers and coordinators soon."""
+        """Run the broker's timers and coordinators soon."""
         self.timers.signal()
 
     def wake_for_timers(self) -> None:
-        """Handles a new timer or a changed deadline."""
+        """Handle a new timer or a changed deadline."""
         self.timers.reschedule()
 
     # ------------------------------------------------------------------ turns
 
     def _end_of_turn(self, now: float) -> None:
-        """Ends a handler's turn, when no more requests are available."""
+        """End a handler's turn, when no more requests are available."""
         if self._completions is None:
             self.complete(now)
         else:
             self._completions.signal()
 
     def complete(self, now: float) -> None:
-        """Completes operations that the requests handled so far allow."""
+        """Complete operations that the requests handled so far allow."""
         with self._node.lock:
             if not self._node.is_running:
                 return
@@ -250,22 +250,22 @@ class Parts:
                 self.timers.signal()
 
     def compaction(self, keys: Iterable[Key], rolls: bool) -> Steps[int]:
-        """Compacts some replicas in steps, `rolls` segments first. Returns the number of removed records."""
+        """Compacts some replicas in steps, `rolls` segments first. Return the number of removed records."""
         return self.replicas.cleaner.compact_now(keys, self._node.clock.wall_ms(), rolls)
 
     def apply_retention(self, keys: Iterable[Key] | None = None) -> int:
-        """Applies retention to some replicas or all. Returns the number of deleted segments."""
+        """Apply retention to some replicas or all. Return the number of deleted segments."""
         deleted = self.replicas.log_manager.apply_retention(self._node.clock.wall_ms(), keys)
         if self.replicas.has_moved:
             self.timers.signal()
         return deleted
 
     def _on_replica_moved(self, key: Key) -> None:
-        """Handles a moved replica: coordinators' responses can depend on it."""
+        """Handle a moved replica: coordinators' responses can depend on it."""
         self.coordinators.on_moved(key)
 
     def _on_follower_moved(self, key: Key) -> None:
-        """Handles a moved high watermark of a followed partition, which consumers can read here."""
+        """Handle a moved high watermark of a followed partition, which consumers can read here."""
         self.replicas.moved(key)
         # Usually no request waits for it, and a timer turn for each copied batch costs more than this check.
         if self.replicas.is_awaited(key):
@@ -275,6 +275,6 @@ class Parts:
         return self.producer_ids.next(self._node.clock.monotonic())
 
     def _new_id(self) -> str:
-        """Returns the random part of a member id, in the format of a Java UUID."""
+        """Return the random part of a member id, in the format of a Java UUID."""
         digits = self._entropy.token_bytes(16).hex()
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

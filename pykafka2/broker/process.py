@@ -62,11 +62,11 @@ class BrokerProcess:
 
     @contextmanager
     def _turn(self, *, ends: bool = False) -> Iterator[None]:
-        """Serializes starts and stops; within its turn, the same thread can start another one.
+        """Serialize starts and stop; within its turn, the same thread can start another one.
 
         With `ends`, a start or controlled shutdown in progress no longer waits for the controller.
 
-        Waits via the runtime instead of a lock: in the simulation, a thread that holds a lock while it waits
+        Wait via the runtime instead of a lock: in the simulation, a thread that holds a lock while it waits
         would stop the world.
         """
         me = get_ident()
@@ -97,13 +97,13 @@ class BrokerProcess:
                 self._ending -= ends
 
     def restart(self) -> None:
-        """Stops by a controlled shutdown if it is running, and starts."""
+        """Stop by a controlled shutdown if it is running, and start."""
         with self._turn():
             self.stop(crash=False)
             self.start()
 
     def start(self, *, waits: bool = True) -> None:
-        """Starts listening, registers with the controller, and takes its roles.
+        """Start listening, register with the controller, and take its roles.
 
         Without a reachable controller it starts as well, and registers as soon as there is one.
         """
@@ -118,7 +118,7 @@ class BrokerProcess:
                 raise
 
     def begin_start(self) -> None:
-        """Starts up to the first request to the controller."""
+        """Start up to the first request to the controller."""
         with self._turn():
             self._begin_start()
 
@@ -156,7 +156,7 @@ class BrokerProcess:
             parts.lifecycle.begin(now)
 
     def _listen(self, parts: Parts) -> list[Acceptor]:
-        """Binds all addresses, or none. Raises `ConfigurationError` if one cannot be bound."""
+        """Binds all addresses, or none. Raise `ConfigurationError` if one cannot be bound."""
         listening: list[Listener] = []
         try:
             for address in self._node.listeners:
@@ -174,13 +174,13 @@ class BrokerProcess:
         return acceptors
 
     def finish_start(self) -> None:
-        """Waits until the controller unfences the broker, then accepts clients.
+        """Wait until the controller unfences the broker, then accept clients.
 
         A broker without metadata accepts no clients, because it knows neither the cluster's ACLs nor its
         users. If the wait ends before the first metadata, its listeners open when that arrives (as in Kafka,
         whose acceptors start after the first metadata and the authorizer).
 
-        Raises `ConfigurationError` if all data directories have failed meanwhile.
+        Raise `ConfigurationError` if all data directories have failed meanwhile.
         """
         shared, lifecycle = self._shared, self.parts.lifecycle
         if self._reaches_controller() and not shared.controllers.publisher.is_held(self._node.id):
@@ -203,7 +203,7 @@ class BrokerProcess:
                 shared.loops.call(acceptor, acceptor.open)
 
     def metadata_came(self) -> None:
-        """Handles a new image. Under the lock."""
+        """Handle a new image. Under the lock."""
         if self._waiting_to_open and self._has_metadata():
             for acceptor in self._waiting_to_open:
                 acceptor.open_soon()
@@ -220,7 +220,7 @@ class BrokerProcess:
         is_cluster_closing: bool = False,
         is_unnoticed: bool = False,
     ) -> None:
-        """Stops by a controlled shutdown (leaders move first), or like a crash (connections are reset).
+        """Stop by a controlled shutdown (leaders move first), or like a crash (connections are reset).
 
         Can be called repeatedly.
 
@@ -275,7 +275,7 @@ class BrokerProcess:
         return self._logs.logs_to_flush < remaining
 
     def _leave(self, now: float) -> None:
-        """Gives up every role and drops everything that waits. Under the lock."""
+        """Give up every role and drop everything that waits. Under the lock."""
         shared, parts, broker_id = self._shared, self.parts, self._node.id
         parts.channel.close()
         parts.peers.close()
@@ -291,7 +291,7 @@ class BrokerProcess:
         parts.queue.clear()
 
     def _shut_down(self) -> None:
-        """Has the controller move the leaderships first, if one responds."""
+        """Have the controller move the leaderships first, if one responds."""
         shared, node, lifecycle = self._shared, self._node, self.parts.lifecycle
         orderly = node.config.get("controlled.shutdown.enable")
         if not orderly or node.is_paused or not self._reaches_controller():
@@ -314,7 +314,7 @@ class BrokerProcess:
             return self._shared.controllers.reaches(self._node.id)
 
     def pause(self) -> None:
-        """Pauses like a suspended process: connections stay open, nothing is answered or fetched.
+        """Pause like a suspended process: connections stay open, nothing is answered or fetched.
 
         Under the lock.
         """
@@ -325,7 +325,7 @@ class BrokerProcess:
             pause(self.parts.loop_parts())
 
     def resume(self) -> None:
-        """Resumes after a pause. Under the lock."""
+        """Resume after a pause. Under the lock."""
         node = self._node
         if node.is_running and node.is_paused:
             node.is_paused = False
@@ -337,7 +337,7 @@ class BrokerProcess:
 
 
 def _protocol_map(listeners: Sequence[ListenerAddress]) -> Mapping[str, object]:
-    """Returns listener.security.protocol.map, or nothing if all listeners are named after their protocols."""
+    """Return listener.security.protocol.map, or nothing if all listeners are named after their protocols."""
     if all(listener.name == listener.protocol for listener in listeners):
         return {}
     return {

@@ -29,7 +29,7 @@ class ProducerIds:
         self._is_in_flight = False
 
     def next(self, now: float) -> int:
-        """Returns an unused producer id. Raises `CoordinatorLoadInProgress` without a block."""
+        """Return an unused producer id. Raise `CoordinatorLoadInProgress` without a block."""
         if not self._block:
             self._block, self._next_block = self._next_block, range(0)
         if not self._block:
@@ -41,7 +41,7 @@ class ProducerIds:
         return producer_id
 
     def prefetch(self, now: float) -> None:
-        """Requests the next block, if there is none."""
+        """Request the next block, if there is none."""
         if self._is_in_flight or self._next_block:
             return
         self._is_in_flight = True

@@ -70,21 +70,21 @@ class BrokerRequests:
         self._node.image = image
 
     def in_fetch_session(self, session_id: int) -> Iterable[Key]:
-        """Returns the partitions of a fetch session; empty if it is unknown."""
+        """Return the partitions of a fetch session; empty if it is unknown."""
         session = self._services.replicas.sessions.get(session_id)
         return () if session is None else [known.item.key for known in session.partitions.values()]
 
     # ------------------------------------------------------------------ called by connections
 
     def on_request(self, context: RequestContext) -> None:
-        """Handles a client's request that a processor has decoded."""
+        """Handle a client's request that a processor has decoded."""
         context.on_reply = self.on_reply
         if self._shared.history.is_on:
             with self._node.lock:
                 self._shared.history.received(self._node.id, context)
 
     def on_disconnected(self, context: RequestContext, now: float) -> None:
-        """Handles a connection closed before the response was sent: drops what waits for the request."""
+        """Handle a connection closed before the response was sent: drop what waits for the request."""
         with self._node.lock:
             self._shared.history.ended(context, None, now)
             if not context.is_answered and context.abandon is not None:
@@ -92,7 +92,7 @@ class BrokerRequests:
             context.is_answered = True
 
     def on_sent(self, contexts: Sequence[RequestContext], now: float) -> None:
-        """Handles responses that were sent to their clients."""
+        """Handle responses that were sent to their clients."""
         with self._node.lock:
             since = self._shared.history_started_at
             for context in contexts:
@@ -103,12 +103,12 @@ class BrokerRequests:
                     self._shared.history.left(context)
 
     def on_refused(self, client: str, reason: str, now: float) -> None:
-        """Handles an invalid request of a client, whose connection is being closed."""
+        """Handle an invalid request of a client, whose connection is being closed."""
         with self._node.lock:
             self._shared.events.client_refused(now, self._node.id, client, reason)
 
     def on_reply(self, context: RequestContext, response: Response | None) -> bool:
-        """Handles a response. Returns False if a fault takes it over."""
+        """Handle a response. Return False if a fault takes it over."""
         answered_at = context.progress.answered_at = self._node.clock.monotonic()
         faults = self._shared.faults
         is_plain = context.faults is None and not faults.is_active
@@ -124,7 +124,7 @@ class BrokerRequests:
     # ------------------------------------------------------------------ responding
 
     def handle(self, context: RequestContext, now: float) -> None:
-        """Handles one request, unless a fault takes it over."""
+        """Handle one request, unless a fault takes it over."""
         with self._node.lock:
             if not self._node.is_running or (context.is_answered and context.resume is None):
                 return
@@ -142,7 +142,7 @@ class BrokerRequests:
             self.answer(context, now)
 
     def answer(self, context: RequestContext, now: float) -> None:
-        """Has the API's function or the controller respond to a request."""
+        """Have the API's function or the controller respond to a request."""
         progress = context.progress
         progress.metrics = self._metrics
         progress.taken_at = self._node.clock.monotonic()
@@ -154,7 +154,7 @@ class BrokerRequests:
         progress.handled_at = self._node.clock.monotonic()
 
     def refused(self, context: RequestContext, code: int | None) -> Response | None:
-        """Returns a response with the error in every field, or closes the connection if there is none.
+        """Return a response with the error in every field, or close the connection if there is none.
 
         A rejected authentication request fails the authentication: the connection closes after the response.
         """

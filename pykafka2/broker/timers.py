@@ -46,12 +46,12 @@ class BrokerTimers(Part):
         self.due = 0.0  # the next run; unlike `wake_at` it changes under the lock only
 
     def reschedule(self) -> None:
-        """Handles a new timer or a changed deadline: runs earlier if necessary."""
+        """Handle a new timer or a changed deadline: run earlier if necessary."""
         if min(self._node.wheel.next_deadline(), self._lifecycle.due, self._coordinators.due) < self.due:
             self.signal()
 
     def storage_changed(self) -> None:
-        """Handles a failed data directory, or a log that begins to move."""
+        """Handle a failed data directory, or a log that begins to move."""
         self._moves_at = 0.0
         self.signal()
 
@@ -102,7 +102,7 @@ class BrokerTimers(Part):
             return self.due
 
     def expire_producers(self) -> None:
-        """Drops producers that were inactive for producer.id.expiration.ms."""
+        """Drop producers that were inactive for producer.id.expiration.ms."""
         kept_ms = self._node.config.int("producer.id.expiration.ms")
         self._replicas.expire_producers(self._node.clock.wall_ms() - kept_ms)
 

@@ -30,9 +30,9 @@ def describe_argument(value: object) -> str:
 
 
 def checked_topic(topic: object) -> str:
-    """Returns the topic.
+    """Return the topic.
 
-    Raises IllegalArgument if it is not a str, InvalidTopicException if no request can carry the name.
+    Raise IllegalArgument if it is not a str, InvalidTopicException if no request can carry the name.
     """
     if not isinstance(topic, str):
         raise IllegalArgument(f"a topic must be a str, not {describe_argument(topic)}")
@@ -45,7 +45,7 @@ def checked_topic(topic: object) -> str:
 
 
 def checked_timeout(timeout: Any, meaning_of_none: str = "no limit") -> float | None:
-    """Return the number of seconds, or None. Raises IllegalArgument for other values."""
+    """Return the number of seconds, or None. Raise IllegalArgument for other values."""
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if timeout is None or (is_number and timeout == timeout):  # nan is unequal to itself
         return timeout  # type: ignore[no-any-return]
@@ -53,9 +53,9 @@ def checked_timeout(timeout: Any, meaning_of_none: str = "no limit") -> float | 
 
 
 def checked_partition(partition: object) -> TopicPartition:
-    """Returns a `TopicPartition`, or a tuple of topic and partition number, as a `TopicPartition`.
+    """Return a `TopicPartition`, or a tuple of topic and partition number, as a `TopicPartition`.
 
-    Raises TypeError for any other type, ValueError if the number is out of range, and the errors of
+    Raise TypeError for any other type, ValueError if the number is out of range, and the errors of
     `checked_topic`.
     """
     if not isinstance(partition, tuple) or len(partition) != 2:
@@ -72,9 +72,9 @@ def checked_partition(partition: object) -> TopicPartition:
 
 
 def checked_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
-    """Returns the partitions as a list.
+    """Return the partitions as a list.
 
-    Raises the errors of `checked_partition`, and TypeError for a single partition or topic.
+    Raise the errors of `checked_partition`, and TypeError for a single partition or topic.
     """
     if isinstance(partitions, TopicPartition | str) or not isinstance(partitions, Iterable):
         example = partitions if isinstance(partitions, TopicPartition) else TopicPartition("orders", 0)

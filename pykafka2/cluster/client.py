@@ -262,7 +262,7 @@ class ClusterClient:
         return completion
 
     def health(self, *, is_closed: bool) -> ClientHealth:
-        """Returns the part of `health()` that all clients share; sends nothing. Any thread."""
+        """Return the part of `health()` that all clients share; send nothing. Any thread."""
         metadata, nodes, now = self.metadata, self.nodes, self.driver.clock.monotonic()
         failure, error = self.driver.failure, metadata.last_error
         state = "closed" if is_closed else "open"
@@ -279,11 +279,11 @@ class ClusterClient:
         }
 
     def names_of_calls(self) -> list[str]:
-        """Returns the names of the requests that callers wait for. Any thread."""
+        """Return the names of the requests that callers wait for. Any thread."""
         return [*self.calls.names(), *(completion.what for completion in tuple(self._single_attempts))]
 
     def pause(self, seconds: float) -> None:
-        """Block the caller for so long. Raises ClientClosed if the client is closed meanwhile."""
+        """Block the caller for so long. Raise ClientClosed if the client is closed meanwhile."""
         self.driver.wait_until(lambda: self.is_closed, seconds)
         self._raise_if_closed()
 
@@ -292,7 +292,7 @@ class ClusterClient:
         self.driver.call_soon(lambda now: self.nodes.hint(node))
 
     def wait_for_topic(self, topic: str, timeout: float | None = None) -> TopicSnapshot:
-        """Returns the topic's metadata; requests it if it is unknown.
+        """Return the topic's metadata; request it if it is unknown.
 
         Raises:
             UnknownTopicOrPartition: the topic was not created within the timeout.
@@ -369,7 +369,7 @@ class ClusterClient:
     def close(self, timeout: float = CLOSE_TIMEOUT) -> bool:
         """Fail the requests in flight, stop the loop, close the connections; returns False on timeout.
 
-        Can be called again, also after Ctrl-C interrupted it. Calls that wait in other threads raise
+        Can be called again, also after Ctrl-C interrupted it. Call that wait in other threads raise
         ClientClosed. With a timeout of 0 it does not wait, and the loop stops soon after (a finaliser must
         not block).
         """
@@ -451,7 +451,7 @@ class ClusterClient:
         return error
 
     def topic_failure(self, topic: str, timeout: float, known_before: KafkaError | None = None) -> KafkaError:
-        """Returns the error for a topic without usable metadata after `timeout` seconds. Any thread."""
+        """Return the error for a topic without usable metadata after `timeout` seconds. Any thread."""
         error = self.metadata.topic_error(topic)
         if error is not None:
             return type(error)(f"{error} (after {timeout:.3g} s)") if error.retriable else error
@@ -475,7 +475,7 @@ class ClusterClient:
 
 
 def _is_final(error: KafkaError | None, unless: KafkaError | None = None) -> bool:
-    """Returns True for a new error that waiting cannot cure."""
+    """Return True for a new error that waiting cannot cure."""
     return error is not None and error is not unless and not error.retriable
 
 

@@ -76,12 +76,12 @@ class Coordinators:
         self._brokers_know_batches = True
 
     def node_of(self, to: ToCoordinator) -> int | None:
-        """Returns the id of the coordinator's broker, or None if it is unknown."""
+        """Return the id of the coordinator's broker, or None if it is unknown."""
         lookup = self._lookups.get(to)
         return lookup.node.id if lookup is not None and lookup.node is not None else None
 
     def why_unknown(self, to: ToCoordinator) -> KafkaError | None:
-        """Returns the error of the last lookup, or None if it succeeded or none has ended. Any thread."""
+        """Return the error of the last lookup, or None if it succeeded or none has ended. Any thread."""
         lookup = self._lookups.get(to)
         return lookup.error if lookup is not None else None
 

@@ -169,17 +169,17 @@ class NodeLink:
         return self.connection.in_flight if self.connection is not None else 0
 
     def throttled_for(self, now: float) -> float:
-        """Returns the seconds for which the broker still throttles this client (throttle_time_ms)."""
+        """Return the seconds for which the broker still throttles this client (throttle_time_ms)."""
         connection = self.connection
         return max(connection.throttled_until - now, 0.0) if connection is not None else 0.0
 
     def why_throttled(self, now: float) -> str:
-        """Returns that this node throttles the client, and for how many seconds, as text."""
+        """Return that this node throttles the client, and for how many seconds, as text."""
         seconds = self.throttled_for(now)
         return f"{self.name} throttles this client: no request is sent to it for another {seconds:.1f} s"
 
     def is_ready(self, now: float) -> bool:
-        """Returns True if a request would be sent at once: connected, versions negotiated, not throttled."""
+        """Return True if a request would be sent at once: connected, versions negotiated, not throttled."""
         connection = self.connection
         return (
             self.state is LinkState.READY

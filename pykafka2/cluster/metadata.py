@@ -121,7 +121,7 @@ class Metadata:
         return self.snapshot.topics.get(topic)
 
     def topic_id(self, topic: str) -> bytes:
-        """Returns the topic's id, or sixteen zero bytes if it is unknown."""
+        """Return the topic's id, or sixteen zero bytes if it is unknown."""
         known = self.snapshot.topics.get(topic)
         return known.topic_id if known is not None else ZERO_UUID
 
@@ -132,12 +132,12 @@ class Metadata:
         return self.snapshot.partition(topic, partition)
 
     def partition_count(self, topic: str) -> int | None:
-        """Returns the number of partitions, or None if the topic is unknown."""
+        """Return the number of partitions, or None if the topic is unknown."""
         known = self.snapshot.topics.get(topic)
         return len(known.partitions) if known is not None and known.partitions else None
 
     def leader_of(self, topic: str, partition: int) -> PartitionInfo | None:
-        """Returns the partition if its leader is known and among the live nodes."""
+        """Return the partition if its leader is known and among the live nodes."""
         snapshot = self.snapshot
         known = snapshot.topics.get(topic)
         info = known.partitions.get(partition) if known is not None else None
@@ -149,7 +149,7 @@ class Metadata:
         return known.error if known is not None else None
 
     def wanted_topics(self) -> frozenset[str]:
-        """Returns the topics that the next full update requests."""
+        """Return the topics that the next full update requests."""
         return self._pinned.union(self._pinned_by_leader, tuple(self._wanted))
 
     # ------------------------------------------------------------------ wishes, any thread
@@ -281,7 +281,7 @@ class Metadata:
         return max(due, self.last_refresh + self._gap)
 
     def _oldest_refresh(self) -> float:
-        """Returns the refresh time of the oldest topic; a partial response refreshes only some topics."""
+        """Return the refresh time of the oldest topic; a partial response refreshes only some topics."""
         return min(self._refreshed_at.values(), default=self.last_successful_refresh)
 
     def _request(self, now: float) -> MetadataRequest:
@@ -377,7 +377,7 @@ class Metadata:
         self._update_requested = True
 
     def _is_unresolved(self, response: MetadataResponse) -> bool:
-        """Returns True if another request can resolve more: during an election or a topic's creation."""
+        """Return True if another request can resolve more: during an election or a topic's creation."""
         if not self._wanted_ids <= self.snapshot.names_by_id.keys():
             return True
         if not self._in_flight_all:
@@ -397,7 +397,7 @@ class Metadata:
         return False
 
     def _is_unsettled(self, topic: str) -> bool:
-        """Returns True if the topic is unknown, or has a retriable error or a partition without a leader."""
+        """Return True if the topic is unknown, or has a retriable error or a partition without a leader."""
         known = self.snapshot.topics.get(topic)
         if known is None:
             return True

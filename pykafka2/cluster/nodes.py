@@ -70,7 +70,7 @@ class Nodes:
     # ------------------------------------------------------------------ links
 
     def link(self, node_id: int, now: float, purpose: Purpose = Purpose.MAIN) -> NodeLink | None:
-        """Returns the link to a broker, creating it if needed; None if the broker's address is unknown."""
+        """Return the link to a broker, creating it if needed; None if the broker's address is unknown."""
         link = self._links.get((node_id, purpose))
         node = self._metadata.snapshot.nodes.get(node_id) or self._hints.get(node_id)
         if link is None:
@@ -80,7 +80,7 @@ class Nodes:
         return link
 
     def known_link(self, node_id: int, purpose: Purpose = Purpose.MAIN) -> NodeLink | None:
-        """Returns the link if it exists already."""
+        """Return the link if it exists already."""
         return self._links.get((node_id, purpose))
 
     def hint(self, node: Node) -> None:
@@ -91,7 +91,7 @@ class Nodes:
             del self._hints[next(iter(self._hints))]
 
     def least_busy(self, now: float, but: int | None = None) -> NodeLink | None:
-        """Returns the link for a request to any node: the ready one with the fewest requests in flight.
+        """Return the link for a request to any node: the ready one with the fewest requests in flight.
 
         If none is ready: one that is connecting, or else the next to try. The node with the id `but` is
         used only if all others have failed.
@@ -113,9 +113,9 @@ class Nodes:
         return self._next_to_try(candidates, now)
 
     def version_for(self, node_id: int, request_class: type[Request[Any]]) -> int:
-        """Returns the version of this request class on the node's connection.
+        """Return the version of this request class on the node's connection.
 
-        Raises UnsupportedVersion if client and broker share no version, IllegalState if not connected.
+        Raise UnsupportedVersion if client and broker share no version, IllegalState if not connected.
         """
         link = self._links.get((node_id, Purpose.MAIN))
         if link is None or link.connection is None:
@@ -123,7 +123,7 @@ class Nodes:
         return link.connection.version_for(request_class)
 
     def finalized_feature(self, name: str) -> int:
-        """Returns the finalized level of a cluster feature, or 0 if it is not finalized or unknown.
+        """Return the finalized level of a cluster feature, or 0 if it is not finalized or unknown.
 
         Uses the connected broker with the latest features epoch.
         """
@@ -149,9 +149,9 @@ class Nodes:
         return sum(link.is_connected for link in tuple(self._links.values()))
 
     def failing(self, now: float) -> dict[str, str]:
-        """Returns the unreachable addresses with the reasons.
+        """Return the unreachable addresses with the reasons.
 
-        Leaves out those without a recent attempt, such as bootstrap addresses after the first metadata.
+        Leave out those without a recent attempt, such as bootstrap addresses after the first metadata.
         """
         links = tuple(self._links.values())
         reached = {link.address for link in links if link.is_connected}
@@ -163,21 +163,21 @@ class Nodes:
         }
 
     def throttled(self, now: float) -> dict[str, float]:
-        """Returns the brokers that throttle this client, with the seconds that remain."""
+        """Return the brokers that throttle this client, with the seconds that remain."""
         links = [(link.name, link.throttled_for(now)) for link in tuple(self._links.values())]
         return {name: seconds for name, seconds in links if seconds > 0}
 
     def why_throttled(self, now: float) -> list[str]:
-        """Returns the throttling brokers as sentences."""
+        """Return the throttling brokers as sentences."""
         links = tuple(self._links.values())
         return list(dict.fromkeys(f"{link.why_throttled(now)}." for link in links if link.throttled_for(now)))
 
     def why_unreachable(self) -> str:
-        """Returns why no broker could be reached, with the reason for each address."""
+        """Return why no broker could be reached, with the reason for each address."""
         return f"no broker could be reached: {self.unconnected()}"
 
     def unconnected(self) -> str:
-        """Returns each address without a connection, and the reason."""
+        """Return each address without a connection, and the reason."""
         links = [link for link in tuple(self._links.values()) if link.purpose is Purpose.MAIN]
         reasons = {link.address: link.why_not for link in links if not link.is_connected}
         for node in self._bootstrap:
@@ -186,7 +186,7 @@ class Nodes:
         return "; ".join(parts)
 
     def unreachable(self, introduction: str = "") -> KafkaError:
-        """Returns the error of a call that reached no broker: TlsError if every connection failed with one.
+        """Return the error of a call that reached no broker: TlsError if every connection failed with one.
 
         Its cause is the last error of one of the links.
         """
@@ -205,7 +205,7 @@ class Nodes:
         return self._failures_of_gone + sum(link.failures for link in self._links.values())
 
     def refusal(self, now: float) -> KafkaError | None:
-        """Returns the TLS, authentication or version error of a candidate if all have failed, or None."""
+        """Return the TLS, authentication or version error of a candidate if all have failed, or None."""
         refusal: KafkaError | None = None
         for link in self._candidates(now):
             if not link.has_failed:
@@ -282,7 +282,7 @@ class Nodes:
         ]
 
     def _candidates(self, now: float) -> list[NodeLink]:
-        """Returns the links for requests to any node."""
+        """Return the links for requests to any node."""
         named = self._metadata.snapshot.nodes
         if not named or self._is_rebootstrapping:
             return self._bootstrap_links()
@@ -301,7 +301,7 @@ class Nodes:
 
 
 def _is_configuration_error(error: KafkaError | None) -> bool:
-    """Returns True for TLS, authentication and version errors.
+    """Return True for TLS, authentication and version errors.
 
     As in the Java client they are raised at once, because only another configuration helps. Other errors can
     come from a broker that is starting, so they are retried.

@@ -21,10 +21,10 @@ OffsetsToCommit = Mapping[TopicPartition, "OffsetAndMetadata | int"]
 
 
 def checked_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Returns the offsets as our own types; kafka-python's OffsetAndMetadata is accepted as well, and
+    """Return the offsets as our own types; kafka-python's OffsetAndMetadata is accepted as well, and
     aiokafka's pairs of offset and metadata.
 
-    Raises IllegalArgument (a TypeError and a ValueError) that names the partition.
+    Raise IllegalArgument (a TypeError and a ValueError) that names the partition.
     """
     if not isinstance(offsets, Mapping):
         hint = ""
@@ -63,7 +63,7 @@ def _checked(key: object, value: object) -> tuple[TopicPartition, OffsetAndMetad
 
 
 def _parts(partition: TopicPartition, value: object) -> tuple[Any, Any, Any]:
-    """Returns the offset, metadata and leader epoch, unchecked."""
+    """Return the offset, metadata and leader epoch, unchecked."""
     if _is_integer(value):
         return value, "", NO_EPOCH
     if hasattr(value, "offset") and hasattr(value, "metadata"):

@@ -93,7 +93,7 @@ class PortDiagnosis:
                 del self._probes[next(iter(self._probes))]
 
     def is_news(self, error: KafkaError) -> bool:
-        """Returns True for the first mismatch found, which is logged even during an outage."""
+        """Return True for the first mismatch found, which is logged even during an outage."""
         is_first = isinstance(error, VERDICTS) and not self._has_reported
         self._has_reported = self._has_reported or is_first
         return is_first

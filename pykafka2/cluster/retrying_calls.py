@@ -79,7 +79,7 @@ class RetryingCalls:
         self._wake()
 
     def names(self) -> list[str]:
-        """Returns the names of the requests of open calls. Any thread."""
+        """Return the names of the requests of open calls. Any thread."""
         return [call.name for call in tuple(self._open)]
 
     def close(self, error: ClientClosed | ClientFailed, now: float) -> None:

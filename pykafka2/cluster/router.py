@@ -62,7 +62,7 @@ class Router:
     # ------------------------------------------------------------------ for managers
 
     def is_ready(self, node_id: int, now: float) -> bool:
-        """Returns True if a request to this node would be sent at once; otherwise starts to connect.
+        """Return True if a request to this node would be sent at once; otherwise start to connect.
 
         The driver polls again when the connection is ready or its back-off ends.
         """
@@ -75,22 +75,22 @@ class Router:
         return False
 
     def in_flight(self, node_id: int) -> int:
-        """Returns the number of requests in flight on the node's main connection."""
+        """Return the number of requests in flight on the node's main connection."""
         link = self._nodes.known_link(node_id)
         return link.in_flight if link is not None else 0
 
     def connection_failed_recently(self, node_id: int) -> bool:
-        """Returns True after a lost connection or failed attempt until the next attempt succeeds."""
+        """Return True after a lost connection or failed attempt until the next attempt succeeds."""
         link = self._nodes.known_link(node_id)
         return link is not None and (link.has_failed or link.is_backing_off)
 
     def throttled_for(self, node_id: int, now: float) -> float:
-        """Returns the seconds for which the node still throttles this client."""
+        """Return the seconds for which the node still throttles this client."""
         link = self._nodes.known_link(node_id)
         return 0.0 if link is None else link.throttled_for(now)
 
     def connection_to(self, node_id: int, now: float) -> str:
-        """Returns what a request to this node waits for, with the last connection error, as text."""
+        """Return what a request to this node waits for, with the last connection error, as text."""
         link = self._nodes.known_link(node_id)
         if link is not None and link.throttled_for(now):
             return f"{link.name}, which throttles this client because of a quota"
@@ -170,7 +170,7 @@ class Router:
         return False
 
     def _link_for(self, send: Send[Any], now: float) -> NodeLink | None:
-        """Returns its link, connected or not; None while its node is unknown."""
+        """Return its link, connected or not; None while its node is unknown."""
         to = send.to
         if isinstance(to, ToNode | ToIdleConnection):
             purpose = Purpose.MAIN if isinstance(to, ToNode) else Purpose.LAST_REQUESTS
@@ -206,7 +206,7 @@ class Router:
         return self._nodes.link(node_id, now, Purpose.COORDINATOR)
 
     def _final_error(self, waiting: _Waiting, link: NodeLink | None, now: float) -> KafkaError | None:
-        """Returns the error that ends the wait, or None."""
+        """Return the error that ends the wait, or None."""
         is_for_any = isinstance(waiting.send.to, AnyNode)
         if is_for_any and self._nodes.failures > waiting.failures_seen:
             # Only attempts made since this request began to wait count, so a later request connects again.

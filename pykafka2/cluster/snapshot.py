@@ -105,12 +105,12 @@ def merge_response(
     *,
     names_all: bool = False,
 ) -> ClusterSnapshot:
-    """Returns the snapshot after a response.
+    """Return the snapshot after a response.
 
     Topics that the response leaves out stay if they are in `keep_topics` (all of them if it is None). With
     `names_all`, the response lists every topic, so those it leaves out are unknown to the broker.
 
-    Raises CorruptResponse for an impossible response (see validation.py).
+    Raise CorruptResponse for an impossible response (see validation.py).
     """
     nodes = checked_metadata(response)
     node_ids = frozenset(node.id for node in nodes)
@@ -140,9 +140,9 @@ def with_leader(
     leader_epoch: int,
     endpoints: Sequence[Node] = (),
 ) -> ClusterSnapshot:
-    """Returns the snapshot after a broker's hint about a newer leader (KIP-951).
+    """Return the snapshot after a broker's hint about a newer leader (KIP-951).
 
-    Returns the old one if the hint is not newer, or has an impossible broker or epoch.
+    Return the old one if the hint is not newer, or has an impossible broker or epoch.
     """
     known = old.topics.get(topic)
     info = old.partition(topic, partition)
@@ -159,7 +159,7 @@ def with_leader(
 
 
 def without_topics(old: ClusterSnapshot, names: Collection[str]) -> ClusterSnapshot:
-    """Returns the snapshot without these topics, which are no longer used."""
+    """Return the snapshot without these topics, which are no longer used."""
     topics = {name: topic for name, topic in old.topics.items() if name not in names}
     return attrs.evolve(old, topics=topics, names_by_id=_names_by_id(topics.values()))
 
@@ -203,7 +203,7 @@ def _merge_topic(
 
 
 def _former_id(old: TopicSnapshot | None, topic_id: bytes) -> bytes:
-    """Returns the id of the earlier topic of this name, or sixteen zero bytes if unknown."""
+    """Return the id of the earlier topic of this name, or sixteen zero bytes if unknown."""
     if old is None:
         return ZERO_UUID
     is_same = ZERO_UUID in (old.topic_id, topic_id) or old.topic_id == topic_id
@@ -232,7 +232,7 @@ def _merge_partition(
     node_ids: frozenset[int],
     hinted: dict[int, int],
 ) -> PartitionInfo:
-    """Returns the partition after a response; updates `hinted`, which belongs to the topic."""
+    """Return the partition after a response; update `hinted`, which belongs to the topic."""
     number = new.partition_index
     # An older epoch means stale metadata, so the old leader is kept. Not without end, though, if that leader
     # is no longer a broker or known only by a hint: its epoch can be wrong and never be confirmed.

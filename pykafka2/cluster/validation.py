@@ -29,7 +29,7 @@ LONGEST_HOST = 255
 
 
 def checked_node(node_id: int, host: str, port: int, rack: str | None = None) -> Node:
-    """Returns the broker. Raises CorruptResponse if its id, host or port is impossible."""
+    """Return the broker. Raise CorruptResponse if its id, host or port is impossible."""
     if node_id < 0:
         raise CorruptResponse(f"a broker has the id {node_id}; ids start at 0")
     if not 0 < port < 65536:
@@ -40,9 +40,9 @@ def checked_node(node_id: int, host: str, port: int, rack: str | None = None) ->
 
 
 def checked_metadata(response: MetadataResponse) -> list[Node]:
-    """Returns the brokers of the response; checks its topics as well.
+    """Return the brokers of the response; check its topics as well.
 
-    Raises CorruptResponse for more than 10,000 brokers, an impossible id, port or host, a topic with more
+    Raise CorruptResponse for more than 10,000 brokers, an impossible id, port or host, a topic with more
     than 100,000 partitions or with missing or duplicate partition numbers, and an impossible leader or epoch.
     """
     if len(response.brokers) > MOST_BROKERS:
@@ -57,7 +57,7 @@ def checked_metadata(response: MetadataResponse) -> list[Node]:
 
 
 def believable_nodes(nodes: Sequence[Node]) -> bool:
-    """Returns True if the brokers that a response other than metadata lists have possible addresses."""
+    """Return True if the brokers that a response other than metadata lists have possible addresses."""
     try:
         for node in nodes[:MOST_BROKERS]:
             checked_node(node.id, node.host, node.port)

@@ -143,7 +143,7 @@ def frames_in_steps(
 ) -> Steps[bytes]:
     """Decompress frame after frame, and request at most one byte more than the limit.
 
-    Raises the library's error for damaged data; CorruptData for too much data or an unfinished frame.
+    Raise the library's error for damaged data; CorruptData for too much data or an unfinished frame.
     """
     view = memoryview(data)
     parts: list[bytes] = []

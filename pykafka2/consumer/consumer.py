@@ -87,7 +87,7 @@ class QueryCalls(Owned):
     ) -> dict[TopicPartition, int]:
         """Return the high watermark of each partition, or with read_committed the last stable offset.
 
-        This is the offset of the next record that can be read. Raises the errors of `beginning_offsets`.
+        This is the offset of the next record that can be read. Raise the errors of `beginning_offsets`.
         """
         return self._queries.ends(checked_partitions(partitions), LATEST_TIMESTAMP, self._seconds(timeout_ms))
 
@@ -98,7 +98,7 @@ class QueryCalls(Owned):
         """Return the offset of each partition's first record at or after a time, or None without one.
 
         Times are in milliseconds since the epoch; a time that looks like seconds or microseconds logs a
-        warning. Raises the errors of `beginning_offsets`.
+        warning. Raise the errors of `beginning_offsets`.
         """
         if not isinstance(timestamps, Mapping):
             raise TypeError(f"timestamps must be a dict {{TopicPartition: milliseconds}}, not {timestamps!r}")

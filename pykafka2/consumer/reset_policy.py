@@ -33,7 +33,7 @@ _DURATION = re.compile(
 
 
 def read_policy(value: Any) -> str:
-    """Return the value of the option, in lower case except for a duration. Raises `ValueError`."""
+    """Return the value of the option, in lower case except for a duration. Raise `ValueError`."""
     if isinstance(value, timedelta):
         if value < timedelta(0):
             raise Because("a timedelta is how far back to read, so it must not be negative")

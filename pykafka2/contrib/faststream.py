@@ -124,7 +124,7 @@ class Producer:
     async def send_batch(
         self, batch: BatchBuilder, topic: str, *, partition: int | None = None
     ) -> Awaitable[RecordMetadata | None]:
-        """Sends the records of a batch; awaiting the result waits for all and returns the first one's.
+        """Send the records of a batch; awaiting the result waits for all and return the first one's.
 
         The result of an empty batch is None.
         """
@@ -138,7 +138,7 @@ class Producer:
 
 
 async def first_of(deliveries: Sequence[Awaitable[RecordMetadata]]) -> RecordMetadata | None:
-    """Waits for all deliveries; raises the first error. Without deliveries it returns None."""
+    """Wait for all deliveries; raise the first error. Without deliveries it returns None."""
     outcomes = await asyncio.gather(*deliveries, return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
@@ -221,7 +221,7 @@ class AiokafkaErrors:
 
 
 def record_of(record: ConsumerRecord[Any, Any]) -> AiokafkaRecord[Any, Any]:
-    """Returns aiokafka's record; FastStream decodes every header, so null values become empty ones."""
+    """Return aiokafka's record; FastStream decodes every header, so null values become empty ones."""
     return AiokafkaRecord(
         topic=record.topic,
         partition=record.partition,
@@ -266,7 +266,7 @@ class Admin(AdminService):
 
 
 def options_of(options: Mapping[str, Any], unused: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Returns pykafka2's options for those that FastStream passes to aiokafka."""
+    """Return pykafka2's options for those that FastStream passes to aiokafka."""
     own = {
         name: value
         for name, value in options.items()

@@ -32,7 +32,7 @@ class ChannelHandler(Protocol):
         ...
 
     def on_written(self, now: float) -> bool:
-        """Marks everything written so far as handed to the transport.  Returns whether this changed any
+        """Mark everything written so far as handed to the transport.  Return whether this changed any
         request.
         """
         ...
@@ -111,7 +111,7 @@ class Channel:
             self._unsettled[self] = None
 
     def close(self) -> None:
-        """Closes the channel without notifying the handler.  Can be repeated."""
+        """Close the channel without notifying the handler.  Can be repeated."""
         if self.state is ChannelState.CLOSED:
             return
         self.state = ChannelState.CLOSED
@@ -122,7 +122,7 @@ class Channel:
             self._transport.close()
 
     def fail(self, error: KafkaError, now: float) -> None:
-        """Closes the channel with an error, which is passed to the handler.  Does nothing if already
+        """Close the channel with an error, which is passed to the handler.  Do nothing if already
         closed.
         """
         if self.state is not ChannelState.CLOSED:
@@ -146,9 +146,9 @@ class Channel:
             self.fail(error, now)
 
     def flush(self, now: float) -> bool:
-        """Writes queued bytes to the transport, as far as it accepts them; called at the end of each turn.
+        """Write queued bytes to the transport, as far as it accepts them; called at the end of each turn.
 
-        Returns whether this changed any request, so that managers must be polled again.
+        Return whether this changed any request, so that managers must be polled again.
         """
         transport = self._transport
         if self.state is not ChannelState.OPEN or transport is None or not self._unsent or self._is_blocked:

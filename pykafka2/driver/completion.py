@@ -67,7 +67,7 @@ class Completion(Generic[T]):
     def result(self, timeout: float = float("inf")) -> T:
         """Return the value; waits at most `timeout` seconds.
 
-        Raises the error if there is one, and `KafkaTimeoutError` on a timeout, after which the call
+        Raise the error if there is one, and `KafkaTimeoutError` on a timeout, after which the call
         continues.
         """
         error = self.exception(timeout)

@@ -71,7 +71,7 @@ class Driver:
     def call_soon(self, command: Command) -> None:
         """Run `command(now)` on the driver's thread, after those queued before it.
 
-        Raises `ClientClosed`, or the error that ended the loop.
+        Raise `ClientClosed`, or the error that ended the loop.
         """
         self.raise_failure()
         if self.is_closed:
@@ -86,7 +86,7 @@ class Driver:
     def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
         """Block until the predicate is true (see `Runtime.wait_until`); return its last value.
 
-        Raises a background failure, `ClientClosed` if the driver is closed meanwhile, and at the end an
+        Raise a background failure, `ClientClosed` if the driver is closed meanwhile, and at the end an
         exception passed to `interrupt`. On the driver's own thread (such as in an acknowledgement callback)
         it raises `IllegalState` at once, because it would wait for itself.
         """
@@ -139,7 +139,7 @@ class Driver:
     def raise_failure(self) -> None:
         """Raise the error that ended the loop, if there is one; no background failure is swallowed.
 
-        Raises `ClientFailed` or `ForkedClientError`.
+        Raise `ClientFailed` or `ForkedClientError`.
         """
         failure = self.failure
         if isinstance(failure, ForkedClientError):
@@ -203,7 +203,7 @@ class Driver:
     def abandon(self, error: ForkedClientError) -> None:
         """Raise this error from now on, in the child of a fork.
 
-        Takes no lock and closes nothing, because the sockets and the selector belong to the parent, too.
+        Take no lock and close nothing, because the sockets and the selector belong to the parent, too.
         """
         self.failure = error
         self.is_closed = True

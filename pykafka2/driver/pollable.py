@@ -135,7 +135,7 @@ class Pollable(Protocol):
     """One duty and its state.  Owned by the driver's thread; never blocks, never reads a clock."""
 
     def poll(self, now: float) -> PollResult:
-        """Returns requests to send, and the time of the next poll.  Also called early, after any event."""
+        """Return requests to send, and the time of the next poll.  Also called early, after any event."""
         ...
 
 

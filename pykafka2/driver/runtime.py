@@ -34,7 +34,7 @@ class Outcome(Generic[T]):
 
 
 def ignore_error(error: BaseException) -> None:
-    """Ignores the error, for loops whose owner reads `Task.error`."""
+    """Ignore the error, for loops whose owner reads `Task.error`."""
 
 
 class Step(Protocol):
@@ -82,7 +82,7 @@ class Runtime(Protocol):
         selector: Selector | None = None,
         on_failed: Callable[[BaseException], None] = ignore_error,
     ) -> Task:
-        """Starts to turn a loop; its first turn is immediate.
+        """Start to turn a loop; its first turn is immediate.
 
         `on_failed(error)` is called on the loop's thread when the step or the selector raises, before
         `Task.error`
@@ -91,9 +91,9 @@ class Runtime(Protocol):
         ...
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
-        """Blocks the calling thread until `predicate()` is true, at most `timeout` seconds.
+        """Block the calling thread until `predicate()` is true, at most `timeout` seconds.
 
-        Returns the last value of the predicate.  With queues, the thread that makes it true wakes one of
+        Return the last value of the predicate.  With queues, the thread that makes it true wakes one of
         them, and it
         is evaluated only on the calling thread: first, after each wake or `notify`, and at the timeout.
         Without
@@ -104,11 +104,11 @@ class Runtime(Protocol):
         ...
 
     def notify(self) -> None:
-        """Wakes every waiter, including those of queues.  From any thread; cheap without waiters."""
+        """Wake every waiter, including those of queues.  From any thread; cheap without waiters."""
         ...
 
     def check_waiters(self) -> None:
-        """Wakes waiters without a queue whose predicate is now true.
+        """Wake waiters without a queue whose predicate is now true.
 
         The predicates are evaluated on this thread, which must hold no lock; a wake-up costs ten times as
         much, and

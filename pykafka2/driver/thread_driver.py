@@ -185,7 +185,7 @@ class ThreadRuntime(RuntimeWaiters):
     ) -> Task:
         """Start a daemon thread that runs the loop; its first turn is immediate.
 
-        Raises `ClientNotStarted` if the system has no thread for it.
+        Raise `ClientNotStarted` if the system has no thread for it.
         """
         self._check_process()
         try:
@@ -234,7 +234,7 @@ class ThreadRuntime(RuntimeWaiters):
     ) -> None:
         """Run `work`, then `then(outcome)`, on one of the few helper threads of its lane.
 
-        Raises `ClientClosed` after `close`, `RuntimeError` if the system has no thread for it. Exceptions of
+        Raise `ClientClosed` after `close`, `RuntimeError` if the system has no thread for it. Exceptions of
         `then` are logged.
         """
         self._check_process()
@@ -306,7 +306,7 @@ class _Pool:
     def _start_thread(self) -> None:
         """Start one more thread, unless others can do the work.  The lock is held.
 
-        Raises `RuntimeError` if the system cannot start the first one.
+        Raise `RuntimeError` if the system cannot start the first one.
         """
         thread = threading.Thread(target=self._work, name=self._name, daemon=True)
         self._threads.add(thread)

@@ -35,7 +35,7 @@ class ApiVersions:
 
     @classmethod
     def of(cls, broker: str, response: ApiVersionsResponse) -> ApiVersions:
-        """Returns the versions of a broker's ApiVersions response."""
+        """Return the versions of a broker's ApiVersions response."""
         return cls(
             broker,
             {api.api_key: (api.min_version, api.max_version) for api in response.api_keys},
@@ -44,16 +44,16 @@ class ApiVersions:
         )
 
     def knows(self, request: type[Request[Any]]) -> bool:
-        """Returns True if both sides share a version of the request."""
+        """Return True if both sides share a version of the request."""
         theirs = self.ranges.get(request.API_KEY)
         return theirs is not None and theirs[0] <= request.MAX_VERSION and theirs[1] >= request.MIN_VERSION
 
     def choose(
         self, request: type[Request[Any]], min_version: int | None = None, max_version: int | None = None
     ) -> int:
-        """Returns the highest version that both sides support, within the caller's limits.
+        """Return the highest version that both sides support, within the caller's limits.
 
-        Raises UnsupportedVersion with the broker and both ranges.
+        Raise UnsupportedVersion with the broker and both ranges.
         """
         key = (request, min_version, max_version)
         version = self._chosen.get(key)

@@ -41,7 +41,7 @@ class Certificate:
 
 
 def read_certificate(der: bytes) -> Certificate:
-    """Returns the names and dates of a certificate. Raises CorruptData."""
+    """Return the names and dates of a certificate. Raise CorruptData."""
     try:
         return _read(der)
     except (IndexError, ValueError, StopIteration) as error:
@@ -63,7 +63,7 @@ def _read(der: bytes) -> Certificate:
 
 
 def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yields tag and content of each element."""
+    """Yield tag and content of each element."""
     at = 0
     while at < len(data):
         tag, size = data[at], data[at + 1]

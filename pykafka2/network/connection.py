@@ -173,17 +173,17 @@ class Connection:
         return len(self._in_flight)
 
     def is_throttled(self, now: float) -> bool:
-        """Returns True while the broker throttles this client (throttle_time_ms, KIP-219)."""
+        """Return True while the broker throttles this client (throttle_time_ms, KIP-219)."""
         return now < self.throttled_until
 
     def version_for(self, request: type[Request[Any]]) -> int:
-        """Returns the version that `send` would use. Raises UnsupportedVersion, IllegalState before READY."""
+        """Return the version that `send` would use. Raise UnsupportedVersion, IllegalState before READY."""
         if self.api_versions is None:
             raise IllegalState(f"{self.broker}: the API versions are unknown until the handshake is done")
         return self.api_versions.choose(request)
 
     def next_deadline(self) -> float:
-        """Returns the time of the next `poll`, or FOREVER if nothing can time out."""
+        """Return the time of the next `poll`, or FOREVER if nothing can time out."""
         if self.state is ConnectionState.CLOSED:
             return FOREVER
         deadline = self._in_flight.next_deadline()
@@ -455,7 +455,7 @@ class Connection:
 
 
 def _for_others(broker: str, error: KafkaError) -> KafkaError:
-    """Returns the error for requests that did not cause the close: one that allows a retry elsewhere."""
+    """Return the error for requests that did not cause the close: one that allows a retry elsewhere."""
     if type(error) is Disconnected or not isinstance(error, Disconnected | CorruptData | TlsError):
         return error
     lost = Disconnected(f"the connection to {broker} was closed: {error}")

@@ -27,7 +27,7 @@ class ConnectionSetupOwner(Protocol):
     broker: str
 
     def call_for_set_up(self, step: Call, on_response: OnResponse, now: float) -> None:
-        """Send the request. Raises KafkaError if it cannot be encoded."""
+        """Send the request. Raise KafkaError if it cannot be encoded."""
         ...
 
     def on_agreed(self, agreement: Agreement, now: float) -> None: ...
@@ -55,7 +55,7 @@ class ConnectionSetup:
         self._waited = 0.0
 
     def deadline(self, setup_deadline: float) -> float:
-        """Returns the time by which the connection must be ready.
+        """Return the time by which the connection must be ready.
 
         The time of work with its own limit does not count, as the broker does not cause it.
         """

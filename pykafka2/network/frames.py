@@ -61,7 +61,7 @@ class FrameReader:
         return self._large is None and self._start == self._end
 
     def buffer(self) -> memoryview:
-        """Returns the buffer for the next bytes; never empty, at most 4 MiB."""
+        """Return the buffer for the next bytes; never empty, at most 4 MiB."""
         if self._large is not None:
             return self._large[self._filled : self._filled + MAX_READ_BYTES]
         return self._buffer[self._end :]
@@ -69,7 +69,7 @@ class FrameReader:
     def received(self, count: int) -> list[Frame]:
         """Take in `count` bytes of the last buffer; returns the frames that are complete, in order.
 
-        Raises CorruptData if a length is negative or above `max_frame_bytes`, before memory is allocated for
+        Raise CorruptData if a length is negative or above `max_frame_bytes`, before memory is allocated for
         it, or if the peer speaks another protocol; TlsError if it speaks TLS.
         """
         if self._large is not None:

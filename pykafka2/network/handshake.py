@@ -53,7 +53,7 @@ def handshake(
 ) -> Script[Agreement]:
     """Negotiate API versions, then authenticate.
 
-    Raises UnsupportedVersion, UnsupportedSaslMechanism, SaslAuthenticationFailed, or the broker's error.
+    Raise UnsupportedVersion, UnsupportedSaslMechanism, SaslAuthenticationFailed, or the broker's error.
     """
     versions = yield from negotiate(broker, software_name, software_version)
     lifetime_ms = 0 if sasl is None else (yield from authenticate(broker, versions, sasl))
@@ -103,7 +103,7 @@ def _why_unsupported(mechanism: str, offered: Sequence[str]) -> str:
 def authenticate(broker: str, versions: ApiVersions, sasl: SaslMechanism) -> Script[int]:
     """Send SaslHandshake, then as many SaslAuthenticate as the mechanism needs (KIP-43, KIP-152).
 
-    Returns the session's lifetime in milliseconds, 0 if it is unlimited (KIP-368).
+    Return the session's lifetime in milliseconds, 0 if it is unlimited (KIP-368).
     """
     # Version 0 of SaslHandshake is followed by raw tokens outside Kafka's framing; 1 needs Kafka 1.0.
     version = versions.choose(SaslHandshakeRequest, min_version=1)
@@ -148,7 +148,7 @@ def reauthenticate(broker: str, versions: ApiVersions, sasl: SaslMechanism) -> S
 
 
 def _next(resume: Callable[[Any], bytes | Offload], result: Any) -> bytes | Offload | None:
-    """Returns the next step of an exchange after a result or an error, or None at its end."""
+    """Return the next step of an exchange after a result or an error, or None at its end."""
     try:
         return resume(result)
     except StopIteration:

@@ -46,9 +46,9 @@ class InFlight:
         return self.request.NAME.removesuffix("Request")
 
     def decode(self, frame: Frame, broker: str) -> Any:
-        """Returns the response that the frame holds.
+        """Return the response that the frame holds.
 
-        Raises CorruptResponse if it belongs to another request or cannot be decoded.
+        Raise CorruptResponse if it belongs to another request or cannot be decoded.
         """
         if len(frame) < 4:
             raise CorruptResponse(f"{broker} sent a response of {len(frame)} bytes")
@@ -85,7 +85,7 @@ class InFlightWindow:
         return self._next_id
 
     def take_id(self) -> int:
-        """Returns the next correlation id; ids start at 0 and wrap after the largest int32."""
+        """Return the next correlation id; ids start at 0 and wrap after the largest int32."""
         taken = self._next_id
         self._next_id = 0 if taken == MAX_CORRELATION_ID else taken + 1
         return taken
@@ -94,11 +94,11 @@ class InFlightWindow:
         self._waiting.append(request)
 
     def take_oldest(self) -> InFlight | None:
-        """Removes and returns the request that the next response belongs to."""
+        """Remove and return the request that the next response belongs to."""
         return self._waiting.popleft() if self._waiting else None
 
     def take_overdue(self, now: float) -> list[InFlight]:
-        """Removes and returns the requests that have timed out, wherever they are in the queue."""
+        """Remove and return the requests that have timed out, wherever they are in the queue."""
         overdue = [request for request in self._waiting if request.deadline <= now]
         for request in overdue:
             self._waiting.remove(request)
@@ -110,7 +110,7 @@ class InFlightWindow:
         return taken
 
     def next_deadline(self) -> float:
-        """Returns the earliest deadline, or FOREVER if the window is empty."""
+        """Return the earliest deadline, or FOREVER if the window is empty."""
         deadline = FOREVER
         for request in self._waiting:
             if request.deadline < deadline:
@@ -118,7 +118,7 @@ class InFlightWindow:
         return deadline
 
     def last_deadline(self) -> float:
-        """Returns the latest deadline, or -FOREVER if the window is empty."""
+        """Return the latest deadline, or -FOREVER if the window is empty."""
         return max((request.deadline for request in self._waiting), default=-FOREVER)
 
 

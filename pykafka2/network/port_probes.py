@@ -18,7 +18,7 @@ VERDICTS = (TlsNotSpoken, IllegalSaslState)
 
 
 def probe_without_tls(broker: str) -> Script[Agreement]:
-    """Probe a connection without TLS. Raises TlsNotSpoken if a broker responds."""
+    """Probe a connection without TLS. Raise TlsNotSpoken if a broker responds."""
     yield from negotiate(broker, SOFTWARE_NAME, SOFTWARE_VERSION)
     raise TlsNotSpoken(
         f"{broker} speaks Kafka's protocol without TLS on this port. Use the broker's TLS port, or set "
@@ -27,7 +27,7 @@ def probe_without_tls(broker: str) -> Script[Agreement]:
 
 
 def probe_sasl(broker: str) -> Script[Agreement]:
-    """Probe without authenticating. Raises IllegalSaslState if the port requires SASL, else Disconnected."""
+    """Probe without authenticating. Raise IllegalSaslState if the port requires SASL, else Disconnected."""
     versions = yield from negotiate(broker, SOFTWARE_NAME, SOFTWARE_VERSION)
     version = versions.choose(SaslHandshakeRequest, min_version=1)
     offer = yield from call(SaslHandshakeRequest(mechanism=""), version)

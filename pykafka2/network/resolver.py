@@ -13,11 +13,11 @@ from pykafka2.network.endpoint import Endpoint
 
 
 def resolve(host: str, port: int, *, canonical: bool = False) -> list[Endpoint]:
-    """Returns all addresses of a name, in the resolver's order, without duplicates.
+    """Return all addresses of a name, in the resolver's order, without duplicates.
 
     With `canonical`, each has its canonical name (or its address if it has none), which TLS verifies:
     client_dns_lookup=resolve_canonical_bootstrap_servers_only, KIP-235, for one alias of many machines.
-    Blocks. Raises NoBrokersAvailable.
+    Block. Raise NoBrokersAvailable.
     """
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)

@@ -34,7 +34,7 @@ class _Source(Protocol):
     def fileno(self) -> int: ...
 
     def has_pending(self) -> bool:
-        """Returns True if the transport holds bytes (decrypted ones) that the socket does not report."""
+        """Return True if the transport holds bytes (decrypted ones) that the socket does not report."""
         ...
 
 
@@ -128,7 +128,7 @@ class _Epoll:
         )
 
     def bits(self, events: int) -> int:
-        """Returns READABLE and WRITABLE for these events; an error sets both."""
+        """Return READABLE and WRITABLE for these events; an error sets both."""
         return (READABLE if events & ~select.EPOLLOUT else 0) | (WRITABLE if events & ~select.EPOLLIN else 0)
 
 
@@ -222,7 +222,7 @@ class SocketSelector:
         self._poller.unregister(registration.fileno)
 
     def select(self, timeout: float | None) -> list[Ready]:
-        """Returns the ready sources after at most `timeout` seconds (None: no limit) or a wake-up."""
+        """Return the ready sources after at most `timeout` seconds (None: no limit) or a wake-up."""
         if self._wake_up is None:
             return []
         poller = self._poller

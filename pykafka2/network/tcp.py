@@ -68,7 +68,7 @@ _MESSAGES = {
 
 
 def disconnected(peer: str, error: OSError) -> Disconnected:
-    """Returns the error for an operating system's error, with the peer's name."""
+    """Return the error for an operating system's error, with the peer's name."""
     return Disconnected(f"{peer}: {_message(error)}")
 
 
@@ -102,7 +102,7 @@ class TcpTransport:
         return self._socket.fileno()
 
     def establish(self) -> bool:
-        """Returns True once connected; raises Disconnected if the attempt failed."""
+        """Return True once connected; raise Disconnected if the attempt failed."""
         if self._established:
             return True
         code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -124,7 +124,7 @@ class TcpTransport:
         return READABLE if self._established else WRITABLE
 
     def read_into(self, buffer: memoryview) -> int | None:
-        """Returns the number of bytes read into `buffer`; None if none are available, 0 at end of stream."""
+        """Return the number of bytes read into `buffer`; None if none are available, 0 at end of stream."""
         try:
             return self._socket.recv_into(buffer)
         except (BlockingIOError, InterruptedError):
@@ -199,7 +199,7 @@ class TcpListener:
         return self._socket.fileno()
 
     def accept(self) -> Transport | None:
-        """Returns the next connection, or None if none is waiting."""
+        """Return the next connection, or None if none is waiting."""
         try:
             check_descriptors(self._socket)
             connection, address = self._socket.accept()
@@ -218,7 +218,7 @@ class TcpListener:
 
 
 def check_descriptors(listening: socket.socket) -> None:
-    """Raises OSError (EMFILE) if connections would leave fewer file descriptors than KEPT_DESCRIPTORS."""
+    """Raise OSError (EMFILE) if connections would leave fewer file descriptors than KEPT_DESCRIPTORS."""
     if not HAS_LIMITS:
         return
     limit = getrlimit(RLIMIT_NOFILE)[0]
@@ -236,14 +236,14 @@ class TcpNetwork:
     """`transport.Network` on the system's sockets. Stateless; any thread can use it."""
 
     def selector(self) -> SocketSelector:
-        """Returns a selector. Raises ClientNotStarted if the system has no file descriptor left."""
+        """Return a selector. Raise ClientNotStarted if the system has no file descriptor left."""
         try:
             return SocketSelector()
         except OSError as error:
             raise ClientNotStarted(f"the network selector cannot be created: {_message(error)}") from error
 
     def resolve(self, host: str, port: int, *, canonical: bool = False) -> list[Endpoint]:
-        """Resolve as `resolver.resolve` does. Blocks, so call it through `offload` only."""
+        """Resolve as `resolver.resolve` does. Block, so call it through `offload` only."""
         return resolve(host, port, canonical=canonical)
 
     def connect(
@@ -254,7 +254,7 @@ class TcpNetwork:
         tls: TlsWrapper | None = None,
         server_name: str | None = None,
     ) -> Transport:
-        """Start to connect. Raises Disconnected if the attempt fails at once.
+        """Start to connect. Raise Disconnected if the attempt fails at once.
 
         `server_name` is the name that the broker's certificate must carry; it also names the peer in errors.
         """
@@ -279,7 +279,7 @@ class TcpNetwork:
         return tls.wrap_connecting(transport, server_name or endpoint.host)
 
     def listen(self, host: str, port: int, *, tls: TlsWrapper | None = None) -> Listener:
-        """Listen; port 0 picks a free one. Raises ConfigurationError if the address is not available."""
+        """Listen; port 0 picks a free one. Raise ConfigurationError if the address is not available."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.socket(family)
         try:

@@ -40,7 +40,7 @@ class ReloadingTlsContext:
         self._context = TlsContext.from_options(options)
 
     def wrap_connecting(self, transport: SocketTransport, server_name: str) -> TlsTransport:
-        """Returns the client's side of TLS over a connecting transport."""
+        """Return the client's side of TLS over a connecting transport."""
         times = self._times()
         if times != self._seen:
             try:
@@ -54,7 +54,7 @@ class ReloadingTlsContext:
         return self._context.wrap_connecting(transport, server_name)
 
     def wrap_accepted(self, transport: SocketTransport) -> TlsTransport:
-        """Returns the server's side of TLS; unused, as clients accept no connections."""
+        """Return the server's side of TLS; unused, as clients accept no connections."""
         return self._context.wrap_accepted(transport)
 
     def _times(self) -> list[tuple[int, int] | None]:
@@ -126,7 +126,7 @@ class TlsContext:
 
     @classmethod
     def from_options(cls, options: ClientOptions) -> TlsContext:
-        """Returns a client's context for its ssl_* options. Raises ConfigurationError."""
+        """Return a client's context for its ssl_* options. Raise ConfigurationError."""
         tls = cls(
             ca_file=options.ssl_cafile,
             ca_data=options.ssl_ca_pem,
@@ -158,7 +158,7 @@ class TlsContext:
     def reload(self) -> None:
         """Reload all files for later connections: certificate, key, authorities and revocations.
 
-        Raises ConfigurationError if the files cannot be used or there are none; then the previous ones stay
+        Raise ConfigurationError if the files cannot be used or there are none; then the previous ones stay
         in use.
         """
         if not self._files:
@@ -177,11 +177,11 @@ class TlsContext:
         self._context.maximum_version = max(versions)
 
     def wrap_connecting(self, transport: SocketTransport, server_name: str) -> TlsTransport:
-        """Returns the client's side of TLS over a connecting transport."""
+        """Return the client's side of TLS over a connecting transport."""
         return TlsTransport(transport, self._context, server_side=False, server_name=server_name)
 
     def wrap_accepted(self, transport: SocketTransport) -> TlsTransport:
-        """Returns the server's side of TLS over an accepted transport."""
+        """Return the server's side of TLS over an accepted transport."""
         return TlsTransport(transport, self._context, server_side=True, server_name=None)
 
 
@@ -199,7 +199,7 @@ def _check_context(context: object, server_side: bool) -> None:
 
 
 def _loaded(load: Callable[[], ssl.SSLContext], named: str) -> ssl.SSLContext:
-    """Returns a context with its files. Raises ConfigurationError that names them."""
+    """Return a context with its files. Raise ConfigurationError that names them."""
     try:
         return load()
     except (OSError, ValueError) as error:

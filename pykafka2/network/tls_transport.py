@@ -44,7 +44,7 @@ _of_thread = threading.local()
 
 
 def _scratch() -> memoryview:
-    """Returns the buffer for encrypted bytes between socket and TLS, shared by a thread's streams."""
+    """Return the buffer for encrypted bytes between socket and TLS, shared by a thread's streams."""
     scratch: memoryview | None = getattr(_of_thread, "scratch", None)
     if scratch is None:
         scratch = _of_thread.scratch = memoryview(bytearray(LARGE_READ_BYTES))
@@ -97,7 +97,7 @@ class TlsTransport:
         return self._transport.fileno()
 
     def has_pending(self) -> bool:
-        """Returns True if the next read returns bytes although the socket can have none."""
+        """Return True if the next read returns bytes although the socket can have none."""
         return not self._is_drained
 
     def interest(self) -> int:
@@ -108,7 +108,7 @@ class TlsTransport:
     def establish(self) -> bool:
         """Connect, then run the TLS handshake; returns True once it is complete and sent.
 
-        Raises Disconnected, or a TlsError that says what to do.
+        Raise Disconnected, or a TlsError that says what to do.
         """
         if not self._is_connected:
             if not self._transport.establish():
@@ -183,11 +183,11 @@ class TlsTransport:
         self._transport.close(reset=reset)
 
     def peer_subject(self) -> Any:
-        """Returns the subject of the peer's certificate as `ssl` formats it, or None if unverified."""
+        """Return the subject of the peer's certificate as `ssl` formats it, or None if unverified."""
         return (self._tls.getpeercert() or {}).get("subject")
 
     def peer_certificate(self) -> bytes | None:
-        """Returns the peer's certificate as DER, verified or not; None before the handshake."""
+        """Return the peer's certificate as DER, verified or not; None before the handshake."""
         return self._tls.getpeercert(binary_form=True)
 
     def _shake_hands(self) -> bool:
@@ -208,7 +208,7 @@ class TlsTransport:
         return True
 
     def _receive_ciphertext(self, wanted: int) -> bool:
-        """Move bytes from the socket into TLS; returns False if there are none. Sets `_is_ended` at EOF."""
+        """Move bytes from the socket into TLS; return False if there are none. Set `_is_ended` at EOF."""
         most = min(self._read_bytes, max(wanted, SMALL_READ_BYTES)) if self._server_side else self._read_bytes
         received = _scratch()[:most]
         count = self._transport.read_into(received)
@@ -263,7 +263,7 @@ class TlsTransport:
         )
 
     def _kind_of(self, error: Exception) -> type[TlsError | Disconnected]:
-        """Returns the error class for an error of `ssl`; only certificate errors have a `verify_code`.
+        """Return the error class for an error of `ssl`; only certificate errors have a `verify_code`.
 
         After the handshake a broken stream is a lost connection like any other, except for alerts: with TLS
         1.3 the peer rejects a certificate only then.
@@ -337,7 +337,7 @@ HOST_NAME_CODES = (62, 64)
 
 
 def _reason(error: Exception) -> str:
-    """Returns OpenSSL's message without its source line."""
+    """Return OpenSSL's message without its source line."""
     message = getattr(error, "verify_message", None)
     if message:
         return f"the certificate was rejected: {message}"
@@ -345,7 +345,7 @@ def _reason(error: Exception) -> str:
 
 
 def _chunk(buffers: Sequence[Buffer], skip: int) -> bytes:
-    """Returns the next plaintext to encrypt: up to a chunk of the buffers, after the first `skip` bytes."""
+    """Return the next plaintext to encrypt: up to a chunk of the buffers, after the first `skip` bytes."""
     parts: list[memoryview] = []
     room = PLAINTEXT_CHUNK_BYTES
     for buffer in buffers:

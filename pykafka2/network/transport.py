@@ -45,11 +45,11 @@ class Transport(Protocol):
         ...
 
     def interest(self) -> int:
-        """Returns the READABLE and WRITABLE bits that `establish` waits for; READABLE once established."""
+        """Return the READABLE and WRITABLE bits that `establish` waits for; READABLE once established."""
         ...
 
     def read_into(self, buffer: memoryview) -> int | None:
-        """Returns the number of bytes read into `buffer`; None if none are available, 0 at end of stream."""
+        """Return the number of bytes read into `buffer`; None if none are available, 0 at end of stream."""
         ...
 
     def write(self, buffers: Sequence[Buffer]) -> int:
@@ -72,7 +72,7 @@ class FileTransport(Transport, Protocol):
     def write_file(self, part: FilePart, max_bytes: int) -> int:
         """Write the start of a part as far as the transport accepts it; returns the number of bytes.
 
-        Raises Disconnected, or KafkaStorageError if the file cannot be read or ends before the part.
+        Raise Disconnected, or KafkaStorageError if the file cannot be read or ends before the part.
         """
         ...
 
@@ -81,7 +81,7 @@ class SocketTransport(Transport, Protocol):
     """A transport on a socket."""
 
     def fileno(self) -> int:
-        """Returns the socket's file number, or -1 once it is closed."""
+        """Return the socket's file number, or -1 once it is closed."""
         ...
 
 
@@ -89,11 +89,11 @@ class TlsWrapper(Protocol):
     """An object that wraps a transport in TLS: `tls.TlsContext`."""
 
     def wrap_connecting(self, transport: SocketTransport, server_name: str) -> Transport:
-        """Returns the client's side over a connecting transport."""
+        """Return the client's side over a connecting transport."""
         ...
 
     def wrap_accepted(self, transport: SocketTransport) -> Transport:
-        """Returns the server's side over an accepted transport."""
+        """Return the server's side over an accepted transport."""
         ...
 
 
@@ -104,7 +104,7 @@ class Listener(Protocol):
     port: int
 
     def accept(self) -> Transport | None:
-        """Returns the next connection, or None if none is waiting."""
+        """Return the next connection, or None if none is waiting."""
         ...
 
     def close(self) -> None: ...
@@ -122,7 +122,7 @@ class Selector(Protocol):
     def unregister(self, source: Transport | Listener) -> None: ...
 
     def select(self, timeout: float | None) -> list[Ready]:
-        """Returns the ready sources after at most `timeout` seconds (None: no limit) or a wake-up."""
+        """Return the ready sources after at most `timeout` seconds (None: no limit) or a wake-up."""
         ...
 
     def wake(self) -> None:
@@ -138,9 +138,9 @@ class Network(Protocol):
     def selector(self) -> Selector: ...
 
     def resolve(self, host: str, port: int, *, canonical: bool = False) -> list[Endpoint]:
-        """Returns all addresses of a name, with their canonical names if `canonical` is set.
+        """Return all addresses of a name, with their canonical names if `canonical` is set.
 
-        Blocks, so call it through `offload` only. Raises NoBrokersAvailable.
+        Block, so call it through `offload` only. Raise NoBrokersAvailable.
         """
         ...
 

@@ -55,7 +55,7 @@ class Serializers:
 
     @classmethod
     def of(cls, options: ProducerOptions) -> Serializers:
-        """Raises ConfigurationError if an option is not a serializer."""
+        """Raise ConfigurationError if an option is not a serializer."""
         return cls(
             serialize_function(options.key_serializer, "key_serializer"),
             serialize_function(options.value_serializer, "value_serializer"),
@@ -88,7 +88,7 @@ class AppendGuard:
     """None without idempotence."""
 
     def check(self) -> None:
-        """Raises the IO thread's failure, or the error that ended the transaction or the producer's id."""
+        """Raise the IO thread's failure, or the error that ended the transaction or the producer's id."""
         self.driver.raise_news()
         if self.status is not None:
             self.status.check(Call.SEND)
@@ -247,7 +247,7 @@ class Appender:
     def await_route(self, topic: str, partition: int | None, timeout: float | None = None) -> None:
         """Wait until `place` finds the topic's route, and the partition if one is named; raises as `send`.
 
-        Waits at most `timeout` seconds, or max_block_ms if it is None.
+        Wait at most `timeout` seconds, or max_block_ms if it is None.
         """
         seconds = self.options.max_block if timeout is None else timeout
         deadline = self.clock.monotonic() + seconds
@@ -297,7 +297,7 @@ class Appender:
 
 
 def serialize_entry(serialize: SerializeFunction, what: str, topic: str, headers: Headers, data: Any) -> Any:
-    """Return a serialized key or value. Raises SerializationError if the serializer failed."""
+    """Return a serialized key or value. Raise SerializationError if the serializer failed."""
     try:
         return serialize(topic, headers, data)
     except KafkaError:

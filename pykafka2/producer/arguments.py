@@ -35,7 +35,7 @@ HEADERS = "a list of pairs of a str and bytes (or None)"
 def checked_headers(topic: object, headers: Any) -> Headers:
     """Return the headers as a list that can be read more than once.
 
-    Raises IllegalArgument if they are not a collection of pairs, or if a pair is invalid; names the pair.
+    Raise IllegalArgument if they are not a collection of pairs, or if a pair is invalid; names the pair.
     """
     if isinstance(headers, dict | str | bytes) or not isinstance(headers, Iterable):
         hint = ""
@@ -59,13 +59,13 @@ def checked_headers(topic: object, headers: Any) -> Headers:
 def encoded_headers(topic: object, headers: Any) -> bytes:
     """Return the headers encoded as in a record; values are copied.
 
-    Raises the errors of `checked_headers`, and IllegalArgument for a name that cannot be encoded.
+    Raise the errors of `checked_headers`, and IllegalArgument for a name that cannot be encoded.
     """
     return encoded_pairs(topic, checked_headers(topic, headers))
 
 
 def encoded_pairs(topic: object, pairs: Headers) -> bytes:
-    """Encode headers that were checked. Raises IllegalArgument for a name that cannot be encoded."""
+    """Encode headers that were checked. Raise IllegalArgument for a name that cannot be encoded."""
     try:
         return encode_headers(pairs)
     except UnicodeEncodeError as error:
@@ -73,12 +73,12 @@ def encoded_pairs(topic: object, pairs: Headers) -> bytes:
 
 
 def checked_partition(topic: object, partition: Any) -> int:
-    """Return the partition as an int. Raises IllegalArgument if it is not an integer."""
+    """Return the partition as an int. Raise IllegalArgument if it is not an integer."""
     return _whole("partition", partition, topic, "a partition number (an int), or None")
 
 
 def checked_timestamp(topic: object, timestamp_ms: Any) -> int:
-    """Return the timestamp as an int of at least 0. Raises IllegalArgument for other values."""
+    """Return the timestamp as an int of at least 0. Raise IllegalArgument for other values."""
     number = _whole("timestamp_ms", timestamp_ms, topic, "milliseconds since the epoch (an int), or None")
     if not 0 <= number < NO_TIMESTAMP_FROM:
         what = "is negative" if number < 0 else "does not fit into 64 bits"

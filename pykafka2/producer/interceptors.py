@@ -38,7 +38,7 @@ class ProducerInterceptor:
     def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
         """Called before a record is serialized, on the thread that sends it.
 
-        Returns the record to send: this one, changed or not, or another; None means this one.
+        Return the record to send: this one, changed or not, or another; None means this one.
         """
         return record
 

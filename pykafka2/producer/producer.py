@@ -236,7 +236,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
     ) -> Delivery:
         """Append a record to its partition's batch and return its delivery. The IO thread sends the batch.
 
-        Blocks at most max_block_ms: for the metadata of a new topic, and while buffer_memory is full. If it
+        Block at most max_block_ms: for the metadata of a new topic, and while buffer_memory is full. If it
         raises, the record was not appended.
 
         Args:
@@ -336,7 +336,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
 
         Row by row it does what `send` does: keys, partitions, serializers and the partitioner have the same
         effect, and the rows of a partition keep their order. Your own serializers, interceptors and
-        partitioners are called for each record. Blocks until all rows are appended: at most max_block_ms for
+        partitioners are called for each record. Block until all rows are appended: at most max_block_ms for
         metadata, and as long each time that buffer_memory is full.
 
         Args:
@@ -396,7 +396,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
 
     @explaining
     def purge(self) -> int:
-        """Drop queued records that were never sent. Returns how many.
+        """Drop queued records that were never sent. Return how many.
 
         Each fails with `RecordPurged`, which `flush` and `close` do not raise. A record that was sent once
         continues, as the broker can have written it. A transaction that lost records must be aborted.
@@ -409,7 +409,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         return self._closing.purge()
 
     def partitions_for(self, topic: str) -> set[int]:
-        """Return the topic's partition numbers. Blocks at most max_block_ms; raises as `send` does."""
+        """Return the topic's partition numbers. Block at most max_block_ms; raise as `send` does."""
         return {info.partition for info in self.partition_infos(topic)}
 
     def partition_infos(self, topic: str) -> list[PartitionInfo]:

@@ -186,7 +186,7 @@ class Shutdown:
             )
 
     def at_exit(self, timeout: float) -> int:
-        """Send what is left at interpreter exit, within `timeout` seconds. Returns the records not sent."""
+        """Send what is left at interpreter exit, within `timeout` seconds. Return the records not sent."""
         clock = self._client.driver.clock
         deadline = clock.monotonic() + timeout
         is_over = False

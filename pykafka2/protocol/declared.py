@@ -34,7 +34,7 @@ class Declared(Protocol):
 
 
 def resolved_fields(cls: type[Declared]) -> tuple[Field, ...]:
-    """Returns the fields of a struct with their types resolved; done once per class."""
+    """Return the fields of a struct with their types resolved; done once per class."""
     if not cls._resolved:
         names = vars(module_of(cls))
         for field in cls._fields:
@@ -50,17 +50,17 @@ def resolved_fields(cls: type[Declared]) -> tuple[Field, ...]:
 
 
 def module_of(cls: type) -> Any:
-    """Returns the module whose names the annotations of `cls` use."""
+    """Return the module whose names the annotations of `cls` use."""
     return sys.modules[cls.__module__]
 
 
 def title_of(cls: type, version: int, flexible: bool, what: str) -> str:
-    """Returns a unique title of a generated function."""
+    """Return a unique title of a generated function."""
     return f"{what} {cls.__module__}.{cls.__qualname__} v{version}{' flexible' if flexible else ''}"
 
 
 def plain_values(field: Field) -> list[tuple[str, object]] | None:
-    """Returns the fields and defaults of a struct with plain values that is never null, or None for others.
+    """Return the fields and defaults of a struct with plain values that is never null, or None for others.
 
     Code for such structs is inlined: a Fetch response has three per partition.
     """
@@ -74,7 +74,7 @@ def plain_values(field: Field) -> list[tuple[str, object]] | None:
 
 
 def smallest_size(cls: type[Declared], version: int, flexible: bool) -> int:
-    """Returns the fewest bytes of an instance, which limit the count of an array."""
+    """Return the fewest bytes of an instance, which limit the count of an array."""
     size = int(flexible)
     for field in resolved_fields(cls):
         if version in field.versions and not (flexible and version in field.tagged):
@@ -83,7 +83,7 @@ def smallest_size(cls: type[Declared], version: int, flexible: bool) -> int:
 
 
 def smallest_field_size(field: Field, version: int, flexible: bool) -> int:
-    """Returns the fewest bytes of a field that is not tagged."""
+    """Return the fewest bytes of a field that is not tagged."""
     compact = flexible and field.flexible
     if field.array:
         return 1 if compact else 4
@@ -97,7 +97,7 @@ def smallest_field_size(field: Field, version: int, flexible: bool) -> int:
 
 
 def smallest_element_size(field: Field, version: int, flexible: bool) -> int:
-    """Returns the fewest bytes of one element of an array."""
+    """Return the fewest bytes of one element of an array."""
     if field.struct is not None:
         return smallest_size(field.struct, version, flexible)
     if field.kind in STRUCT_CODES:
@@ -119,12 +119,12 @@ SMALL_NUMBERS = frozenset({"bool", "int8"})
 
 
 def memory_of_element(field: Field, version: int) -> int:
-    """Returns about how much memory the smallest element of an array takes once decoded (CPython)."""
+    """Return about how much memory the smallest element of an array takes once decoded (CPython)."""
     return POINTER_BYTES + _memory_of_value(field, version)
 
 
 def memory_of_struct(cls: type[Declared], version: int) -> int:
-    """Returns about how much memory the smallest instance takes, with its empty lists, for example."""
+    """Return about how much memory the smallest instance takes, with its empty lists, for example."""
     held = sum(
         LIST_BYTES if field.array else _memory_of_value(field, version)
         for field in resolved_fields(cls)

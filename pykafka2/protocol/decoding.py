@@ -29,7 +29,7 @@ from pykafka2.protocol.source import Source
 
 
 def decoder_of(cls: type[Declared], version: int, flexible: bool) -> Decoder:
-    """Returns the function that reads an instance in this version; compiled once."""
+    """Return the function that reads an instance in this version; compiled once."""
     decoder = cls._decoders.get((version, flexible))
     if decoder is None:
         source = write_decoder(cls, version, flexible)
@@ -39,7 +39,7 @@ def decoder_of(cls: type[Declared], version: int, flexible: bool) -> Decoder:
 
 
 def weighing_decoder_of(cls: type[Declared], version: int, flexible: bool) -> WeighingDecoder:
-    """Returns the decoder with a memory budget; otherwise like `decoder_of`."""
+    """Return the decoder with a memory budget; otherwise like `decoder_of`."""
     decoder = cls._weighing_decoders.get((version, flexible))
     if decoder is None:
         source = write_decoder(cls, version, flexible, weighs=True)
@@ -49,7 +49,7 @@ def weighing_decoder_of(cls: type[Declared], version: int, flexible: bool) -> We
 
 
 def write_decoder(cls: type[Declared], version: int, flexible: bool, *, weighs: bool = False) -> Source:
-    """Returns the source of the decoder of `cls` in `version`."""
+    """Return the source of the decoder of `cls` in `version`."""
     source = Source("def decode(data, p, end, budget):" if weighs else "def decode(data, p, end):")
     source.names["Struct"] = cls
     source.names["new"] = object.__new__
@@ -240,7 +240,7 @@ class _DecoderWriter:
         source.add(f"    wrong_presence({mark})")
 
     def _decode(self, struct: type[Declared]) -> str:
-        """Returns the call that reads a struct."""
+        """Return the call that reads a struct."""
         if self.weighs:
             decoder: object = weighing_decoder_of(struct, self.version, self.flexible)
         else:

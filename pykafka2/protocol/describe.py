@@ -27,7 +27,7 @@ Span: TypeAlias = "tuple[int, int] | None"
 
 
 def describe(cls: type[Message]) -> dict[str, Any]:
-    """Returns a message's name, type, key, versions and fields.
+    """Return a message's name, type, key, versions and fields.
 
     Returns:
         name; type ("request", "response", "coordinator-key", "coordinator-value", "metadata", "data");
@@ -49,7 +49,7 @@ def describe(cls: type[Message]) -> dict[str, Any]:
 
 
 def within(versions: VersionRange, outer: Span) -> Span:
-    """Returns the intersection of two ranges."""
+    """Return the intersection of two ranges."""
     if outer is None:
         return None
     low, high = max(versions.low, outer[0]), min(versions.high, outer[1])
@@ -57,7 +57,7 @@ def within(versions: VersionRange, outer: Span) -> Span:
 
 
 def snake_case(name: str) -> str:
-    """Returns the Python name of a field, from Kafka's."""
+    """Return the Python name of a field, from Kafka's."""
     name = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name)
     return re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name).lower()
 

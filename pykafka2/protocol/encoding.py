@@ -18,7 +18,7 @@ from pykafka2.protocol.source import Source
 
 
 def encoder_of(cls: type[Declared], version: int, flexible: bool) -> Encoder:
-    """Returns the function that appends the bytes of an instance in this version; compiled once."""
+    """Return the function that appends the bytes of an instance in this version; compiled once."""
     encoder = cls._encoders.get((version, flexible))
     if encoder is None:
         source = write_encoder(cls, version, flexible)
@@ -28,7 +28,7 @@ def encoder_of(cls: type[Declared], version: int, flexible: bool) -> Encoder:
 
 
 def write_encoder(cls: type[Declared], version: int, flexible: bool) -> Source:
-    """Returns the source of the encoder of `cls` in `version`."""
+    """Return the source of the encoder of `cls` in `version`."""
     source = Source("def encode(x, w):")
     single = single_encoder_of(cls, version, flexible)
     if single is not None:
@@ -79,7 +79,7 @@ class _EncoderWriter:
         self.run = []
 
     def differs_from_default(self, field: Field) -> str:
-        """Returns the condition under which a field differs from its default."""
+        """Return the condition under which a field differs from its default."""
         plain = plain_values(field)
         if plain is not None:
             return " or ".join(

@@ -15,7 +15,7 @@ from pykafka2.protocol.source import ABOUT_LINES, About
 
 
 def corrupt_data(name: str, version: int, error: Exception) -> CorruptData:
-    """Returns the error for bytes that cannot be decoded."""
+    """Return the error for bytes that cannot be decoded."""
     if isinstance(error, Malformed):
         reason = str(error)
     elif isinstance(error, UnicodeDecodeError):
@@ -26,12 +26,12 @@ def corrupt_data(name: str, version: int, error: Exception) -> CorruptData:
 
 
 def trailing_bytes(name: str, version: int, count: int) -> CorruptData:
-    """Returns the error for bytes after the message."""
+    """Return the error for bytes after the message."""
     return CorruptData(f"{name} v{version}: {count} bytes follow its last field")
 
 
 def unencodable(name: str, version: int, error: Exception) -> KafkaError:
-    """Returns the error for values that do not fit their fields, or fields that the version lacks."""
+    """Return the error for values that do not fit their fields, or fields that the version lacks."""
     place = _place(name, version, error)
     if isinstance(error, NotInVersion):
         return UnsupportedVersion(f"{place} is set, but this version has no such field")
@@ -51,7 +51,7 @@ def _place(name: str, version: int, error: Exception) -> str:
 
 
 def _field_of(about: About, frame: FrameType) -> str:
-    """Returns the field of the line that failed."""
+    """Return the field of the line that failed."""
     if not about:
         return ""
     values = frame.f_locals
@@ -69,7 +69,7 @@ def _field_of(about: About, frame: FrameType) -> str:
 
 
 def _packs(code: str, value: object) -> bool:
-    """Returns True if a value (for strings and lists, their length) fits its part of a struct call."""
+    """Return True if a value (for strings and lists, their length) fits its part of a struct call."""
     if not code:
         return True
     if code in "hi" and not isinstance(value, int | float):

@@ -180,7 +180,7 @@ class Field:
         return self.default is MISSING and self.factory is None
 
     def absent_value(self) -> Any:
-        """Returns the value after decoding a version without the field: its default, as in Kafka."""
+        """Return the value after decoding a version without the field: its default, as in Kafka."""
         if self.factory is not None:
             return self.factory()
         if self.default is not MISSING:

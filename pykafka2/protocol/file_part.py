@@ -15,11 +15,11 @@ class PartFile(Protocol):
     """An open file. It stays open while a part refers to it, also if it is deleted meanwhile."""
 
     def fileno(self) -> int:
-        """Returns the descriptor."""
+        """Return the descriptor."""
         ...
 
     def read(self, position: int, size: int) -> bytes:
-        """Reads up to `size` bytes from `position`; fewer only at the end of the file."""
+        """Read up to `size` bytes from `position`; fewer only at the end of the file."""
         ...
 
 
@@ -40,15 +40,15 @@ class FilePart:
         return f"{self._length} bytes at {self.position} of {self.file!r}"
 
     def first(self, most: int) -> FilePart:
-        """Returns up to `most` bytes from the start."""
+        """Return up to `most` bytes from the start."""
         return FilePart(self.file, self.position, min(self._length, most))
 
     def after(self, count: int) -> FilePart:
-        """Returns the rest after the first `count` bytes."""
+        """Return the rest after the first `count` bytes."""
         return FilePart(self.file, self.position + count, self._length - count)
 
     def read(self) -> bytes:
-        """Returns the bytes. Raises `KafkaStorageError` if the file is shorter or cannot be read."""
+        """Return the bytes. Raise `KafkaStorageError` if the file is shorter or cannot be read."""
         try:
             data = self.file.read(self.position, self._length)
         except OSError as error:

@@ -33,7 +33,7 @@ _USUAL_START: Final = struct.Struct(">hhih")
 def encode_request(
     request: Request[Any], version: int, correlation_id: int, client_id: str | None
 ) -> list[Buffer]:
-    """Returns the frame of a request with its length bytes. Raises the errors of Message.encode."""
+    """Return the frame of a request with its length bytes. Raise the errors of Message.encode."""
     start = _START.pack(request.API_KEY, version, correlation_id)
     parts: list[Buffer] = [b"", start, _rest_of_header(client_id, version >= request.FLEXIBLE_FROM)]
     request.encode_into(version, parts)
@@ -52,9 +52,9 @@ def _rest_of_header(client_id: str | None, is_flexible: bool) -> bytes:
 def encode_response(
     response: Response, version: int, correlation_id: int, body: bytes | None = None
 ) -> list[FramePart]:
-    """Returns the frame of a response with its length bytes, in parts.
+    """Return the frame of a response with its length bytes, in parts.
 
-    `body` is the result of `response.encode(version)`, if known. Raises the errors of Message.encode.
+    `body` is the result of `response.encode(version)`, if known. Raise the errors of Message.encode.
     """
     header = _CORRELATION_ID.pack(correlation_id)
     if response_header_version(type(response), version):
@@ -68,12 +68,12 @@ def encode_response(
 
 
 def response_header_version(response: type[Response], version: int) -> int:
-    """Returns 1 for flexible versions; 0 for ApiVersions, as clients can lack the version (KIP-511)."""
+    """Return 1 for flexible versions; 0 for ApiVersions, as clients can lack the version (KIP-511)."""
     return int(response.is_flexible(version) and response.API_KEY != registry.ApiKey.API_VERSIONS)
 
 
 def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
-    """Returns the header of a request, and the position of its body.
+    """Return the header of a request, and the position of its body.
 
     Versions newer than the supported ones are read with the newest header, for a response to ApiVersions.
 
@@ -89,7 +89,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
 
 
 def decode_request_start(frame: Buffer) -> tuple[int, int, int, str | None, int]:
-    """Returns API key, version, correlation id and client id of a request, and the position of its body.
+    """Return API key, version, correlation id and client id of a request, and the position of its body.
 
     Like `decode_request_header`, without its object; a broker calls this for every request.
     """
@@ -112,7 +112,7 @@ def decode_request_start(frame: Buffer) -> tuple[int, int, int, str | None, int]
 
 
 def decode_request(frame: Buffer) -> tuple[RequestHeader, Request[Any]]:
-    """Returns a request and its header.
+    """Return a request and its header.
 
     Raises:
         UnsupportedVersion: the API, or this version of it, is not supported.
@@ -123,7 +123,7 @@ def decode_request(frame: Buffer) -> tuple[RequestHeader, Request[Any]]:
 
 
 def decode_request_body(header: RequestHeader, frame: Buffer, offset: int) -> Request[Any]:
-    """Returns the request after a header. Raises the errors of decode_request."""
+    """Return the request after a header. Raise the errors of decode_request."""
     info = registry.api(header.request_api_key)
     version = header.request_api_version
     if not info.min_version <= version <= info.max_version:
@@ -136,7 +136,7 @@ def decode_request_body(header: RequestHeader, frame: Buffer, offset: int) -> Re
 
 
 def decode_response(frame: Buffer, request: type[Request[ResponseT]], version: int) -> tuple[int, ResponseT]:
-    """Returns the correlation id and the response to a request of this class and version.
+    """Return the correlation id and the response to a request of this class and version.
 
     Raises:
         CorruptData: the bytes cannot be decoded.
@@ -146,7 +146,7 @@ def decode_response(frame: Buffer, request: type[Request[ResponseT]], version: i
 
 
 def decode_response_body(frame: Buffer, request: type[Request[ResponseT]], version: int) -> ResponseT:
-    """Decode a response after the correlation id.  Raises the errors of `decode_response`."""
+    """Decode a response after the correlation id.  Raise the errors of `decode_response`."""
     response_class: Any = request.RESPONSE
     offset = 4
     if version >= response_class.FLEXIBLE_FROM and request.API_KEY != registry.ApiKey.API_VERSIONS:
@@ -164,7 +164,7 @@ def _check_end(message: Request[Any] | Response, version: int, frame: Buffer, en
 
 
 def in_memory(parts: list[FramePart]) -> list[Buffer]:
-    """Returns the parts of a frame as buffers; file parts are read. Raises `KafkaStorageError`."""
+    """Return the parts of a frame as buffers; file parts are read. Raise `KafkaStorageError`."""
     buffers: list[Buffer] = []
     for part in parts:
         if isinstance(part, GatheredPart):
@@ -175,7 +175,7 @@ def in_memory(parts: list[FramePart]) -> list[Buffer]:
 
 
 def _framed(parts: list[Any]) -> list[Any]:
-    """Returns `parts` with small neighbours joined; the first is reserved for the length.
+    """Return `parts` with small neighbours joined; the first is reserved for the length.
 
     File parts have at least MIN_UNCOPIED_BYTES, so they are never joined.
     """

@@ -25,5 +25,5 @@ class GatheredPart:
         return f"{self._length} bytes in {len(self.buffers)} buffers"
 
     def read(self) -> bytes:
-        """Returns the bytes in one buffer."""
+        """Return the bytes in one buffer."""
         return b"".join(self.buffers)

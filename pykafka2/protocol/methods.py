@@ -14,7 +14,7 @@ from pykafka2.protocol.source import Source
 
 
 def compile_init(cls: type[Declared]) -> Callable[..., None]:
-    """Returns `__init__` with the fields as keywords; lists and structs get a new default each time."""
+    """Return `__init__` with the fields as keywords; lists and structs get a new default each time."""
     fields = resolved_fields(cls)
     parameters = []
     source = Source("")
@@ -36,7 +36,7 @@ def compile_init(cls: type[Declared]) -> Callable[..., None]:
 
 
 def compile_eq(cls: type[Declared]) -> Callable[[Any, object], bool]:
-    """Returns `__eq__`, which compares by value within the same class."""
+    """Return `__eq__`, which compares by value within the same class."""
     source = Source("def __eq__(self, other):")
     source.names["Struct"] = cls
     source.add("if other.__class__ is not Struct:")

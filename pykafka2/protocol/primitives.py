@@ -62,7 +62,7 @@ class Budget:
         self.left = MAX_DECODED_BYTES
 
     def spend(self, amount: int) -> None:
-        """Reserve memory for an array. Raises Malformed if it exceeds the rest."""
+        """Reserve memory for an array. Raise Malformed if it exceeds the rest."""
         self.left -= amount
         if self.left < 0:
             raise Malformed(f"its elements would take more than {MAX_DECODED_BYTES >> 20} MiB of memory")
@@ -76,7 +76,7 @@ ENCODE_ERRORS: Final = (NotInVersion, struct.error, TypeError, AttributeError, V
 
 
 def uvarint(value: int) -> bytes:
-    """Returns the unsigned varint of `value`, from 0 to 32 bits."""
+    """Return the unsigned varint of `value`, from 0 to 32 bits."""
     if not 0 <= value <= 0xFFFFFFFF:
         raise ValueError(f"{value} does not fit an unsigned varint of 32 bits")
     if value < 128:
@@ -94,7 +94,7 @@ def uvarint(value: int) -> bytes:
 
 
 def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
-    """Returns the unsigned varint at `position` and the position after it; at most 5 bytes and 32 bits."""
+    """Return the unsigned varint at `position` and the position after it; at most 5 bytes and 32 bits."""
     value = shift = 0
     while True:
         byte = data[position]
@@ -119,14 +119,14 @@ def read_string_length(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def string_length(length_plus_one: int) -> bytes:
-    """Returns the varint before a compact string of 127 bytes or more."""
+    """Return the varint before a compact string of 127 bytes or more."""
     if length_plus_one > MAX_STRING_BYTES + 1:
         raise ValueError(f"a string of {length_plus_one - 1} bytes is longer than Kafka's {MAX_STRING_BYTES}")
     return uvarint(length_plus_one)
 
 
 def skip_tagged_field(data: Buffer, position: int, end: int) -> int:
-    """Returns the position after an unknown tagged field whose tag has been read."""
+    """Return the position after an unknown tagged field whose tag has been read."""
     size, position = read_uvarint(data, position)
     if size > end - position:
         overrun(size, end - position)
@@ -134,7 +134,7 @@ def skip_tagged_field(data: Buffer, position: int, end: int) -> int:
 
 
 def skip_tagged_fields(data: Buffer, position: int, end: int) -> int:
-    """Returns the position after a section of unknown tagged fields."""
+    """Return the position after a section of unknown tagged fields."""
     count, position = read_uvarint(data, position)
     if count * 2 > end - position:
         too_many(count, end - position)
@@ -198,12 +198,12 @@ def absent_but_set() -> None:
 
 
 def total_size(parts: list[FramePart]) -> int:
-    """Returns the total size of `parts` in bytes."""
+    """Return the total size of `parts` in bytes."""
     return sum(map(len, parts))
 
 
 def flat(value: Buffer) -> Buffer:
-    """Returns `value` so that len() counts bytes, for any item format of a memoryview."""
+    """Return `value` so that len() counts bytes, for any item format of a memoryview."""
     if isinstance(value, memoryview):
         return value if value.format == "B" and value.ndim == 1 and value.contiguous else value.tobytes()
     if isinstance(value, bytes | bytearray):
@@ -212,7 +212,7 @@ def flat(value: Buffer) -> Buffer:
 
 
 def uncopied(value: FramePart) -> FramePart:
-    """Returns bytes or another part as a piece of an encoding.
+    """Return bytes or another part as a piece of an encoding.
 
     A small file part is read: sending it by itself would take as many system calls. Small buffers are joined.
     """
@@ -222,14 +222,14 @@ def uncopied(value: FramePart) -> FramePart:
 
 
 def uuid_to_text(uuid: Buffer) -> str:
-    """Returns Kafka's text of a uuid: 22 characters of URL-safe base64 without padding."""
+    """Return Kafka's text of a uuid: 22 characters of URL-safe base64 without padding."""
     if len(uuid) != 16:
         raise ValueError(f"a uuid has 16 bytes, not {len(uuid)}")
     return b2a_base64(uuid, newline=False)[:22].translate(_TO_URL_SAFE).decode("ascii")
 
 
 def uuid_from_text(text: str) -> bytes:
-    """Returns the 16 bytes of Kafka's text of a uuid. Raises ValueError."""
+    """Return the 16 bytes of Kafka's text of a uuid. Raise ValueError."""
     try:
         uuid = a2b_base64(text.encode("ascii").translate(_FROM_URL_SAFE) + b"==", strict_mode=True)
     except (Base64Error, UnicodeEncodeError) as error:
@@ -248,7 +248,7 @@ _STRUCTS: Final[dict[str, struct.Struct]] = {}
 
 
 def struct_of(codes: str) -> struct.Struct:
-    """Returns the big-endian struct.Struct of these codes, created once."""
+    """Return the big-endian struct.Struct of these codes, created once."""
     made = _STRUCTS.get(codes)
     if made is None:
         made = _STRUCTS[codes] = struct.Struct(">" + codes)

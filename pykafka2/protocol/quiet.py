@@ -15,12 +15,12 @@ SIZED_KINDS = ("string", "bytes")
 
 
 def is_on_the_wire(field: Field, version: int, flexible: bool) -> bool:
-    """Returns True if it has a fixed place, which a tagged field does not have."""
+    """Return True if it has a fixed place, which a tagged field does not have."""
     return version in field.versions and not (flexible and version in field.tagged)
 
 
 def quiet_rest(fields: Sequence[Field], version: int, flexible: bool) -> Sequence[Field]:
-    """Returns the last fields, if it pays to check with one comparison that all are empty.
+    """Return the last fields, if it pays to check with one comparison that all are empty.
 
     That is so if two or more are lists or nullable, and one is nullable: usually the details of an error.
     """
@@ -39,7 +39,7 @@ def quiet_rest(fields: Sequence[Field], version: int, flexible: bool) -> Sequenc
 
 
 def empty_rest(rest: Sequence[Field], version: int, flexible: bool) -> bytes:
-    """Returns the bytes of a struct's last fields if all are empty."""
+    """Return the bytes of a struct's last fields if all are empty."""
     empty = b""
     for field in rest:
         if is_on_the_wire(field, version, flexible):

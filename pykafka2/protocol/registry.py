@@ -308,7 +308,7 @@ _REQUESTS: Final[dict[int, type[Request[Any]]]] = {}
 
 
 def api(api_key: int) -> ApiInfo:
-    """Returns the facts about an API. Raises UnsupportedVersion if pykafka2 does not support it."""
+    """Return the facts about an API. Raise UnsupportedVersion if pykafka2 does not support it."""
     info = API_KEYS.get(api_key)
     if info is None:
         raise UnsupportedVersion(f"pykafka2 does not support API key {api_key}")
@@ -316,13 +316,13 @@ def api(api_key: int) -> ApiInfo:
 
 
 def name_of(api_key: int) -> str:
-    """Returns Kafka's name of an API, such as "Fetch"; for unknown keys, the number as text."""
+    """Return Kafka's name of an API, such as "Fetch"; for unknown keys, the number as text."""
     info = API_KEYS.get(api_key)
     return f"API {api_key}" if info is None else info.name
 
 
 def request_class(api_key: int) -> type[Request[Any]]:
-    """Returns the class of an API's requests. Raises UnsupportedVersion if it is unknown."""
+    """Return the class of an API's requests. Raise UnsupportedVersion if it is unknown."""
     found = _REQUESTS.get(api_key)
     if found is None:
         info = api(api_key)
@@ -331,12 +331,12 @@ def request_class(api_key: int) -> type[Request[Any]]:
 
 
 def response_class(api_key: int) -> type[Response]:
-    """Returns the class of an API's responses. Raises UnsupportedVersion if it is unknown."""
+    """Return the class of an API's responses. Raise UnsupportedVersion if it is unknown."""
     return request_class(api_key).RESPONSE
 
 
 def all_messages() -> Iterator[type[Message]]:
-    """Returns all message classes: requests and responses by key, then the rest. Imports them all."""
+    """Return all message classes: requests and responses by key, then the rest. Import them all."""
     for api_key in API_KEYS:
         yield request_class(api_key)
         yield response_class(api_key)
@@ -344,7 +344,7 @@ def all_messages() -> Iterator[type[Message]]:
 
 
 def all_data() -> Iterator[type[Data]]:
-    """Returns the classes of all messages that are neither requests nor responses. Imports them all."""
+    """Return the classes of all messages that are neither requests nor responses. Import them all."""
     for module, names in DATA_MODULES.items():
         for name in names:
             yield cast("type[Data]", getattr(import_module(_MESSAGES + module), name))

@@ -28,7 +28,7 @@ class _HasNoShortWay(Exception):
 
 
 def single_encoder_of(cls: type[Declared], version: int, flexible: bool) -> Callable[[Any, Any], bool] | None:
-    """Returns `encode(x, w)`, which returns True if it has written `x`, False if nothing was written."""
+    """Return `encode(x, w)`, which returns True if it has written `x`, False if nothing was written."""
     source = Source("def encode(x, w):")
     made: Callable[[Any, Any], bool] | None
     made = _codec_of(cls, version, flexible, source, _SingleEncoder(source, version), "encode single")
@@ -38,7 +38,7 @@ def single_encoder_of(cls: type[Declared], version: int, flexible: bool) -> Call
 def single_decoder_of(
     cls: type[Declared], version: int, flexible: bool
 ) -> Callable[[Any, int, int], Any] | None:
-    """Returns `decode(data, p, end)`, which returns the instance up to `end`, or None."""
+    """Return `decode(data, p, end)`, which returns the instance up to `end`, or None."""
     source = Source("def decode(data, p, end):")
     made: Callable[[Any, int, int], Any] | None
     made = _codec_of(cls, version, flexible, source, _SingleDecoder(source, version), "decode single")

@@ -63,18 +63,18 @@ class Source:
         self.about.append(((self.field, ""),) if about is None and self.field else about or ())
 
     def fresh(self, prefix: str) -> str:
-        """Returns an unused local name."""
+        """Return an unused local name."""
         self._counter += 1
         return f"{prefix}{self._counter}"
 
     def bind(self, prefix: str, value: object) -> str:
-        """Returns a name for `value` in the function."""
+        """Return a name for `value` in the function."""
         name = self.fresh(f"{prefix}_")
         self.names[name] = value
         return name
 
     def literal(self, value: object) -> str:
-        """Returns the source of a constant."""
+        """Return the source of a constant."""
         if value is None or isinstance(value, bool | int | str | bytes):
             return repr(value)
         return self.bind("constant", value)

@@ -89,7 +89,7 @@ class Struct(metaclass=StructMeta):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        """Returns the fields that differ from their defaults; secrets and long bytes are not shown."""
+        """Return the fields that differ from their defaults; secrets and long bytes are not shown."""
         shown = []
         for entry in resolved_fields(type(self)):
             value = getattr(self, entry.name, MISSING)
@@ -130,7 +130,7 @@ class Message(Struct):
         return version >= cls.FLEXIBLE_FROM
 
     def encode(self, version: int) -> bytes:
-        """Returns the message's bytes, without header and length.
+        """Return the message's bytes, without header and length.
 
         Raises:
             UnsupportedVersion: the message has no such version, or a field that the version lacks is set.
@@ -145,7 +145,7 @@ class Message(Struct):
 
         Only messages with records can have file parts.
 
-        Raises the errors of encode(); `parts` can then contain the start of the message.
+        Raise the errors of encode(); `parts` can then contain the start of the message.
         """
         encoder = self._encoders.get((version, version >= self.FLEXIBLE_FROM))
         if encoder is None:
@@ -161,7 +161,7 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, data: Buffer, version: int, *, allow_trailing: bool = False) -> Self:
-        """Returns the message that `data` contains, from first to last byte.
+        """Return the message that `data` contains, from first to last byte.
 
         Records remain views of `data`, which must therefore not be changed.
 
@@ -211,7 +211,7 @@ class Message(Struct):
 
     @classmethod
     def checked_version(cls, version: int) -> int:
-        """Returns `version`. Raises UnsupportedVersion if it is not declared."""
+        """Return `version`. Raise UnsupportedVersion if it is not declared."""
         if cls.MIN_VERSION <= version <= cls.LAST_VERSION:
             return version
         raise UnsupportedVersion(

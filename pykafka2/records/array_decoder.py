@@ -39,7 +39,7 @@ Opened = tuple[RecordBatch, Buffer]
 def decode_arrays(group: Sequence[Opened]) -> ArrayRun | None:
     """Return all records of these batches, which follow one another in the log; none of them is empty.
 
-    Either all batches have gaps between their offsets or none has; see `has_gaps`. Returns None if something
+    Either all batches have gaps between their offsets or none has; see `has_gaps`. Return None if something
     is not as producers write it.
     """
     if any(abs(_base_timestamp(batch)) > MAX_TIMESTAMP for batch, _ in group):
@@ -249,7 +249,7 @@ class Records:
 
     def _starts_by_zeros(self) -> Any:
         """Find records by zeros: one without headers ends with a zero, before up to three bytes of the next
-        record's length and a zero, its attributes. Returns no starts if values are full of zeros."""
+        record's length and a zero, its attributes. Return no starts if values are full of zeros."""
         zeros = np.flatnonzero(self._bytes == 0)
         if len(zeros) > MOST_ZEROS * self.total:
             return zeros[:0]

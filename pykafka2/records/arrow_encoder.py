@@ -302,7 +302,7 @@ def _span_array(begin: int, end: int) -> Any:
 def encoded_headers(column: Any) -> Any | None:
     """Return each row's headers in an array of BINARY, for an array of maps or of lists of structs.
 
-    Returns None if names are not text, values are not bytes, or a name or a pair is null.
+    Return None if names are not text, values are not bytes, or a name or a pair is null.
     """
     if isinstance(column, pa.ChunkedArray):
         try:

@@ -274,7 +274,7 @@ def batches(buffer: Buffer, where: str = "records") -> Iterator[RecordBatch]:
 
     Raises:
         CorruptData: a batch's length, magic or count is invalid; the batches before it have been yielded.
-            Formats 0 and 1 raise too: `batch_reader.any_batches` reads them.
+            Format 0 and 1 raise too: `batch_reader.any_batches` reads them.
     """
     for offset, view in slices(buffer, where):
         magic = view[MAGIC_AT]

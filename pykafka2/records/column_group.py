@@ -170,7 +170,7 @@ class ColumnPart:
         return self._first_offset if self._decoder is None else self._decoder.next_offset
 
     def step(self, into: Columns) -> None:
-        """Take one step, which can add records to the columns. Raises like `decode_columns`."""
+        """Take one step, which can add records to the columns. Raise like `decode_columns`."""
         batch = self._batch
         if self._decoder is None:
             try:

@@ -374,7 +374,7 @@ def decode_rows(
     position is that of the first of them in the buffer, previous the last offset before it. Offsets are added
     only if they are read, see `has_gaps`. After an error the lists can differ in length by one.
 
-    Returns where the last record begins, where it ends, and whether it is without headers.
+    Return where the last record begins, where it ends, and whether it is without headers.
     """
     last: tuple[int, int, bool] = compiled("rows")(
         batch, buffer, where, index, stop, position, previous, rows

@@ -118,7 +118,7 @@ class BatchBuilder:
     ) -> int | None:
         """Add one record; returns its offset within the batch, or None if the batch is full.
 
-        Raises TypeError for a key or value that is not bytes-like, ValueError for a timestamp that does not
+        Raise TypeError for a key or value that is not bytes-like, ValueError for a timestamp that does not
         fit into 64 bits; nothing is added then.
 
         Hot: 0.45 us for 100 bytes, guarded by `benchmarks.micro`. The list's append at the end is the only
@@ -201,7 +201,7 @@ class BatchBuilder:
         partition_leader_epoch: int = NO_LEADER_EPOCH,
         log_append_time: int | None = None,
     ) -> bytes:
-        """Return the batch. Changes nothing, so it can be built again with other producer fields.
+        """Return the batch. Change nothing, so it can be built again with other producer fields.
 
         log_append_time sets the timestamp type and the timestamp of all records.
 
@@ -249,7 +249,7 @@ def frame_batch(
 ) -> bytes:
     """Return the batch of `count` encoded records: compressed, after its header.
 
-    log_append_time sets the timestamp type and the timestamp of all records. Raises CodecUnavailable if the
+    log_append_time sets the timestamp type and the timestamp of all records. Raise CodecUnavailable if the
     codec's library is not installed.
     """
     attributes = codec.id
@@ -345,7 +345,7 @@ def _encode_long(value: bytes | None, key: bytes | None, headers: bytes, time: b
 def encode_headers(headers: HeaderItems) -> bytes:
     """Return headers as a record ends with them, after their number.
 
-    Raises TypeError or ValueError if they are not pairs of a str and bytes, or a name cannot be encoded.
+    Raise TypeError or ValueError if they are not pairs of a str and bytes, or a name cannot be encoded.
     """
     pairs = list(headers or ())
     parts = [varint(len(pairs))]

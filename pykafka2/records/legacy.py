@@ -127,7 +127,7 @@ def legacy_tuples_in_steps(
 ) -> Steps[tuple[Iterator[RecordTuple], int]]:
     """Decode like `decode_legacy_tuples`; a large wrapper is opened in several steps.
 
-    Returns the tuples and the number of decompressed bytes that they are decoded from.
+    Return the tuples and the number of decompressed bytes that they are decoded from.
     """
     if check_crcs:
         batch.verify_crc(where)

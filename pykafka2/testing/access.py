@@ -45,13 +45,13 @@ class Access:
 
     @classmethod
     def of(cls, arguments: ClusterArguments) -> Access:
-        """Returns the access of a cluster with these arguments."""
+        """Return the access of a cluster with these arguments."""
         clock = SystemClock() if arguments.runtime is None else arguments.runtime.clock
         users = dict(arguments.users or {})
         return cls(arguments.described_listeners(), users, arguments.token_key, clock)
 
     def check_listener(self, name: str) -> Listener:
-        """Returns the listener with this name.  Raises `ConfigurationError` that names the nearest."""
+        """Return the listener with this name.  Raise `ConfigurationError` that names the nearest."""
         listener = self.listeners.get(name)
         if listener is None:
             known = ", ".join(self.listeners)
@@ -61,7 +61,7 @@ class Access:
         return listener
 
     def chosen(self, name: str | None, user: str | None) -> tuple[str, Listener]:
-        """Returns the named listener, or the first one where a user can log in or that needs no login."""
+        """Return the named listener, or the first one where a user can log in or that needs no login."""
         if name is not None:
             listener = self.check_listener(name)
             if user is not None and not listener.uses_sasl:
@@ -81,7 +81,7 @@ class Access:
     def credentials(
         self, user: str, password: str | None, mechanism: str | None, listener: Listener
     ) -> ConnectionOptions:
-        """Returns the credentials of this user, for a mechanism of the listener."""
+        """Return the credentials of this user, for a mechanism of the listener."""
         offered = listener.mechanisms or MECHANISMS
         if mechanism is None:
             mechanism = DEFAULT_MECHANISM if DEFAULT_MECHANISM in offered else offered[0]
@@ -99,7 +99,7 @@ class Access:
         return {"sasl_mechanism": mechanism, "sasl_username": user, "sasl_password": password}
 
     def token(self, user: str, lifetime: float = 3600.0, **claims: object) -> str:
-        """Returns an OAUTHBEARER token for this user that the cluster accepts for `lifetime` seconds."""
+        """Return an OAUTHBEARER token for this user that the cluster accepts for `lifetime` seconds."""
         if isinstance(self.token_key, Mapping):
             raise ConfigurationError(
                 "token_key is a JWKS of public keys, so the cluster cannot sign tokens. Sign them "

@@ -87,11 +87,11 @@ class ClusterApi(ABC):
 
     @abstractmethod
     def start(self) -> Self:
-        """Starts the brokers, then creates the topics."""
+        """Start the brokers, then create the topics."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stops everything and releases all threads, sockets and processes.  Can be repeated.
+        """Stop everything and release all threads, sockets and processes.  Can be repeated.
 
         Then raises `IllegalState` if there were unexpected exceptions in the brokers (`problems`).
         """
@@ -106,7 +106,7 @@ class ClusterApi(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raises `IllegalState` if the cluster does not run, or the error that ended it."""
+        """Raise `IllegalState` if the cluster does not run, or the error that ended it."""
 
     # ------------------------------------------------------------------ what it is
 
@@ -117,7 +117,7 @@ class ClusterApi(ABC):
 
     @abstractmethod
     def broker(self, broker_id: int) -> AnyBroker:
-        """Returns the broker with this id, running or not.  Raises `ConfigurationError` for an unknown id."""
+        """Return the broker with this id, running or not.  Raise `ConfigurationError` for an unknown id."""
 
     @property
     @abstractmethod
@@ -131,7 +131,7 @@ class ClusterApi(ABC):
 
     @abstractmethod
     def bootstrap_servers_of(self, listener: str) -> str:
-        """Returns all brokers' addresses for this listener, separated by commas.  Raises `ConfigurationError`
+        """Return all brokers' addresses for this listener, separated by commas.  Raise `ConfigurationError`
         for an unknown listener.
         """
 
@@ -152,7 +152,7 @@ class ClusterApi(ABC):
         password: str | None = None,
         certificate: str | None = None,
     ) -> ConnectionOptions:
-        """Returns the options with which a pykafka2 client connects as this user.
+        """Return the options with which a pykafka2 client connects as this user.
 
         `KafkaProducer(**cluster.options_for("alice"))`.
 
@@ -176,9 +176,9 @@ class ClusterApi(ABC):
         return options
 
     def token(self, user: str, lifetime: float = 3600.0, **claims: object) -> str:
-        """Returns an OAUTHBEARER token that the cluster accepts for `lifetime` seconds (negative: expired).
+        """Return an OAUTHBEARER token that the cluster accepts for `lifetime` seconds (negative: expired).
 
-        It is signed with `token_key` if that is set.  `claims` add to its claims or replace them.  Raises
+        It is signed with `token_key` if that is set.  `claims` add to its claims or replace them.  Raise
         `ConfigurationError` if `token_key` is a JWKS, which contains only public keys.
         """
         return self._access.token(user, lifetime, **claims)
@@ -196,13 +196,13 @@ class ClusterApi(ABC):
         return self._own_authority().ca_file
 
     def client_certificate(self, name: str) -> str:
-        """Returns the path of a client certificate with its key, a PEM file that exists while the cluster
+        """Return the path of a client certificate with its key, a PEM file that exists while the cluster
         runs.  Its principal is "User:CN=<name>,OU=clients,O=pykafka2".
         """
         return self._own_authority().client_file(name)
 
     def rotate_certificates(self) -> None:
-        """Makes all brokers use new certificates of the same authority for new connections."""
+        """Make all brokers use new certificates of the same authority for new connections."""
         self._own_authority().renew()
         self.controls.reload_certificates()
 
@@ -245,91 +245,91 @@ class ClusterApi(ABC):
         configs: Mapping[str, object] | None = None,
         assignment: Sequence[Sequence[int]] = (),
     ) -> None:
-        """Creates a topic; returns after its leaders are elected.  Raises the broker's error.
+        """Create a topic; return after its leaders are elected.  Raise the broker's error.
 
         `assignment` (see `Topic`) overrides both numbers.
         """
 
     @abstractmethod
     def delete_topic(self, topic: str) -> None:
-        """Deletes a topic with all its records.  Raises the broker's error, such as
+        """Delete a topic with all its records.  Raise the broker's error, such as
         `UnknownTopicOrPartition`.
         """
 
     @abstractmethod
     def topics(self) -> list[str]:
-        """Returns the names of all topics, sorted, including internal topics."""
+        """Return the names of all topics, sorted, including internal topics."""
 
     # ------------------------------------------------------------------ views: plain values as of now
 
     @abstractmethod
     def wait_until(self, predicate: Callable[[], T], timeout: float = 10.0, what: str = "it") -> T:
-        """Waits until the predicate is true, and returns its value.  It can use the cluster's views, history
+        """Wait until the predicate is true, and return its value.  It can use the cluster's views, history
         and
         rules, or the test's own state.  `timeout` is in seconds (virtual in a simulation).
 
         A view that raises because a group, transaction, topic or coordinator does not exist yet counts as
         false.
-        Blocks the event loop, and warns in one: await `wait_until_async` there.
+        Block the event loop, and warn in one: await `wait_until_async` there.
 
-        Raises `KafkaTimeoutError` that names `what`, or the error that ended the cluster.
+        Raise `KafkaTimeoutError` that names `what`, or the error that ended the cluster.
         """
 
     @abstractmethod
     async def wait_until_async(
         self, predicate: Callable[[], T], timeout: float = 10.0, what: str = "it"
     ) -> T:
-        """Waits like `wait_until` without blocking the event loop.
+        """Wait like `wait_until` without blocking the event loop.
 
-        Raises `IllegalState` in a simulation, because no event loop runs in virtual time.
+        Raise `IllegalState` in a simulation, because no event loop runs in virtual time.
         """
 
     @abstractmethod
     def partition(self, topic: str, partition: int) -> PartitionView:
-        """Returns leader, epoch, ISR and offsets of each replica.  Raises `UnknownTopicOrPartition`."""
+        """Return leader, epoch, ISR and offsets of each replica.  Raise `UnknownTopicOrPartition`."""
 
     @abstractmethod
     def log(self, topic: str, partition: int, broker: int | None = None) -> LogView:
-        """Returns a replica's log, by default the leader's: `values()`, `records()`, `batches()`, offsets."""
+        """Return a replica's log, by default the leader's: `values()`, `records()`, `batches()`, offsets."""
 
     @abstractmethod
     def connections(self, client_id: str | None = None) -> list[ConnectionView]:
-        """Returns the open connections of all clients or of one: broker, the client's address, id and
+        """Return the open connections of all clients or of one: broker, the client's address, id and
         software, and its requests in flight.
         """
 
     @abstractmethod
     def coordinator(self, key: str, kind: str = "group") -> int:
-        """Returns the id of a group's coordinator, or with kind="transaction" of a transactional id's; -1 if
-        there is none.  Raises `CoordinatorNotAvailable` before a client has looked up a coordinator of this
+        """Return the id of a group's coordinator, or with kind="transaction" of a transactional id's; -1 if
+        there is none.  Raise `CoordinatorNotAvailable` before a client has looked up a coordinator of this
         kind.
         """
 
     @abstractmethod
     def group(self, group_id: str) -> GroupView:
-        """Returns a group from its coordinator: state, epoch, members with assignments, offsets.
+        """Return a group from its coordinator: state, epoch, members with assignments, offsets.
 
-        Raises `GroupIdNotFound`, `CoordinatorNotAvailable`, `CoordinatorLoadInProgress`.
+        Raise `GroupIdNotFound`, `CoordinatorNotAvailable`, `CoordinatorLoadInProgress`.
         """
 
     @abstractmethod
     def transaction(self, transactional_id: str) -> TransactionView:
-        """Returns a transactional id from its coordinator: state, producer, partitions, timeout.
+        """Return a transactional id from its coordinator: state, producer, partitions, timeout.
 
-        Raises `TransactionalIdNotFound`, `CoordinatorNotAvailable`, `CoordinatorLoadInProgress`.
+        Raise `TransactionalIdNotFound`, `CoordinatorNotAvailable`, `CoordinatorLoadInProgress`.
         """
 
     @abstractmethod
     def transactions(self) -> list[TransactionView]:
-        """Returns all transactional ids of all coordinators; `is_open` marks those not ended."""
+        """Return all transactional ids of all coordinators; `is_open` marks those not ended."""
 
     @abstractmethod
     def metrics(self) -> ClusterMetrics:
-        """Returns request times and bytes by API, of each broker and of all."""
+        """Return request times and bytes by API, of each broker and of all."""
 
     @abstractmethod
     def timeline(self, last: int | None = None) -> Timeline:
-        """Returns requests and events (leaders, ISRs, brokers, faults) in order: `str()`, `json()`,
+        """Return requests and events (leaders, ISRs, brokers, faults) in order: `str()`, `json()`,
         `as_list()`.
 
         `last` limits it to the newest entries.
@@ -337,7 +337,7 @@ class ClusterApi(ABC):
 
     @abstractmethod
     def forget(self) -> None:
-        """Clears history, events and metrics, and restarts the timeline.
+        """Clear history, events and metrics, and restart the timeline.
 
         Call it between the setup of a test and its subject: `cluster.history.exactly(1, "Produce")` then
         counts
@@ -346,9 +346,9 @@ class ClusterApi(ABC):
 
     @abstractmethod
     def reset(self) -> None:
-        """Restores the cluster between two tests: ends the effects of all controls (`controls.reset`),
-        deletes all topics with their records and committed offsets, creates those of `topics=` again, and
-        calls `forget`.
+        """Restore the cluster between two tests: end the effects of all controls (`controls.reset`),
+        delete all topics with their records and committed offsets, create those of `topics=` again, and
+        call `forget`.
 
         Users, altered configurations, groups and transactional ids stay.
         """
@@ -359,7 +359,7 @@ class ClusterApi(ABC):
     def open_admin_port(
         self, port: int = 0, token: str | None = None, *, host: str = LOOPBACK
     ) -> AnyAdminPort:
-        """Serves controls, rules and views over HTTP and JSON at `host` until `close`, for tests in other
+        """Serve controls, rules and views over HTTP and JSON at `host` until `close`, for tests in other
         languages.  Port 0 chooses a free port; callers must send the token (default: random).
         """
 

@@ -61,7 +61,7 @@ class Topic:
     assignment: Sequence[Sequence[int]] = ()
 
     def described(self, name: str) -> NewTopic:
-        """Returns the controller's request to create the topic with this name."""
+        """Return the controller's request to create the topic with this name."""
         factor = -1 if self.replication_factor is None else self.replication_factor
         replicas = {number: tuple(brokers) for number, brokers in enumerate(self.assignment)}
         partitions, factor = (-1, -1) if replicas else (self.partitions, factor)
@@ -79,7 +79,7 @@ def _is_rack(rack: object) -> bool:
 
 
 def topic_of(name: str, topic: int | Topic) -> Topic:
-    """Returns the topic of an argument.  Raises `ConfigurationError` unless it is a number or a `Topic`."""
+    """Return the topic of an argument.  Raise `ConfigurationError` unless it is a number or a `Topic`."""
     if isinstance(topic, Topic):
         return topic
     if isinstance(topic, int):
@@ -92,7 +92,7 @@ Topics = Mapping[str, int | Topic] | Sequence[str]
 
 
 def described_topics(topics: Topics | None) -> dict[str, Topic]:
-    """Returns the topics of an argument, by name.  Raises `ConfigurationError` for any other type."""
+    """Return the topics of an argument, by name.  Raise `ConfigurationError` for any other type."""
     if isinstance(topics, Mapping):
         return {name: topic_of(name, topic) for name, topic in topics.items()}
     names = () if topics is None else topics
@@ -113,7 +113,7 @@ def described_topics(topics: Topics | None) -> dict[str, Topic]:
 
 
 def check_names(cls: type, options: Mapping[str, object]) -> None:
-    """Raises `TypeError` that names the nearest argument, if `cls` does not have this one."""
+    """Raise `TypeError` that names the nearest argument, if `cls` does not have this one."""
     taken = signature(cls.__init__).parameters  # type: ignore[misc]
     if any(one.kind is Parameter.VAR_KEYWORD for one in taken.values()):
         return
@@ -124,7 +124,7 @@ def check_names(cls: type, options: Mapping[str, object]) -> None:
 
 
 def _shown_config(config: Mapping[str, object] | None) -> str:
-    """Hides Kafka's secret options in a `repr`."""
+    """Hide Kafka's secret options in a `repr`."""
     if not isinstance(config, Mapping):
         return repr(config)
     secret = {name for name in config if name in BROKER_KEYS and BROKER_KEYS[name].is_sensitive}
@@ -132,14 +132,14 @@ def _shown_config(config: Mapping[str, object] | None) -> str:
 
 
 def _shown_tls(tls: object) -> str:
-    """Hides the key's password in a `repr`."""
+    """Hide the key's password in a `repr`."""
     if not isinstance(tls, Mapping):
         return repr(tls)
     return repr({name: "..." if str(name).endswith("_password") else value for name, value in tls.items()})
 
 
 def _path_text(path: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
-    """Returns a path as text, which can be sent to a child process."""
+    """Return a path as text, which can be sent to a child process."""
     return os.fspath(path) if isinstance(path, os.PathLike) else path
 
 
@@ -172,7 +172,7 @@ class ClusterArguments:
     data_dir: str | os.PathLike[str] | None = attrs.field(default=None, kw_only=True, converter=_path_text)
 
     def check(self) -> None:
-        """Raises `ConfigurationError` for illegal arguments."""
+        """Raise `ConfigurationError` for illegal arguments."""
         if not isinstance(self.brokers, int) or not 1 <= self.brokers <= MAX_BROKERS:
             raise ConfigurationError(
                 f"brokers={self.brokers!r} is illegal. Set a number from 1 to {MAX_BROKERS}."
@@ -226,7 +226,7 @@ class ClusterArguments:
             )
 
     def signing_key(self) -> str | WebKeys | None:
-        """Returns the verifier of OAUTHBEARER tokens.  Raises `ConfigurationError` for an illegal key."""
+        """Return the verifier of OAUTHBEARER tokens.  Raise `ConfigurationError` for an illegal key."""
         key = self.token_key
         if isinstance(key, Mapping):
             return WebKeys.of(key)
@@ -237,7 +237,7 @@ class ClusterArguments:
         return key
 
     def _check_kinds(self) -> None:
-        """Checks types at run time, for users without a type checker."""
+        """Check types at run time, for users without a type checker."""
         for name, example in MAPPINGS.items():
             value = getattr(self, name)
             if value is not None and not isinstance(value, Mapping):
@@ -269,9 +269,9 @@ class ClusterArguments:
             )
 
     def broker_config(self) -> BrokerConfig:
-        """Returns the brokers' configuration, which includes `pipelined` as channel.mode.
+        """Return the brokers' configuration, which includes `pipelined` as channel.mode.
 
-        Raises `UnknownOption` for a misspelt name, and `ConfigurationError` if the two contradict each other.
+        Raise `UnknownOption` for a misspelt name, and `ConfigurationError` if the two contradict each other.
         """
         defaults = self.release.defaults
         if self.pipelined is None:
@@ -285,11 +285,11 @@ class ClusterArguments:
         return BrokerConfig({**config, "channel.mode": mode}, defaults=defaults)
 
     def described_topics(self) -> dict[str, Topic]:
-        """Returns the topics to create, by name."""
+        """Return the topics to create, by name."""
         return described_topics(self.topics)
 
     def finalised_features(self) -> Mapping[str, int]:
-        """Returns all features with their levels."""
+        """Return all features with their levels."""
         release = self.release
         name = "" if release.is_newest else release.name
         return finalised(self.features, release.supported, release.finalized, name)
@@ -318,14 +318,14 @@ class ClusterArguments:
     # ------------------------------------------------------------------ listeners
 
     def described_listeners(self) -> dict[str, Listener]:
-        """Returns the listeners of each broker by name, in order, each with its protocol."""
+        """Return the listeners of each broker by name, in order, each with its protocol."""
         if self.listeners is not None:
             return described_listeners(self.listeners, self.brokers)
         name = "SSL" if self.tls else "PLAINTEXT"
         return {name: Listener(name)}
 
     def addresses_of(self, broker_id: int) -> list[ListenerAddress]:
-        """Returns where a broker listens; `ports` and `advertised_ports` are those of its first listener."""
+        """Return where a broker listens; `ports` and `advertised_ports` are those of its first listener."""
         place = broker_id - self.first_broker_id
         addresses: list[ListenerAddress] = []
         for name, listener in self.described_listeners().items():
@@ -361,7 +361,7 @@ class ClusterArguments:
         return "required" if has_ca and requested == "none" else requested
 
     def listener_security(self, authority: Authority | None) -> dict[str, ListenerSecurity]:
-        """Returns the security of each listener by name; a misspelt argument of tls= raises."""
+        """Return the security of each listener by name; a misspelt argument of tls= raises."""
         found = {}
         for name, listener in self.described_listeners().items():
             tls = self._tls_context(listener, authority) if listener.uses_tls else None
@@ -399,5 +399,5 @@ class ClusterArguments:
         return tls
 
     def rack_of(self, broker_id: int) -> str | None:
-        """Returns the broker's rack, None without racks."""
+        """Return the broker's rack, None without racks."""
         return self.racks[(broker_id - self.first_broker_id) % len(self.racks)] if self.racks else None

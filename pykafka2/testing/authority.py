@@ -44,12 +44,12 @@ class Authority:
         self._files["broker.pem"] = issued.private_key_and_cert_chain_pem.bytes()
 
     def renew(self) -> None:
-        """Replaces the brokers' certificate with a new one."""
+        """Replace the brokers' certificate with a new one."""
         self._renew()
         self._write("broker.pem")
 
     def client_file(self, name: str) -> str:
-        """Returns the certificate of a client with this name, including its key; created on first use."""
+        """Return the certificate of a client with this name, including its key; created on first use."""
         file = f"client-{hashlib.sha256(name.encode()).hexdigest()}.pem"
         if file not in self._files:
             issued = self._authority.issue_cert(
@@ -60,7 +60,7 @@ class Authority:
         return self._file(file)
 
     def write(self) -> None:
-        """Writes the files.  Can be repeated."""
+        """Write the files.  Can be repeated."""
         if self._is_there:
             return
         if self._folder is None:
@@ -76,7 +76,7 @@ class Authority:
             (self._folder / name).write_bytes(self._files[name])
 
     def remove(self) -> None:
-        """Deletes the files.  Can be repeated."""
+        """Delete the files.  Can be repeated."""
         if self._folder is not None and self._is_there:
             self._is_there = False
             shutil.rmtree(self._folder, ignore_errors=True)

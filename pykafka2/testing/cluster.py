@@ -169,7 +169,7 @@ class KafkaCluster(ClusterApi):
     # ------------------------------------------------------------------ start and end
 
     def start(self) -> Self:
-        """Starts the brokers, then creates the topics.  Three brokers take less than 100 ms."""
+        """Start the brokers, then create the topics.  Three brokers take less than 100 ms."""
         if self._running is not None and not self._running.is_over:
             raise IllegalState("The cluster is already running.")
         self._running = running = assemble(self._arguments, self._context)
@@ -296,7 +296,7 @@ class KafkaCluster(ClusterApi):
         self._create(Topic(partitions, replication_factor, configs or {}, assignment).described(topic))
 
     def _create_missing(self) -> None:
-        """Creates the topics of `topics=`, apart from those that a data directory has."""
+        """Create the topics of `topics=`, apart from those that a data directory has."""
         for name, topic in self._arguments.described_topics().items():
             if name not in self.controller.image.topics:
                 self._create(topic.described(name))

@@ -19,7 +19,7 @@ from pykafka2.testing.cluster import KafkaCluster
 
 
 def cluster_of(arguments: dict[str, Any]) -> KafkaCluster:
-    """Returns the cluster that the parent described."""
+    """Return the cluster that the parent described."""
     topics = {name: Topic(**topic) for name, topic in arguments.pop("topics").items()}
     return KafkaCluster(topics=topics, **arguments)
 

@@ -55,11 +55,11 @@ class Listener:
         return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
     def host_of(self, broker_id: int, default: str) -> str:
-        """Returns the host name or address where this broker listens."""
+        """Return the host name or address where this broker listens."""
         return (self.host or default).replace("{id}", str(broker_id))
 
     def advertised_of(self, broker_id: int, default: str | None) -> str | None:
-        """Returns the advertised host name or address, None without one."""
+        """Return the advertised host name or address, None without one."""
         host = self.advertised_host or default
         return None if host is None else host.replace("{id}", str(broker_id))
 
@@ -69,7 +69,7 @@ Listeners = Mapping[str, "Listener | Mapping[str, object] | None"] | Sequence[st
 
 
 def described_listeners(listeners: Listeners, brokers: int) -> dict[str, Listener]:
-    """Returns the listeners of an argument, by name, each with its protocol.  Raises `ConfigurationError`."""
+    """Return the listeners of an argument, by name, each with its protocol.  Raise `ConfigurationError`."""
     described: dict[str, Listener] = {}
     named = listeners if isinstance(listeners, Mapping) else dict.fromkeys(_names(listeners))
     for name, listener in named.items():
@@ -158,7 +158,7 @@ def _check_security(name: str, listener: Listener) -> None:
 
 
 def check_mechanisms(where: str, names: Iterable[str]) -> None:
-    """Raises `ConfigurationError` that names the nearest, for an unsupported mechanism."""
+    """Raise `ConfigurationError` that names the nearest, for an unsupported mechanism."""
     if isinstance(names, str):
         raise ConfigurationError(f"{where}={names!r} is illegal. Set a list, such as ['PLAIN'].")
     for one in names:

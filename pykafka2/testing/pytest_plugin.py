@@ -179,7 +179,7 @@ def kafka_cluster(request: pytest.FixtureRequest, _kafka_cluster_pool: ClusterPo
     partitions=6)`, `.controls` and `.history` (docs/guides/testing.md).  The cluster is kept for the session
     and
     emptied between tests; it is replaced after a test that crashes brokers, changes configurations or uses
-    groups or transactions.  Fails a test that leaves clients (of any library), threads, sockets or open
+    groups or transactions.  Fail a test that leaves clients (of any library), threads, sockets or open
     transactions behind.
     """
     yield from _kafka_cluster_pool.shared(request, partial(_has_failed, request))

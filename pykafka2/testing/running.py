@@ -53,7 +53,7 @@ class Running:
         return list(self._brokers)
 
     def broker(self, broker_id: int) -> Broker:
-        """Returns the broker with this id, running or not.  Raises `ConfigurationError` for an unknown id."""
+        """Return the broker with this id, running or not.  Raise `ConfigurationError` for an unknown id."""
         if not isinstance(broker_id, int) or broker_id not in self._by_id:
             ids = list(self._by_id)
             raise ConfigurationError(f"Unknown broker {broker_id!r}. Ids are {ids[0]} to {ids[-1]}.")
@@ -67,16 +67,16 @@ class Running:
         return self.shared.runtime
 
     def now(self) -> float:
-        """Returns the time of the brokers' monotonic clock."""
+        """Return the time of the brokers' monotonic clock."""
         return self.runtime.clock.monotonic()
 
     def check(self) -> None:
-        """Raises if the cluster has ended, or a bug has ended one of its loops."""
+        """Raise if the cluster has ended, or a bug has ended one of its loops."""
         _ = self.runtime
         self.loops.raise_failure()
 
     def forget(self) -> None:
-        """Clears history, events and metrics; restarts the timeline."""
+        """Clear history, events and metrics; restart the timeline."""
         with self.lock:
             self.shared.history_started_at = self.now()
             self.history.clear()
@@ -87,7 +87,7 @@ class Running:
                 broker.metrics.clear()
 
     def end(self) -> None:
-        """Stops brokers and loops, and the runtime unless it was passed in; all of them, even after a Ctrl-C
+        """Stop brokers and loops, and the runtime unless it was passed in; all of them, even after a Ctrl-C
         in between.
         """
         self.is_over = True

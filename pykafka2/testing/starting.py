@@ -68,7 +68,7 @@ class ClusterContext:
 
     @classmethod
     def of(cls, arguments: ClusterArguments) -> ClusterContext:
-        """Returns the state.  Raises `ConfigurationError` for illegal arguments."""
+        """Return the state.  Raise `ConfigurationError` for illegal arguments."""
         arguments.check()
         history = History(max_entries=arguments.history_entries)
         config = arguments.broker_config()
@@ -84,7 +84,7 @@ class ClusterContext:
 
 
 def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
-    """Creates loops, links, the controller's state and the brokers, without starting them."""
+    """Create loops, links, the controller's state and the brokers, without starting them."""
     load_handlers()
     runtime = arguments.runtime or ThreadRuntime()
     storage = _storage(arguments, context, runtime)
@@ -156,7 +156,7 @@ def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
 
 
 def _new_cluster_id(arguments: ClusterArguments, runtime: Runtime) -> str:
-    """Returns an id of the cluster's seed and identity. Most clusters share the default seed."""
+    """Return an id of the cluster's seed and identity. Most clusters share the default seed."""
     if isinstance(runtime, ThreadRuntime):
         identity = f"{os.getpid()}-{runtime.clock.wall_ns()}-{next(_numbers)}"
     else:  # in a simulation, its seed determines the ids
@@ -167,7 +167,7 @@ def _new_cluster_id(arguments: ClusterArguments, runtime: Runtime) -> str:
 def _new_state(
     arguments: ClusterArguments, context: ClusterContext, cluster_id: str, entropy: Entropy
 ) -> State:
-    """Returns the state of a new cluster."""
+    """Return the state of a new cluster."""
     state = State(cluster_id, context.config, arguments.finalised_features())
     state.scram_users = _scram_users(arguments, entropy)
     state.first_host = first_host(arguments.seed)
@@ -175,7 +175,7 @@ def _new_state(
 
 
 def _storage(arguments: ClusterArguments, context: ClusterContext, runtime: Runtime) -> ClusterStorage | None:
-    """Opens the data directories, if the cluster has any."""
+    """Open the data directories, if the cluster has any."""
     if arguments.data_dir is None:
         return None
     return open_storage(
@@ -191,7 +191,7 @@ def _storage(arguments: ClusterArguments, context: ClusterContext, runtime: Runt
 
 
 def _credentials(arguments: ClusterArguments, config: BrokerConfig) -> Credentials:
-    """Returns the initial credentials of the users."""
+    """Return the initial credentials of the users."""
     credentials = Credentials(tokens=token_rules(config, arguments.signing_key()))
     for user, password in (arguments.users or {}).items():
         credentials.passwords.set(user, password)
@@ -201,7 +201,7 @@ def _credentials(arguments: ClusterArguments, config: BrokerConfig) -> Credentia
 def _scram_users(
     arguments: ClusterArguments, entropy: Entropy
 ) -> dict[str, dict[ScramMechanism, ScramCredential]]:
-    """Writes credentials to the first metadata, like `kafka-storage format --add-scram` (KIP-900)."""
+    """Write credentials to the first metadata, like `kafka-storage format --add-scram` (KIP-900)."""
     return {
         user: scram_credentials(password, KINDS, entropy)
         for user, password in (arguments.users or {}).items()
@@ -209,7 +209,7 @@ def _scram_users(
 
 
 def start_brokers(running: Running, first_controller: int) -> None:
-    """Registers all brokers with the first controller at the same time."""
+    """Register all brokers with the first controller at the same time."""
     controllers, events = running.controllers, running.events
     controllers.election.is_held = True
     for broker in running.brokers:

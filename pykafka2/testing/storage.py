@@ -50,11 +50,11 @@ class ClusterStorage:
     state: State
 
     def log_dirs_of(self, broker_id: int) -> str:
-        """Returns log.dirs of a broker."""
+        """Return log.dirs of a broker."""
         return ",".join(directory.path for directory in self.directories[broker_id])
 
     def close(self, *, is_clean: bool) -> None:
-        """Closes all files and releases the locks. Can be called repeatedly."""
+        """Close all files and release the locks. Can be called repeatedly."""
         self.metadata.close()
         for directories in self.directories.values():
             for directory in directories:
@@ -62,7 +62,7 @@ class ClusterStorage:
                 directory.files.close()
 
     def check(self) -> None:
-        """Raises `ConfigurationError` if the metadata log could not be written, such as on a full disk."""
+        """Raise `ConfigurationError` if the metadata log could not be written, such as on a full disk."""
         try:
             self.metadata.check()
         except KafkaStorageError as error:
@@ -79,9 +79,9 @@ def open_storage(
     new_id: Callable[[], str],
     new_state: Callable[[str], State],
 ) -> ClusterStorage:
-    """Opens or formats the data directories; a new cluster gets `new_id`, and its state by `new_state`.
+    """Open or format the data directories; a new cluster gets `new_id`, and its state by `new_state`.
 
-    Raises `ConfigurationError` with path, reason and remedy; then no directory is locked.
+    Raise `ConfigurationError` with path, reason and remedy; then no directory is locked.
     """
     places = {number: log_dirs_under(Path(root).absolute(), number, config) for number in broker_ids}
     voter = broker_ids[0]
@@ -120,7 +120,7 @@ def _fence_all(state: State) -> None:
 
 
 def _check_new(paths: Sequence[str], files: FileSystem) -> None:
-    """Raises `ConfigurationError` if the voter's directories have logs: their topics would be unknown."""
+    """Raise `ConfigurationError` if the voter's directories have logs: their topics would be unknown."""
     for path in paths:
         logs = logs_in(path, files)
         if logs:
@@ -132,7 +132,7 @@ def _check_new(paths: Sequence[str], files: FileSystem) -> None:
 
 
 def _check_complete(image: MetadataImage, opened: Mapping[int, Sequence[DataDirectory]]) -> None:
-    """Raises `ConfigurationError` if the directory of a replica is missing.
+    """Raise `ConfigurationError` if the directory of a replica is missing.
 
     An empty replica could become the leader, and the others would truncate their logs.
     """
@@ -156,7 +156,7 @@ def _check_complete(image: MetadataImage, opened: Mapping[int, Sequence[DataDire
 
 
 def log_dirs_under(root: Path, broker_id: int, config: BrokerConfig) -> list[str]:
-    """Returns the data directories of a broker: `root`/broker-N, or those in log.dirs.
+    """Return the data directories of a broker: `root`/broker-N, or those in log.dirs.
 
     A relative path in log.dirs is inside `root`/broker-N; in an absolute one, "{id}" is the broker's id.
     """
@@ -173,7 +173,7 @@ def _uuid(entropy: Entropy) -> UUID:
 
 
 def new_cluster_id(seed: int | str, identity: str) -> str:
-    """Returns the id of a new cluster in Kafka's form: a UUID as 22 characters of base64.
+    """Return the id of a new cluster in Kafka's form: a UUID as 22 characters of base64.
 
     Clusters with the same seed differ by their identity.
     """

@@ -38,7 +38,7 @@ BLOCKS = "wait_until blocks the running event loop. Await cluster.wait_until_asy
 def waited(
     runtime: Runtime, check: Callable[[], None], predicate: Callable[[], T], timeout: float, what: str
 ) -> T:
-    """Returns the predicate's first true value; checks at least twice.  `check` raises the cluster's
+    """Return the predicate's first true value; check at least twice.  `check` raises the cluster's
     error.
     """
     deadline = runtime.clock.monotonic() + timeout
@@ -57,7 +57,7 @@ def waited(
 async def waited_async(
     runtime: Runtime, check: Callable[[], None], predicate: Callable[[], T], timeout: float, what: str
 ) -> T:
-    """Waits like `wait_until`, as a coroutine; the runtime's time must be that of the event loop."""
+    """Wait like `wait_until`, as a coroutine; the runtime's time must be that of the event loop."""
     import asyncio  # already loaded here; callers without asyncio need not load it
 
     deadline = runtime.clock.monotonic() + timeout
@@ -79,7 +79,7 @@ def follows(clock: Clock) -> bool:
 def _check_predicate(
     check: Callable[[], None], predicate: Callable[[], T], timeout: float, what: str, *, is_late: bool
 ) -> T | None:
-    """Returns the predicate's value if true.  Raises `KafkaTimeoutError` if it is false after the
+    """Return the predicate's value if true.  Raise `KafkaTimeoutError` if it is false after the
     deadline.
     """
     value: T | None = None

@@ -51,14 +51,14 @@ def option(
     batch: bool = True,
     stream: bool = True,
 ) -> Any:
-    """Declares an option.  `shown` replaces `default` in the documentation."""
+    """Declare an option.  `shown` replaces `default` in the documentation."""
     documented_default = shown or ("none" if default is None else str(default).lower())
     declared = SparkOption(name, read, legal, doc, documented_default, batch, stream)
     return attrs.field(default=default, metadata={OPTION: declared})
 
 
 def flag(text: str) -> bool:
-    """Parses a Boolean as Scala does."""
+    """Parse a Boolean as Scala does."""
     if text.lower() not in ("true", "false"):
         raise ValueError
     return text.lower() == "true"
@@ -75,7 +75,7 @@ def whole_number(minimum: int) -> Callable[[str], int]:
 
 
 def milliseconds(text: str) -> float:
-    """Parses a duration as Spark writes it, such as `15m` or `500ms`; a bare number is milliseconds."""
+    """Parse a duration as Spark writes it, such as `15m` or `500ms`; a bare number is milliseconds."""
     text = text.strip().lower()
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyz")
     unit = text[len(digits) :] or "ms"
@@ -85,7 +85,7 @@ def milliseconds(text: str) -> float:
 
 
 def number_of_bytes(text: str) -> int:
-    """Parses a number of bytes, with Spark's optional units: `64m`, `1g`, `10kb`."""
+    """Parse a number of bytes, with Spark's optional units: `64m`, `1g`, `10kb`."""
     text = text.strip().lower()
     digits = text.rstrip("bkmgt")
     unit = text[len(digits) :].removesuffix("b")

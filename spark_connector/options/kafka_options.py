@@ -105,14 +105,14 @@ SECRET = re.compile(r"password|secret|token|credential|jaas|\.key$|keystore\.key
 
 
 def for_source(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Returns options for a `KafkaConsumer`."""
+    """Return options for a `KafkaConsumer`."""
     _refuse(kafka, NOT_FOR_SOURCES)
     own = _own(kafka, OF_PRODUCERS, "source")
     return _translated({name: value for name, value in own.items() if name not in OF_GROUPS})
 
 
 def for_sink(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Returns options for a `KafkaProducer`."""
+    """Return options for a `KafkaProducer`."""
     _refuse(kafka, NOT_FOR_SINKS)
     own = _own(kafka, OF_CONSUMERS, "sink")
     if own.pop("enable.idempotence", "true").strip().lower() != "true":
@@ -123,7 +123,7 @@ def for_sink(kafka: Mapping[str, str]) -> dict[str, str]:
 
 
 def redacted(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Hides secrets, for messages and reprs."""
+    """Hide secrets, for messages and reprs."""
     return {name: "[hidden]" if is_secret(name) else value for name, value in kafka.items()}
 
 
@@ -143,7 +143,7 @@ def _refuse(kafka: Mapping[str, str], reasons: Mapping[str, str]) -> None:
 
 
 def _own(kafka: Mapping[str, str], of_others: frozenset[str], here: str) -> dict[str, str]:
-    """Returns the options without those that only the other kind of client has."""
+    """Return the options without those that only the other kind of client has."""
     ignored = sorted(of_others.intersection(kafka))
     if ignored:
         logger.debug("The %s ignores options of the other kind of client: %s", here, ", ".join(ignored))

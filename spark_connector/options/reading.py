@@ -28,7 +28,7 @@ LONGEST_SHOWN = 300
 
 
 def table_of(options_class: type[Any]) -> dict[str, tuple[str, SparkOption]]:
-    """Returns field name and option, by the option's name in lower case."""
+    """Return field name and option, by the option's name in lower case."""
     found: dict[str, tuple[str, SparkOption]] = {}
     for attribute in attrs.fields(options_class):
         declared: SparkOption | None = attribute.metadata.get(OPTION)
@@ -45,7 +45,7 @@ def read_options(
     here: str,
     refused: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Any], dict[str, str], frozenset[str]]:
-    """Returns the values of the class's fields, the options `kafka.*` without that prefix, and the set
+    """Return the values of the class's fields, the options `kafka.*` without that prefix, and the set
     fields.
 
     Args:

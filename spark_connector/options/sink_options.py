@@ -166,9 +166,9 @@ class SinkOptions:
 
 
 def checked(options: SinkOptions) -> SinkOptions:
-    """Returns the options with transaction.timeout.ms set.
+    """Return the options with transaction.timeout.ms set.
 
-    Raises ConfigurationError if it is too short, or set without transactions.
+    Raise ConfigurationError if it is too short, or set without transactions.
     """
     replicas, in_sync = options.ledger_replication_factor, options.ledger_min_insync_replicas
     if replicas is not None and in_sync is not None and in_sync > replicas:

@@ -85,7 +85,7 @@ def _assignment(text: str) -> tuple[TopicPartition, ...]:
 
 
 def by_partition(text: str, minimum: int) -> dict[TopicPartition, int]:
-    """Parses `{"topic": {"0": 23}}`."""
+    """Parse `{"topic": {"0": 23}}`."""
     found: dict[TopicPartition, int] = {}
     for topic, entries in json_object(text).items():
         if not isinstance(entries, dict):
@@ -352,7 +352,7 @@ class SourceOptions:
 
 
 def source_options(raw: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
-    """Parses and checks the options of the source.
+    """Parse and check the options of the source.
 
     Args:
         streaming: whether the query is a stream; None if unknown, when Spark requests only the schema.
@@ -402,7 +402,7 @@ def _check_contradictions(options: SourceOptions) -> None:
 
 
 def _check_kind(options: SourceOptions, named: frozenset[str], streaming: bool) -> None:
-    """Raises ConfigurationError for an option that only the other kind of query has."""
+    """Raise ConfigurationError for an option that only the other kind of query has."""
     kind, other = ("stream", "batch") if streaming else ("batch", "stream")
     for attribute in attrs.fields(SourceOptions):
         declared = attribute.metadata.get(OPTION)

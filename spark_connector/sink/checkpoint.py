@@ -39,7 +39,7 @@ class PlannedBatch:
 
 
 def planned_batch(options: Mapping[str, str]) -> PlannedBatch | None:
-    """Returns the newest batch in the checkpoint that the options of a stream name.
+    """Return the newest batch in the checkpoint that the options of a stream name.
 
     None if it cannot be read, or if a source is not Kafka.
     """
@@ -59,7 +59,7 @@ def planned_batch(options: Mapping[str, str]) -> PlannedBatch | None:
 
 
 def _of_kafka(offsets: bytes) -> dict[str, dict[str, int]] | None:
-    """Returns offsets of the form {"topic": {"0": 23}} in their fixed order; None for any other form."""
+    """Return offsets of the form {"topic": {"0": 23}} in their fixed order; None for any other form."""
     try:
         return to_spark(from_spark(json.loads(offsets))) or None
     except (ValueError, AttributeError):

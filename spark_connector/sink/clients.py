@@ -30,13 +30,13 @@ _offset_lookup = threading.Lock()
 
 
 def shared_options(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Returns the options that every client accepts."""
+    """Return the options that every client accepts."""
     shared = {name: value for name, value in kafka.items() if _dotted(name) not in OF_PRODUCERS}
     return {"client.id": CLIENT_ID, **shared}
 
 
 def new_producer(kafka: Mapping[str, str], transactional_id: str | None = None) -> KafkaProducer:
-    """Returns a producer with options `kafka.*` (without that prefix); sends nothing yet.
+    """Return a producer with options `kafka.*` (without that prefix); send nothing yet.
 
     Raises:
         UnknownOption, ConfigurationError: an option is unknown or illegal.
@@ -56,12 +56,12 @@ def new_producer(kafka: Mapping[str, str], transactional_id: str | None = None) 
 
 
 def kept_producer(kafka: Mapping[str, str]) -> KafkaProducer:
-    """Returns this process's idempotent producer for these options."""
+    """Return this process's idempotent producer for these options."""
     return connections.kept("producer", kafka, lambda: new_producer(kafka))
 
 
 def discard(producer: KafkaProducer) -> None:
-    """Drops the records that a failed task left in a kept producer, so that no later task sends them."""
+    """Drop the records that a failed task left in a kept producer, so that no later task sends them."""
     with suppress(KafkaError):
         producer.purge()
     with suppress(KafkaError):
@@ -76,14 +76,14 @@ def kept_admin(kafka: Mapping[str, str]) -> KafkaAdminClient:
 
 
 def kept_consumer(kafka: Mapping[str, str]) -> KafkaConsumer:
-    """Returns a consumer for `read_range` and for log end offsets that include open transactions."""
+    """Return a consumer for `read_range` and for log end offsets that include open transactions."""
     return connections.consumer({**shared_options(kafka), "isolation.level": "read_uncommitted"})
 
 
 def ends_of(
     kafka: Mapping[str, str], partition: TopicPartition, timeout_ms: float | None = None
 ) -> tuple[int, int]:
-    """Returns the first offset of a partition and the offset after its last record.  Thread-safe."""
+    """Return the first offset of a partition and the offset after its last record.  Thread-safe."""
     consumer = kept_consumer(kafka)
     with _offset_lookup:
         first = consumer.beginning_offsets([partition], timeout_ms)[partition]
@@ -91,7 +91,7 @@ def ends_of(
 
 
 def committed_end_of(kafka: Mapping[str, str], partition: TopicPartition) -> int:
-    """Returns the last stable offset: the start of the oldest open transaction.  Thread-safe."""
+    """Return the last stable offset: the start of the oldest open transaction.  Thread-safe."""
     consumer = connections.consumer({**shared_options(kafka), "isolation.level": "read_committed"})
     with _offset_lookup:
         return consumer.end_offsets([partition])[partition]
@@ -100,7 +100,7 @@ def committed_end_of(kafka: Mapping[str, str], partition: TopicPartition) -> int
 def end_all(
     kafka: Mapping[str, str], handles: Iterable[TransactionHandle], *, commit: bool, timeout: float
 ) -> dict[TransactionHandle, KafkaError]:
-    """Calls `end_transactions` with these options."""
+    """Call `end_transactions` with these options."""
     options = {name.replace(".", "_"): value for name, value in shared_options(kafka).items()}
     return end_transactions(handles, commit=commit, timeout=timeout, **options)  # type: ignore[arg-type]
 

@@ -52,11 +52,11 @@ def task_place() -> TaskPlace:
 
 
 def stream_epoch(planned: PlannedBatch | None = None) -> Epoch:
-    """Returns the micro-batch of this task.
+    """Return the micro-batch of this task.
 
     planned: the newest batch in the checkpoint, whose offsets are used if it is this batch.
 
-    Raises SparkConnectorError if Spark does not pass the batch to its tasks.
+    Raise SparkConnectorError if Spark does not pass the batch to its tasks.
     """
     context = _context()
     properties = {name: context.getLocalProperty(name) or "" for name in (QUERY_ID, BATCH_ID, RUN_ID)}

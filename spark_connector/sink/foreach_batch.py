@@ -41,7 +41,7 @@ class ExactlyOnceBatches:
         self._options = self._read(0)
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        """Writes a batch, unless the ledger records it as written.
+        """Write a batch, unless the ledger records it as written.
 
         Raises:
             WrongSchema: the sink cannot write such rows.
@@ -70,7 +70,7 @@ class ExactlyOnceBatches:
 
 
 def exactly_once_batches(name: str, **options: Any) -> ExactlyOnceBatches:
-    """Returns a function for foreachBatch that writes each batch exactly once, in any output mode.
+    """Return a function for foreachBatch that writes each batch exactly once, in any output mode.
 
         totals.writeStream.outputMode("update").foreachBatch(
             exactly_once_batches("totals", topic="totals", **{"kafka.bootstrap.servers": servers})

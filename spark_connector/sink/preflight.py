@@ -69,7 +69,7 @@ _checked: set[tuple[object, ...]] = set()
 
 
 def check_before_tasks(options: SinkOptions, schema: StructType) -> None:
-    """Checks that rows of this schema can be written.
+    """Check that rows of this schema can be written.
 
     Raises:
         WrongSchema: the sink cannot write such rows.
@@ -109,7 +109,7 @@ _IGNORED = ("offset", "timestamptype")
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
-    """Checks that the sink can write such rows.
+    """Check that the sink can write such rows.
 
     Args:
         topic: the option, if set.

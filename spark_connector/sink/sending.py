@@ -51,7 +51,7 @@ class Sending:
             self._under_way.popleft().result(0)
 
     def finish(self) -> None:
-        """Waits until all rows are written; raises the first error."""
+        """Wait until all rows are written; raise the first error."""
         self._producer.flush()
         while self._under_way:
             self._under_way.popleft().result()
@@ -63,7 +63,7 @@ class Sending:
 
 
 def write_at_least_once(options: SinkOptions, batches: Iterable[pa.RecordBatch], partition: int) -> Written:
-    """Writes a task's rows with this process's idempotent producer."""
+    """Write a task's rows with this process's idempotent producer."""
     producer = kept_producer(options.kafka)
     sending = Sending(producer, options.topic)
     try:
@@ -104,7 +104,7 @@ class RowSplitter:
     """Returns the number of partitions of a topic; called only for rows with a partition."""
 
     def split(self, batch: pa.RecordBatch) -> list[TopicRows]:
-        """Returns the rows of each topic, in order.
+        """Return the rows of each topic, in order.
 
         Raises:
             WrongRow: a row has no topic, or an illegal partition, timestamp or header.
@@ -130,7 +130,7 @@ class RowSplitter:
     # ------------------------------------------------------------------ inside
 
     def _topics(self, columns: dict[str, Any]) -> Iterator[tuple[str, pa.Array | None]]:
-        """Yields each topic with a mask of its rows; None if all rows have the same topic."""
+        """Yield each topic with a mask of its rows; None if all rows have the same topic."""
         if self._topic is not None:
             yield self._topic, None
             return
@@ -140,7 +140,7 @@ class RowSplitter:
             yield name, None if len(names) == 1 else pc.equal(encoded.indices, number)
 
     def _check_partitions(self, topic: str, partitions: pa.Array | None, mask: pa.Array | None) -> None:
-        """Raises WrongRow if one of the topic's rows names a partition that the topic does not have."""
+        """Raise WrongRow if one of the topic's rows names a partition that the topic does not have."""
         if partitions is None:
             return
         mine = partitions if mask is None else partitions.filter(mask)

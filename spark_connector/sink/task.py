@@ -41,7 +41,7 @@ def write_epoch(
     batches: Iterable[pa.RecordBatch],
     place: TaskPlace,
 ) -> Written:
-    """Writes a task's part of a micro-batch, unless it is already written.
+    """Write a task's part of a micro-batch, unless it is already written.
 
     The driver ends the transaction; with exactly_once_per_task it is committed here, unless the batch is
     replayed and may be committed in part.
@@ -82,7 +82,7 @@ def write_epoch(
 
 
 def write_job(options: SinkOptions, job: str, batches: Iterable[pa.RecordBatch], place: TaskPlace) -> Written:
-    """Writes a task's part of a batch write; the driver ends the transaction.
+    """Write a task's part of a batch write; the driver ends the transaction.
 
     Raises:
         NotCommitted: as `scripts.enter_job`.
@@ -115,7 +115,7 @@ def _write(
     *,
     commits: bool = False,
 ) -> Written:
-    """Writes rows and marker.  After a failure, the caller aborts the transaction by closing the producer."""
+    """Write rows and marker.  After a failure, the caller aborts the transaction by closing the producer."""
     producer.begin_transaction()
     sending, tally = Sending(producer, options.topic), _tally(options, epoch)
     for batch in batches:
@@ -146,7 +146,7 @@ def _drain(
     batches: Iterable[pa.RecordBatch],
     place: TaskPlace,
 ) -> Written:
-    """Reads the rows without writing: aggregations before the sink keep their state only if all are read."""
+    """Read the rows without writing: aggregations before the sink keep their state only if all are read."""
     tally = _tally(options, epoch)
     for batch in batches:
         tally.add(batch)
@@ -162,12 +162,12 @@ def _drain(
 
 
 def _tally(options: SinkOptions, epoch: Epoch | None) -> Tally:
-    """Returns a tally; with a digest if a replay compares it, which costs about 0.2 µs for each value."""
+    """Return a tally; with a digest if a replay compares it, which costs about 0.2 µs for each value."""
     return Tally(epoch is not None and options.replay_check == CHECK_ROWS)
 
 
 def _close(producer: KafkaProducer) -> None:
-    """Aborts an open transaction; the outcome of the rows has been reported before."""
+    """Abort an open transaction; the outcome of the rows has been reported before."""
     with suppress(KafkaError):
         producer.close(CLOSE_TIMEOUT)
 
@@ -195,7 +195,7 @@ def _check_speculation(options: SinkOptions, place: TaskPlace) -> None:
 
 
 def _with_first(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
-    """Returns the batches from the first one with rows on, None if there are no rows."""
+    """Return the batches from the first one with rows on, None if there are no rows."""
     left = iter(batches)
     for batch in left:
         if batch.num_rows:

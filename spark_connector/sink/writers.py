@@ -58,7 +58,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 
 
 def stream_writer(user_options: Mapping[str, str], schema: StructType, overwrite: bool) -> KafkaStreamWriter:
-    """Returns the writer of a micro-batch; `overwrite` is set in output mode complete, which repeats all
+    """Return the writer of a micro-batch; `overwrite` is set in output mode complete, which repeats all
     rows.
 
     Raises:
@@ -80,13 +80,13 @@ def commit_epoch(options: SinkOptions, epoch: Epoch, written: list[Written]) -> 
 
 
 def abort_epoch(options: SinkOptions, epoch: Epoch, written: list[Written]) -> None:
-    """Aborts the batch.  Rows that tasks committed themselves stay; a later run skips them."""
+    """Abort the batch.  Rows that tasks committed themselves stay; a later run skips them."""
     if options.delivery != PER_TASK or any(message.transaction is not None for message in written):
         Cluster(options, epoch.sink).perform(scripts.abort(epoch, written))
 
 
 def _epoch_of(written: list[Written], batch: int) -> Epoch | None:
-    """Returns the batch that the tasks name, None without transactions."""
+    """Return the batch that the tasks name, None without transactions."""
     runs = {
         (message.sink, message.run)
         for message in written
@@ -148,7 +148,7 @@ class KafkaBatchWriter(DataSourceArrowWriter):
 
 
 def batch_writer(user_options: Mapping[str, str], schema: StructType, overwrite: bool) -> KafkaBatchWriter:
-    """Returns the writer of a DataFrame.
+    """Return the writer of a DataFrame.
 
     Raises:
         ConfigurationError: the save mode is overwrite, or an option is illegal.

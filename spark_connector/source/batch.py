@@ -60,7 +60,7 @@ class KafkaBatchReader(DataSourceReader):
         ]
 
     def _checked(self, starts: Offsets, ends: Offsets, beginnings: Mapping[TopicPartition, int]) -> Offsets:
-        """Returns start offsets that exist; reports lost records."""
+        """Return start offsets that exist; report lost records."""
         found: Offsets = {}
         for partition, start in starts.items():
             name, end = f"{partition.topic}-{partition.partition}", ends[partition]

@@ -37,7 +37,7 @@ class UnlimitedStreamReader(StreamReader):
 
 
 def batch_reader(user_options: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """Returns a reader.  Raises ConfigurationError, UnknownOption or WrongSchema for illegal arguments."""
+    """Return a reader.  Raise ConfigurationError, UnknownOption or WrongSchema for illegal arguments."""
     options = source_options(user_options, streaming=False)
     columns = chosen_columns(schema, options.column_names)
     if options.pushdown:
@@ -48,7 +48,7 @@ def batch_reader(user_options: Mapping[str, str], schema: StructType) -> DataSou
 
 
 def stream_reader(user_options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
-    """Returns a reader.  Raises the errors of `batch_reader`."""
+    """Return a reader.  Raise the errors of `batch_reader`."""
     options = source_options(user_options, streaming=True)
     columns = chosen_columns(schema, options.column_names)
     if HAS_LIMITS:

@@ -43,7 +43,7 @@ class Limits:
     first_ms: int | None = None
 
     def take(self, conditions: Iterable[Filter]) -> list[Filter]:
-        """Adds the filters, which all apply; returns those that Spark must still evaluate."""
+        """Add the filters, which all apply; return those that Spark must still evaluate."""
         return [condition for condition in conditions if not self._apply(condition)]
 
     def selects(self, partition: TopicPartition) -> bool:

@@ -12,7 +12,7 @@ from spark_connector.offsets import Offsets
 def waiting(
     begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Returns the backlog of each partition that has any, in offsets."""
+    """Return the backlog of each partition that has any, in offsets."""
     sizes = {partition: end - begins.get(partition, end) for partition, end in ends.items()}
     return {partition: size for partition, size in sizes.items() if size > 0}
 
@@ -20,7 +20,7 @@ def waiting(
 def shared_out(
     limit: int, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> Offsets:
-    """Returns end offsets for about `limit` offsets in all, shared in proportion to each partition's backlog.
+    """Return end offsets for about `limit` offsets in all, shared in proportion to each partition's backlog.
 
     Each partition with a backlog gets at least one offset, so that small ones do not starve.
     """

@@ -10,7 +10,7 @@ logger = logging.getLogger(__name__)
 
 
 def report_loss(what: str, *, fails: bool) -> None:
-    """Raises `DataLoss` if it `fails`, otherwise logs a warning."""
+    """Raise `DataLoss` if it `fails`, otherwise log a warning."""
     if fails:
         raise DataLoss(
             f"{what}. Some data may have been missed. Set failOnDataLoss=false to continue with the "

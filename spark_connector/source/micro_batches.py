@@ -46,7 +46,7 @@ class MicroBatches:
     """Topic ids found by this run: another id means that the topic was created again."""
 
     def first_offsets(self) -> Offsets:
-        """Returns where a new query begins; always the same offsets, as Spark calls this more than once."""
+        """Return where a new query begins; always the same offsets, as Spark calls this more than once."""
         if self._first is None:
             partitions = self._topics.partitions()
             self._seen |= {partition.topic for partition in partitions}
@@ -55,12 +55,12 @@ class MicroBatches:
         return self._first
 
     def prepare_for_available_now(self) -> None:
-        """Fixes the end of the run: later records belong to the next run."""
+        """Fix the end of the run: later records belong to the next run."""
         self._available_now = self._look_up_ends()[0]
         self._ids = {**self._topics.ids, **self._ids}
 
     def end_of_next(self, start: Offsets | None, *, takes_all: bool) -> Offsets:
-        """Returns the end of the micro-batch that begins at `start`; `start` itself if there is nothing to
+        """Return the end of the micro-batch that begins at `start`; `start` itself if there is nothing to
         read.
 
         Args:
@@ -90,15 +90,15 @@ class MicroBatches:
         return self._limited(begins, ends)
 
     def begun(self) -> None:
-        """Records that a batch runs: possibly a replay of the first one, before any end was requested."""
+        """Record that a batch runs: possibly a replay of the first one, before any end was requested."""
         self._is_begun = True
 
     def last_ends(self) -> Offsets | None:
-        """Returns the end offsets of the last lookup."""
+        """Return the end offsets of the last lookup."""
         return self._last_end
 
     def check_losses(self, start: Offsets, ends: Offsets) -> None:
-        """Reports partitions that end before `start` or no longer exist.  Raises `DataLoss`."""
+        """Report partitions that end before `start` or no longer exist.  Raise `DataLoss`."""
         gone = start.keys() - ends.keys()
         if gone:
             self._report_loss(f"{shown(gone)} no longer exists")
@@ -126,7 +126,7 @@ class MicroBatches:
         return self._last_end, missing
 
     def _look_up_again(self, known: Offsets, ends: Offsets, missing: list[str]) -> tuple[Offsets, list[str]]:
-        """Repeats the lookup until all known offsets exist, or retries are used up."""
+        """Repeat the lookup until all known offsets exist, or retries are used up."""
         for _ in self._topics.pauses():
             ends, missing = self._look_up_ends()
             if _reaches(ends, known):
@@ -152,13 +152,13 @@ class MicroBatches:
         return ends if self._available_now is None else self._up_to(self._available_now, start or {}, ends)
 
     def _recreated(self) -> set[str]:
-        """Returns the topics that have another id than before in this run, according to the last lookup."""
+        """Return the topics that have another id than before in this run, according to the last lookup."""
         return {name for name, found in self._topics.ids.items() if self._ids.get(name, found) != found}
 
     def _without(
         self, recreated: set[str], ends: Offsets, start: Offsets | None
     ) -> tuple[Offsets, Offsets | None]:
-        """Reports topics that were created again, and returns the offsets without them.
+        """Report topics that were created again, and return the offsets without them.
 
         The batch leaves them out, so the checkpoint records that the next one begins at their beginning.  A
         run of Trigger.AvailableNow leaves them to the next run.
@@ -200,7 +200,7 @@ class MicroBatches:
         return named <= self._seen
 
     def _begins(self, start: Offsets, ends: Offsets) -> Offsets:
-        """Returns where the batch begins in each partition; a new partition is read from its beginning."""
+        """Return where the batch begins in each partition; a new partition is read from its beginning."""
         new = ends.keys() - start.keys()
         if not new:
             return start
@@ -238,7 +238,7 @@ class MicroBatches:
 
 
 def _but(topics: set[str], offsets: Offsets) -> Offsets:
-    """Returns offsets of other topics."""
+    """Return offsets of other topics."""
     return {partition: offset for partition, offset in offsets.items() if partition.topic not in topics}
 
 

@@ -25,7 +25,7 @@ from spark_connector.source.topics import Topics
 def starting_offsets(
     options: SourceOptions, topics: Topics, partitions: set[TopicPartition], default: str
 ) -> Offsets:
-    """Returns where a query begins.  Raises `ConfigurationError` if the options do not fit the partitions."""
+    """Return where a query begins.  Raise `ConfigurationError` if the options do not fit the partitions."""
     if options.starting_timestamp is not None:
         times = dict.fromkeys(partitions, options.starting_timestamp)
         return _starting_at(options, topics, times, "startingTimestamp")

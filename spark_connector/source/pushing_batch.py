@@ -29,7 +29,7 @@ class PushingBatchReader(KafkaBatchReader):
         return self._limits.take(filters)
 
     def __getstate__(self) -> dict[str, object]:
-        """Leaves the limits out of the copy for the tasks, which get ranges."""
+        """Leave the limits out of the copy for the tasks, which get ranges."""
         return {**self.__dict__, "_limits": None}
 
     def _ranges(self, topics: Topics) -> list[OffsetRange]:
@@ -53,7 +53,7 @@ class PushingBatchReader(KafkaBatchReader):
         ]
 
     def _firsts(self, topics: Topics, ranges: list[OffsetRange]) -> Offsets:
-        """Returns the first offset of each partition whose record can match the timestamp."""
+        """Return the first offset of each partition whose record can match the timestamp."""
         ends = {TopicPartition(wanted.topic, wanted.partition): wanted.end for wanted in ranges}
         if self._limits.first_ms is None or not ends:
             return dict.fromkeys(ends, 0)

@@ -24,7 +24,7 @@ class OffsetRange:
         return self.end - self.start
 
     def split(self, parts: int) -> list[OffsetRange]:
-        """Splits the range into as many parts, of sizes that differ by at most one."""
+        """Split the range into as many parts, of sizes that differ by at most one."""
         ends = [self.start + self.size * (part + 1) // parts for part in range(parts)]
         starts = [self.start, *ends[:-1]]
         return [attrs.evolve(self, start=s, end=e) for s, e in zip(starts, ends, strict=True) if s < e]
@@ -33,7 +33,7 @@ class OffsetRange:
 def tasks_of(
     ranges: Iterable[OffsetRange], min_partitions: int | None, max_records_per_partition: int | None
 ) -> list[OffsetRange]:
-    """Returns the ranges that tasks read, sorted, without empty ones."""
+    """Return the ranges that tasks read, sorted, without empty ones."""
     wanted = sorted(one for one in ranges if one.size > 0)
     if max_records_per_partition is not None:
         wanted = [part for one in wanted for part in one.split(-(-one.size // max_records_per_partition))]
@@ -43,7 +43,7 @@ def tasks_of(
 
 
 def _split_by_share(ranges: list[OffsetRange], min_partitions: int) -> list[OffsetRange]:
-    """Splits each range in proportion to its share of all records.
+    """Split each range in proportion to its share of all records.
 
     Small ranges, which get one part each, are set aside first; the large ones share the remaining parts.
     """
@@ -62,5 +62,5 @@ def _split_by_share(ranges: list[OffsetRange], min_partitions: int) -> list[Offs
 
 
 def _parts(size: int, total: int, parts: int) -> int:
-    """Returns a range's share of the parts, rounded half up, at least one."""
+    """Return a range's share of the parts, rounded half up, at least one."""
     return max((2 * size * parts + total) // (2 * total), 1) if total else 1

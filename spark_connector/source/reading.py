@@ -65,7 +65,7 @@ class RangeTask:
                 raise KafkaTimeoutError(f"{error} (kafkaConsumer.pollTimeoutMs)") from None
 
     def _after_loss(self, consumer: KafkaConsumer, partition: TopicPartition, start: int, end: int) -> int:
-        """Returns where to continue: at the first remaining offset, or at the end."""
+        """Return where to continue: at the first remaining offset, or at the end."""
         first = consumer.beginning_offsets([partition])[partition]
         if first <= start:  # after the end of the log: truncated or recreated
             self._report_loss(f"{partition.topic}-{partition.partition} ends before offset {start}")
@@ -112,7 +112,7 @@ class _Shape:
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _unreadable(self, offsets: pa.Array, error: pa.ArrowInvalid) -> SparkConnectorError:
-        """Returns the error for timestamps that Spark's microseconds cannot hold."""
+        """Return the error for timestamps that Spark's microseconds cannot hold."""
         return SparkConnectorError(
             f"{self._partition.topic}-{self._partition.partition}: a record between offsets {offsets[0]} and "
             f"{offsets[-1]} has a value that its column cannot hold ({error}). Set the option columns "
@@ -121,13 +121,13 @@ class _Shape:
         )
 
     def _types_of(self, columns: Columns) -> pa.Array:
-        """Returns the timestamp types, which are mostly one constant."""
+        """Return the timestamp types, which are mostly one constant."""
         if columns.timestamp_type is not None:
             return self._constant("timestampType", columns.timestamp_type, len(columns))
         return pa.array(columns.timestamp_types, pa.int32())
 
     def _constant(self, name: str, value: object, count: int) -> pa.Array:
-        """Returns a constant column: a slice of one array, as most batches have the same length."""
+        """Return a constant column: a slice of one array, as most batches have the same length."""
         repeated = self._repeated.get((name, value))
         if repeated is None or len(repeated) < count:
             scalar = pa.scalar(value, ARROW_TYPES[name])

@@ -33,7 +33,7 @@ class Samples:
     def shared_out(
         self, limit_bytes: int, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> Offsets:
-        """Returns end offsets for about `limit_bytes` in all, shared in proportion to each partition's
+        """Return end offsets for about `limit_bytes` in all, shared in proportion to each partition's
         backlog.
 
         Each partition gets at least one offset.  If nothing can be sampled, there is no limit.
@@ -65,7 +65,7 @@ class Samples:
         return sum(known) / len(known) if known else 0.0
 
     def _sample(self, partition: TopicPartition, start: int, log_end: int) -> float:
-        """Returns bytes per offset of the batches near `start`; 0 if there are none.
+        """Return bytes per offset of the batches near `start`; 0 if there are none.
 
         The first piece may begin in the middle of a batch, whose bytes are counted whole.  The next piece
         begins

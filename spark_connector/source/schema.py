@@ -38,7 +38,7 @@ def spark_schema(columns: Sequence[str]) -> StructType:
 
 
 def chosen_columns(schema: StructType, offered: Sequence[str]) -> tuple[str, ...]:
-    """Returns the columns for a schema of Spark's, which a user may have written.
+    """Return the columns for a schema of Spark's, which a user may have written.
 
     Raises:
         WrongSchema: the schema has a column or type that the source does not have, or no column.

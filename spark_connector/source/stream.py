@@ -47,7 +47,7 @@ class StreamReader(DataSourceStreamReader):
         return to_spark(self._batches().first_offsets())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Returns tasks that depend only on arguments and options, so a replayed batch has the same tasks."""
+        """Return tasks that depend only on arguments and options, so a replayed batch has the same tasks."""
         self._batches().begun()
         begins = from_spark(start)
         ranges = [
@@ -62,7 +62,7 @@ class StreamReader(DataSourceStreamReader):
         return iter(()) if offset_range is None else self._task.read(offset_range)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Commits the end of a micro-batch that is done to the group of commitToGroup; once for each end.
+        """Commit the end of a micro-batch that is done to the group of commitToGroup; once for each end.
 
         Spark calls it when the next batch begins, so not for the last one of a run.
         """

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def check_brokers(options: SourceOptions) -> None:
-    """Checks the clients' options, and that a broker responds.
+    """Check the clients' options, and that a broker responds.
 
     Raises:
         UnknownOption, ConfigurationError: the clients refuse an option.
@@ -49,7 +49,7 @@ class Topics:
     """Topic ids of the last lookup; without those that brokers before Kafka 2.8 do not have."""
 
     def partitions(self) -> set[TopicPartition]:
-        """Returns all selected partitions.
+        """Return all selected partitions.
 
         Raises:
             UnknownTopicOrPartition: a topic or an assigned partition of the options does not exist.
@@ -60,7 +60,7 @@ class Topics:
         return found
 
     def partitions_there(self) -> tuple[set[TopicPartition], list[str]]:
-        """Returns the selected partitions that exist, and a message for each topic or partition that does
+        """Return the selected partitions that exist, and a message for each topic or partition that does
         not.
         """
         return self._retried(self._find)
@@ -71,13 +71,13 @@ class Topics:
         return self._retried(lambda: self._consumer.beginning_offsets(list(partitions)))
 
     def ends(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """Returns end offsets; with read_committed, the last stable offsets."""
+        """Return end offsets; with read_committed, the last stable offsets."""
         if not partitions:
             return {}
         return self._retried(lambda: self._consumer.end_offsets(list(partitions)))
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Returns the offset of each partition's first record at its timestamp or later."""
+        """Return the offset of each partition's first record at its timestamp or later."""
         found = self._retried(lambda: self._consumer.offsets_for_times(dict(times)))
         return {
             partition: None if found_offset is None else found_offset.offset
@@ -85,7 +85,7 @@ class Topics:
         }
 
     def pauses(self) -> Iterator[None]:
-        """Pauses before each retry that the options allow."""
+        """Pause before each retry that the options allow."""
         for _ in range(self._options.fetch_offset_retries):
             self._sleep(self._options.fetch_offset_retry_interval_ms / 1000)
             yield

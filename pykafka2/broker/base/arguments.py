@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def partition_key(image: ClusterImage, partition: TopicPartition | tuple[str, int]) -> tuple[str, int]:
-    """Returns topic and number of an existing partition. Raises for anything else."""
+    """Return topic and number of an existing partition. Raise for anything else."""
     if not (
         isinstance(partition, tuple)
         and len(partition) == 2
@@ -31,7 +31,7 @@ def partition_key(image: ClusterImage, partition: TopicPartition | tuple[str, in
 
 
 def check_topic(image: ClusterImage, topic: object) -> None:
-    """Raises unless this is the name of an existing topic."""
+    """Raise unless this is the name of an existing topic."""
     if not isinstance(topic, str):
         raise ConfigurationError(f'{topic!r} is not a topic or partition: use "topic" or ("topic", number)')
     if topic not in image.topics:
@@ -39,7 +39,7 @@ def check_topic(image: ClusterImage, topic: object) -> None:
 
 
 def no_partition(image: ClusterImage, topic: str, number: int) -> UnknownTopicOrPartition:
-    """Returns the error for a missing partition; it names the nearest topic, or the existing partitions."""
+    """Return the error for a missing partition; it names the nearest topic, or the existing partitions."""
     known = image.topics.get(topic)
     if known is None:
         close = nearest(str(topic), image.topics)
@@ -50,13 +50,13 @@ def no_partition(image: ClusterImage, topic: str, number: int) -> UnknownTopicOr
 
 
 def check_number(name: str, value: object, least: float) -> None:
-    """Raises `ConfigurationError` unless the value is a finite number of at least `least`."""
+    """Raise `ConfigurationError` unless the value is a finite number of at least `least`."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not (is_number and least <= value < float("inf")):  # type: ignore[operator]
         raise ConfigurationError(f"{name}={value!r}: use a number of at least {least}")
 
 
 def check_client(client_id: object) -> None:
-    """Raises `ConfigurationError` unless the client id is a string."""
+    """Raise `ConfigurationError` unless the client id is a string."""
     if not isinstance(client_id, str):
         raise ConfigurationError(f"client_id={client_id!r}: use a client id as a string")

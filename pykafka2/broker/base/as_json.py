@@ -23,14 +23,14 @@ BINARY = frozenset({"bytes", "records", "uuid"})
 
 
 def to_plain(struct: Struct) -> dict[str, Any]:
-    """Returns every field of a struct as JSON data."""
+    """Return every field of a struct as JSON data."""
     return {field.name: _plain(field, getattr(struct, field.name)) for field in resolved_fields(type(struct))}
 
 
 def from_plain(cls: type[S], data: Mapping[str, Any]) -> S:
-    """Returns the struct for the output of `to_plain`; missing fields get their defaults.
+    """Return the struct for the output of `to_plain`; missing fields get their defaults.
 
-    Raises `ConfigurationError` for an unknown field, and for a missing one without a default.
+    Raise `ConfigurationError` for an unknown field, and for a missing one without a default.
     """
     fields = {field.name: field for field in resolved_fields(cls)}
     _check_names(cls, data, fields)
@@ -41,9 +41,9 @@ def from_plain(cls: type[S], data: Mapping[str, Any]) -> S:
 
 
 def copied(struct: S) -> S:
-    """Returns a copy of a struct, its nested structs and lists, with the records of a file as bytes.
+    """Return a copy of a struct, its nested structs and list, with the records of a file as bytes.
 
-    Raises `KafkaStorageError` if the file cannot be read.
+    Raise `KafkaStorageError` if the file cannot be read.
     """
     fields = resolved_fields(type(struct))
     return type(struct)(**{field.name: _copied_value(getattr(struct, field.name)) for field in fields})
@@ -58,7 +58,7 @@ def _copied_value(value: Any) -> Any:
 
 
 def merged(struct: S, changes: Mapping[str, Any]) -> S:
-    """Returns a copy of a struct with these fields changed.
+    """Return a copy of a struct with these fields changed.
 
     Nested structs and lists of structs are merged too.
 
@@ -73,7 +73,7 @@ def merged(struct: S, changes: Mapping[str, Any]) -> S:
 
 
 def check_fields(cls: type[Struct], data: Mapping[str, Any]) -> None:
-    """Raises `ConfigurationError` with the nearest name for an unknown field, also in nested structs."""
+    """Raise `ConfigurationError` with the nearest name for an unknown field, also in nested structs."""
     fields = {field.name: field for field in resolved_fields(cls)}
     _check_names(cls, data, fields)
     for name, value in data.items():

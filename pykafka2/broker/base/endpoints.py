@@ -25,7 +25,7 @@ def is_every_interface(host: str) -> bool:
 
 
 def loopback_of(host: str) -> str:
-    """Returns an address at which this machine reaches a server at `host`: loopback, for all interfaces."""
+    """Return an address at which this machine reaches a server at `host`: loopback, for all interfaces."""
     if not host or _ZEROS.fullmatch(host):
         return "127.0.0.1"
     try:
@@ -39,7 +39,7 @@ def loopback_of(host: str) -> str:
 
 
 def address_text(host: str, port: int) -> str:
-    """Returns a bootstrap address, which has an IPv6 address in brackets."""
+    """Return a bootstrap address, which has an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

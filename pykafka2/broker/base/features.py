@@ -52,9 +52,9 @@ def finalised(
     defaults: Mapping[str, int] = LATEST,
     release: str = "",
 ) -> Mapping[str, int]:
-    """Returns the default levels with these overrides; level 0 disables a feature.
+    """Return the default levels with these overrides; level 0 disables a feature.
 
-    Raises `UnknownOption` with the nearest feature and the name of an older `release`, or
+    Raise `UnknownOption` with the nearest feature and the name of an older `release`, or
     `ConfigurationError` for an unsupported level.
     """
     levels = dict(defaults)

@@ -54,7 +54,7 @@ class BrokerImage:
     """The ids of its log directories that work (KIP-858); empty if it has none on disk."""
 
     def address_by(self, listener: str) -> tuple[str, int]:
-        """Returns the host and port of a listener, for a client connected by the same listener."""
+        """Return the host and port of a listener, for a client connected by the same listener."""
         for endpoint in self.endpoints:
             if endpoint.listener == listener:
                 return endpoint.host, endpoint.port
@@ -84,7 +84,7 @@ class PartitionImage:
         return bool(self.adding or self.removing)
 
     def directory_of(self, broker_id: int) -> bytes:
-        """Returns the id of the log directory of a replica, UNASSIGNED if it is unknown."""
+        """Return the id of the log directory of a replica, UNASSIGNED if it is unknown."""
         for replica, directory in self.directories:
             if replica == broker_id:
                 return directory
@@ -130,11 +130,11 @@ class ClusterImage:
         return self.features.get(TRANSACTION_VERSION, 0)
 
     def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """Returns the configuration of a resource that is not a topic."""
+        """Return the configuration of a resource that is not a topic."""
         return self.configs.get((resource_type, name), {})
 
     def without_metadata(self) -> ClusterImage:
-        """Returns the cluster as a broker sees it before its first metadata."""
+        """Return the cluster as a broker sees it before its first metadata."""
         return ClusterImage(-1, self.cluster_id, {}, {}, {}, self.features)
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
@@ -175,11 +175,11 @@ class ClusterImage:
         return self.is_eligible(broker_id) and self.has_directory(partition, broker_id)
 
     def eligible_in(self, partition: PartitionImage) -> Callable[[int], bool]:
-        """Returns `may_lead` for one partition."""
+        """Return `may_lead` for one partition."""
         return partial(self.may_lead, partition)
 
     def changed_since(self, older: ClusterImage) -> dict[str, TopicImage | None]:
-        """Returns the topics that differ; the value is None for deleted topics."""
+        """Return the topics that differ; the value is None for deleted topics."""
         changed: dict[str, TopicImage | None] = {
             name: topic for name, topic in self.topics.items() if older.topics.get(name) is not topic
         }

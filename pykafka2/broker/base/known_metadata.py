@@ -38,9 +38,9 @@ class KnownMetadata:
         key: Key,
         build: Callable[[], list[MetadataResponseTopic]],
     ) -> bytes:
-        """Adds all topics to a `response` that is otherwise complete.
+        """Add all topics to a `response` that is otherwise complete.
 
-        Returns its bytes without header and length.
+        Return its bytes without header and length.
         """
         if image is not self._image:
             self._image = image

@@ -16,7 +16,7 @@ ApiName = str | int | type[Request[Any]]
 
 
 def api_name(api: ApiName) -> str:
-    """Returns Kafka's name of an API for a name, key or request class. Raises if it is unknown."""
+    """Return Kafka's name of an API for a name, key or request class. Raise if it is unknown."""
     return API_KEYS[api_key(api)].name
 
 
@@ -33,9 +33,9 @@ def api_key(api: ApiName) -> int:
 
 
 def error_name(error: type[BrokerError]) -> str:
-    """Returns Kafka's name of an error, such as NOT_LEADER_OR_FOLLOWER.
+    """Return Kafka's name of an error, such as NOT_LEADER_OR_FOLLOWER.
 
-    Raises if brokers cannot return it.
+    Raise if brokers cannot return it.
     """
     if not (isinstance(error, type) and issubclass(error, BrokerError)) or error.code is None:
         what = error.__name__ if isinstance(error, type) else repr(error)
@@ -46,7 +46,7 @@ def error_name(error: type[BrokerError]) -> str:
 
 
 def error_class(name: str) -> type[BrokerError]:
-    """Returns the error class for Kafka's name, a class name or a code. Raises if it is unknown."""
+    """Return the error class for Kafka's name, a class name or a code. Raise if it is unknown."""
     known: dict[str, type[BrokerError]] = {}
     for error in vars(errors).values():
         if isinstance(error, type) and issubclass(error, BrokerError) and error.code is not None:
@@ -59,6 +59,6 @@ def error_class(name: str) -> type[BrokerError]:
 
 
 def _class_of_code(error: type[BrokerError]) -> type[BrokerError]:
-    """Returns the class for a code on the wire; clients raise subclasses, such as UnknownUntilTimeout."""
+    """Return the class for a code on the wire; clients raise subclasses, such as UnknownUntilTimeout."""
     known = errors.for_code(error.code) if error.code else error
     return known if known.code == error.code else error

@@ -45,7 +45,7 @@ class Steps:
 
 
 def steps_for_each(patterns: int) -> int:
-    """Returns the steps of each pattern of a request, so that a slow one leaves enough for the others."""
+    """Return the steps of each pattern of a request, so that a slow one leaves enough for the others."""
     return max(MAX_STEPS // max(patterns, 1), _MIN_STEPS)
 
 
@@ -92,7 +92,7 @@ class Pattern:
         self._first = self._state((first,), _START)
 
     def fullmatch(self, text: str) -> bool:
-        """Whether the whole text matches. Raises `InvalidRegularExpression` after too many steps."""
+        """Whether the whole text matches. Raise `InvalidRegularExpression` after too many steps."""
         state = self._first
         for char in text:
             following = state.edges.get(char)
@@ -113,7 +113,7 @@ class Pattern:
         return len(self._tests) - 1
 
     def _add_part(self, part: Part, after: int) -> int:
-        """Adds the nodes of a part that leads to the node `after`. Returns its first node."""
+        """Add the nodes of a part that leads to the node `after`. Return its first node."""
         self._steps.take(1, self._text)
         if isinstance(part, Sequence):
             for one in reversed(part.parts):
@@ -150,7 +150,7 @@ class Pattern:
         return self._state(tuple(sorted(nodes)), _kind(char) if self._has_assertions else _OTHER)
 
     def _reached(self, state: _State, following: str) -> set[int]:
-        """Returns all nodes that are reached without a character, before the one that follows."""
+        """Return all nodes that are reached without a character, before the one that follows."""
         reached = set(state.nodes)
         waiting = list(state.nodes)
         while waiting:

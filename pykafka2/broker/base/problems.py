@@ -24,7 +24,7 @@ OnProblem = Callable[[str, BaseException], None]
 
 
 def log_problem(where: str, error: BaseException) -> None:
-    """Logs the traceback; for components outside a cluster."""
+    """Log the traceback; for components outside a cluster."""
     logger.error("%s failed because of a bug in pykafka2", where, exc_info=error)
 
 
@@ -58,7 +58,7 @@ class Problems:
         return self.count
 
     def note(self, where: str, error: BaseException) -> None:
-        """Records an unexpected exception and logs its traceback."""
+        """Record an unexpected exception and log its traceback."""
         log_problem(where, error)
         self.count += 1
         problem = Problem(where, error)
@@ -68,13 +68,13 @@ class Problems:
             self.on_problem(problem)
 
     def take(self) -> list[Problem]:
-        """Returns the kept problems and clears them, for a test that planted them."""
+        """Return the kept problems and clear them, for a test that planted them."""
         kept, self._kept = list(self._kept), deque()
         self.count = 0
         return kept
 
     def raise_any(self) -> None:
-        """Raises `IllegalState` if there is a problem; the first one is its cause."""
+        """Raise `IllegalState` if there is a problem; the first one is its cause."""
         first = next(iter(self), None)
         if first is not None:
             count = "" if len(self) == 1 else f" ({len(self)} problems, this is the first)"

@@ -31,21 +31,21 @@ class DelayedOperation:
         self.timer: Timer | None = None
 
     def try_complete(self, key: Hashable | None, now: float) -> bool:
-        """Calls `force_complete` if the operation can complete now; returns whether it did.
+        """Call `force_complete` if the operation can complete now; return whether it did.
 
         `key` is the key that changed, or None if any may have changed.
         """
         raise NotImplementedError
 
     def on_complete(self, now: float) -> None:
-        """Performs the completion; called exactly once."""
+        """Perform the completion; called exactly once."""
         raise NotImplementedError
 
     def on_expiration(self, now: float) -> None:
         """Called when the deadline has passed, just before `on_complete`."""
 
     def force_complete(self, now: float) -> bool:
-        """Completes the operation. Returns False if it has completed before."""
+        """Complete the operation. Return False if it has completed before."""
         if self.is_completed:
             return False
         self.is_completed = True
@@ -65,7 +65,7 @@ class Purgatory(Generic[K]):
     def try_complete_else_watch(
         self, operation: DelayedOperation, keys: Iterable[K], now: float, *, was_tried: bool = False
     ) -> bool:
-        """Returns True if the operation completed or expired at once; otherwise watches it until it does.
+        """Return True if the operation completed or expired at once; otherwise watch it until it does.
 
         `was_tried`: the caller has just found that it cannot complete yet, and has changed nothing it waits
         for.
@@ -85,7 +85,7 @@ class Purgatory(Generic[K]):
         return False
 
     def check(self, key: K, now: float) -> int:
-        """Tries every operation that watches `key`, which has changed. Returns the number that completed."""
+        """Try every operation that watches `key`, which has changed. Return the number that completed."""
         watched = self._watchers.get(key)
         if not watched:
             return 0
@@ -117,13 +117,13 @@ class Purgatory(Generic[K]):
         return key in self._watchers
 
     def discard(self, operation: DelayedOperation) -> None:
-        """Drops an operation without completing it, because its result is no longer needed."""
+        """Drop an operation without completing it, because its result is no longer needed."""
         if not operation.is_completed:
             operation.is_completed = True
             self._retire(operation)
 
     def discard_all(self) -> None:
-        """Drops all operations without completing them, because the broker has crashed."""
+        """Drop all operations without completing them, because the broker has crashed."""
         for watched in self._watchers.values():
             for operation in watched:
                 operation.is_completed = True
@@ -132,11 +132,11 @@ class Purgatory(Generic[K]):
         self._watchers.clear()
 
     def waiting(self) -> int:
-        """Returns the number of waiting operations."""
+        """Return the number of waiting operations."""
         return len({id(op) for ops in self._watchers.values() for op in ops if not op.is_completed})
 
     def watched(self) -> int:
-        """Returns the number of entries in the watch lists, including completed ones not purged yet."""
+        """Return the number of entries in the watch lists, including completed ones not purged yet."""
         return sum(map(len, self._watchers.values()))
 
     def _expire(self, operation: DelayedOperation, now: float) -> None:
@@ -151,7 +151,7 @@ class Purgatory(Generic[K]):
         self._note_completed()
 
     def _failed(self, operation: DelayedOperation, error: Exception) -> bool:
-        """Reports an operation that raised, and marks it as completed.
+        """Report an operation that raised, and mark it as completed.
 
         It gets no response; the others continue.
         """

@@ -89,7 +89,7 @@ class SyntaxProblem(ValueError):
 
 
 def parse(text: str) -> Part:
-    """Returns the tree of a pattern. Raises `SyntaxProblem`."""
+    """Return the tree of a pattern. Raise `SyntaxProblem`."""
     return _Parser(text).parse()
 
 
@@ -102,7 +102,7 @@ _Ranges: TypeAlias = list[tuple[int, int]]
 
 
 def _ranges(pairs: str) -> _Ranges:
-    """Returns the ranges between the first and the second character, the third and the fourth ..."""
+    """Return the ranges between the first and the second character, the third and the fourth ..."""
     return [(ord(low), ord(high)) for low, high in zip(pairs[::2], pairs[1::2], strict=True)]
 
 
@@ -185,14 +185,14 @@ class _Parser:
         return tree
 
     def _take(self, expected: str) -> bool:
-        """Advances beyond an expected text. Returns whether it was there."""
+        """Advance beyond an expected text. Return whether it was there."""
         if not self.text.startswith(expected, self.at):
             return False
         self.at += len(expected)
         return True
 
     def _next(self, problem: str) -> str:
-        """Returns the next character and advances. Raises with `problem` at the end of the pattern."""
+        """Return the next character and advance. Raise with `problem` at the end of the pattern."""
         if self.at == len(self.text):
             raise SyntaxProblem(problem)
         self.at += 1
@@ -224,7 +224,7 @@ class _Parser:
         return Sequence(tuple(parts))
 
     def _repetition(self) -> tuple[int, int | None] | None:
-        """Returns the limits of a repetition, or None if there is none."""
+        """Return the limits of a repetition, or None if there is none."""
         for sign, low, high in (("*", 0, None), ("+", 1, None), ("?", 0, 1)):
             if self._take(sign):
                 return low, high
@@ -245,7 +245,7 @@ class _Parser:
         return low, high
 
     def _atoms(self) -> list[Part]:
-        """Returns the next part: none for flags like (?i), several for a text in \\Q and \\E."""
+        """Return the next part: none for flags like (?i), several for a text in \\Q and \\E."""
         char = self._next("")
         if char == "(":
             return self._group()
@@ -302,7 +302,7 @@ class _Parser:
         self.at = end + 1
 
     def _flags(self) -> tuple[frozenset[str], bool]:
-        """Reads flags after (?. Returns them, and whether a group follows."""
+        """Read flags after (?. Return them, and whether a group follows."""
         flags, is_negative, saw_flag = set(self.flags), False, False
         while True:
             char = self._next("a missing closing parenthesis")
@@ -335,7 +335,7 @@ class _Parser:
         return [self._literal(self._escape())]
 
     def _class_escape(self, ranges: _Ranges, categories: set[str]) -> bool:
-        """Adds what an escape such as \\d or \\pL stands for. Returns False for those of one character."""
+        """Add what an escape such as \\d or \\pL stands for. Return False for those of one character."""
         char = self.text[self.at : self.at + 1]
         if char in _PERL:
             self.at += 1
@@ -360,7 +360,7 @@ class _Parser:
         return True
 
     def _escape(self) -> str:
-        """Returns the character that an escape stands for."""
+        """Return the character that an escape stands for."""
         char = self._next("a backslash at the end")
         if char in _CONTROLS:
             return _CONTROLS[char]
@@ -391,7 +391,7 @@ class _Parser:
         return chr(int(digits, 16))
 
     def _class(self) -> Characters:
-        """Reads a class after its opening bracket."""
+        """Read a class after its opening bracket."""
         is_negated = self._take("^")
         ranges: _Ranges = []
         categories: set[str] = set()

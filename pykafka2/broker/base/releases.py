@@ -172,7 +172,7 @@ class Release:
         return _is_since(self.name, first)
 
     def versions_of(self, api_key: int, lowest: int, highest: int) -> tuple[int, int] | None:
-        """Returns the part of a range of versions that the release has, or None."""
+        """Return the part of a range of versions that the release has, or None."""
         known = self.ranges.get(api_key)
         if known is None:
             return None
@@ -181,9 +181,9 @@ class Release:
 
 
 def release_of(name: str | None) -> Release:
-    """Returns the release with this name, such as "3.9"; the newest if None.
+    """Return the release with this name, such as "3.9"; the newest if None.
 
-    Raises `ConfigurationError`, which lists the valid names, for any other.
+    Raise `ConfigurationError`, which lists the valid names, for any other.
     """
     if name is None:
         return _release(NEWEST_NAME)
@@ -193,7 +193,7 @@ def release_of(name: str | None) -> Release:
 
 
 def unknown_release(name: object) -> str:
-    """Returns the message for an unknown release: its name, the nearest one, and all valid names."""
+    """Return the message for an unknown release: its name, the nearest one, and all valid names."""
     close = [one for one in RELEASES if f"{name}.".removeprefix("v").startswith(f"{one}.")]
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return f"{name!r} is not a known release{hint}; use one of {', '.join(map(repr, RELEASES))}"
@@ -221,7 +221,7 @@ def _release(name: str) -> Release:
 
 
 def _newest_change(changes: str, name: str) -> tuple[int, int] | None:
-    """Returns the range of versions of a release, from the last column of a line of RANGES."""
+    """Return the range of versions of a release, from the last column of a line of RANGES."""
     found: tuple[int, int] | None = None
     for change in changes.split(", "):
         since, versions = change.split()
@@ -233,7 +233,7 @@ def _newest_change(changes: str, name: str) -> tuple[int, int] | None:
 
 
 def _features(name: str) -> tuple[dict[str, Levels], dict[str, int]]:
-    """Returns the supported levels of a release's features, and those that a new cluster finalizes."""
+    """Return the supported levels of a release's features, and those that a new cluster finalizes."""
     metadata_version = METADATA_VERSIONS.get(name)
     if metadata_version is None:
         return {}, {}

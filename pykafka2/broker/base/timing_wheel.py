@@ -74,7 +74,7 @@ class TimingWheel:
         self._count = 0
 
     def __len__(self) -> int:
-        """Returns the number of waiting timers."""
+        """Return the number of waiting timers."""
         return self._count
 
     def add(self, deadline: float, action: Action) -> Timer:
@@ -85,7 +85,7 @@ class TimingWheel:
         return timer
 
     def cancel(self, timer: Timer) -> bool:
-        """Cancels the timer. Returns False if it has run or was cancelled before."""
+        """Cancel the timer. Return False if it has run or was cancelled before."""
         if timer.action is None:
             return False
         timer.action = None
@@ -96,7 +96,7 @@ class TimingWheel:
         return True
 
     def next_deadline(self) -> float:
-        """Returns the earliest time at which `advance` has work; never later than the next timer's tick."""
+        """Return the earliest time at which `advance` has work; never later than the next timer's tick."""
         if self._ready and any(timer.action is not None for timer in self._ready):
             return self._origin + self._current * self._tick
         while self._queue:
@@ -109,7 +109,7 @@ class TimingWheel:
         return FOREVER
 
     def advance(self, now: float) -> int:
-        """Runs what is due at `now`. Returns the number of actions that ran."""
+        """Run what is due at `now`. Return the number of actions that ran."""
         now_tick = math.floor((now - self._origin) / self._tick + 1e-6)
         queue = self._queue
         while queue and queue[0][0] <= now_tick:
@@ -141,7 +141,7 @@ class TimingWheel:
         return ran
 
     def _place(self, timer: Timer) -> None:
-        """Adds a timer to the slot of its tick on the finest wheel that covers it.
+        """Add a timer to the slot of its tick on the finest wheel that covers it.
 
         A due timer goes to `_ready`.
         """

@@ -68,18 +68,18 @@ class BrokerConfig:
         self.set_made(made or {})
 
     def of_broker(self, made: Mapping[str, object]) -> BrokerConfig:
-        """Returns the configuration of one broker, with the values that the cluster sets for it."""
+        """Return the configuration of one broker, with the values that the cluster sets for it."""
         broker = BrokerConfig(None, made={**self.static, **made}, defaults=self.defaults)
         broker.set_dynamic({}, self.cluster_wide)
         return broker
 
     def set_made(self, made: Mapping[str, object]) -> None:
-        """Sets the values that the cluster determines, such as addresses and ids."""
+        """Set the values that the cluster determines, such as addresses and ids."""
         self.static.update({name: as_text(value) for name, value in made.items() if value is not None})
         self._parsed = {}
 
     def set_dynamic(self, own: Mapping[str, str], cluster_wide: Mapping[str, str]) -> None:
-        """Sets the dynamic options that IncrementalAlterConfigs produced."""
+        """Set the dynamic options that IncrementalAlterConfigs produced."""
         if own == self.own and cluster_wide == self.cluster_wide:
             return
         self.own, self.cluster_wide = dict(own), dict(cluster_wide)
@@ -87,7 +87,7 @@ class BrokerConfig:
         self._parsed = {}
 
     def text(self, name: str) -> str | None:
-        """Returns the value as Kafka writes it, or None if it is unset and has no default."""
+        """Return the value as Kafka writes it, or None if it is unset and has no default."""
         for layer in (self.own, self.cluster_wide, self.static):
             if name in layer:
                 return layer[name]
@@ -97,7 +97,7 @@ class BrokerConfig:
         return self.defaults.get(name, BROKER_KEYS[name].default)
 
     def get(self, name: str) -> Any:
-        """Returns the parsed value, or the default."""
+        """Return the parsed value, or the default."""
         value = self._parsed.get(name)
         if value is None:
             text = self.text(name)
@@ -117,12 +117,12 @@ class BrokerConfig:
         return value
 
     def seconds(self, name: str) -> float:
-        """Returns an option in milliseconds as seconds."""
+        """Return an option in milliseconds as seconds."""
         value: int = self.get(name)
         return value / 1000.0
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """Returns all candidate values of an option, the effective one first.
+        """Return all candidate values of an option, the effective one first.
 
         Empty if the option itself is unset.
         """
@@ -211,7 +211,7 @@ class TopicConfig:
     __hash__ = None  # type: ignore[assignment]  # a dictionary of options
 
     def over(self, broker: BrokerConfig) -> TopicConfig:
-        """Returns the topic's configuration over the current configuration of this broker."""
+        """Return the topic's configuration over the current configuration of this broker."""
         if broker is self.broker and broker.version == self._version:
             return self
         config = TopicConfig.__new__(TopicConfig)
@@ -234,13 +234,13 @@ class TopicConfig:
         return value
 
     def text(self, name: str) -> str | None:
-        """Returns the value as Kafka writes it."""
+        """Return the value as Kafka writes it."""
         if name in self.overrides:
             return self.overrides[name]
         return as_text(self.get(name))
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """Returns all candidate values of an option, the effective one first."""
+        """Return all candidate values of an option, the effective one first."""
         own = [Synonym(name, self.overrides[name], TOPIC_SOURCE)] if name in self.overrides else []
         key = topic_key(name)
         if key is None or key.synonym is None:
@@ -248,7 +248,7 @@ class TopicConfig:
         return [*own, *self.broker.synonyms(key.synonym)]
 
     def source(self, name: str) -> int:
-        """Returns the source of a value."""
+        """Return the source of a value."""
         synonyms = self.synonyms(name)
         return synonyms[0].source if synonyms else DEFAULT_SOURCE
 

@@ -39,13 +39,13 @@ class Key:
     _parser: Parser | None = None
 
     def parse(self, text: str) -> Any:
-        """Returns the parsed value. Raises `ValueError` with Kafka's message if it is invalid."""
+        """Return the parsed value. Raise `ValueError` with Kafka's message if it is invalid."""
         if self._parser is None:
             self._parser = parser_of(self.type_name, self.valid)
         return self._parser(text)
 
     def invalid(self, text: str, error: ValueError) -> str:
-        """Returns Kafka's message about an invalid value."""
+        """Return Kafka's message about an invalid value."""
         entry = error.entry if isinstance(error, InvalidEntry) else text
         message = str(error).replace("{name}", self.name)
         return f"Invalid value {entry} for configuration {self.name}: {message}"
@@ -114,12 +114,12 @@ METRICS_KEYS: Final[dict[str, Key]] = _keys(METRICS_TABLE)
 
 
 def topic_key(name: str) -> Key | None:
-    """Returns a topic option by name, including internal ones."""
+    """Return a topic option by name, including internal ones."""
     return TOPIC_KEYS.get(name) or INTERNAL_TOPIC_KEYS.get(name)
 
 
 def why_refused(name: str) -> str | None:
-    """Returns why `KafkaCluster(config=...)` refuses a broker option, or None if it accepts it."""
+    """Return why `KafkaCluster(config=...)` refuses a broker option, or None if it accepts it."""
     if name in TAKEN:
         return None
     for beginning, reason in REFUSED.items():
@@ -129,7 +129,7 @@ def why_refused(name: str) -> str | None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Returns " (did you mean ...?)" or an empty string, for messages about misspelt names."""
+    """Return " (did you mean ...?)" or an empty string, for messages about misspelt names."""
     from difflib import get_close_matches
 
     close = get_close_matches(name, list(known), n=1)
@@ -137,7 +137,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def as_text(value: object) -> str:
-    """Returns a configuration value as Kafka writes it."""
+    """Return a configuration value as Kafka writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):

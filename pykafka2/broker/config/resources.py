@@ -34,7 +34,7 @@ MATCHERS: Final = frozenset(
 
 
 def check_group(configs: Mapping[str, str], broker: BrokerConfig) -> None:
-    """Raises `InvalidConfig` unless these are valid options of a group."""
+    """Raise `InvalidConfig` unless these are valid options of a group."""
     for name, text in configs.items():
         key = GROUP_KEYS.get(name)
         if key is None:
@@ -48,7 +48,7 @@ def check_group(configs: Mapping[str, str], broker: BrokerConfig) -> None:
 
 
 def _bound(key: Key, which: str) -> str | None:
-    """Returns the broker option that bounds a group option, or None.
+    """Return the broker option that bounds a group option, or None.
 
     For example group.consumer.min.session.timeout.ms.
     """
@@ -58,7 +58,7 @@ def _bound(key: Key, which: str) -> str | None:
 
 
 def check_metrics(configs: Mapping[str, str]) -> None:
-    """Raises unless a client metrics subscription can have these options."""
+    """Raise unless a client metrics subscription can have these options."""
     for name, text in configs.items():
         key = METRICS_KEYS.get(name)
         if key is None:

@@ -15,7 +15,7 @@ INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state",
 
 
 def check_topic_name(name: str) -> None:
-    """Raises `InvalidTopicException` unless the name is legal."""
+    """Raise `InvalidTopicException` unless the name is legal."""
     if not name:
         raise InvalidTopicException("Topic name is invalid: the empty string is not allowed")
     if name in (".", ".."):
@@ -33,7 +33,7 @@ def check_topic_name(name: str) -> None:
 
 
 def collision(name: str, known: Iterable[str]) -> str | None:
-    """Returns another topic whose metric names would collide: '.' and '_' are equal there."""
+    """Return another topic whose metric names would collide: '.' and '_' are equal there."""
     if "." not in name and "_" not in name:
         return None
     plain = name.replace(".", "_")

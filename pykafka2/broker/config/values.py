@@ -43,7 +43,7 @@ _DURATION = re.compile(
 
 
 def parser_of(type_name: str, valid: str) -> Parser:
-    """Returns the parser for a type and its valid values."""
+    """Return the parser for a type and its valid values."""
     if valid.startswith("[address]"):
         return _limits
     read = _READERS.get(type_name) or _number(type_name)
@@ -164,7 +164,7 @@ def _within(low: int, high: int | None, *, minus_one: bool) -> Check:
 
 
 def _reset(value: str) -> None:
-    """Checks share.auto.offset.reset: earliest, latest, or by_duration with an ISO-8601 duration."""
+    """Check share.auto.offset.reset: earliest, latest, or by_duration with an ISO-8601 duration."""
     word, colon, text = value.partition(":")
     if value in ("latest", "earliest") or (word == "by_duration" and colon and _is_duration(text)):
         return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def create_acls(controller: Controller, wanted: Iterable[Acl]) -> list[BrokerError | None]:
-    """Adds ACLs in one write. Returns for each why it was rejected, or None; existing ones stay.
+    """Add ACLs in one write. Return for each why it was rejected, or None; existing ones stay.
 
     An ACL that is a filter ("any topic") fails the whole request with `UnknownServerError`, as in Kafka.
     """
@@ -43,7 +43,7 @@ def create_acls(controller: Controller, wanted: Iterable[Acl]) -> list[BrokerErr
 
 
 def delete_acls(controller: Controller, filters: Iterable[AclFilter]) -> list[list[Acl] | BrokerError]:
-    """Removes ACLs in one write. Returns for each filter the removed ACLs, or why it was rejected.
+    """Remove ACLs in one write. Return for each filter the removed ACLs, or why it was rejected.
 
     An ACL matched by several filters is removed once and reported for each of them.
     """
@@ -73,7 +73,7 @@ def _is_filter(acl: Acl) -> bool:
 
 
 def check(acl: Acl) -> None:
-    """Raises `InvalidRequest` for an invalid ACL."""
+    """Raise `InvalidRequest` for an invalid ACL."""
     if acl.resource_type == ResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
         raise InvalidRequest(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not acl.resource_name:
@@ -91,7 +91,7 @@ def check(acl: Acl) -> None:
 
 
 def check_filter(acl_filter: AclFilter) -> None:
-    """Raises `InvalidRequest` for a filter with unknown numbers."""
+    """Raise `InvalidRequest` for a filter with unknown numbers."""
     if _is_unknown(ResourceType, acl_filter.resource_type) or _is_unknown(
         PatternType, acl_filter.pattern_type
     ):

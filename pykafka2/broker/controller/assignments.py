@@ -14,7 +14,7 @@ from pykafka2.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 
 
 def check_assignment(replicas: Sequence[int], brokers: Container[int], factor: int | None = None) -> None:
-    """Raises `InvalidReplicaAssignment` unless a partition can have these replicas.
+    """Raise `InvalidReplicaAssignment` unless a partition can have these replicas.
 
     `factor` is the number of replicas of the topic's other partitions.
     """
@@ -39,7 +39,7 @@ def check_assignment(replicas: Sequence[int], brokers: Container[int], factor: i
 
 
 def new_partition(state: State, replicas: tuple[int, ...]) -> PartitionImage:
-    """Returns a partition with these replicas, led by the first eligible one. Raises if none is eligible."""
+    """Return a partition with these replicas, led by the first eligible one. Raise if none is eligible."""
     isr = tuple(replica for replica in replicas if state.image.is_eligible(replica))
     if not isr:
         raise InvalidReplicaAssignment(

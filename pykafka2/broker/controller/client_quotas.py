@@ -27,7 +27,7 @@ class QuotaAlteration:
 def alter_client_quotas(
     controller: Controller, alterations: Iterable[QuotaAlteration], *, validate_only: bool = False
 ) -> dict[QuotaEntity, BrokerError | None]:
-    """Sets and removes quotas. Returns the error of each entity, or None if it succeeded."""
+    """Set and remove quotas. Return the error of each entity, or None if it succeeded."""
     outcome: dict[QuotaEntity, BrokerError | None] = {}
     records: list[ClientQuotaSet] = []
     for alteration in alterations:
@@ -48,7 +48,7 @@ def alter_client_quotas(
 
 
 def _changed(controller: Controller, alteration: QuotaAlteration) -> list[ClientQuotaSet]:
-    """Returns the records of one entity's changes, without unchanged values."""
+    """Return the records of one entity's changes, without unchanged values."""
     entity = alteration.entity
     check_entity(entity)
     known = controller.state.quotas.get(entity, {})
@@ -62,6 +62,6 @@ def _changed(controller: Controller, alteration: QuotaAlteration) -> list[Client
 
 
 def _java_text(entity: QuotaEntity) -> str:
-    """Returns the text of an entity in Java's format."""
+    """Return the text of an entity in Java's format."""
     names = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity)
     return f"ClientQuotaEntity(entries={{{names}}})"

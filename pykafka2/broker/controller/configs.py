@@ -59,9 +59,9 @@ class ConfigChange:
 def configured(
     controller: Controller, resource_type: int, name: str, changes: Iterable[ConfigChange]
 ) -> Record:
-    """Returns the record that changes single options (IncrementalAlterConfigs).
+    """Return the record that changes single options (IncrementalAlterConfigs).
 
-    Raises if they are invalid.
+    Raise if they are invalid.
     """
     current = _current(controller, resource_type, name)
     configs = dict(current)
@@ -71,12 +71,12 @@ def configured(
 
 
 def replaced(controller: Controller, resource_type: int, name: str, configs: Mapping[str, str]) -> Record:
-    """Returns the record that replaces all options (AlterConfigs)."""
+    """Return the record that replaces all options (AlterConfigs)."""
     return _checked(controller, resource_type, name, configs, _current(controller, resource_type, name))
 
 
 def _current(controller: Controller, resource_type: int, name: str) -> Mapping[str, str]:
-    """Returns the current options. Raises for an invalid resource."""
+    """Return the current options. Raise for an invalid resource."""
     if resource_type == TOPIC_RESOURCE:
         if not name:
             raise InvalidRequest("Default topic resources are not allowed.")
@@ -127,7 +127,7 @@ def _key_of(resource_type: int, name: str) -> Key | None:
 
 
 def _default(controller: Controller, resource_type: int, key: Key) -> str:
-    """Returns the default of a list option."""
+    """Return the default of a list option."""
     if resource_type == BROKER_RESOURCE:
         return controller.config.text(key.name) or ""
     return (controller.config.text(key.synonym) if key.synonym else key.default) or ""

@@ -91,15 +91,15 @@ class Controller:
         return self.state.image
 
     def check(self) -> None:
-        """Raises `NotController` if this controller's epoch has ended."""
+        """Raise `NotController` if this controller's epoch has ended."""
         self.log.check(self.epoch)
 
     def publish_all(self) -> None:
-        """Publishes the whole state to every broker, as a new controller does."""
+        """Publish the whole state to every broker, as a new controller does."""
         self._publish(self.state.image, dict(self.state.topics))
 
     def write(self, records: Sequence[Record]) -> None:
-        """Writes all of these records or, if this controller's epoch has ended, none (`NotController`)."""
+        """Write all of these records or, if this controller's epoch has ended, none (`NotController`)."""
         if not records:
             return
         records = [self._placed(record) for record in records]
@@ -110,7 +110,7 @@ class Controller:
         self._publish(self.state.image, changed)
 
     def _placed(self, record: Record) -> Record:
-        """Returns the record of a partition with the log directories of its replicas.
+        """Return the record of a partition with the log directories of its replicas.
 
         As in Kafka, a replica on a broker with one directory is in it; any other broker reports its choice.
         """
@@ -122,7 +122,7 @@ class Controller:
     # ------------------------------------------------------------------ brokers
 
     def register_broker(self, broker_id: int, host: str, port: int, rack: str | None) -> int:
-        """Registers a broker that has started. Returns its epoch; partitions without a leader can get one."""
+        """Register a broker that has started. Return its epoch; partitions without a leader can get one."""
         epoch = self.log.end_offset
         broker = BrokerImage(broker_id, host, port, rack, epoch, is_fenced=False)
         self.set_broker(broker)
@@ -135,20 +135,20 @@ class Controller:
             self.set_broker(attrs.evolve(broker, is_fenced=True))
 
     def leaders(self) -> set[int]:
-        """Returns the brokers that lead a partition. After a start of all brokers they can be fenced."""
+        """Return the brokers that lead a partition. After a start of all brokers they can be fenced."""
         return {
             partition.leader for topic in self.state.topics.values() for partition in topic.partitions
         } - {NO_LEADER}
 
     def unregister_broker(self, broker_id: int) -> None:
-        """Removes a broker's registration (UnregisterBroker); its leaderships move. It can register again."""
+        """Remove a broker's registration (UnregisterBroker); its leaderships move. It can register again."""
         if broker_id not in self.state.brokers:
             raise BrokerIdNotRegistered(f"Broker ID {broker_id} is not currently registered")
         self.fence_broker(broker_id)
         self.write([BrokerRemoved(broker_id)])
 
     def set_broker(self, broker: BrokerImage) -> None:
-        """Changes a registration and the partitions that depend on it in one write."""
+        """Change a registration and the partitions that depend on it in one write."""
         may_lead = not broker.is_fenced and not broker.is_shutting_down
 
         def is_affected(partition: PartitionImage) -> bool:
@@ -159,7 +159,7 @@ class Controller:
         self.write([BrokerSet(broker), *self._elections(is_affected, self._image_with(broker))])
 
     def return_broker(self, broker: BrokerImage) -> None:
-        """Registers a fenced broker again. If it leads partitions since before a start, they begin an epoch.
+        """Register a fenced broker again. If it leads partitions since before a start, they begin an epoch.
 
         Those in a log directory that has failed meanwhile get another leader.
         """
@@ -185,7 +185,7 @@ class Controller:
         self.write([BrokerSet(broker), *begun, *self._elections(is_lost, image)])
 
     def fail_directories(self, broker_id: int, failed: Collection[bytes]) -> None:
-        """Takes log directories of a broker offline: its replicas there leave the ISRs, and others lead.
+        """Take log directories of a broker offline: its replicas there leave the ISRs, and others lead.
 
         Directories that are not registered, or offline already, are ignored (KIP-858). So are the last ones:
         a broker without any is fenced.
@@ -207,15 +207,15 @@ class Controller:
         self.write([*self._elections(is_affected, self._image_with(changed)), BrokerSet(changed)])
 
     def _image_with(self, broker: BrokerImage) -> ClusterImage:
-        """Returns the image with another registration of a broker."""
+        """Return the image with another registration of a broker."""
         return attrs.evolve(self.image, brokers={**self.image.brokers, broker.id: broker})
 
     def elect_leaderless(self) -> None:
-        """Retries elections of partitions without a leader: unclean election can be enabled by now."""
+        """Retry elections of partitions without a leader: unclean election can be enabled by now."""
         self.write(self._elections(lambda partition: partition.leader == NO_LEADER, self.image))
 
     def _elections(self, is_affected: Callable[[PartitionImage], bool], image: ClusterImage) -> list[Record]:
-        """Returns the records that update ISR and leader of the affected partitions."""
+        """Return the records that update ISR and leader of the affected partitions."""
         records: list[Record] = []
         for topic in self.state.topics.values():
             unclean = bool(topic.config.get("unclean.leader.election.enable"))
@@ -231,7 +231,7 @@ class Controller:
     def create_topic(
         self, new: NewTopic, *, validate_only: bool = False, charge: Callable[[int], object] | None = None
     ) -> TopicImage:
-        """Creates a topic. Raises if it is invalid, or if `charge`, called with its partitions, raises."""
+        """Create a topic. Raise if it is invalid, or if `charge`, called with its partitions, raises."""
         topic = new_topic(self.state, self.config, new, self.new_id())
         if charge is not None:
             charge(len(topic.partitions))
@@ -248,7 +248,7 @@ class Controller:
         return topic
 
     def delete_topic(self, name: str, charge: Callable[[int], object] | None = None) -> None:
-        """Deletes a topic; `charge` is called with the number of its partitions, and can reject it."""
+        """Delete a topic; `charge` is called with the number of its partitions, and can reject it."""
         if not self.config.get("delete.topic.enable"):
             raise TopicDeletionDisabled
         if name not in self.state.topics:
@@ -260,7 +260,7 @@ class Controller:
     # ------------------------------------------------------------------ partitions
 
     def alter_partitions(self, leader: int, changes: Iterable[IsrChange]) -> list[BrokerError | None]:
-        """Applies ISR changes of a leader (AlterPartition). Returns for each why it was rejected, or None."""
+        """Apply ISR changes of a leader (AlterPartition). Return for each why it was rejected, or None."""
         refusals: list[BrokerError | None] = []
         records: list[Record] = []
         for change in changes:
@@ -310,9 +310,9 @@ class Controller:
     def assign_directories(
         self, broker_id: int, assignments: Iterable[tuple[bytes, int, bytes]]
     ) -> list[BrokerError | None]:
-        """Stores the log directories of a broker's replicas: topic id, partition, directory id (KIP-858).
+        """Store the log directories of a broker's replicas: topic id, partition, directory id (KIP-858).
 
-        A replica in a directory that has failed leaves the ISR, and another one leads. Returns for each the
+        A replica in a directory that has failed leaves the ISR, and another one leads. Return for each the
         error that rejected it, or None.
         """
         refusals: list[BrokerError | None] = []
@@ -343,7 +343,7 @@ class Controller:
         return refusals
 
     def move_leader(self, topic: str, partition: int, to: int, *, unclean: bool = True) -> PartitionImage:
-        """Makes another replica the leader.
+        """Make another replica the leader.
 
         If it is not in sync, it becomes the whole ISR, or is rejected.
         """
@@ -369,11 +369,11 @@ class Controller:
     # ------------------------------------------------------------------ ids
 
     def new_id(self) -> bytes:
-        """Returns an id for a topic or an ACL."""
+        """Return an id for a topic or an ACL."""
         return self._entropy.token_bytes(16)
 
     def allocate_producer_ids(self) -> range:
-        """Returns a block of producer ids that is never allocated again (AllocateProducerIds)."""
+        """Return a block of producer ids that is never allocated again (AllocateProducerIds)."""
         first = self.state.next_producer_id
         self.write([ProducerIdsAllocated(first + PRODUCER_ID_BLOCK)])
         return range(first, first + PRODUCER_ID_BLOCK)

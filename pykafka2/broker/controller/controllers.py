@@ -75,7 +75,7 @@ class Controllers:
         return f"<controller {self.id} in epoch {self.epoch}>"
 
     def new_node(self, node: Node) -> ControllerNode:
-        """Returns the controller node of a broker, recreated with each of its starts."""
+        """Return the controller node of a broker, recreated with each of its starts."""
         made = self._nodes[node.id] = ControllerNode(node, self._common)
         return made
 
@@ -112,7 +112,7 @@ class Controllers:
         return node if node.is_active else None
 
     def end_slowness(self) -> None:
-        """Ends the slowness of all nodes; one that was slowed down can be inactive now."""
+        """End the slowness of all nodes; one that was slowed down can be inactive now."""
         for node in self._nodes.values():
             node.events.end_slowness()
 
@@ -122,9 +122,9 @@ class Controllers:
         return node is not None and self.election.reaches(broker_id, node.broker_id)
 
     def change_now(self, broker_id: int, name: str, change: Callable[[Controller], object]) -> None:
-        """Has the controller make a change on behalf of a broker and returns its outcome, without a message.
+        """Have the controller make a change on behalf of a broker and return its outcome, without a message.
 
-        Raises the change's exception, or `NotController` if no controller is reachable or it is busy; then
+        Raise the change's exception, or `NotController` if no controller is reachable or it is busy; then
         the change is made later.
         """
         node = self.active_node
@@ -140,13 +140,13 @@ class Controllers:
         return Attempt(name, change, lambda: self.active_node, self.log, self._runtime.notify)
 
     def catch_up(self, broker_id: int, now: float) -> None:
-        """Sends the missing metadata to a broker from which the controller received a heartbeat."""
+        """Send the missing metadata to a broker from which the controller received a heartbeat."""
         self.publisher.catch_up(broker_id, now)
 
     # ------------------------------------------------------------------ elections
 
     def elect(self, broker_id: int, now: float) -> None:
-        """Makes a broker the controller unconditionally."""
+        """Make a broker the controller unconditionally."""
         old, new = self.active_node, self._nodes[broker_id]
         self.election.elected(broker_id, now)
         try:
@@ -163,9 +163,9 @@ class Controllers:
         self._runtime.notify()
 
     def stand_for_election(self, broker_id: int, now: float) -> bool:
-        """Handles a broker's candidacy after it lost contact to the controller.
+        """Handle a broker's candidacy after it lost contact to the controller.
 
-        Returns whether it was elected.
+        Return whether it was elected.
         """
         if not self.election.may_win(broker_id, now):
             return False
@@ -187,7 +187,7 @@ class Controllers:
         self.elect_at_once(now)
 
     def broker_stopped(self, broker_id: int, now: float) -> None:
-        """Handles a broker that has crashed or stopped in a way that all others detect."""
+        """Handle a broker that has crashed or stopped in a way that all others detect."""
         self._known_down[broker_id] = None
         if self.election.holder == broker_id:
             self.election.give_up(broker_id)
@@ -198,21 +198,21 @@ class Controllers:
                 node.end_session(broker_id, now)
 
     def broker_started(self, broker_id: int, now: float) -> None:
-        """Handles a broker that has started again."""
+        """Handle a broker that has started again."""
         self._known_down.pop(broker_id, None)
         if self.election.holder == NO_CONTROLLER:
             self.elect_at_once(now)
 
     def known_down(self) -> list[int]:
-        """Returns brokers that are known to be down."""
+        """Return brokers that are known to be down."""
         return list(self._known_down)
 
     # ------------------------------------------------------------------ changes by a test
 
     def run(self, name: str, change: Callable[[Controller], T], *, timeout: float = CHANGE_TIMEOUT) -> T:
-        """Has the active controller make a change, in queue order.
+        """Have the active controller make a change, in queue order.
 
-        Takes the lock; any thread except the cluster's own. Raises the change's exception, or
+        Take the lock; any thread except the cluster's own. Raise the change's exception, or
         `KafkaTimeoutError` if no controller made the change in time.
         """
         deadline = self._runtime.clock.monotonic() + timeout

@@ -37,7 +37,7 @@ class TokenRequest:
 
 
 def secret_key(config: BrokerConfig) -> str:
-    """Returns delegation.token.secret.key. Raises `DelegationTokenAuthDisabled` if it is unset."""
+    """Return delegation.token.secret.key. Raise `DelegationTokenAuthDisabled` if it is unset."""
     key = config.text("delegation.token.secret.key")
     if not key:
         raise DelegationTokenAuthDisabled
@@ -47,7 +47,7 @@ def secret_key(config: BrokerConfig) -> str:
 def create_token(
     controller: Controller, config: BrokerConfig, entropy: Entropy, wanted: TokenRequest, now_ms: int
 ) -> DelegationToken:
-    """Creates a token.
+    """Create a token.
 
     Also removes tokens that expired more than delegation.token.expiry.check.interval.ms ago, which is how
     often Kafka checks for them.
@@ -84,7 +84,7 @@ def renew_token(
     period_ms: int,
     now_ms: int,
 ) -> int:
-    """Extends a token's lifetime. Returns the new expiry time."""
+    """Extend a token's lifetime. Return the new expiry time."""
     token = _known(controller, config, token_hmac, requester, now_ms)
     period = config.int("delegation.token.expiry.time.ms")
     if period_ms > 0:
@@ -102,7 +102,7 @@ def expire_token(
 ) -> int:
     """Lets a token expire after a period, or removes it if that is negative.
 
-    Returns the new expiry time, or the negative number.
+    Return the new expiry time, or the negative number.
     """
     token = _known(controller, config, token_hmac, requester, now_ms)
     if period_ms < 0:
@@ -114,7 +114,7 @@ def expire_token(
 def _known(
     controller: Controller, config: BrokerConfig, token_hmac: bytes, requester: Principal, now_ms: int
 ) -> DelegationToken:
-    """Returns the token with this HMAC. Raises unless the requester can change it."""
+    """Return the token with this HMAC. Raise unless the requester can change it."""
     secret_key(config)
     for token in controller.state.tokens.values():
         if hmac.compare_digest(token.hmac, token_hmac):

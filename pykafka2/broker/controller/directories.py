@@ -11,9 +11,9 @@ from pykafka2.broker.base.image import BrokerImage, PartitionImage
 
 
 def with_directories(partition: PartitionImage, brokers: Mapping[int, BrokerImage]) -> PartitionImage:
-    """Returns the image with the directories of its replicas: those known, or the only one of a broker.
+    """Return the image with the directories of its replicas: those known, or the only one of a broker.
 
-    Returns the same object if nothing changes.
+    Return the same object if nothing changes.
     """
     known = dict(partition.directories)
     directories = []
@@ -27,14 +27,14 @@ def with_directories(partition: PartitionImage, brokers: Mapping[int, BrokerImag
 
 
 def _only_directory(broker: BrokerImage | None) -> bytes:
-    """Returns the directory of a broker with a single one."""
+    """Return the directory of a broker with a single one."""
     if broker is None or len(broker.directories) != 1:
         return UNASSIGNED
     return broker.directories[0]
 
 
 def assigned(partition: PartitionImage, broker_id: int, directory: bytes) -> PartitionImage:
-    """Returns the image with another directory of one replica, or the same object if it is known."""
+    """Return the image with another directory of one replica, or the same object if it is known."""
     if partition.directory_of(broker_id) == directory:
         return partition
     others = [(replica, known) for replica, known in partition.directories if replica != broker_id]

@@ -33,7 +33,7 @@ class ControllerElection:
     # ------------------------------------------------------------------ contact
 
     def touch(self, broker_id: int, controller_id: int, now: float) -> None:
-        """Records a response of the controller to a broker."""
+        """Record a response of the controller to a broker."""
         if controller_id == self.holder:
             self._contacts[broker_id] = now
 
@@ -72,12 +72,12 @@ class ControllerElection:
         return [member.id for member in self._members().values() if can_act(member)]
 
     def elected(self, broker_id: int, now: float) -> None:
-        """Makes a broker the holder; all brokers know about it."""
+        """Make a broker the holder; all brokers know about it."""
         self.holder = broker_id
         self._contacts = dict.fromkeys((self._members()), now)
 
     def give_up(self, broker_id: int) -> None:
-        """Removes a holder that is known to be down, without waiting for its lease to expire."""
+        """Remove a holder that is known to be down, without waiting for its lease to expire."""
         if self.holder == broker_id:
             self.holder = NO_CONTROLLER
 

@@ -26,9 +26,9 @@ log directory has not failed.
 
 
 def elect(partition: PartitionImage, is_eligible: IsEligible, *, unclean: bool) -> PartitionImage:
-    """Drops ineligible replicas from the ISR and elects a leader.
+    """Drop ineligible replicas from the ISR and elect a leader.
 
-    Returns the same object if nothing changes.
+    Return the same object if nothing changes.
     """
     alive = tuple(replica for replica in partition.isr if is_eligible(replica))
     isr = alive or partition.isr
@@ -46,7 +46,7 @@ def elect(partition: PartitionImage, is_eligible: IsEligible, *, unclean: bool) 
 
 
 def elect_preferred(partition: PartitionImage, is_eligible: IsEligible) -> PartitionImage:
-    """Makes the preferred replica the leader if possible. Returns the same object if nothing changes."""
+    """Make the preferred replica the leader if possible. Return the same object if nothing changes."""
     preferred = partition.replicas[0]
     if partition.leader == preferred or preferred not in partition.isr or not is_eligible(preferred):
         return partition
@@ -56,7 +56,7 @@ def elect_preferred(partition: PartitionImage, is_eligible: IsEligible) -> Parti
 def requested_election(
     topic: TopicImage | None, name: str, number: int, cluster: ClusterImage, *, unclean: bool
 ) -> PartitionImage:
-    """Returns the result of ElectLeaders for one partition. Raises why there is no election."""
+    """Return the result of ElectLeaders for one partition. Raise why there is no election."""
     if topic is None:
         raise UnknownTopicOrPartition(f"No such topic as {name}")
     if not 0 <= number < len(topic.partitions):
@@ -79,7 +79,7 @@ def requested_election(
 
 
 def moved(partition: PartitionImage, leader: int, isr: tuple[int, ...]) -> PartitionImage:
-    """Returns the image with a new leader or ISR; only a new leader starts a new leader epoch."""
+    """Return the image with a new leader or ISR; only a new leader starts a new leader epoch."""
     bump = leader != partition.leader
     return attrs.evolve(
         partition,

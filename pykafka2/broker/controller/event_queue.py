@@ -47,11 +47,11 @@ class EventQueue:
         return len(self._waiting)
 
     def slow_down(self, seconds: float, times: int) -> None:
-        """Makes each of the next events take this long."""
+        """Make each of the next events take this long."""
         self._slowness, self._slow_times = seconds, times
 
     def end_slowness(self) -> None:
-        """Ends `slow_down`, also for the event that runs."""
+        """End `slow_down`, also for the event that runs."""
         self._slowness, self._slow_times, self._busy_until = 0.0, 0, 0.0
         self._wake()
 
@@ -65,16 +65,16 @@ class EventQueue:
         deadline: float = FOREVER,
         expire: Work | None = None,
     ) -> None:
-        """Runs `work(now)` after all earlier events.
+        """Run `work(now)` after all earlier events.
 
-        Runs `expire(now)` instead if `deadline` has passed by then.
+        Run `expire(now)` instead if `deadline` has passed by then.
         """
         self._waiting.append(_Event(name, epoch, work, deadline, expire or work, now))
         if not self._is_running and self.run(now) < FOREVER:
             self._wake()
 
     def run(self, now: float) -> float:
-        """Runs the events that can run. Returns when it must be called again."""
+        """Run the events that can run. Return when it must be called again."""
         if self._is_running:
             return FOREVER
         self._is_running = True
@@ -95,7 +95,7 @@ class EventQueue:
         return FOREVER
 
     def drop(self) -> None:
-        """Drops all events because the broker has stopped."""
+        """Drop all events because the broker has stopped."""
         self._waiting.clear()
         self._busy_until = 0.0
 
@@ -119,7 +119,7 @@ class EventQueue:
         event.expire(now)
 
     def _expire_others(self, now: float) -> float:
-        """Expires events behind a slow one. Returns the next deadline."""
+        """Expires events behind a slow one. Return the next deadline."""
         behind = list(self._waiting)[1:]
         for event in behind:
             if now >= event.deadline:

@@ -22,11 +22,11 @@ def feature_update(
     upgrade_type: int,
     features: Mapping[str, Levels] = SUPPORTED,
 ) -> Record | None:
-    """Returns the record that finalizes a feature at `level`, or None if it is unchanged.
+    """Return the record that finalizes a feature at `level`, or None if it is unchanged.
 
     `features` are the supported levels.
 
-    Raises `InvalidUpdateVersion` if the change is invalid.
+    Raise `InvalidUpdateVersion` if the change is invalid.
     """
     known = controller.image.features.get(name, 0)
     problem = _problem(controller.id, name, level, known, upgrade_type, features.get(name))

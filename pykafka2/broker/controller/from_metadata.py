@@ -49,9 +49,9 @@ def records_of(
     entropy: Entropy,
     features: Mapping[str, Levels] = SUPPORTED,
 ) -> Iterator[Record]:
-    """Iterates over the records that produce the controller's state.
+    """Iterate over the records that produce the controller's state.
 
-    `secret_key` is delegation.token.secret.key; without it tokens are not usable, as in Kafka. Raises
+    `secret_key` is delegation.token.secret.key; without it tokens are not usable, as in Kafka. Raise
     `CorruptData` for metadata that no controller can have written, or of a later release.
     """
     check_features(image, features)
@@ -79,7 +79,7 @@ def records_of(
 
 
 def check_features(image: MetadataImage, features: Mapping[str, Levels] = SUPPORTED) -> None:
-    """Raises `CorruptData` for a level of a feature that this release does not implement."""
+    """Raise `CorruptData` for a level of a feature that this release does not implement."""
     for name, level in image.features.items():
         known = features.get(name)
         if known is not None and not known.lowest <= level <= known.highest:
@@ -148,7 +148,7 @@ def _users(image: MetadataImage) -> Iterator[Record]:
 
 
 def _token(record: DelegationTokenRecord, secret_key: str, entropy: Entropy) -> DelegationToken:
-    """Returns the token; its HMAC follows from the key, and its credentials get new salts."""
+    """Return the token; its HMAC follows from the key, and its credentials get new salts."""
     made = hmac_of(secret_key, record.token_id)
     salts = {kind: entropy.token_bytes(SALT_BYTES) for kind in KINDS.values()}
     try:

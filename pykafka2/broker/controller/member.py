@@ -26,11 +26,11 @@ class Member(Protocol):
         ...
 
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None]) -> None:
-        """Applies a newer image, with the topics that changed."""
+        """Apply a newer image, with the topics that changed."""
         ...
 
     def controller_changed(self, now: float) -> None:
-        """Handles a new controller: unanswered requests to the old one are sent again."""
+        """Handle a new controller: unanswered requests to the old one are sent again."""
         ...
 
 

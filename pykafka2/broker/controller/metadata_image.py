@@ -51,7 +51,7 @@ Entity = tuple[tuple[str, "str | None"], ...]
 
 
 def evolved(record: T, **changes: Any) -> T:
-    """Returns a copy of a record with some fields changed."""
+    """Return a copy of a record with some fields changed."""
     fields = {entry.name: getattr(record, entry.name) for entry in type(record)._fields}
     return type(record)(**{**fields, **changes})
 
@@ -108,9 +108,9 @@ class MetadataImage:
         return self.features.get(METADATA_VERSION, SUPPORTED[METADATA_VERSION].lowest)
 
     def replay(self, record: MetadataRecord) -> None:
-        """Applies one record.
+        """Apply one record.
 
-        Raises `CorruptData` if it contradicts the metadata, or is of a type that cannot be replayed.
+        Raise `CorruptData` if it contradicts the metadata, or is of a type that cannot be replayed.
         """
         replay = self._replayers.get(type(record))
         if replay is None:
@@ -177,7 +177,7 @@ class MetadataImage:
         partitions[record.partition_id] = merged(partition, record)
 
     def partitions_of(self, topic_id: bytes) -> dict[int, PartitionRecord]:
-        """Returns the partitions of a topic by number. Raises `CorruptData` if the topic is unknown."""
+        """Return the partitions of a topic by number. Raise `CorruptData` if the topic is unknown."""
         partitions = self.partitions.get(topic_id)
         if partitions is None:
             raise CorruptData(f"there is no topic with id {uuid_to_text(topic_id)}")
@@ -231,7 +231,7 @@ class MetadataImage:
     # ------------------------------------------------------------------ snapshot
 
     def snapshot(self) -> Iterator[MetadataRecord]:
-        """Iterates over the records that produce this metadata; metadata.version is the first one."""
+        """Iterate over the records that produce this metadata; metadata.version is the first one."""
         names = sorted(self.features, key=lambda name: (name != METADATA_VERSION, name))
         for name in names:
             yield FeatureLevelRecord(name=name, feature_level=self.features[name])
@@ -255,5 +255,5 @@ class MetadataImage:
 
 
 def entity_data(entity: Entity) -> list[EntityData]:
-    """Returns the entity of a quota as its record has it."""
+    """Return the entity of a quota as its record has it."""
     return [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]

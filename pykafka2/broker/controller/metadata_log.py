@@ -32,15 +32,15 @@ class MetadataStorage(Protocol):
     """The end offset of the latest snapshot."""
 
     def begin_epoch(self, controller_id: int, epoch: int) -> None:
-        """Appends the start of a controller's epoch. Raises `KafkaStorageError`."""
+        """Append the start of a controller's epoch. Raise `KafkaStorageError`."""
         ...
 
     def append(self, records: Sequence[Record]) -> None:
-        """Appends records, all or none. Raises `KafkaStorageError`, and from then on always."""
+        """Append records, all or none. Raise `KafkaStorageError`, and from then on always."""
         ...
 
     def write_snapshot(self) -> None:
-        """Writes a snapshot of the metadata at the log's end."""
+        """Write a snapshot of the metadata at the log's end."""
         ...
 
 
@@ -83,14 +83,14 @@ class MetadataLog:
         return self._storage.end_offset
 
     def begin_epoch(self, controller_id: int) -> int:
-        """Starts the epoch of a new controller, which ends the previous one. Returns the new epoch."""
+        """Start the epoch of a new controller, which ends the previous one. Return the new epoch."""
         self._storage.begin_epoch(controller_id, self.epoch + 1)
         self.controller_id = controller_id
         self._records.append(ControllerElected(controller_id, self.epoch))
         return self.epoch
 
     def check(self, epoch: int) -> None:
-        """Raises `NotController` if this epoch is not the latest."""
+        """Raise `NotController` if this epoch is not the latest."""
         if epoch != self.epoch:
             raise NotController(
                 f"controller epoch {epoch} has ended: broker {self.controller_id} is the controller "
@@ -98,20 +98,20 @@ class MetadataLog:
             )
 
     def append(self, records: Sequence[Record], epoch: int) -> int:
-        """Appends records together. Returns the log's new end. Raises `NotController` for an old epoch."""
+        """Append records together. Return the log's new end. Raise `NotController` for an old epoch."""
         self.check(epoch)
         self._storage.append(records)
         self._records.extend(records)
         return self.end_offset
 
     def replay(self) -> State:
-        """Returns the state that results from replaying the whole log."""
+        """Return the state that results from replaying the whole log."""
         state = self._snapshot.copy()
         state.replay(self._records, self.end_offset)
         return state
 
     def replace_with_snapshot(self, state: State) -> None:
-        """Replaces the records by this state, which has replayed the whole log."""
+        """Replace the records by this state, which has replayed the whole log."""
         self._storage.write_snapshot()
         self._snapshot = state.copy()
         self._records.clear()

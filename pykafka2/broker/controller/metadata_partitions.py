@@ -38,7 +38,7 @@ _LACKING: Final[dict[type[MetadataRecord], dict[str, int]]] = {
 
 
 def versioned(record: MetadataRecord, metadata_version: int) -> tuple[MetadataRecord, int]:
-    """Returns a record and its version at this level of metadata.version.
+    """Return a record and its version at this level of metadata.version.
 
     Fields that this version lacks have their defaults.
     """
@@ -55,7 +55,7 @@ def versioned(record: MetadataRecord, metadata_version: int) -> tuple[MetadataRe
 
 
 def merged(partition: PartitionRecord, change: PartitionChangeRecord) -> PartitionRecord:
-    """Returns the partition after a change; each change increments the partition epoch."""
+    """Return the partition after a change; each change increments the partition epoch."""
     has_leader = change.leader != NO_LEADER_CHANGE
     replicas = partition.replicas if change.replicas is None else change.replicas
     directories = change.directories
@@ -93,7 +93,7 @@ def merged(partition: PartitionRecord, change: PartitionChangeRecord) -> Partiti
 
 
 def directories_of(replicas: Sequence[int], before: PartitionRecord) -> list[bytes]:
-    """Returns the directories of these replicas; those that the partition had before keep theirs."""
+    """Return the directories of these replicas; those that the partition had before keep theirs."""
     known = dict(zip(before.replicas, before.directories, strict=False))
     if not known:
         return []  # written before metadata.version 3.7-IV2

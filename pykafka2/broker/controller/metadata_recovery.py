@@ -93,7 +93,7 @@ class Replay:
         return self._transaction is not None
 
     def add(self, batches: Iterable[MetadataBatch], where: str) -> None:
-        """Raises `CorruptData` with the offset of the batch that contradicts the metadata before it."""
+        """Raise `CorruptData` with the offset of the batch that contradicts the metadata before it."""
         for batch in batches:
             try:
                 for control in batch.controls:
@@ -135,9 +135,9 @@ def open_metadata(
     entropy: Entropy,
     now_ms: Callable[[], int],
 ) -> tuple[State, DiskMetadataStorage]:
-    """Opens or begins a metadata log. Returns the state at its end, and the storage that continues it.
+    """Open or begin a metadata log. Return the state at its end, and the storage that continues it.
 
-    `new_state` is that of a new cluster. Raises `ConfigurationError` with path, reason and remedy.
+    `new_state` is that of a new cluster. Raise `ConfigurationError` with path, reason and remedy.
     """
     try:
         return _opened(place, new_state, config, entropy, now_ms)
@@ -197,13 +197,13 @@ def _opened(
 
 
 def _first_records(state: State) -> list[Record]:
-    """Returns the first records of a new cluster: its features, and the users of its arguments."""
+    """Return the first records of a new cluster: its features, and the users of its arguments."""
     features = [FeatureSet(name, level) for name, level in state.features.items()]
     return [*features, *(ScramUserSet(user, known) for user, known in state.scram_users.items())]
 
 
 def _formatted(place: MetadataPlace, image: MetadataImage) -> list[MetadataRecord]:
-    """Returns and applies the first records that `kafka-storage format` has left, if any."""
+    """Return and apply the first records that `kafka-storage format` has left, if any."""
     path = f"{place.data_directory}/{BOOTSTRAP}"
     if not place.files.exists(path):
         return []
@@ -232,7 +232,7 @@ def _state(
 
 
 def _quorum(place: MetadataPlace, replay: Replay) -> Quorum:
-    """Returns the quorum of the log, which must have this voter alone. Raises `CorruptData`."""
+    """Return the quorum of the log, which must have this voter alone. Raise `CorruptData`."""
     path = f"{place.path}/{QUORUM_STATE}"
     change = replay.leader_change
     ids = set() if change is None else {voter.voter_id for voter in change.voters}
@@ -250,7 +250,7 @@ def _quorum(place: MetadataPlace, replay: Replay) -> Quorum:
 
 
 def _epochs(place: MetadataPlace, contents: LogContents | None) -> LeaderEpochs:
-    """Returns the leader epochs: of the checkpoint, or of the batches if it is missing or damaged."""
+    """Return the leader epochs: of the checkpoint, or of the batches if it is missing or damaged."""
     epochs = LeaderEpochs()
     if contents is None:
         return epochs
@@ -266,7 +266,7 @@ def _epochs(place: MetadataPlace, contents: LogContents | None) -> LeaderEpochs:
 
 
 def _prepare(place: MetadataPlace, contents: LogContents | None) -> None:
-    """Makes the directory, or cuts off a torn write at the log's end."""
+    """Make the directory, or cut off a torn write at the log's end."""
     files = place.files
     if contents is None:
         files.make_directory(place.path)

@@ -65,7 +65,7 @@ class Quorum:
     """The voters with kraft.version 1 (KIP-853)."""
 
     def controls(self) -> list[Data]:
-        """Returns the control records that every snapshot repeats."""
+        """Return the control records that every snapshot repeats."""
         if self.voters_record is None:
             return []
         return [KRaftVersionRecord(version=0, k_raft_version=self.kraft_version), self.voters_record]
@@ -111,7 +111,7 @@ class DiskMetadataStorage:
     # ------------------------------------------------------------------ writes
 
     def begin_epoch(self, controller_id: int, epoch: int) -> None:
-        """Appends the start of an epoch. The log's leader is always its voter, whichever broker decides."""
+        """Append the start of an epoch. The log's leader is always its voter, whichever broker decides."""
         voter_id = self.quorum.voter_id
         state = QuorumState(voter_id, epoch, [voter_id])
         self._do(
@@ -134,7 +134,7 @@ class DiskMetadataStorage:
             self._append(records)
 
     def append(self, records: Sequence[Record]) -> None:
-        """Appends records, all or none. Raises `KafkaStorageError`, and from then on always."""
+        """Append records, all or none. Raise `KafkaStorageError`, and from then on always."""
         self.check()
         self._append(self.converter.convert(records))
 
@@ -181,7 +181,7 @@ class DiskMetadataStorage:
     # ------------------------------------------------------------------ snapshots
 
     def write_snapshot(self) -> None:
-        """Writes a snapshot at the log's end, and begins a new segment.
+        """Write a snapshot at the log's end, and begin a new segment.
 
         The oldest snapshots and segments are deleted if all together are larger than the retention.
         """
@@ -205,7 +205,7 @@ class DiskMetadataStorage:
         self._do(self._delete_old)
 
     def _delete_old(self) -> None:
-        """Deletes the oldest snapshots, and segments before the first one left, while there is too much."""
+        """Delete the oldest snapshots, and segments before the first one left, while there is too much."""
         names = self.files.names(self.path)
         snapshots, segments = snapshots_in(names), segments_in(names)
         sizes = {
@@ -222,7 +222,7 @@ class DiskMetadataStorage:
             logger.info("metadata log %s: deleted %s", self.path, ", ".join(gone))
 
     def close(self) -> None:
-        """Closes the active segment. The next write opens it again."""
+        """Close the active segment. The next write opens it again."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -230,7 +230,7 @@ class DiskMetadataStorage:
     # ------------------------------------------------------------------ failures
 
     def _do(self, action: Callable[[], None]) -> None:
-        """Runs an operation on files; after a failure the log accepts nothing more, as in Kafka."""
+        """Run an operation on files; after a failure the log accepts nothing more, as in Kafka."""
         self.check()
         try:
             action()
@@ -240,7 +240,7 @@ class DiskMetadataStorage:
             self.check()
 
     def check(self) -> None:
-        """Raises `KafkaStorageError` if the log could not be written."""
+        """Raise `KafkaStorageError` if the log could not be written."""
         if self._failure is not None:
             raise KafkaStorageError(
                 f"The metadata log {self.path} cannot be written: {self._failure}. "

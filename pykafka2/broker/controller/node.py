@@ -74,7 +74,7 @@ class ControllerNode(Part):
         return self.active is not None
 
     def require(self) -> Controller:
-        """Returns the active controller. Raises `NotController` if it is not on this broker."""
+        """Return the active controller. Raise `NotController` if it is not on this broker."""
         if self.active is None:
             raise NotController(f"broker {self.broker_id} is not the controller")
         return self.active
@@ -109,7 +109,7 @@ class ControllerNode(Part):
         self.signal()
 
     def resign(self) -> None:
-        """Stops being the controller: another one is active, or this broker stops."""
+        """Stop being the controller: another one is active, or this broker stops."""
         self.active = None
         self._rebalance_at = self._unclean_at = FOREVER
         self.sessions.restart([], 0.0)
@@ -141,7 +141,7 @@ class ControllerNode(Part):
         refused: Callable[[NotController, float], None] | None = None,
         expire: Work | None = None,
     ) -> None:
-        """Has the active controller make a change after all earlier ones.
+        """Have the active controller make a change after all earlier ones.
 
         `work` returns why it was rejected, for the timeline. `refused` is called if the epoch has ended by
         then.
@@ -203,7 +203,7 @@ class ControllerNode(Part):
             return min(due, self.sessions.next_end(), self._rebalance_at, self._unclean_at)
 
     def _rebalance(self) -> None:
-        """Makes preferred replicas leaders if possible (auto.leader.rebalance.enable)."""
+        """Make preferred replicas leaders if possible (auto.leader.rebalance.enable)."""
         controller = self.active
         if controller is None:
             return

@@ -24,18 +24,18 @@ class Host:
 
 
 def first_host(seed: int | str) -> int:
-    """Returns the host at which a cluster with that seed starts."""
+    """Return the host at which a cluster with that seed starts."""
     return seed if isinstance(seed, int) else crc32(seed.encode())
 
 
 def place(
     hosts: Sequence[Host], partitions: int, replication_factor: int, start: int
 ) -> list[tuple[int, ...]]:
-    """Returns the replicas of each partition, the preferred leader first.
+    """Return the replicas of each partition, the preferred leader first.
 
     `start` is the first leader's position.
 
-    Requires at least one live host, and as many hosts as replicas.
+    Require at least one live host, and as many hosts as replicas.
     """
     live = _striped([host for host in hosts if host.is_live])
     others = _striped([host for host in hosts if not host.is_live])
@@ -56,7 +56,7 @@ def place(
 
 
 def _striped(hosts: Sequence[Host]) -> list[Host]:
-    """Returns one host of each rack in turn; racks are sorted by name, hosts by id."""
+    """Return one host of each rack in turn; racks are sorted by name, hosts by id."""
     racks: dict[str, list[Host]] = {}
     for host in sorted(hosts, key=lambda host: (host.rack or "", host.id)):
         racks.setdefault(host.rack or "", []).append(host)
@@ -65,7 +65,7 @@ def _striped(hosts: Sequence[Host]) -> list[Host]:
 
 
 def _spread(leader: Host, candidates: Sequence[Host], count: int) -> list[Host]:
-    """Returns `count` candidates, each from one of the racks used least so far."""
+    """Return `count` candidates, each from one of the racks used least so far."""
     used: dict[str | None, int] = {leader.rack: 1}
     left = list(candidates)
     chosen: list[Host] = []

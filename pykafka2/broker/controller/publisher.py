@@ -31,7 +31,7 @@ class MetadataPublisher:
         self._stops: dict[int, int] = {}  # the number of stops of a broker
 
     def publish(self, source: int, image: ClusterImage, changed: Changes, now: float) -> None:
-        """Publishes a new image of the controller on broker `source`, with the topics that changed."""
+        """Publish a new image of the controller on broker `source`, with the topics that changed."""
         self._before, self._changed = self.latest, changed
         self.latest = image
         self._source = source
@@ -40,13 +40,13 @@ class MetadataPublisher:
                 self._send(member, now)
 
     def catch_up(self, broker_id: int, now: float) -> None:
-        """Sends the latest image to a broker, unless it is in flight."""
+        """Send the latest image to a broker, unless it is in flight."""
         member = self._members()[broker_id]
         if max(member.image.version, self._in_flight.get(broker_id, 0)) < self.latest.version:
             self._send(member, now)
 
     def forget(self, broker_id: int) -> None:
-        """Forgets the images in flight to a stopped broker."""
+        """Forget the images in flight to a stopped broker."""
         self._in_flight.pop(broker_id, None)
         self._stops[broker_id] = self._stops.get(broker_id, 0) + 1
 
@@ -57,14 +57,14 @@ class MetadataPublisher:
         self._delays[broker_id] = seconds
 
     def hold(self, broker_id: int) -> None:
-        """Holds images to this broker back until `release`."""
+        """Hold images to this broker back until `release`."""
         self._held.add(broker_id)
 
     def is_held(self, broker_id: int) -> bool:
         return broker_id in self._held
 
     def release(self, broker_id: int | None, now: float) -> None:
-        """Ends holding and delays, of one broker or all; brokers that lag catch up now."""
+        """End holding and delays, of one broker or all; brokers that lag catch up now."""
         for member in self._members().values():
             if broker_id is None or member.id == broker_id:
                 self._held.discard(member.id)
@@ -103,6 +103,6 @@ class MetadataPublisher:
         )
 
     def _arrived(self, broker_id: int, image: ClusterImage) -> None:
-        """Records that an image has arrived or was lost."""
+        """Record that an image has arrived or was lost."""
         if self._in_flight.get(broker_id) == image.version:
             del self._in_flight[broker_id]

@@ -34,9 +34,9 @@ def reassigned(
     *,
     allow_factor_change: bool = True,
 ) -> Record | None:
-    """Returns the record that starts a move to `target`, or cancels one (None); None if nothing changes.
+    """Return the record that starts a move to `target`, or cancels one (None); None if nothing changes.
 
-    Raises if the reassignment is invalid.
+    Raise if the reassignment is invalid.
     """
     known = state.topics.get(topic)
     if known is None:
@@ -60,7 +60,7 @@ def reassigned(
 
 
 def begun(image: PartitionImage, target: tuple[int, ...], is_eligible: IsEligible) -> PartitionImage:
-    """Returns the image of a partition that moves to `target`; already complete if no data must be copied."""
+    """Return the image of a partition that moves to `target`; already complete if no data must be copied."""
     # As in Kafka, replicas that were being added count as existing: they are removed like others, or stay in
     # `adding`.
     adding = tuple(sorted(set(target) - set(image.replicas))) or image.adding
@@ -81,9 +81,9 @@ def begun(image: PartitionImage, target: tuple[int, ...], is_eligible: IsEligibl
 
 
 def completed(image: PartitionImage, is_eligible: IsEligible) -> PartitionImage:
-    """Completes a reassignment once all added replicas are in sync.
+    """Complete a reassignment once all added replicas are in sync.
 
-    If more replicas are removed than added, all remaining ones must be in sync as well. Returns the same
+    If more replicas are removed than added, all remaining ones must be in sync as well. Return the same
     object if there is no reassignment, or it is not complete.
     """
     staying = tuple(replica for replica in image.isr if replica not in image.removing)
@@ -103,7 +103,7 @@ def completed(image: PartitionImage, is_eligible: IsEligible) -> PartitionImage:
 
 
 def cancelled(image: PartitionImage, is_eligible: IsEligible, *, where: str, unclean: bool) -> PartitionImage:
-    """Returns the image with the original replicas, without the added ones."""
+    """Return the image with the original replicas, without the added ones."""
     if not image.is_reassigned:
         raise NoReassignmentInProgress
     staying = tuple(replica for replica in image.isr if replica not in image.adding)
@@ -125,14 +125,14 @@ def cancelled(image: PartitionImage, is_eligible: IsEligible, *, where: str, unc
 
 
 def _bumped(changed: PartitionImage, image: PartitionImage, dropped: tuple[int, ...]) -> PartitionImage:
-    """Starts a new leader epoch if replicas were removed while the leader stays, as in Kafka."""
+    """Start a new leader epoch if replicas were removed while the leader stays, as in Kafka."""
     if dropped and changed.leader_epoch == image.leader_epoch:
         return attrs.evolve(changed, leader_epoch=image.leader_epoch + 1)
     return changed
 
 
 def _with_leader(image: PartitionImage, is_eligible: IsEligible, *, unclean: bool) -> PartitionImage:
-    """Keeps the leader if it is still in the ISR; otherwise elects another one in the same step."""
+    """Keep the leader if it is still in the ISR; otherwise elect another one in the same step."""
     if image.leader in image.isr:
         return image
     elected = elect(image, is_eligible, unclean=unclean)
@@ -140,7 +140,7 @@ def _with_leader(image: PartitionImage, is_eligible: IsEligible, *, unclean: boo
 
 
 def ongoing(state: State, topics: Iterable[tuple[str, Sequence[int] | None]]) -> list[tuple[str, int]]:
-    """Returns those of these partitions that are being reassigned; None means all of a topic's."""
+    """Return those of these partitions that are being reassigned; None means all of a topic's."""
     found: list[tuple[str, int]] = []
     for name, numbers in topics:
         topic = state.topics.get(name)

@@ -39,7 +39,7 @@ class HeartbeatReply:
 
 
 def register(controller: Controller, new: Registration) -> int:
-    """Registers a broker, fenced until its first heartbeat. Returns its broker epoch.
+    """Register a broker, fenced until its first heartbeat. Return its broker epoch.
 
     The same incarnation keeps its registration. Another incarnation replaces a live registration: its
     leaderships move, its epoch ends, and it returns as a follower (Kafka responds
@@ -68,7 +68,7 @@ def register(controller: Controller, new: Registration) -> int:
 
 
 def check_epoch(controller: Controller, broker_id: int, epoch: int) -> BrokerImage:
-    """Returns the registration with this epoch. Raises `BrokerIdNotRegistered` or `StaleBrokerEpoch`."""
+    """Return the registration with this epoch. Raise `BrokerIdNotRegistered` or `StaleBrokerEpoch`."""
     broker = controller.state.brokers.get(broker_id)
     if broker is None:
         raise BrokerIdNotRegistered(f"broker {broker_id} is not registered")
@@ -87,7 +87,7 @@ def process_heartbeat(
     want_shut_down: bool,
     failed: Collection[bytes] = (),
 ) -> HeartbeatReply:
-    """Applies a heartbeat: unfences a broker that has the metadata, fences it, or lets it shut down.
+    """Apply a heartbeat: unfence a broker that has the metadata, fence it, or let it shut down.
 
     Its log directories in `failed` are offline from now on.
     """
@@ -108,7 +108,7 @@ def process_heartbeat(
 
 
 def _shut_down(controller: Controller, broker: BrokerImage, is_caught_up: bool) -> HeartbeatReply:
-    """Moves the leaderships of a broker that shuts down; it can stop once it leads nothing."""
+    """Move the leaderships of a broker that shuts down; it can stop once it leads nothing."""
     if not broker.is_fenced and not broker.is_shutting_down:
         broker = attrs.evolve(broker, is_shutting_down=True)
         controller.set_broker(broker)

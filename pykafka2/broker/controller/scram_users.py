@@ -41,7 +41,7 @@ class Upsertion:
 def alter_scram_users(
     controller: Controller, deletions: Iterable[tuple[str, int]], upsertions: Iterable[Upsertion]
 ) -> dict[str, BrokerError | None]:
-    """Deletes and sets credentials. Returns the error of each user, None if it succeeded.
+    """Delete and set credentials. Return the error of each user, None if it succeeded.
 
     A user can be named once. `deletions` are names and mechanisms.
     """
@@ -76,7 +76,7 @@ def _note(
     user: str,
     error: BrokerError | None,
 ) -> None:
-    """Keeps a user's first error; a second entry for a user cancels the change of the first."""
+    """Keep a user's first error; a second entry for a user cancels the change of the first."""
     if error is not None:
         changed.pop(user, None)
     if outcome.get(user) is None:

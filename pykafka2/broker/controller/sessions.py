@@ -17,14 +17,14 @@ class BrokerSessions:
         self._contacts: dict[int, float] = {}
 
     def touch(self, broker_id: int, now: float) -> None:
-        """Records a heartbeat of a broker."""
+        """Record a heartbeat of a broker."""
         self._contacts[broker_id] = now
 
     def forget(self, broker_id: int) -> None:
         self._contacts.pop(broker_id, None)
 
     def restart(self, brokers: list[int], now: float) -> None:
-        """Starts sessions of exactly these brokers now."""
+        """Start sessions of exactly these brokers now."""
         self._contacts = dict.fromkeys(brokers, now)
 
     def is_valid(self, broker_id: int, now: float) -> bool:
@@ -32,12 +32,12 @@ class BrokerSessions:
         return contact is not None and now - contact < self.timeout
 
     def end_overdue(self, now: float) -> list[int]:
-        """Ends the sessions of brokers without a recent heartbeat. Returns these brokers."""
+        """End the sessions of brokers without a recent heartbeat. Return these brokers."""
         ended = [broker for broker, contact in self._contacts.items() if now - contact >= self.timeout]
         for broker in ended:
             del self._contacts[broker]
         return ended
 
     def next_end(self) -> float:
-        """Returns when the next session expires without further heartbeats."""
+        """Return when the next session expires without further heartbeats."""
         return min(self._contacts.values(), default=FOREVER) + self.timeout

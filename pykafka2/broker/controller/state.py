@@ -97,7 +97,7 @@ class State:
         return self.first_host + self._partition_count
 
     def copy(self) -> State:
-        """Returns a copy that shares the immutable parts."""
+        """Return a copy that shares the immutable parts."""
         other = State(self.image.cluster_id, self._config, self.features)
         other.brokers = dict(self.brokers)
         other.topics = dict(self.topics)
@@ -114,7 +114,7 @@ class State:
         return other
 
     def replay(self, records: Iterable[Record], end_offset: int) -> Changes:
-        """Replays records, after which the log ends at `end_offset`. Returns the topics that changed."""
+        """Replays records, after which the log ends at `end_offset`. Return the topics that changed."""
         self._changed = {}
         for record in records:
             self._replayers[type(record)](record)

@@ -108,7 +108,7 @@ class Converter:
         }
 
     def convert(self, records: Iterable[Record]) -> list[MetadataRecord]:
-        """Returns the records that make the same changes; a `NoOpRecord` if nothing changes.
+        """Return the records that make the same changes; a `NoOpRecord` if nothing changes.
 
         Every write of the controller moves the log's end, because brokers compare images by it.
         """
@@ -236,7 +236,7 @@ class Converter:
         )
 
     def _default_directory(self, broker_id: int) -> bytes:
-        """Returns the only directory of a broker; with several, the broker chooses one."""
+        """Return the only directory of a broker; with several, the broker chooses one."""
         directories = self._directories_of_broker(broker_id)
         return directories[0] if len(directories) == 1 else UNASSIGNED
 
@@ -319,7 +319,7 @@ class Converter:
 
 
 def acl_of(record: AccessControlEntryRecord) -> Acl:
-    """Returns the ACL in a record."""
+    """Return the ACL in a record."""
     return Acl(
         record.resource_type,
         record.resource_name,
@@ -336,7 +336,7 @@ def _change(before: bool, after: bool) -> int:
 
 
 def _partition_change(known: PartitionRecord, wanted: PartitionRecord) -> PartitionChangeRecord:
-    """Returns the change from one state of a partition to another, if one record can express it."""
+    """Return the change from one state of a partition to another, if one record can express it."""
     change = PartitionChangeRecord(partition_id=known.partition_id, topic_id=known.topic_id)
     for name in ("isr", "replicas", "removing_replicas", "adding_replicas"):
         if getattr(known, name) != getattr(wanted, name):

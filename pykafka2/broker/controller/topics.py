@@ -30,7 +30,7 @@ MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 
 
 def new_topic(state: State, config: BrokerConfig, new: NewTopic, topic_id: bytes) -> TopicImage:
-    """Returns the topic as it would be created. Raises if the request is invalid."""
+    """Return the topic as it would be created. Raise if the request is invalid."""
     check_topic_name(new.name)
     if new.name == METADATA_TOPIC:
         raise InvalidRequest(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
@@ -78,7 +78,7 @@ def _assigned(state: State, new: NewTopic) -> list[tuple[int, ...]]:
 
 
 def check_size(count: int) -> None:
-    """Raises `PolicyViolation` if a request adds too many partitions."""
+    """Raise `PolicyViolation` if a request adds too many partitions."""
     if count > MAX_PARTITIONS_PER_REQUEST:
         raise PolicyViolation("Excessively large number of partitions per request.")
 
@@ -90,7 +90,7 @@ def added_partitions(
     assignments: Sequence[Sequence[int]] | None,
     charge: Callable[[int], object] | None = None,
 ) -> list[Record]:
-    """Returns the records that add partitions to a topic (CreatePartitions). Raises if that is invalid.
+    """Return the records that add partitions to a topic (CreatePartitions). Raise if that is invalid.
 
     `charge` is called with the number of new partitions, and can reject them.
     """

@@ -17,7 +17,7 @@ from pykafka2.records.encoder import BatchBuilder
 
 
 def batch_of(records: Sequence[Record], producer: Producer | None, at_ms: int, codec: int = 0) -> bytes:
-    """Returns one batch with all records, transactional if a producer is passed; without sequences."""
+    """Return one batch with all records, transactional if a producer is passed; without sequences."""
     builder = BatchBuilder(codec, max_bytes=2**31 - 1)
     for record in records:
         builder.append(at_ms, record.key, record.value)
@@ -27,7 +27,7 @@ def batch_of(records: Sequence[Record], producer: Producer | None, at_ms: int, c
 
 
 def entries_in(batches: Iterable[RecordBatch]) -> Iterator[Entry | Marker]:
-    """Iterates over the records and markers of a log; skips other control batches and keyless records.
+    """Iterate over the records and markers of a log; skip other control batches and keyless records.
 
     Raises:
         CorruptMessage, CorruptData: a batch is damaged.

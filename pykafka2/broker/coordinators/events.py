@@ -22,7 +22,7 @@ LOGGED_KINDS = (GROUP, CONSUMER_GROUP, TARGET_ASSIGNMENT)
 
 
 def note_records(events: EventLog, topic: str, records: Iterable[Record], now: float) -> None:
-    """Records events for records about the state of a group or a transaction."""
+    """Record events for records about the state of a group or a transaction."""
     for record in records:
         if topic == TRANSACTIONS_TOPIC:
             _note_transaction(events, record, now)

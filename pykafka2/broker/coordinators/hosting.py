@@ -122,7 +122,7 @@ class Coordinators:
         return self._verifier
 
     def _group_configs(self, group_id: str) -> Mapping[str, str]:
-        """Returns the options of a group; one broker option is dynamic (KIP-1263)."""
+        """Return the options of a group; one broker option is dynamic (KIP-1263)."""
         node = self._node
         interval = str(node.config.int("group.consumer.assignment.interval.ms"))
         own = node.image.configs_of(GROUP_RESOURCE, group_id)
@@ -145,7 +145,7 @@ class Coordinators:
     # ------------------------------------------------------------------ called by the broker
 
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
-        """Applies changed leaders of internal partitions and changed topics."""
+        """Apply changed leaders of internal partitions and changed topics."""
         self._note_topics(image, changed, now)
         if self._transactions is not None:
             self._transactions.use_version(image.transaction_version)
@@ -206,7 +206,7 @@ class Coordinators:
             self._transactions.on_topics(ImageTopics(image))
 
     def on_moved(self, key: Key) -> None:
-        """Handles a moved replica: responses can wait for its high watermark."""
+        """Handle a moved replica: responses can wait for its high watermark."""
         if key in self._epochs:
             log = self._replicas.log_of(key)
             self._service(key[0]).on_high_watermark(key[1], log.high_watermark)
@@ -222,7 +222,7 @@ class Coordinators:
         return groups if self._transactions is None else min(groups, self._transactions.due)
 
     def run(self, now: float) -> None:
-        """Loads waiting partitions and runs due timers."""
+        """Load waiting partitions and run due timers."""
         if self._to_load and not self.is_loading_held:
             to_load, self._to_load = self._to_load, {}
             for key in to_load:
@@ -233,7 +233,7 @@ class Coordinators:
             self._transactions.poll(now)
 
     def send_markers(self, now: float) -> None:
-        """Sends markers with a committed decision to the leaders of their partitions.
+        """Send markers with a committed decision to the leaders of their partitions.
 
         Called at the end of a turn.
         """
@@ -267,7 +267,7 @@ class Coordinators:
         may_describe: Callable[[str], bool] | None = None,
         rules: object = None,
     ) -> None:
-        """Submits a request to a coordinator, which responds now or later; a late response is dropped.
+        """Submit a request to a coordinator, which responds now or later; a late response is dropped.
 
         With access `rules`, `may_describe` decides which topics the caller can see.
         """
@@ -294,12 +294,12 @@ class Coordinators:
         return self.coordinates(key) and self._service(key[0]).runtimes[key[1]].has_failed
 
     def log_of(self, key: Key) -> ReplicaLog:
-        """Returns the log of a coordinated partition."""
+        """Return the log of a coordinated partition."""
         return self._logs[key]
 
 
 def caller_of(context: RequestContext) -> Caller:
-    """Returns the sender of a request in Kafka's notation: hosts start with a slash."""
+    """Return the sender of a request in Kafka's notation: hosts start with a slash."""
     from pykafka2.broker.coordinators.replay import Caller
 
     host = context.peer.rpartition(":")[0].strip("[]")

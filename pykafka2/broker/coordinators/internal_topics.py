@@ -23,12 +23,12 @@ _PREFIXES: Final = {OFFSETS_TOPIC: "offsets.topic", TRANSACTIONS_TOPIC: "transac
 
 
 def partitions_of(config: BrokerConfig, topic: str) -> int:
-    """Returns the number of partitions for an internal topic."""
+    """Return the number of partitions for an internal topic."""
     return config.int(f"{_PREFIXES[topic]}.num.partitions")
 
 
 def internal_topic(config: BrokerConfig, topic: str, live_brokers: int) -> NewTopic:
-    """Returns the definition of an internal topic."""
+    """Return the definition of an internal topic."""
     prefix = _PREFIXES[topic]
     factor = config.int(f"{prefix}.replication.factor")
     if factor == -1:
@@ -47,7 +47,7 @@ def internal_topic(config: BrokerConfig, topic: str, live_brokers: int) -> NewTo
 
 
 def create_internal_topic(node: Node, create: Callable[[NewTopic], object], topic: str) -> None:
-    """Has the controller create an internal topic; if it fails, there is no coordinator."""
+    """Have the controller create an internal topic; if it fails, there is no coordinator."""
     new = internal_topic(node.config, topic, len(node.image.live_brokers()))
     try:
         create(new)

@@ -19,12 +19,12 @@ _REFUSERS: Final = groups.REFUSERS | transactions.REFUSERS
 
 
 def refusal(request: Request[Any], version: int, code: int) -> Response:
-    """Returns the response to `request` in `version` with `code` in every error field."""
+    """Return the response to `request` in `version` with `code` in every error field."""
     return _REFUSERS[type(request)](request, version, code)
 
 
 def append_error_code(request: Request[Any], code: int) -> int:
-    """Returns the error code for a client whose records were not appended or not committed in time."""
+    """Return the error code for a client whose records were not appended or not committed in time."""
     if code in _COORDINATOR_UNAVAILABLE:
         return errors.CoordinatorNotAvailable.code
     if code in _COORDINATOR_MOVED:

@@ -68,7 +68,7 @@ class Record:
 
 
 def record_of(key: RecordKey, value: RecordValue | None, version: int | None = None) -> Record:
-    """Returns the record for a key and value.
+    """Return the record for a key and value.
 
     `version` is that of the value; by default the one that Kafka 4.3 writes.
     """
@@ -83,7 +83,7 @@ def record_of(key: RecordKey, value: RecordValue | None, version: int | None = N
 def decode_record(
     kinds: Kinds, key: bytes, value: bytes | None
 ) -> tuple[RecordKey, RecordValue | None] | None:
-    """Decodes a record; None for ignored types (share and streams groups).
+    """Decode a record; None for ignored types (share and streams groups).
 
     Raises:
         CorruptData: the bytes are not such a record.
@@ -140,14 +140,14 @@ class Deferred(Generic[ResponseT]):
             callback(response)
 
     def refuse(self, code: int, message: str | None = None) -> None:
-        """Completes it with an error in every field, and with a message if the response can hold one."""
+        """Complete it with an error in every field, and with a message if the response can hold one."""
         response: Any = refusal(self.request, self.version, code)
         if message and getattr(response, "error_message", "") is None:
             response.error_message = message
         self.complete(response)
 
     def then(self, callback: Callable[[ResponseT], None]) -> None:
-        """Calls the callback with the response, at once if it is complete."""
+        """Call the callback with the response, at once if it is complete."""
         if self.response is None:
             self._callbacks.append(callback)
         else:
@@ -200,7 +200,7 @@ class Result:
         self.replies.append((deferred, response))
 
     def refuse(self, deferred: Deferred[Any], code: int) -> None:
-        """Adds a response with `code` in every error field."""
+        """Add a response with `code` in every error field."""
         self.reply(deferred, refusal(deferred.request, deferred.version, code))
 
 
@@ -211,11 +211,11 @@ class Shard(Protocol):
     """Whether it keeps what precedes a record that cannot be replayed; otherwise loading fails."""
 
     def operation(self, caller: Caller, deferred: Deferred[Any], now: float) -> Result:
-        """Handles `deferred.request`; raises a BrokerError to reject it as a whole."""
+        """Handle `deferred.request`; raise a BrokerError to reject it as a whole."""
         ...
 
     def poll(self, now: float) -> Result | None:
-        """Returns the result of the next due timer, None if none is due; execute it before the next call."""
+        """Return the result of the next due timer, None if none is due; execute it before the next call."""
         ...
 
     @property
@@ -224,17 +224,17 @@ class Shard(Protocol):
         ...
 
     def replay(self, key: bytes, value: bytes | None, producer: Producer | None, now: float) -> None:
-        """Applies one record; `producer` is set if it belongs to an open transaction."""
+        """Apply one record; `producer` is set if it belongs to an open transaction."""
         ...
 
     def replay_marker(self, producer: Producer, committed: bool, now: float) -> None:
-        """Applies the end of a producer's transaction in this partition."""
+        """Apply the end of a producer's transaction in this partition."""
         ...
 
     def on_loaded(self, now: float) -> Result:
-        """Starts the timers after the log was replayed."""
+        """Start the timers after the log was replayed."""
         ...
 
     def on_unloaded(self) -> Result:
-        """Releases all waiting requests after the partition has moved."""
+        """Release all waiting requests after the partition has moved."""
         ...

@@ -46,7 +46,7 @@ class ReplicaLog:
 
     @contextmanager
     def guarded_by(self, guard: VerificationGuard | None) -> Iterator[None]:
-        """Sets the verification guard for the appends inside the context."""
+        """Set the verification guard for the appends inside the context."""
         self._guard = guard
         try:
             yield

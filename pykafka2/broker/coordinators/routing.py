@@ -9,7 +9,7 @@ TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
 
 def java_hash(text: str) -> int:
-    """Returns Java's String.hashCode, over UTF-16 units."""
+    """Return Java's String.hashCode, over UTF-16 units."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(units), 2):
@@ -18,6 +18,6 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(key: str, partitions: int) -> int:
-    """Returns the partition of the internal topic for a group or transactional id (Kafka's Utils.abs)."""
+    """Return the partition of the internal topic for a group or transactional id (Kafka's Utils.abs)."""
     value = java_hash(key)
     return 0 if value == -(1 << 31) else abs(value) % partitions

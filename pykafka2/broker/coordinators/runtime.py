@@ -45,7 +45,7 @@ class ShardLog(Protocol):
     """The leader's replica of the shard's partition."""
 
     def append(self, records: Sequence[Record], producer: Producer | None, now: float) -> int:
-        """Appends one batch (transactional if `producer` is passed). Returns the offset after it.
+        """Append one batch (transactional if `producer` is passed). Return the offset after it.
 
         Raises:
             BrokerError: nothing was appended (NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER ...).
@@ -172,7 +172,7 @@ class ShardRuntime:
         return self.state is RunState.FAILED
 
     def submit(self, caller: Caller, deferred: Deferred[Any], now: float) -> None:
-        """Handles `deferred.request`, which completes now or later, exactly once."""
+        """Handle `deferred.request`, which completes now or later, exactly once."""
         if self.state is not RunState.ACTIVE:
             loading = self.state is RunState.LOADING
             deferred.refuse(CoordinatorLoadInProgress.code if loading else NotCoordinator.code)
@@ -185,7 +185,7 @@ class ShardRuntime:
         self._carry_out(result, now)
 
     def poll(self, now: float) -> float:
-        """Runs what is due. Returns when it must be called again."""
+        """Run what is due. Return when it must be called again."""
         while self.state is RunState.ACTIVE and (result := self.shard.poll(now)) is not None:
             self._carry_out(result, now)
         while self._waiting and self._waiting[0].deadline <= now:
@@ -201,7 +201,7 @@ class ShardRuntime:
         return min(self.shard.next_deadline, first_timeout)
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Completes the responses up to the high watermark."""
+        """Complete the responses up to the high watermark."""
         while self._waiting and self._waiting[0].offset <= high_watermark:
             waiting = self._waiting.popleft()
             waiting.deferred.complete(waiting.response)
@@ -210,13 +210,13 @@ class ShardRuntime:
             self.actions.append(self._held_actions.popleft()[1])
 
     def on_marker(self, producer: Producer, committed: bool, end_offset: int, now: float) -> None:
-        """Handles a transaction marker that the broker appended to this partition (WriteTxnMarkers)."""
+        """Handle a transaction marker that the broker appended to this partition (WriteTxnMarkers)."""
         self.end_offset = max(self.end_offset, end_offset)
         if self.state is RunState.ACTIVE:
             self.shard.replay_marker(producer, committed, now)
 
     def carry_out(self, result: Result, now: float) -> None:
-        """Executes a result of the broker's own operations, such as completed markers or deleted topics."""
+        """Execute a result of the broker's own operations, such as completed markers or deleted topics."""
         if self.state is RunState.ACTIVE:
             self._carry_out(result, now)
 

@@ -53,7 +53,7 @@ class CoordinatorService(Generic[ShardT]):
     # -- called by the broker ---------------------------------------------------------------------------
 
     def begin(self, partition: int, shard: ShardT, log: ShardLog) -> ShardRuntime:
-        """Starts coordinating a partition; until `load` requests get COORDINATOR_LOAD_IN_PROGRESS."""
+        """Start coordinating a partition; until `load` requests get COORDINATOR_LOAD_IN_PROGRESS."""
         self.resign(partition)
         self.shards[partition] = shard
         runtime = self.runtimes[partition] = ShardRuntime(shard, log, write_timeout=self._write_timeout)
@@ -66,7 +66,7 @@ class CoordinatorService(Generic[ShardT]):
         self._note(runtime)
 
     def resign(self, partition: int) -> None:
-        """Stops coordinating a partition: waiting requests get NOT_COORDINATOR."""
+        """Stop coordinating a partition: waiting requests get NOT_COORDINATOR."""
         runtime = self.runtimes.pop(partition, None)
         self.shards.pop(partition, None)
         if runtime is not None:
@@ -78,14 +78,14 @@ class CoordinatorService(Generic[ShardT]):
             runtime.on_high_watermark(high_watermark)
 
     def poll(self, now: float) -> float:
-        """Runs what is due in all partitions. Returns when it must be called again. Costs nothing before."""
+        """Run what is due in all partitions. Return when it must be called again. Costs nothing before."""
         if now >= self.due:
             polled = [self._poll_one(*entry, now) for entry in list(self.runtimes.items())]
             self.due = min(polled, default=FOREVER)
         return self.due
 
     def _poll_one(self, partition: int, runtime: ShardRuntime, now: float) -> float:
-        """Runs one partition's timers; a failure affects this partition only, and is retried."""
+        """Run one partition's timers; a failure affects this partition only, and is retried."""
         try:
             return runtime.poll(now)
         except Exception as error:
@@ -93,13 +93,13 @@ class CoordinatorService(Generic[ShardT]):
             return now + RETRY_INTERVAL
 
     def _note(self, runtime: ShardRuntime) -> None:
-        """Records activity in a partition: its next deadline can have moved forward."""
+        """Record activity in a partition: its next deadline can have moved forward."""
         self.due = min(self.due, runtime.next_deadline)
 
     # -- requests -----------------------------------------------------------------------------------
 
     def submit(self, caller: Caller, request: Request[Any], now: float) -> Deferred[Any]:
-        """Returns the response to a request, now or later; it completes exactly once."""
+        """Return the response to a request, now or later; it completes exactly once."""
         deferred: Deferred[Any] = Deferred(request, caller.version)
         parts = self.split(request, caller.version)
         if parts is None:
@@ -123,7 +123,7 @@ class CoordinatorService(Generic[ShardT]):
         return deferred
 
     def submit_to_all(self, caller: Caller, request: Request[Any], now: float) -> Deferred[Any]:
-        """Submits a list request to every partition that the broker leads."""
+        """Submit a list request to every partition that the broker leads."""
         deferred: Deferred[Any] = Deferred(request, caller.version)
         runtimes = list(self.runtimes.values())
         answers: list[Response] = []
@@ -170,7 +170,7 @@ _MERGED_FIELD: dict[type[Any], str] = {
 
 
 def merge(request: Request[Any], answers: list[Response]) -> Response:
-    """Merges the responses to a request's parts; the first top-level error counts for all."""
+    """Merge the responses to a request's parts; the first top-level error counts for all."""
     name = _MERGED_FIELD[type(request)]
     merged: dict[str, Any] = {name: [item for answer in answers for item in getattr(answer, name)]}
     if isinstance(request, transaction_admin.ListTransactionsRequest):

@@ -43,7 +43,7 @@ class Timers:
         self._heap.clear()
 
     def deadline(self, name: Hashable) -> float | None:
-        """Returns when a timer is due, None if it is not set."""
+        """Return when a timer is due, None if it is not set."""
         armed = self._armed.get(name)
         return None if armed is None else armed[0]
 
@@ -53,7 +53,7 @@ class Timers:
         return self._heap[0][0] if self._heap else FOREVER
 
     def pop_due(self, now: float) -> Action | None:
-        """Removes the earliest due timer and returns its action."""
+        """Remove the earliest due timer and return its action."""
         self._drop_dead()
         if not self._heap or self._heap[0][0] > now:
             return None

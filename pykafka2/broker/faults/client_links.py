@@ -39,13 +39,13 @@ class ClientLink:
         return context.client_id == self.client_id and self.broker in (None, broker_id)
 
     def carry_request(self, size_bytes: int, now: float) -> float:
-        """Sends a request now. Returns when it arrives."""
+        """Send a request now. Return when it arrives."""
         if self.rate is not None:
             self.requests_free_at = max(now, self.requests_free_at) + size_bytes / self.rate
         return max(now, self.requests_free_at) + self.delay
 
     def carry_answer(self, size_bytes: int, now: float) -> float:
-        """Sends a response now. Returns when it arrives."""
+        """Send a response now. Return when it arrives."""
         if self.rate is not None:
             self.answers_free_at = max(now, self.answers_free_at) + size_bytes / self.rate
         return max(now, self.answers_free_at) + self.delay
@@ -65,22 +65,22 @@ class ClientLinks:
         return bool(self.links or self._under_way)
 
     def link(self, client_id: str, broker: int | None) -> ClientLink:
-        """Returns the link, and creates it if necessary."""
+        """Return the link, and create it if necessary."""
         return self.links.setdefault((client_id, broker), ClientLink(client_id, broker))
 
     def heal(self) -> None:
-        """Restores all links.
+        """Restore all links.
 
         What a silent link lost stays lost; requests in flight still arrive at their time.
         """
         self.links.clear()
 
     def forget(self, broker_id: int) -> None:
-        """Drops the requests in flight to a stopped broker."""
+        """Drop the requests in flight to a stopped broker."""
         self._under_way = {way: due for way, due in self._under_way.items() if way[0] != broker_id}
 
     def carry(self, target: Target, context: RequestContext, now: float) -> bool:
-        """Carries a request over its links. Returns True if it has not arrived yet, or never will."""
+        """Carries a request over its links. Return True if it has not arrived yet, or never will."""
         marks = context.faults
         if (marks is not None and marks.is_carried) or context.is_from_broker:
             return False
@@ -115,7 +115,7 @@ class ClientLinks:
     def carry_back(self, target: Target, context: RequestContext, response: Response | None) -> bool:
         """Carries a response over its links.
 
-        Returns True if it can be sent at once; otherwise it is delayed or lost.
+        Return True if it can be sent at once; otherwise it is delayed or lost.
         """
         if not self.links or context.is_from_broker or response is None:
             return True

@@ -54,7 +54,7 @@ class Faults:
     # ------------------------------------------------------------------ adding and removing rules
 
     def add(self, rule: FaultRule, image: ClusterImage) -> FaultRule:
-        """Adds a rule. Raises for an API that is not served."""
+        """Add a rule. Raise for an API that is not served."""
         served = {api.name for api in self._apis.values()}
         if rule.api is not None and rule.api not in served:
             raise ConfigurationError(
@@ -65,23 +65,23 @@ class Faults:
         return rule
 
     def remove(self, rule: FaultRule) -> None:
-        """Removes a rule and releases the requests it holds. No effect if it is spent or removed."""
+        """Remove a rule and release the requests it holds. No effect if it is spent or removed."""
         self.rules.retire(rule)
         self._release([held for held in self._unanswered() if held.rule is rule])
 
     def clear(self) -> None:
-        """Removes all rules and releases held requests; client links stay."""
+        """Remove all rules and release held requests; client links stay."""
         self.rules.clear()
         self.release(None)
 
     # ------------------------------------------------------------------ held requests
 
     def held(self, api: ApiName | None = None) -> int:
-        """Returns the number of held requests."""
+        """Return the number of held requests."""
         return len(self._select(api))
 
     def release(self, api: ApiName | None) -> None:
-        """Ends holding (of one API) and releases the held requests in the order of arrival."""
+        """End holding (of one API) and release the held requests in the order of arrival."""
         name = None if api is None else api_name(api)
         for rule in list(self.rules.active):
             if rule.action is Action.HOLD and name in (None, rule.api):
@@ -89,7 +89,7 @@ class Faults:
         self._release(self._select(api))
 
     def forget(self, broker_id: int) -> None:
-        """Drops the requests held for a stopped broker."""
+        """Drop the requests held for a stopped broker."""
         self._held = [held for held in self._held if held.target.id != broker_id]
         self.client_links.forget(broker_id)
 
@@ -112,7 +112,7 @@ class Faults:
     # ------------------------------------------------------------------ incoming requests
 
     def intercept(self, target: Target, context: RequestContext, now: float) -> bool:
-        """Applies links and rules to a request. Returns True if it must not be handled now."""
+        """Apply links and rules to a request. Return True if it must not be handled now."""
         marks = context.faults
         if marks is not None and marks.rule_id is not None:
             return False  # its rule has fired already
@@ -129,7 +129,7 @@ class Faults:
         return self._act(rule, marks, target, context, now)
 
     def _count_and_find(self, target: Target, context: RequestContext) -> FaultRule | None:
-        """Returns the first rule that fires on a request, and counts the request for all matching rules."""
+        """Return the first rule that fires on a request, and count the request for all matching rules."""
         found: FaultRule | None = None
         for rule in list(self.rules.active):
             if rule.matches(target.id, context, lambda: named_partitions(target, context)):
@@ -166,7 +166,7 @@ class Faults:
     ) -> bool:
         """Responds with an error.
 
-        Returns False if only some partitions get it and the rest must be handled.
+        Return False if only some partitions get it and the rest must be handled.
         """
         if rule.names_partitions:
             marks.reshape = refuse_some(rule.covers, code, target, context, self._apis)
@@ -189,7 +189,7 @@ class Faults:
     # ------------------------------------------------------------------ outgoing responses
 
     def reshape(self, context: RequestContext, response: Response | None) -> Response | None:
-        """Returns the response as changed by the request's rule, or None for no response."""
+        """Return the response as changed by the request's rule, or None for no response."""
         marks = context.faults
         if marks is None or marks.reshape is None or response is None:
             return response
@@ -199,7 +199,7 @@ class Faults:
     def send(
         self, target: Target, context: RequestContext, response: Response | None, was: Response | None
     ) -> bool:
-        """Sends a response over links and according to rules. Returns False if the caller must not send it.
+        """Send a response over links and according to rules. Return False if the caller must not send it.
 
         `was` is the response before `reshape`.
         """
@@ -223,7 +223,7 @@ class Faults:
 
 
 def _mark(marks: FaultMarks, rule: FaultRule, context: RequestContext) -> None:
-    """Stores a fired rule's effect on the response with the request."""
+    """Store a fired rule's effect on the response with the request."""
     marks.rule_id = rule.id
     marks.resets = rule.resets
     marks.loses_reply = rule.action is Action.LOSE_REPLY
@@ -234,7 +234,7 @@ def _mark(marks: FaultMarks, rule: FaultRule, context: RequestContext) -> None:
 
 
 def _replaced(rule: FaultRule, context: RequestContext, response: Response) -> Response | None:
-    """Returns the replacement of a response; None closes the connection."""
+    """Return the replacement of a response; None closes the connection."""
     reply = rule.reply
     try:
         if isinstance(reply, Response):
@@ -252,7 +252,7 @@ def _replaced(rule: FaultRule, context: RequestContext, response: Response) -> R
 
 
 def _answer_from(image: ClusterImage, target: Target, context: RequestContext, now: float) -> None:
-    """Handles a request with another image than the broker's."""
+    """Handle a request with another image than the broker's."""
     current, target.image = target.image, image
     try:
         target.answer(context, now)

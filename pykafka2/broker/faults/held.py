@@ -42,10 +42,10 @@ class DeadOrigin:
         self.caller = caller
 
     def deliver(self, context: RequestContext, response: Response | None) -> None:
-        """Does nothing: the connection is closed."""
+        """Do nothing: the connection is closed."""
 
     def local_processed(self, context: RequestContext) -> None:
-        """Does nothing: no request follows on a closed connection."""
+        """Do nothing: no request follows on a closed connection."""
 
     def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
-        """Does nothing: the connection is closed."""
+        """Do nothing: the connection is closed."""

@@ -30,7 +30,7 @@ Merge = Callable[[Response], Response]
 
 
 def named_partitions(target: Target, context: RequestContext) -> Iterator[Named]:
-    """Returns the partitions of a request, including those of its fetch session that it does not name."""
+    """Return the partitions of a request, including those of its fetch session that it does not name."""
     request = context.request
     yield from partitions_of(request, target.image)
     if isinstance(request, FetchRequest) and request.session_id and request.session_epoch > 0:
@@ -44,9 +44,9 @@ def refuse_some(
     context: RequestContext,
     apis: Mapping[int, Refusing],
 ) -> Merge | None:
-    """Prepares a request without the rejected partitions.
+    """Prepare a request without the rejected partitions.
 
-    Returns a function that adds the errors to its response, or None if the whole request must be rejected.
+    Return a function that adds the errors to its response, or None if the whole request must be rejected.
     """
     request = context.request
     if isinstance(request, FetchRequest) and code not in SESSION_ERROR_CODES:

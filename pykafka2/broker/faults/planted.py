@@ -34,7 +34,7 @@ class Planted(Generic[Rule]):
         self._count = 0
 
     def add(self, rule: Rule) -> Rule:
-        """Numbers and activates a rule. Raises `ConfigurationError` if it was added before."""
+        """Number and activate a rule. Raise `ConfigurationError` if it was added before."""
         if any(rule is known for known in self.all):
             raise ConfigurationError(f"{self._kind} {rule.id} was added already; create another one")
         self._count += 1
@@ -49,7 +49,7 @@ class Planted(Generic[Rule]):
         self.active = [known for known in self.active if known is not rule]
 
     def find(self, rule_id: int) -> Rule:
-        """Returns the rule with an id. Raises `ConfigurationError` if there is none."""
+        """Return the rule with an id. Raise `ConfigurationError` if there is none."""
         for rule in self.all:
             if rule.id == rule_id:
                 return rule
@@ -61,6 +61,6 @@ class Planted(Generic[Rule]):
             self._count = 0
 
     def clear(self) -> None:
-        """Removes all rules."""
+        """Remove all rules."""
         self.active.clear()
         self.all.clear()

@@ -22,7 +22,7 @@ OUTER_LISTS = ("topic_data", "topics", "groups", "transactions", "markers", "v3_
 
 
 def partitions_of(request: Struct, image: ClusterImage) -> Iterator[tuple[str, int | None]]:
-    """Returns each topic of a request with each of its partitions, or None for a whole topic."""
+    """Return each topic of a request with each of its partitions, or None for a whole topic."""
     for field in resolved_fields(type(request)):
         if field.array and field.name in OUTER_LISTS:
             for part in getattr(request, field.name) or ():
@@ -45,7 +45,7 @@ def _of_part(part: Any, image: ClusterImage) -> Iterator[tuple[str, int | None]]
 
 
 def topic_name(part: Struct, image: ClusterImage) -> str | None:
-    """Returns the topic of a part of a message, by its name or id; None if it has none."""
+    """Return the topic of a part of a message, by its name or id; None if it has none."""
     for name in NAMES:
         value = getattr(part, name, None)
         if isinstance(value, str) and value:

@@ -147,7 +147,7 @@ class FaultRule:
             self._check_reply(self.reply)
 
     def _check_reply(self, reply: Mapping[str, Any] | Response) -> None:
-        """Validates a reply given as data, which must match the response of the rule's API."""
+        """Validate a reply given as data, which must match the response of the rule's API."""
         if self.api is None:
             raise ConfigurationError("reply= has the fields of one API's response; set api=")
         expected = request_class(api_key(self.api)).RESPONSE
@@ -179,12 +179,12 @@ class FaultRule:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FaultRule:
-        """Creates a rule from plain data, such as JSON: `{"api": "Produce", "nth": 3, "then": "hold"}`."""
+        """Create a rule from plain data, such as JSON: `{"api": "Produce", "nth": 3, "then": "hold"}`."""
         check_keys(data)
         return cls(**data)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the rule as plain data, with its state (`id`, `seen`, `fired`)."""
+        """Return the rule as plain data, with its state (`id`, `seen`, `fired`)."""
         data = {name: getattr(self, name) for name in RULE_KEYS}
         for name in ("where", "reply"):
             if data[name] is not None and not isinstance(data[name], Mapping):
@@ -269,7 +269,7 @@ RULE_KEYS = tuple(field.name for field in attrs.fields(FaultRule) if field.init)
 
 
 def check_keys(data: Mapping[str, Any]) -> None:
-    """Raises for an unknown key, with the nearest one, and for a rule without `then`."""
+    """Raise for an unknown key, with the nearest one, and for a rule without `then`."""
     for name in data:
         if name not in RULE_KEYS:
             raise ConfigurationError(f"a fault rule has no {name!r}{nearest(name, RULE_KEYS)}")

@@ -31,11 +31,11 @@ class Target(Protocol):
     def clock(self) -> Clock: ...
 
     def handle(self, context: RequestContext, now: float) -> None:
-        """Handles a request that was delayed on a link; rules can still match it."""
+        """Handle a request that was delayed on a link; rules can still match it."""
         ...
 
     def answer(self, context: RequestContext, now: float) -> None:
-        """Handles a request regardless of rules."""
+        """Handle a request regardless of rules."""
         ...
 
     def enqueue(self, context: RequestContext) -> None:
@@ -47,13 +47,13 @@ class Target(Protocol):
         ...
 
     def refused(self, context: RequestContext, code: int | None) -> Response | None:
-        """Returns a response with the error in every field, or closes the connection if there is none."""
+        """Return a response with the error in every field, or close the connection if there is none."""
         ...
 
     def on_reply(self, context: RequestContext, response: Response | None) -> bool:
-        """Called with each response. Returns False if a fault takes over the response."""
+        """Called with each response. Return False if a fault takes over the response."""
         ...
 
     def in_fetch_session(self, session_id: int) -> Iterable[tuple[str, int]]:
-        """Returns the partitions of a fetch session; empty if it is unknown."""
+        """Return the partitions of a fetch session; empty if it is unknown."""
         ...

@@ -54,7 +54,7 @@ class Throttles:
         return self.rules.add(ThrottleRule(client_id, key, seconds, times))
 
     def remove(self, rule: ThrottleRule) -> None:
-        """Removes a rule; throttled connections stay muted. Can be called repeatedly."""
+        """Remove a rule; throttled connections stay muted. Can be called repeatedly."""
         self.rules.retire(rule)
 
     def apply(self, context: RequestContext, response: Response | None) -> None:

@@ -75,7 +75,7 @@ def handle(
 def _altered(
     services: Services, receiver: Services, request: Any, change: Callable[[Any], Record | None]
 ) -> list[Outcome]:
-    """Makes all valid changes in one write, and returns errors for the others."""
+    """Make all valid changes in one write, and return errors for the others."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     outcomes: list[Outcome] = []
     records: list[Record] = []
@@ -97,7 +97,7 @@ def _altered(
 
 
 def _check(receiver: Services, resource: Any) -> None:
-    """Performs the checks of the broker that received the request, before the controller handles it."""
+    """Perform the checks of the broker that received the request, before the controller handles it."""
     nulls = [
         config.name
         for config in resource.configs
@@ -123,7 +123,7 @@ def _check(receiver: Services, resource: Any) -> None:
 def _change_loggers(
     receiver: Services, name: str, changes: list[ConfigChange], *, validate_only: bool
 ) -> None:
-    """Changes a broker's log levels, which the controller does not store."""
+    """Change a broker's log levels, which the controller does not store."""
     levels = dict(receiver.log_levels)
     for change in changes:
         if change.operation in (Operation.APPEND, Operation.SUBTRACT):

@@ -73,7 +73,7 @@ def refuse(request: ApiVersionsRequest, code: int) -> ApiVersionsResponse:
 
 @cache
 def _ranges(release: str) -> list[ApiVersion]:
-    """Returns the ranges of all APIs for clients.
+    """Return the ranges of all APIs for clients.
 
     Cached, because every connection starts with this request.
     """

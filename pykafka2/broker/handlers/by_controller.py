@@ -24,7 +24,7 @@ DEFAULT_TIMEOUT = 30.0
 
 
 def timeout_of(request: Any) -> float:
-    """Returns how long the client waits, in seconds."""
+    """Return how long the client waits, in seconds."""
     if request.API_KEY not in BOUNDED_BY_THEMSELVES:
         return DEFAULT_TIMEOUT
     timeout_ms: int = request.timeout_ms
@@ -32,14 +32,14 @@ def timeout_of(request: Any) -> float:
 
 
 def deadline_of(context: RequestContext) -> float:
-    """Returns until when the client waits."""
+    """Return until when the client waits."""
     return context.received.received_at + timeout_of(context.request)
 
 
 def submit_to_controller(
     services: Services, api: Api, context: RequestContext, now: float, refused: Callable[[float], None]
 ) -> None:
-    """Handles a request as an event of the controller's queue.
+    """Handle a request as an event of the controller's queue.
 
     `refused` is called if this broker is no longer the controller by then.
     """

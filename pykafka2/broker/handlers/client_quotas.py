@@ -31,7 +31,7 @@ EXACT, DEFAULT, ANY = range(3)
 def handle_describe(
     services: Services, context: RequestContext, request: DescribeClientQuotasRequest, now: float
 ) -> DescribeClientQuotasResponse:
-    """Describes the entities that match all components of the filter; if strict, without other types."""
+    """Describe the entities that match all components of the filter; if strict, without other types."""
     try:
         exact, kinds = _filter(request)
     except BrokerError as error:
@@ -53,7 +53,7 @@ def handle_describe(
 
 
 def _filter(request: DescribeClientQuotasRequest) -> tuple[dict[str, str | None], set[str]]:
-    """Returns the names that must match, and the types that can have any name. Raises if it is invalid."""
+    """Return the names that must match, and the types that can have any name. Raise if it is invalid."""
     exact: dict[str, str | None] = {}
     kinds: set[str] = set()
     for component in request.components:

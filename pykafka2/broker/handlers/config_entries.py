@@ -35,7 +35,7 @@ UNKNOWN_TYPE = 0
 
 
 def of_topic(config: TopicConfig) -> Entries:
-    """Returns a topic's options over those of this broker."""
+    """Return a topic's options over those of this broker."""
     keys = {
         **TOPIC_KEYS,
         **{name: key for name, key in INTERNAL_TOPIC_KEYS.items() if name in config.overrides},
@@ -44,7 +44,7 @@ def of_topic(config: TopicConfig) -> Entries:
 
 
 def of_broker(config: BrokerConfig) -> Entries:
-    """Returns all options of one broker, including unknown dynamic ones."""
+    """Return all options of one broker, including unknown dynamic ones."""
     entries = [
         _entry(key, config.text(name), config.synonyms(name), read_only=not key.is_dynamic)
         for name, key in sorted(BROKER_KEYS.items())
@@ -54,17 +54,17 @@ def of_broker(config: BrokerConfig) -> Entries:
 
 
 def of_all_brokers(configs: Mapping[str, str]) -> Entries:
-    """Returns only the options that are set for all brokers."""
+    """Return only the options that are set for all brokers."""
     return [_dynamic(name, [Synonym(name, text, CLUSTER_SOURCE)]) for name, text in sorted(configs.items())]
 
 
 def of_group(configs: Mapping[str, str], broker: BrokerConfig) -> Entries:
-    """Returns a group's options over the broker's."""
+    """Return a group's options over the broker's."""
     return [_with_default(key, configs.get(name), GROUP_SOURCE, broker) for name, key in GROUP_KEYS.items()]
 
 
 def of_metrics(configs: Mapping[str, str]) -> Entries:
-    """Returns the options of a client metrics subscription.
+    """Return the options of a client metrics subscription.
 
     Defaults have no synonyms, as in Kafka's ConfigHelper.
     """
@@ -77,7 +77,7 @@ def of_metrics(configs: Mapping[str, str]) -> Entries:
 
 
 def of_loggers(services: Services) -> Entries:
-    """Returns the levels of a broker's loggers."""
+    """Return the levels of a broker's loggers."""
     return [
         DescribeConfigsResourceResult(
             name=name,
@@ -106,7 +106,7 @@ def _with_default(
 
 
 def _dynamic(name: str, synonyms: list[Synonym]) -> DescribeConfigsResourceResult:
-    """Returns a dynamic option; an unknown one could be a secret."""
+    """Return a dynamic option; an unknown one could be a secret."""
     key = BROKER_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name) or Key(name, "PASSWORD", None, "")
     return _entry(key, synonyms[0].value, synonyms)
 

@@ -100,7 +100,7 @@ def _created(topic: TopicImage) -> CreatableTopicResult:
 
 
 def _described(topic: TopicImage) -> list[str]:
-    """Returns the names of all public options, and of internal ones that this topic sets."""
+    """Return the names of all public options, and of internal ones that this topic sets."""
     return sorted({*TOPIC_KEYS, *topic.config.overrides})
 
 

@@ -192,7 +192,7 @@ def _changed(
     token_hmac: Buffer,
     period_ms: int,
 ) -> tuple[int, int]:
-    """Has the controller change a token. Returns the error code and the new expiry time."""
+    """Have the controller change a token. Return the error code and the new expiry time."""
     requester = context.principal
     at_ms = NO_TIME
     try:

@@ -43,7 +43,7 @@ def handle(services: Services, context: RequestContext, request: DeleteRecordsRe
 
 
 def _answer(done: dict[Key, DeleteResult]) -> DeleteRecordsResponse:
-    """Returns the response with each partition once, however often it was named."""
+    """Return the response with each partition once, however often it was named."""
     topics: dict[str, DeleteRecordsTopicResult] = {}
     for (name, index), result in done.items():
         topic = topics.setdefault(name, DeleteRecordsTopicResult(name=name, partitions=[]))

@@ -41,7 +41,7 @@ def _requested(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
 def _deleted(
     services: Services, requested: list[DeleteTopicState], quota: MutationQuota
 ) -> list[DeletableTopicResult]:
-    """Rejects topics that are named twice, by name or id, and deletes the others (KIP-516)."""
+    """Reject topics that are named twice, by name or id, and delete the others (KIP-516)."""
     image = services.controller.image
     results: list[DeletableTopicResult] = []
     names = Counter(

@@ -85,7 +85,7 @@ def _configs(services: Services, resource_type: int, name: str) -> Entries:
 
 
 def _check_id(services: Services, name: str, expected: str) -> None:
-    """Raises unless the id is this broker's: a broker describes only itself."""
+    """Raise unless the id is this broker's: a broker describes only itself."""
     try:
         broker_id = int(name)
     except ValueError:

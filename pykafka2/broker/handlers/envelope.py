@@ -79,14 +79,14 @@ class EnvelopeOrigin:
         self._envelope.reply(EnvelopeResponse(response_data=frame[LENGTH_BYTES:]))
 
     def local_processed(self, context: RequestContext) -> None:
-        """Does nothing: no request waits behind it."""
+        """Do nothing: no request waits behind it."""
 
     def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
         self._envelope.reply(EnvelopeResponse(error_code=UnknownServerError.code or 0))
 
 
 def opened(envelope: RequestContext, sent: EnvelopeRequest, now: float) -> RequestContext:
-    """Returns the client's request from an envelope, with its sender. Raises what `decode_request` raises."""
+    """Return the client's request from an envelope, with its sender. Raise what `decode_request` raises."""
     header, request = decode_request(memoryview(sent.request_data))
     principal = ANONYMOUS if sent.request_principal is None else principal_from_bytes(sent.request_principal)
     caller = Caller(principal, host_from_bytes(sent.client_host_address))

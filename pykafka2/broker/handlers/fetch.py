@@ -161,7 +161,7 @@ def _measured(
     results: list[FetchResult],
     now: float,
 ) -> FetchResponse:
-    """Returns the response, or an empty one if it exceeds a quota of the client.
+    """Return the response, or an empty one if it exceeds a quota of the client.
 
     The client then fetches the same again: a session is not created, and an existing one keeps its positions.
     """
@@ -186,7 +186,7 @@ def _measured(
 
 
 def _encoded_bytes(response: FetchResponse, version: int) -> int:
-    """Returns the length of a response with its length bytes, as Kafka measures it."""
+    """Return the length of a response with its length bytes, as Kafka measures it."""
     parts: list[FramePart] = []
     response.encode_into(version, parts)
     return LENGTH_BYTES + sum(map(len, parts))
@@ -200,7 +200,7 @@ def _in_session(
     results: list[FetchResult],
     now: float,
 ) -> FetchResponse:
-    """Returns the response: all results, or with a session only the changes."""
+    """Return the response: all results, or with a session only the changes."""
     version = context.version
     sessions = services.replicas.sessions
     session = plan.session
@@ -226,7 +226,7 @@ def _in_session(
 
 
 def _refused_by_session(services: Services, request: FetchRequest, plan: FetchPlan) -> FetchResponse | None:
-    """Returns an error if the session was closed or used by another fetch in between, else None."""
+    """Return an error if the session was closed or used by another fetch in between, else None."""
     session = plan.session
     if session is None:
         return None
@@ -238,7 +238,7 @@ def _refused_by_session(services: Services, request: FetchRequest, plan: FetchPl
 
 
 def _refusal(access: Access, topic: str) -> TopicAuthorizationFailed | None:
-    """Returns an error if the client is not authorized to read a topic, else None."""
+    """Return an error if the client is not authorized to read a topic, else None."""
     return None if access.may(Operation.READ, ResourceType.TOPIC, topic) else TopicAuthorizationFailed()
 
 
@@ -324,7 +324,7 @@ def _partition(
 
 
 def _aborted(result: FetchResult, plan: FetchPlan) -> list[AbortedTransaction] | None:
-    """Returns None unless requested (read_committed).
+    """Return None unless requested (read_committed).
 
     Empty, as in Kafka, if there was nothing to read when the fetch arrived.
     """
@@ -343,7 +343,7 @@ def _aborted(result: FetchResult, plan: FetchPlan) -> list[AbortedTransaction] |
 
 @refuses(FetchRequest)
 def refuse(request: FetchRequest, code: int) -> FetchResponse:
-    """Returns the error at the top level, if it is the session's, or in each partition."""
+    """Return the error at the top level, if it is the session's, or in each partition."""
     topics = [
         FetchableTopicResponse(
             topic=topic.topic,

@@ -85,7 +85,7 @@ def _failed_old(code: int) -> FindCoordinatorResponse:
 
 @refuses(FindCoordinatorRequest)
 def refuse(request: FindCoordinatorRequest, code: int) -> FindCoordinatorResponse:
-    """Returns the error for each key in versions with several keys, else at the top level."""
+    """Return the error for each key in versions with several keys, else at the top level."""
     if request.coordinator_keys:
         return FindCoordinatorResponse(coordinators=[_failed(key, code) for key in request.coordinator_keys])
     return _failed_old(code)

@@ -52,7 +52,7 @@ def _has_consumer_protocol(services: Services) -> bool:
 
 
 def handle(services: Services, context: RequestContext, request: Request[Any], now: float) -> None:
-    """Submits the request; the coordinator responds, possibly before this returns."""
+    """Submit the request; the coordinator responds, possibly before this returns."""
     if context.api_key in OF_CONSUMER_PROTOCOL and not _has_consumer_protocol(services):
         context.reply(refuse(request, context.version, UnsupportedVersion.code))
         return

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def hint(services: Services, key: Key, error: BrokerError | None) -> PartitionImage | None:
-    """Returns this broker's image of the partition if the error is about leadership."""
+    """Return this broker's image of the partition if the error is about leadership."""
     if isinstance(error, NotLeaderOrFollower | FencedLeaderEpoch):
         return services.image.partition(*key)
     return None
@@ -24,7 +24,7 @@ def hint(services: Services, key: Key, error: BrokerError | None) -> PartitionIm
 def endpoints(
     services: Services, context: RequestContext, leaders: Iterable[int]
 ) -> list[tuple[BrokerImage, str, int]]:
-    """Returns these leaders, each once, with host and port for the client; stopped ones are left out."""
+    """Return these leaders, each once, with host and port for the client; stopped ones are left out."""
     listener = context.caller.listener
     return [
         (services.image.brokers[leader], *services.image.brokers[leader].address_by(listener))

@@ -136,7 +136,7 @@ def _find(
 def _replica(
     services: Services, request: ListOffsetsRequest, topic: str, partition: ListOffsetsPartition
 ) -> Replica:
-    """Returns the leader's replica; the debugging consumer can read from any replica."""
+    """Return the leader's replica; the debugging consumer can read from any replica."""
     key = (topic, partition.partition_index)
     if request.replica_id != DEBUGGING_CONSUMER:
         return services.replicas.leader_of(key, partition.current_leader_epoch)
@@ -154,7 +154,7 @@ def _upper(replica: Replica, request: ListOffsetsRequest) -> int:
 
 
 def _check_high_watermark(replica: Replica, request: ListOffsetsRequest, version: int) -> None:
-    """Raises if the high watermark of a new leader can be below offsets returned before (KIP-207)."""
+    """Raise if the high watermark of a new leader can be below offsets returned before (KIP-207)."""
     if request.replica_id == CONSUMER and replica.high_watermark < replica.leader_epoch_start:
         if version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
             raise OffsetNotAvailable

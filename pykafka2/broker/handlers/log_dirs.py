@@ -94,7 +94,7 @@ def alter(
 
 
 def _move(services: Services, key: Key, path: str, now: float) -> int:
-    """Returns the error code of moving one replica to that directory."""
+    """Return the error code of moving one replica to that directory."""
     places = services.logs.places
     if path not in places.paths:
         return LogDirNotFound.code or 0

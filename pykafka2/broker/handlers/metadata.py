@@ -71,7 +71,7 @@ def handle(
 
 
 def _about_all(services: Services, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    """Returns the response about all topics; its bytes are cached until the next change."""
+    """Return the response about all topics; its bytes are cached until the next change."""
     image = services.image
     with_operations = request.include_topic_authorized_operations
 
@@ -92,7 +92,7 @@ def _about_all(services: Services, context: RequestContext, request: MetadataReq
 
 
 def _about_brokers(services: Services, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    """Returns a response without topics."""
+    """Return a response without topics."""
     image = services.image
     with_cluster = request.include_cluster_authorized_operations
     listener = context.caller.listener
@@ -110,7 +110,7 @@ def _about_brokers(services: Services, context: RequestContext, request: Metadat
 
 
 def _with_operations(topics: list[MetadataResponseTopic]) -> list[MetadataResponseTopic]:
-    """Sets the authorized operations of these topics, except for unknown ids."""
+    """Set the authorized operations of these topics, except for unknown ids."""
     for topic in topics:
         if topic.name is not None:
             topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
@@ -128,7 +128,7 @@ def has_unusable_ids(version: int, topics: Iterable[MetadataRequestTopic]) -> bo
 
 
 def _create(services: Services, context: RequestContext, names: list[str], now: float) -> None:
-    """Creates topics, up to the limit of one request and the client's quota.
+    """Create topics, up to the limit of one request and the client's quota.
 
     Errors are ignored: the client's next request shows whether a topic exists.
     """
@@ -144,7 +144,7 @@ def _create(services: Services, context: RequestContext, names: list[str], now: 
 def _requested(
     image: ClusterImage, requested: MetadataRequestTopic, unknown: list[str]
 ) -> MetadataResponseTopic:
-    """Returns one topic by name, or by id (since version 10); adds a missing name to `unknown`."""
+    """Return one topic by name, or by id (since version 10); add a missing name to `unknown`."""
     if requested.topic_id != ZERO_UUID:
         by_id = image.topic_by_id(requested.topic_id)
         if by_id is None:

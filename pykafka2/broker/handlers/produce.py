@@ -95,7 +95,7 @@ def _is_usual(request: ProduceRequest) -> bool:
 def _append_usual(
     services: Services, context: RequestContext, request: ProduceRequest, now: float
 ) -> ProduceResponse | None:
-    """Does what `_append_and_answer` does for a request with one batch.
+    """Do what `_append_and_answer` does for a request with one batch.
 
     A batch that is appended, and for which no replica is missing, gets its response without a wait.
     """
@@ -136,7 +136,7 @@ def _has_duplicates(request: ProduceRequest) -> bool:
 
 
 def is_transactional(request: ProduceRequest) -> bool:
-    """Whether any batch is transactional. Reads one byte for each partition."""
+    """Whether any batch is transactional. Read one byte for each partition."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
@@ -211,7 +211,7 @@ def _acknowledge(
     repeats: Repeats | None,
     now: float,
 ) -> ProduceResponse | None:
-    """Returns the response once the replicas required by acks have the batches.
+    """Return the response once the replicas required by acks have the batches.
 
     None if it is sent later or not at all.
     """
@@ -248,7 +248,7 @@ def _append(
     walks: Walks,
     now: float,
 ) -> dict[Key, ProduceResult]:
-    """Appends all batches. `verdicts` has a guard or an error for each verified partition."""
+    """Append all batches. `verdicts` has a guard or an error for each verified partition."""
     results: dict[Key, ProduceResult] = {}
     now_ms = services.clock.wall_ms()
     for topic in request.topic_data:
@@ -279,7 +279,7 @@ def _append(
 def _settled(
     context: RequestContext, repeats: Repeats, results: dict[Key, ProduceResult]
 ) -> dict[Key, ProduceResult]:
-    """Returns the results of a request that names a partition more than once."""
+    """Return the results of a request that names a partition more than once."""
     return {
         (key := _key(context, topic, data)): repeats.settle(data, results[key])
         for topic in repeats.request.topic_data
@@ -288,9 +288,9 @@ def _settled(
 
 
 def _identify(services: Services, context: RequestContext, topic: TopicProduceData) -> BrokerError | None:
-    """Sets the name of a topic that is requested by id (since version 13).
+    """Set the name of a topic that is requested by id (since version 13).
 
-    Returns an error if it is unknown.
+    Return an error if it is unknown.
     """
     if context.version >= FIRST_VERSION_WITH_IDS:
         known = services.image.topic_by_id(topic.topic_id)
@@ -301,7 +301,7 @@ def _identify(services: Services, context: RequestContext, topic: TopicProduceDa
 
 
 def _key(context: RequestContext, topic: TopicProduceData, data: PartitionProduceData) -> Key:
-    """Returns the key of a partition in the results: the id replaces the name of an unknown topic."""
+    """Return the key of a partition in the results: the id replaces the name of an unknown topic."""
     if context.version >= FIRST_VERSION_WITH_IDS and not topic.name:
         return topic.topic_id.hex(), data.index
     return topic.name, data.index

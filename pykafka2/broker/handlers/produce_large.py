@@ -30,9 +30,9 @@ def check_in_slices(
     append: Callable[[Walks, float], ProduceResponse | None],
     now: float,
 ) -> ProduceResponse | None:
-    """Calls `append` with the walks over these batches' records once all are over.
+    """Call `append` with the walks over these batches' records once all are over.
 
-    Returns what `append` returns, or None if it is called later.
+    Return what `append` returns, or None if it is called later.
     """
     now_ms = services.clock.wall_ms()
     walks: Walks = {}

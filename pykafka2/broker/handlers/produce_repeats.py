@@ -43,7 +43,7 @@ class Repeats:
         )
 
     def settle(self, data: PartitionProduceData, result: ProduceResult) -> ProduceResult:
-        """Returns the result of one partition; an unknown topic takes precedence."""
+        """Return the result of one partition; an unknown topic takes precedence."""
         error = self._refused.get(id(data))
         if error is None or isinstance(result.error, UnknownTopicId | UnknownTopicOrPartition):
             return result

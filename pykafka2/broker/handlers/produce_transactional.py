@@ -39,9 +39,9 @@ def verify(
     proceed: Callable[[Verdicts, float], None],
     now: float,
 ) -> None:
-    """Calls `proceed` with the coordinator's verdicts, at once if nothing needs verification.
+    """Call `proceed` with the coordinator's verdicts, at once if nothing needs verification.
 
-    Raises `TransactionalIdAuthorizationFailed` or `InvalidProducerIdMapping` to reject the whole request.
+    Raise `TransactionalIdAuthorizationFailed` or `InvalidProducerIdMapping` to reject the whole request.
     """
     if request.transactional_id is None:
         # Transactional batches require authorization for the transactional id, and there is none.
@@ -87,7 +87,7 @@ def _refusal(code: int) -> BrokerError:
 def _transactional_batches(
     services: Services, context: RequestContext, request: ProduceRequest
 ) -> dict[Key, RecordBatch]:
-    """Returns the headers of transactional batches for existing topics; validation comes later."""
+    """Return the headers of transactional batches for existing topics; validation comes later."""
     found: dict[Key, RecordBatch] = {}
     for topic in request.topic_data:
         known = services.image.topic_by_id(topic.topic_id)

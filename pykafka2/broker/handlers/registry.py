@@ -77,7 +77,7 @@ class Api:
         return self.refuse is not None or self.refuse_in_version is not None
 
     def refusal(self, request: Request[Any], version: int, code: int) -> Response | None:
-        """Returns the response with an error in every field; None if there is none."""
+        """Return the response with an error in every field; None if there is none."""
         if self.refuse_in_version is not None:
             return self.refuse_in_version(request, version, code)
         return None if self.refuse is None else self.refuse(request, code)
@@ -95,7 +95,7 @@ def handles(
     between_brokers: bool = False,
     oldest_version: int | None = None,
 ) -> Callable[[Handle], Handle]:
-    """Registers the handler function of an API for these versions.
+    """Register the handler function of an API for these versions.
 
     With `by_controller` it runs on the broker of the active controller, as an event of its queue
     (`services.controller` is that controller); other brokers forward to it. With `between_brokers` only
@@ -119,7 +119,7 @@ def handles(
 
 
 def refuses(request: type[Request[Any]]) -> Callable[[F], F]:
-    """Registers the function that builds error responses of an API."""
+    """Register the function that builds error responses of an API."""
 
     def register(function: F) -> F:
         APIS[request.API_KEY].refuse = function
@@ -129,7 +129,7 @@ def refuses(request: type[Request[Any]]) -> Callable[[F], F]:
 
 
 def respond(services: Services, api: Api, context: RequestContext, now: float) -> None:
-    """Has the API's function respond; a failure affects this request only."""
+    """Have the API's function respond; a failure affects this request only."""
     if context.is_answered:
         return  # its connection is closed
 
@@ -148,7 +148,7 @@ def respond(services: Services, api: Api, context: RequestContext, now: float) -
 
 
 def services_of_receiver(services: Services, context: RequestContext) -> Services:
-    """Returns the services of the broker that received the client's request.
+    """Return the services of the broker that received the client's request.
 
     For handlers with `by_controller`.
 
@@ -160,7 +160,7 @@ def services_of_receiver(services: Services, context: RequestContext) -> Service
 
 
 def load() -> None:
-    """Imports every handler. Can be called repeatedly."""
+    """Import every handler. Can be called repeatedly."""
     for name in HANDLER_MODULES:
         import_module(f"pykafka2.broker.handlers.{name}")
 
@@ -178,7 +178,7 @@ class ClientApis:
         return served is not None and served[0] <= version <= served[1]
 
     def why_not_served(self, api_key: int, version: int) -> str:
-        """Returns the reason for the log if a request is not served."""
+        """Return the reason for the log if a request is not served."""
         served, name = self.ranges.get(api_key), name_of(api_key)
         limit = "" if self._release.is_newest else f" as Apache Kafka {self._release.name}"
         if served is None:
@@ -187,7 +187,7 @@ class ClientApis:
 
 
 def client_ranges(release: Release) -> dict[int, tuple[int, int]]:
-    """Returns the versions for clients by API key, of the APIs that both this broker and a release have."""
+    """Return the versions for clients by API key, of the APIs that both this broker and a release have."""
     ranges = {}
     for key, api in sorted(APIS.items()):
         lowest = api.min_version if api.oldest_version is None else api.oldest_version

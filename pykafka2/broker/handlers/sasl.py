@@ -88,7 +88,7 @@ def _refuse_later(
     reason: str,
     now: float,
 ) -> None:
-    """Sends the response after a delay, and then closes the connection."""
+    """Send the response after a delay, and then close the connection."""
     node = services.node
     client, details = (
         context.client_id or "a client without a client_id",

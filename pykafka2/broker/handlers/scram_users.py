@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def handle_describe(
     services: Services, context: RequestContext, request: DescribeUserScramCredentialsRequest, now: float
 ) -> DescribeUserScramCredentialsResponse:
-    """Describes these users or, if none is named, all."""
+    """Describe these users or, if none is named, all."""
     counts = Counter(user.name for user in request.users or []) or Counter(services.image.scram_users)
     if not request.users:
         counts = Counter(dict.fromkeys(counts, 1))
@@ -94,7 +94,7 @@ def handle_alter(
 
 
 def refuse_alter(request: AlterUserScramCredentialsRequest, code: int) -> AlterUserScramCredentialsResponse:
-    """Returns the error once for each user, as in Kafka."""
+    """Return the error once for each user, as in Kafka."""
     users = dict.fromkeys(
         [
             *(deletion.name for deletion in request.deletions),

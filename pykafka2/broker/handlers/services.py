@@ -53,11 +53,11 @@ class Gate(Protocol):
         *,
         by_controller: bool,
     ) -> Response | None:
-        """Returns the response of the API's function, `proceed`, or an authorization error."""
+        """Return the response of the API's function, `proceed`, or an authorization error."""
         ...
 
     def access(self, context: RequestContext, acls: Acls, *, by_controller: bool = False) -> Access:
-        """Returns the rights of the sender of a request under these ACLs."""
+        """Return the rights of the sender of a request under these ACLs."""
         ...
 
 
@@ -125,7 +125,7 @@ class Services:
         return self.node.log_levels
 
     def access_of(self, context: RequestContext) -> Access | None:
-        """Returns the rights of the sender of a request under this broker's metadata.
+        """Return the rights of the sender of a request under this broker's metadata.
 
         None if none are needed.
         """
@@ -142,7 +142,7 @@ class Services:
         self._queue(context)
 
     def shown_controller(self) -> int:
-        """Returns a broker to report as the controller: any live one, since all forward to it.
+        """Return a broker to report as the controller: any live one, since all forward to it.
 
         As a release with ZooKeeper, the controller itself. -1 if none is known.
         """
@@ -169,16 +169,16 @@ class Services:
         return self._entropy
 
     def change_now(self, name: str, change: Callable[[Controller], T]) -> T:
-        """Has the controller make a change at once, and returns or raises its outcome.
+        """Have the controller make a change at once, and return or raise its outcome.
 
-        Raises `NotController` if no controller is reachable, or it is busy.
+        Raise `NotController` if no controller is reachable, or it is busy.
         """
         outcome: list[T] = []
         self._controllers.change_now(self.id, name, lambda active: outcome.append(change(active)))
         return outcome[0]
 
     def create_topic(self, new: NewTopic) -> None:
-        """Has the controller create a topic that a client needs. Raises if that is impossible now."""
+        """Have the controller create a topic that a client needs. Raise if that is impossible now."""
         self._controllers.change_now(
             self.id, f"create topic {new.name}", lambda active: active.create_topic(new)
         )
@@ -186,10 +186,10 @@ class Services:
     def create_topics(
         self, new: Sequence[NewTopic], charge_on: Callable[[int], Callable[[int], object]]
     ) -> None:
-        """Has the controller create topics that a client needs, as far as possible.
+        """Have the controller create topics that a client needs, as far as possible.
 
         `charge_on`, called with the controller's id, returns what is called with the partitions of each topic
-        and can reject it. Raises `NotController` if no controller is reachable, or it is busy.
+        and can reject it. Raise `NotController` if no controller is reachable, or it is busy.
         """
 
         def create(active: Controller) -> None:
@@ -201,9 +201,9 @@ class Services:
         self._controllers.change_now(self.id, f"create {len(new)} topics", create)
 
     def catch_up(self, broker_id: int, now: float) -> None:
-        """Sends the missing metadata to a broker from which the controller received a heartbeat."""
+        """Send the missing metadata to a broker from which the controller received a heartbeat."""
         self._controllers.catch_up(broker_id, now)
 
     def of(self, broker_id: int) -> Services:
-        """Returns the services of another broker, for checks that it would have done before forwarding."""
+        """Return the services of another broker, for checks that it would have done before forwarding."""
         return self._services_of(broker_id)

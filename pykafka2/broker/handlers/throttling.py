@@ -43,19 +43,19 @@ def throttle(quotas: ClientQuotas, context: RequestContext, response: Response |
 
 
 def mute(context: RequestContext, response: Response | None, throttle_ms: int) -> None:
-    """Sets the throttle time of a response, and mutes its connection after it."""
+    """Set the throttle time of a response, and mute its connection after it."""
     context.delivery.throttle = throttle_ms / 1000.0
     if response is not None and "throttle_time_ms" in type(response).__slots__:
         response.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]
 
 
 def client_of(context: RequestContext) -> tuple[str, str]:
-    """Returns the user and the client id of a request."""
+    """Return the user and the client id of a request."""
     return context.principal.name, context.client_id or ""
 
 
 def handling_time(context: RequestContext, now: float) -> float:
-    """Returns the seconds that a handler spent on a request, without the time that it waited."""
+    """Return the seconds that a handler spent on a request, without the time that it waited."""
     progress = context.progress
     if not progress.taken_at:
         return 0.0
@@ -65,7 +65,7 @@ def handling_time(context: RequestContext, now: float) -> float:
 def mutation_quota(
     services: Services, context: RequestContext, strict_since: int, now: float
 ) -> MutationQuota:
-    """Returns the controller mutation quota of a request; strict since version `strict_since` (KIP-599)."""
+    """Return the controller mutation quota of a request; strict since version `strict_since` (KIP-599)."""
     user, client_id = client_of(context)
     return services.quotas.mutation(user, client_id, now, is_strict=context.version >= strict_since)
 
@@ -73,11 +73,11 @@ def mutation_quota(
 def charge_on(
     services: Services, context: RequestContext, controller: int, now: float
 ) -> Callable[[int], object]:
-    """Returns a function that charges the client on the controller for partitions created by Metadata."""
+    """Return a function that charges the client on the controller for partitions created by Metadata."""
     user, client_id = client_of(context)
     return services.of(controller).quotas.mutation(user, client_id, now, is_strict=True).record
 
 
 def message_of(error: BrokerError) -> str | None:
-    """Returns the message of a failed topic, or None for an exceeded quota, as in Kafka."""
+    """Return the message of a failed topic, or None for an exceeded quota, as in Kafka."""
     return None if isinstance(error, ThrottlingQuotaExceeded) else str(error)

@@ -29,7 +29,7 @@ VERSIONS: Final = {
 
 
 def handle(services: Services, context: RequestContext, request: Request[Any], now: float) -> None:
-    """Submits the request; the coordinator responds, possibly before this returns."""
+    """Submit the request; the coordinator responds, possibly before this returns."""
     services.coordinators.submit(services.coordinators.transactions, context, request, now)
 
 

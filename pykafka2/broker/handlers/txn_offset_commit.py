@@ -26,14 +26,14 @@ FIRST_WITH_ABORTABLE: Final = 4
 
 
 def support_of(version: int) -> TransactionSupport:
-    """Returns the transaction features of the producer, by the version of its request."""
+    """Return the transaction features of the producer, by the version of its request."""
     if version >= FIRST_THAT_ADDS:
         return TransactionSupport.ADDS_PARTITIONS
     return TransactionSupport.ABORTABLE if version >= FIRST_WITH_ABORTABLE else TransactionSupport.OLD_ERRORS
 
 
 def commit(services: Services, context: RequestContext, request: TxnOffsetCommitRequest, now: float) -> None:
-    """Verifies, then submits to the group coordinator, which responds."""
+    """Verify, then submit to the group coordinator, which responds."""
     coordinators = services.coordinators
     key = (OFFSETS_TOPIC, partition_for(request.group_id, coordinators.groups.partitions))
 

@@ -53,7 +53,7 @@ def handle(
 
 
 def _one_by_one(services: Services, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Updates each feature for itself, with a result for each, as releases before 4.0 do."""
+    """Update each feature for itself, with a result for each, as releases before 4.0 do."""
     records, results = [], []
     for update in request.feature_updates:
         kind = SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type

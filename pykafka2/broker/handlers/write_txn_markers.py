@@ -61,7 +61,7 @@ def write_markers(
 
 
 def _append(services: Services, marker: WritableTxnMarker, now: float) -> dict[Key, ProduceResult]:
-    """Appends one producer's marker to all its partitions."""
+    """Append one producer's marker to all its partitions."""
     end = EndMarker(
         marker.producer_id,
         marker.producer_epoch,
@@ -104,7 +104,7 @@ def _answer(
 
 
 def _response(request: WriteTxnMarkersRequest, code: Callable[[int, Key], int]) -> WriteTxnMarkersResponse:
-    """Returns the response with the code of each marker, by its number, in each partition."""
+    """Return the response with the code of each marker, by its number, in each partition."""
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(

@@ -31,9 +31,9 @@ _PLACE: Final = Struct(">qii")  # base offset, length, leader epoch: the fields 
 
 
 def parse_batch(data: Buffer) -> RecordBatch:
-    """Returns the single batch in `data`.
+    """Return the single batch in `data`.
 
-    Raises `CorruptMessage` if truncated, `InvalidRecord` for another magic.
+    Raise `CorruptMessage` if truncated, `InvalidRecord` for another magic.
     """
     if len(data) < HEADER_BYTES:
         raise CorruptMessage(
@@ -50,27 +50,27 @@ def parse_batch(data: Buffer) -> RecordBatch:
 
 
 def placed(batch: RecordBatch, base_offset: int, leader_epoch: int) -> RecordBatch:
-    """Returns a copy of the batch with its offset and leader epoch; the checksum does not change (KIP-98)."""
+    """Return a copy of the batch with its offset and leader epoch; the checksum does not change (KIP-98)."""
     place = _PLACE.pack(base_offset, batch.length, leader_epoch)
     return RecordBatch(memoryview(b"".join((place, batch.buffer[MAGIC_AT:]))))
 
 
 def with_log_append_time(batch: RecordBatch, timestamp_ms: int) -> RecordBatch:
-    """Returns a copy for a topic with message.timestamp.type=LogAppendTime, with a new checksum."""
+    """Return a copy for a topic with message.timestamp.type=LogAppendTime, with a new checksum."""
     return rewritten(
         batch, batch.attributes | LOG_APPEND_TIME_FLAG, timestamp_ms, batch.buffer[HEADER_BYTES:]
     )
 
 
 def rewritten(batch: RecordBatch, attributes: int, max_timestamp: int, body: Buffer) -> RecordBatch:
-    """Returns the same records with another header and possibly a recompressed body, with a new checksum."""
+    """Return the same records with another header and possibly a recompressed body, with a new checksum."""
     return with_records(batch, body, batch.count, attributes, batch.base_timestamp, max_timestamp)
 
 
 def with_records(
     batch: RecordBatch, body: Buffer, count: int, attributes: int, base_timestamp: int, max_timestamp: int
 ) -> RecordBatch:
-    """Returns a batch of the same offsets and producer with other records, with a new checksum."""
+    """Return a batch of the same offsets and producer with other records, with a new checksum."""
     length = HEADER_BYTES - LENGTH_END + len(body)
 
     def header(crc: int) -> bytes:
@@ -95,6 +95,6 @@ def with_records(
 
 
 def without_records(batch: RecordBatch) -> RecordBatch:
-    """Returns the empty batch that compaction leaves, which keeps offsets and sequences."""
+    """Return the empty batch that compaction leaves, which keeps offsets and sequences."""
     attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON_FLAG)
     return with_records(batch, b"", 0, attributes, NO_TIMESTAMP, batch.max_timestamp)

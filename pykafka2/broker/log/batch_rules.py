@@ -56,7 +56,7 @@ class BatchRules:
         return batch.max_timestamp > now_ms + self.after_ms or now_ms > self.before_ms
 
     def wrong_time(self, batch: RecordBatch, timestamp: int, now_ms: int) -> str | None:
-        """Returns why a record's timestamp is rejected, or None.
+        """Return why a record's timestamp is rejected, or None.
 
         A CreateTime topic accepts a batch marked LogAppendTime and clears the mark (4.3).
         """

@@ -118,7 +118,7 @@ def clean(work: CleaningRound) -> Steps[Cleaned]:
 
 
 def groups_by_size(segments: Sequence[Segment], end_offset: int, max_bytes: int) -> Iterator[list[Segment]]:
-    """Yields groups of adjacent segments; each group is merged into one segment of at most `max_bytes`."""
+    """Yield groups of adjacent segments; each group is merged into one segment of at most `max_bytes`."""
     group: list[Segment] = []
     size = 0
     for index, segment in enumerate(segments):
@@ -136,7 +136,7 @@ def groups_by_size(segments: Sequence[Segment], end_offset: int, max_bytes: int)
 
 
 def build_offset_map(work: CleaningRound) -> Steps[OffsetMap]:
-    """Returns the last offset of each key from the first dirty offset on, without aborted records."""
+    """Return the last offset of each key from the first dirty offset on, without aborted records."""
     found = OffsetMap()
     offsets, first = found.offsets, work.first_dirty_offset
     # Transactions that ended earlier are left out: their markers are not read, so they would never end.
@@ -182,7 +182,7 @@ def _cleaned_batch(
     transactions: CleanedTransactions,
     pace: _Pace,
 ) -> Steps[RecordBatch | None]:
-    """Returns the batch with the kept records, without records if it must stay, or None if it is removed."""
+    """Return the batch with the kept records, without records if it must stay, or None if it is removed."""
     is_removable = transactions.is_removable(batch)
     has_horizon = bool(batch.attributes & DELETE_HORIZON_FLAG)
     is_past_horizon = has_horizon and batch.base_timestamp <= work.now_ms
@@ -232,7 +232,7 @@ def _is_last_of_producer(batch: RecordBatch, last_records: Mapping[int, LastReco
 
 
 def _rebuilt(batch: RecordBatch, body: bytes, kept: list[RawRecord], horizon: int | None) -> RecordBatch:
-    """Returns the batch with the kept records; `horizon`, if not None, becomes its base timestamp."""
+    """Return the batch with the kept records; `horizon`, if not None, becomes its base timestamp."""
     base_timestamp, attributes = batch.base_timestamp, batch.attributes
     if batch.timestamp_type == LOG_APPEND_TIME:
         max_timestamp = batch.max_timestamp

@@ -6,7 +6,7 @@ import sys
 
 
 def release_free_memory() -> None:
-    """Calls glibc's malloc_trim; does nothing elsewhere. Takes milliseconds."""
+    """Call glibc's malloc_trim; do nothing elsewhere. Takes milliseconds."""
     if sys.platform != "linux":
         return
     import ctypes  # five milliseconds, which most processes never need

@@ -28,7 +28,7 @@ NO_EPOCH_END = EpochEnd(UNKNOWN_EPOCH, UNKNOWN_OFFSET)
 
 
 def ignore(entries: Sequence[EpochEntry]) -> None:
-    """Does nothing."""
+    """Do nothing."""
 
 
 class LeaderEpochs:
@@ -52,7 +52,7 @@ class LeaderEpochs:
         return self.entries[-1].epoch if self.entries else UNKNOWN_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Adds an epoch that starts at `start_offset`; ignores an epoch that is known already."""
+        """Add an epoch that starts at `start_offset`; ignore an epoch that is known already."""
         if self.entries and self.entries[-1].epoch >= epoch:
             return
         # An epoch without records is dropped once a later one starts at the same offset.
@@ -62,7 +62,7 @@ class LeaderEpochs:
         self._on_changed(self.entries)
 
     def end_of(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """Returns the largest epoch up to `epoch` and its end offset (OffsetForLeaderEpoch)."""
+        """Return the largest epoch up to `epoch` and its end offset (OffsetForLeaderEpoch)."""
         if epoch == UNKNOWN_EPOCH or not self.entries:
             return NO_EPOCH_END
         if epoch == self.latest:
@@ -77,12 +77,12 @@ class LeaderEpochs:
         return EpochEnd(self.entries[index - 1].epoch, self.entries[index].start_offset)
 
     def epoch_at(self, offset: int) -> int:
-        """Returns the epoch of `offset`, -1 if it is unknown."""
+        """Return the epoch of `offset`, -1 if it is unknown."""
         index = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
         return self.entries[index - 1].epoch if index else UNKNOWN_EPOCH
 
     def truncate_to(self, end_offset: int) -> None:
-        """Drops epochs that start at or after `end_offset`."""
+        """Drop epochs that start at or after `end_offset`."""
         before = len(self.entries)
         while self.entries and self.entries[-1].start_offset >= end_offset:
             self.entries.pop()
@@ -95,7 +95,7 @@ class LeaderEpochs:
             self._on_changed(self.entries)
 
     def drop_before(self, start_offset: int) -> None:
-        """Drops epochs before the log's new start; the epoch of `start_offset` now starts there."""
+        """Drop epochs before the log's new start; the epoch of `start_offset` now starts there."""
         index = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
         if index:
             kept = self.entries[index - 1 :]

@@ -53,7 +53,7 @@ class Cleanable:
 
 
 def cleanable_part(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> Cleanable:
-    """Returns the rolled segments that can be compacted now."""
+    """Return the rolled segments that can be compacted now."""
     segments = list(log.segments)
     first_dirty = max(log.clean_offset, log.log_start_offset)
     stable = log.last_stable_offset
@@ -77,7 +77,7 @@ def cleanable_part(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> 
 
 
 def dirty_ratio(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> float | None:
-    """Returns the dirty ratio of a log that is due for compaction, OVERDUE, or None if it is not due."""
+    """Return the dirty ratio of a log that is due for compaction, OVERDUE, or None if it is not due."""
     if not policy.compacts or len(log.segments) < 2:
         return None
     part = cleanable_part(log, policy, now_ms)
@@ -94,7 +94,7 @@ def compact(
     """Compacts a log in steps.
 
     `from_start` also compacts clean segments again, which removes tombstones past their delete horizon.
-    Returns None if no segment could be compacted, or if the log was truncated, moved or deleted meanwhile, or
+    Return None if no segment could be compacted, or if the log was truncated, moved or deleted meanwhile, or
     has lost segments. Its new segments are deleted then, and after a `KafkaError`.
     """
     part = cleanable_part(log, policy, now_ms)
@@ -137,7 +137,7 @@ def compact(
 
 
 def _until(is_void: Callable[[], bool], steps: Steps[Cleaned]) -> Steps[Cleaned | None]:
-    """Runs the steps; returns None once their result would be void."""
+    """Run the steps; return None once their result would be void."""
     while not is_void():
         try:
             cost = next(steps)

@@ -65,7 +65,7 @@ class LogDir:
         """No option of the broker applies to logs in memory."""
 
     def start(self) -> None:
-        """Logs in memory outlive the broker."""
+        """Log in memory outlive the broker."""
 
     def begin_flush(self, on_progress: Callable[[], object]) -> None:
         """Memory needs no flush."""
@@ -75,7 +75,7 @@ class LogDir:
         return 0
 
     def stop(self, *, is_clean: bool, broker_epoch: int) -> None:
-        """Logs in memory outlive the broker."""
+        """Log in memory outlive the broker."""
 
     def run(self, now: float) -> float:
         return FOREVER
@@ -83,7 +83,7 @@ class LogDir:
     def open(
         self, topic: str, topic_id: bytes, partition: int, directory: bytes = UNASSIGNED
     ) -> PartitionLog:
-        """Returns the log, and creates it if it does not exist."""
+        """Return the log, and create it if it does not exist."""
         log = self._logs.get((topic_id, partition))
         if log is None:
             log = self._logs[topic_id, partition] = PartitionLog(
@@ -93,7 +93,7 @@ class LogDir:
         return log
 
     def find(self, topic_id: bytes, partition: int) -> PartitionLog | None:
-        """Returns the log, or None."""
+        """Return the log, or None."""
         return self._logs.get((topic_id, partition))
 
     def move(self, log: PartitionLog, path: str) -> None:
@@ -116,15 +116,15 @@ class LogDir:
             self._removed_bytes += log.size_bytes
 
     def release_memory(self) -> None:
-        """Returns the memory of removed logs to the system if enough of them were removed."""
+        """Return the memory of removed logs to the system if enough of them were removed."""
         if self._removed_bytes >= MIN_RELEASED_BYTES:
             self._removed_bytes = 0
             release_free_memory()
 
     def lose_unreplicated(self) -> int:
-        """Truncates every log to its high watermark, as a crash loses unflushed data.
+        """Truncate every log to its high watermark, as a crash loses unflushed data.
 
-        Returns the number of lost records.
+        Return the number of lost records.
         """
         return self._truncate_all(attrgetter("high_watermark"))
 
@@ -137,11 +137,11 @@ class LogDir:
         return lost
 
     def lose_unflushed(self) -> int:
-        """Truncates every log; in memory, replicated records count as flushed."""
+        """Truncate every log; in memory, replicated records count as flushed."""
         return self._truncate_all(lambda log: max(log.high_watermark, log.recovery_point))
 
     def remove_unknown(self, topic_ids: set[bytes]) -> None:
-        """Removes the logs of topics that were deleted while the broker was down."""
+        """Remove the logs of topics that were deleted while the broker was down."""
         for topic_id, partition in list(self._logs):
             if topic_id not in topic_ids:
                 self._remove(topic_id, partition)
@@ -154,14 +154,14 @@ class LogDirs:
         self._all: list[LogDir] = []
 
     def new(self, broker_id: int = 0, config: BrokerConfig | None = None) -> LogDir:
-        """Returns the logs of another broker; its log.dirs are mere names."""
+        """Return the logs of another broker; its log.dirs are mere names."""
         config = BrokerConfig() if config is None else config
         made = LogDir(log_dirs_of(config), self)
         self._all.append(made)
         return made
 
     def kept_by_another(self, log: PartitionLog, batch: RecordBatch) -> RecordBatch:
-        """Returns the identical batch that another replica stores, or `batch` if there is none."""
+        """Return the identical batch that another replica stores, or `batch` if there is none."""
         data: bytes | None = None
         for directory in self._all:
             other = directory.find(log.topic_id, log.partition)
@@ -176,6 +176,6 @@ class LogDirs:
 
 
 def _bytes_of(batch: RecordBatch) -> bytes:
-    """Returns the bytes of a batch, uncopied if it has bytes of its own, as those that a leader appends."""
+    """Return the bytes of a batch, uncopied if it has bytes of its own, as those that a leader appends."""
     own = batch.buffer.obj
     return own if isinstance(own, bytes) and len(own) == len(batch.buffer) else bytes(batch.buffer)

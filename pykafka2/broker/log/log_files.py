@@ -73,51 +73,51 @@ class LogFiles(Protocol):
         ...
 
     def load(self) -> LogState:
-        """Returns the state of the log, once."""
+        """Return the state of the log, once."""
         ...
 
     def configure(self, settings: DiskSettings) -> None:
-        """Sets the topic's options for the following appends and deletions."""
+        """Set the topic's options for the following appends and deletions."""
         ...
 
     def new_segment(self, base_offset: int) -> Segment:
-        """Creates the segment that a roll makes active."""
+        """Create the segment that a roll makes active."""
         ...
 
     def new_cleaned_segment(self, base_offset: int) -> Segment:
-        """Creates a segment for a compaction, which is not yet part of the log."""
+        """Create a segment for a compaction, which is not yet part of the log."""
         ...
 
     def rolled(self, log: OpenLog) -> None:
-        """Handles a new active segment, before a record is appended to it."""
+        """Handle a new active segment, before a record is appended to it."""
         ...
 
     def epochs_changed(self, epochs: Sequence[EpochEntry]) -> None:
-        """Handles another list of leader epochs."""
+        """Handle another list of leader epochs."""
         ...
 
     def flush(self, log: OpenLog) -> None:
-        """Forces everything up to the log's end to the disk, and advances its recovery point."""
+        """Force everything up to the log's end to the disk, and advance its recovery point."""
         ...
 
     def producers_at(self, log: OpenLog, offset: int) -> tuple[ProducerStates, int]:
-        """Returns the latest known producer states up to `offset`, and the first offset that is missing."""
+        """Return the latest known producer states up to `offset`, and the first offset that is missing."""
         ...
 
     def drop(self, segments: Sequence[Segment]) -> None:
-        """Deletes the oldest segments, which are no longer part of the log."""
+        """Delete the oldest segments, which are no longer part of the log."""
         ...
 
     def replace(self, replaced: Sequence[Segment], cleaned: Sequence[Segment]) -> None:
-        """Puts cleaned segments in the place of replaced ones, which are deleted."""
+        """Put cleaned segments in the place of replaced ones, which are deleted."""
         ...
 
     def truncated(self, end_offset: int, dropped: int) -> None:
-        """Handles that a log ends earlier, and has lost `dropped` segments."""
+        """Handle that a log ends earlier, and has lost `dropped` segments."""
         ...
 
     def cleared(self) -> None:
-        """Handles that a log has lost all records and starts at another offset."""
+        """Handle that a log has lost all records and starts at another offset."""
         ...
 
 

@@ -13,7 +13,7 @@ from pykafka2.broker.config.configs import BrokerConfig
 
 
 def log_dirs_of(config: BrokerConfig) -> list[str]:
-    """Returns the directories in log.dirs, or else in log.dir."""
+    """Return the directories in log.dirs, or else in log.dir."""
     text = config.text("log.dirs") or config.text("log.dir") or ""
     return [path.strip() for path in text.split(",")]
 
@@ -31,7 +31,7 @@ class LogPlaces:
         self._preferred: dict[tuple[str, int], str] = {}
 
     def of(self, topic_id: bytes, partition: int) -> str:
-        """Returns the directory of a log."""
+        """Return the directory of a log."""
         return self._places[topic_id, partition]
 
     def add(self, topic: str, topic_id: bytes, partition: int, paths: Sequence[str] = ()) -> None:
@@ -43,17 +43,17 @@ class LogPlaces:
         self._places[topic_id, partition] = preferred
 
     def prefer(self, topic: str, partition: int, path: str) -> None:
-        """Sets the directory of a log that does not exist yet."""
+        """Set the directory of a log that does not exist yet."""
         self._preferred[topic, partition] = path
 
     def move(self, topic_id: bytes, partition: int, path: str) -> None:
-        """Moves a log, which takes no time in memory."""
+        """Move a log, which takes no time in memory."""
         self._places[topic_id, partition] = path
 
     def remove(self, topic_id: bytes, partition: int) -> None:
         self._places.pop((topic_id, partition), None)
 
     def clear(self) -> None:
-        """Forgets all logs."""
+        """Forget all logs."""
         self._places.clear()
         self._preferred.clear()

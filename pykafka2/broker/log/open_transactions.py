@@ -44,11 +44,11 @@ class OpenTransactions:
         return self._ongoing.get(producer_id)
 
     def begin(self, producer_id: int, offset: int) -> None:
-        """Records a transactional batch; the first one since the last marker opens a transaction."""
+        """Record a transactional batch; the first one since the last marker opens a transaction."""
         self._ongoing.setdefault(producer_id, offset)
 
     def end(self, producer_id: int, marker_offset: int, committed: bool) -> CompletedTransaction | None:
-        """Records the producer's marker. Returns None if the producer had no open transaction."""
+        """Record the producer's marker. Return None if the producer had no open transaction."""
         first_offset = self._ongoing.pop(producer_id, None)
         if first_offset is None:
             return None
@@ -57,7 +57,7 @@ class OpenTransactions:
         return CompletedTransaction(producer_id, first_offset, marker_offset, committed, stable)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Returns the smallest first offset of transactions that are open or have an unreplicated marker."""
+        """Return the smallest first offset of transactions that are open or have an unreplicated marker."""
         heap = self._unreplicated
         while heap and heap[0][1] < high_watermark:
             heappop(heap)

@@ -126,10 +126,10 @@ class PartitionLog:
         from_client: bool = True,
         guard: VerificationGuard | None = None,
     ) -> Appended:
-        """Appends a validated batch of a client or a coordinator and assigns its offsets.
+        """Append a validated batch of a client or a coordinator and assign its offsets.
 
         A coordinator's batches have no sequences (`from_client=False`). `guard` is the result of
-        `Verifications.begin` before the transaction was verified. Raises `OutOfOrderSequenceNumber`,
+        `Verifications.begin` before the transaction was verified. Raise `OutOfOrderSequenceNumber`,
         `InvalidProducerEpoch`, `InvalidTxnState` or `KafkaStorageError`; then nothing is appended.
         """
         if batch.has_producer_id:
@@ -153,9 +153,9 @@ class PartitionLog:
         return Appended(stored.base_offset, stored.last_offset, append_time)
 
     def append_marker(self, marker: EndMarker, leader_epoch: int, now_ms: int) -> Appended:
-        """Appends a control batch of one offset that ends a producer's transaction.
+        """Append a control batch of one offset that ends a producer's transaction.
 
-        The marker is appended even if the producer has no open transaction or is unknown. Raises
+        The marker is appended even if the producer has no open transaction or is unknown. Raise
         `InvalidProducerEpoch` or `TransactionCoordinatorFenced` for a late marker.
         """
         from pykafka2.records.control import build_end_marker
@@ -171,7 +171,7 @@ class PartitionLog:
         return Appended(stored.base_offset, stored.last_offset)
 
     def append_as_follower(self, records: Buffer) -> int:
-        """Appends batches from the leader with their offsets. Returns the number of appended batches."""
+        """Append batches from the leader with their offsets. Return the number of appended batches."""
         count = 0
         for batch in batches(records):
             if batch.next_offset <= self.log_end_offset:
@@ -214,9 +214,9 @@ class PartitionLog:
     # ------------------------------------------------------------------ reading
 
     def read(self, offset: int, upper_offset: int, max_bytes: int, *, min_one: bool) -> ReadResult:
-        """Reads whole batches from the one that contains `offset`, below `upper_offset`.
+        """Read whole batches from the one that contains `offset`, below `upper_offset`.
 
-        Returns at most `max_bytes`; with `min_one` the first batch is returned whatever its size. Raises
+        Return at most `max_bytes`; with `min_one` the first batch is returned whatever its size. Raise
         `OffsetOutOfRange` below the log's start or beyond its end.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
@@ -229,7 +229,7 @@ class PartitionLog:
         return ReadResult(self.segments.read(offset, upper_offset, max_bytes, min_one))
 
     def locate(self, offset: int, upper_offset: int, max_bytes: int, *, min_one: bool) -> ReadResult:
-        """Reads like `read`, but only locates batches that are in a file."""
+        """Read like `read`, but only locates batches that are in a file."""
         region = None
         if not self.files.is_in_memory:
             region = self.region(offset, upper_offset, max_bytes, min_one=min_one)
@@ -238,7 +238,7 @@ class PartitionLog:
         return ReadResult([], region)
 
     def region(self, offset: int, upper_offset: int, max_bytes: int, *, min_one: bool) -> FileRegion | None:
-        """Returns where the batches that `read` returns are in a file.
+        """Return where the batches that `read` returns are in a file.
 
         None if they are in memory, or if there are none; then `read` decides.
         """
@@ -247,28 +247,28 @@ class PartitionLog:
         return self.segments.region(offset, upper_offset, max_bytes, min_one)
 
     def batch_at(self, base_offset: int) -> RecordBatch | None:
-        """Returns the batch with this base offset, or None."""
+        """Return the batch with this base offset, or None."""
         found = self.segments.read(base_offset, base_offset + 1, 0, min_one=True)
         return found[0] if found and found[0].base_offset == base_offset else None
 
     def batches(self, offset: int = 0) -> Iterator[RecordBatch]:
-        """Iterates over batches from the one that contains `offset`, or the log's start."""
+        """Iterate over batches from the one that contains `offset`, or the log's start."""
         return self.segments.iterate(max(offset, self.log_start_offset))
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Returns aborted transactions with data in [start, end), as a read_committed fetch lists them."""
+        """Return aborted transactions with data in [start, end), as a read_committed fetch lists them."""
         return self._aborted.overlapping(start_offset, end_offset)
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """Returns the largest epoch up to `epoch` and its end offset."""
+        """Return the largest epoch up to `epoch` and its end offset."""
         return self.epochs.end_of(epoch, self.log_end_offset)
 
     # ------------------------------------------------------------------ moving the log's start and end
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Advances the high watermark to at most the log's end, never backwards.
+        """Advance the high watermark to at most the log's end, never backwards.
 
-        Returns whether it changed.
+        Return whether it changed.
         """
         offset = min(offset, self.log_end_offset)
         if offset <= self.high_watermark:
@@ -277,7 +277,7 @@ class PartitionLog:
         return True
 
     def truncate_to(self, end_offset: int) -> bool:
-        """Drops records at or after `end_offset`, where replicas diverge. Returns whether any were dropped.
+        """Drop records at or after `end_offset`, where replicas diverge. Return whether any were dropped.
 
         Whole batches are dropped, so the log can end before `end_offset`.
         """
@@ -302,7 +302,7 @@ class PartitionLog:
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drops all records; the next record has `offset`.
+        """Drop all records; the next record has `offset`.
 
         Used if the leader's log starts after this one ends.
         """
@@ -316,7 +316,7 @@ class PartitionLog:
         self.producers.rebuild(())
 
     def advance_log_start(self, offset: int) -> bool:
-        """Advances the log's start to `offset` (retention, DeleteRecords). Returns whether it changed.
+        """Advance the log's start to `offset` (retention, DeleteRecords). Return whether it changed.
 
         Whole segments before it are deleted at once; the rest of the first segment is no longer read.
         """
@@ -330,14 +330,14 @@ class PartitionLog:
         return True
 
     def drop_before_start(self) -> int:
-        """Deletes the segments that end before the log's start. Returns their number."""
+        """Delete the segments that end before the log's start. Return their number."""
         dropped = self.segments.drop_first(self.segments.first_after(self.log_start_offset))
         if dropped:
             self.files.drop(dropped)
         return len(dropped)
 
     def replace_cleaned(self, cleaned: Cleaned) -> bool:
-        """Replaces segments by their cleaned ones. Returns False if some have been deleted meanwhile."""
+        """Replace segments by their cleaned ones. Return False if some have been deleted meanwhile."""
         first = self.segments.find(cleaned.replaced)
         if first is None:
             return False
@@ -351,19 +351,19 @@ class PartitionLog:
         return True
 
     def roll(self) -> bool:
-        """Rolls the active segment. Returns False if it is empty."""
+        """Roll the active segment. Return False if it is empty."""
         if not self.segments.roll(self.log_end_offset):
             return False
         self.files.rolled(self)
         return True
 
     def roll_at(self, offset: int) -> None:
-        """Ends the log at a later offset, by a segment that starts there."""
+        """End the log at a later offset, by a segment that starts there."""
         self.log_end_offset = offset
         self.roll()
 
     def adopt(self, copy: PartitionLog) -> None:
-        """Continues with the files of a complete copy of this log."""
+        """Continue with the files of a complete copy of this log."""
         self.files = copy.files
         self.segments = copy.segments
         self.recovery_point = copy.recovery_point
@@ -371,9 +371,9 @@ class PartitionLog:
         self.changes += 1  # whatever runs on the old segments must not end on the new ones
 
     def flush(self) -> None:
-        """Forces all records to the disk. Raises `KafkaStorageError` if that fails."""
+        """Force all records to the disk. Raise `KafkaStorageError` if that fails."""
         self.files.flush(self)
 
     def limit_segments(self, limits: RollLimits) -> None:
-        """Sets segment.bytes, segment.ms and segment.jitter.ms for the following appends."""
+        """Set segment.bytes, segment.ms and segment.jitter.ms for the following appends."""
         self.segments.limits = limits

@@ -69,14 +69,14 @@ class ProducerStates:
         return iter(self._states.values())
 
     def add(self, state: ProducerState) -> None:
-        """Adds the state of a producer, or replaces it."""
+        """Add the state of a producer, or replace it."""
         self._states[state.producer_id] = state
 
     def get(self, producer_id: int) -> ProducerState | None:
         return self._states.get(producer_id)
 
     def duplicate_of(self, batch: RecordBatch) -> AppendedBatch | None:
-        """Returns the original append if `batch` is a retry: same epoch, same first and last sequence."""
+        """Return the original append if `batch` is a retry: same epoch, same first and last sequence."""
         state = self._states.get(batch.producer_id)
         if state is None or state.epoch != batch.producer_epoch:
             return None
@@ -93,7 +93,7 @@ class ProducerStates:
         return is_open and state is not None and state.epoch == epoch
 
     def check(self, batch: RecordBatch) -> None:
-        """Raises unless a client's batch follows the producer's previous batches.
+        """Raise unless a client's batch follows the producer's previous batches.
 
         `InvalidProducerEpoch` for an old epoch, `OutOfOrderSequenceNumber` for a gap, `InvalidTxnState` for a
         non-transactional batch during a transaction. An unknown producer can start with any sequence; a
@@ -106,7 +106,7 @@ class ProducerStates:
         self.check_transaction(batch)
 
     def check_epoch(self, batch: RecordBatch) -> None:
-        """Raises `InvalidProducerEpoch` for an old epoch, or one below -1 (no epoch)."""
+        """Raise `InvalidProducerEpoch` for an old epoch, or one below -1 (no epoch)."""
         state = self._states.get(batch.producer_id)
         current = NO_EPOCH if state is None else state.epoch
         if batch.producer_epoch >= current:
@@ -131,7 +131,7 @@ class ProducerStates:
         )
 
     def check_transaction(self, batch: RecordBatch) -> None:
-        """Raises `InvalidTxnState` for a non-transactional batch during the producer's transaction."""
+        """Raise `InvalidTxnState` for a non-transactional batch during the producer's transaction."""
         if batch.is_transactional or self.transactions.first_offset_of(batch.producer_id) is None:
             return
         raise InvalidTxnState(
@@ -142,11 +142,11 @@ class ProducerStates:
     def check_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int
     ) -> None:
-        """Raises if a coordinator's marker is late.
+        """Raise if a coordinator's marker is late.
 
         With transaction.version 2 the marker's epoch must be above that of the records; the same epoch is
         accepted only for a repeated marker, without an open transaction. Before version 2 it can equal that
-        of the records. Raises `InvalidProducerEpoch` or `TransactionCoordinatorFenced`.
+        of the records. Raise `InvalidProducerEpoch` or `TransactionCoordinatorFenced`.
         """
         state = self._states.get(producer_id)
         if state is None:
@@ -168,7 +168,7 @@ class ProducerStates:
             )
 
     def record(self, batch: RecordBatch) -> CompletedTransaction | None:
-        """Updates the state for an appended batch. Returns the completed transaction if it is a marker."""
+        """Update the state for an appended batch. Return the completed transaction if it is a marker."""
         if not batch.has_producer_id or (batch.is_control and not batch.count):
             return None  # a marker that compaction has emptied changes nothing, as in Kafka
         state = self._states.get(batch.producer_id)
@@ -219,9 +219,9 @@ class ProducerStates:
             self.record(batch)
 
     def expire(self, before_ms: int) -> int:
-        """Drops producers whose last batch is not newer than `before_ms` (producer.id.expiration.ms).
+        """Drop producers whose last batch is not newer than `before_ms` (producer.id.expiration.ms).
 
-        Returns their number.
+        Return their number.
 
         Producers with an open transaction are kept.
         """
@@ -237,5 +237,5 @@ class ProducerStates:
 
 
 def next_sequence(sequence: int) -> int:
-    """Returns the sequence after `sequence`; 0 follows 2**31 - 1."""
+    """Return the sequence after `sequence`; 0 follows 2**31 - 1."""
     return 0 if sequence == MAX_SEQUENCE else sequence + 1

@@ -16,9 +16,9 @@ RawRecord = tuple[int, int, int, int, "bytes | None", bool]
 
 
 def record_slices(body: bytes, count: int, most: int) -> Iterator[list[RawRecord]]:
-    """Yields the records of a decompressed batch in lists of at most `most` records.
+    """Yield the records of a decompressed batch in lists of at most `most` records.
 
-    Raises `CorruptData` if they are malformed.
+    Raise `CorruptData` if they are malformed.
     """
     position = 0
     for done in range(0, count, most):
@@ -30,7 +30,7 @@ def record_slices(body: bytes, count: int, most: int) -> Iterator[list[RawRecord
 
 
 def _read(body: bytes, position: int, count: int) -> tuple[list[RawRecord], int]:
-    """Returns the next records and the position after them; varints of one byte are read inline."""
+    """Return the next records and the position after them; varints of one byte are read inline."""
     records: list[RawRecord] = []
     append, end, read = records.append, len(body), read_varint
     for _ in range(count):
@@ -84,9 +84,9 @@ def _read(body: bytes, position: int, count: int) -> tuple[list[RawRecord], int]
 
 
 def with_timestamp_delta(body: bytes, start: int, end: int, delta: int) -> bytes:
-    """Returns the record's bytes with another timestamp delta.
+    """Return the record's bytes with another timestamp delta.
 
-    Raises `CorruptData` if the delta does not fit: a client can send any timestamp.
+    Raise `CorruptData` if the delta does not fit: a client can send any timestamp.
     """
     if not -(2**63) <= delta < 2**63:
         raise CorruptData(f"the timestamp of the record at byte {start} is too far from the delete horizon")

@@ -33,13 +33,13 @@ class ReadResult:
         return sum(len(batch.buffer) for batch in self.batches)
 
     def end_offset(self, otherwise: int) -> int:
-        """Returns the offset after the last batch, or `otherwise` if there is none."""
+        """Return the offset after the last batch, or `otherwise` if there is none."""
         if self.region is not None:
             return self.region.next_offset
         return self.batches[-1].next_offset if self.batches else otherwise
 
     def records(self) -> Buffer | FilePart | GatheredPart:
-        """Returns the batches for a response; those in a file as a part of it, for the kernel to send."""
+        """Return the batches for a response; those in a file as a part of it, for the kernel to send."""
         if self.region is not None:
             return part_of(self.region)
         if len(self.batches) < 2:
@@ -48,7 +48,7 @@ class ReadResult:
         return part if len(part) >= MIN_GATHERED_BYTES * len(self.batches) else part.read()
 
     def joined(self) -> Buffer:
-        """Returns the bytes in one buffer, without a copy if there is at most one batch."""
+        """Return the bytes in one buffer, without a copy if there is at most one batch."""
         if len(self.batches) == 1:
             return self.batches[0].buffer
         return b"".join(batch.buffer for batch in self.batches)

@@ -91,7 +91,7 @@ class RecordWalk:
     def advance(self, limit: int) -> bool:
         """Decompress one step of the batch, or check up to `limit` more records.
 
-        Returns True if the walk is over.
+        Return True if the walk is over.
         """
         if self._failure is not None:
             return True
@@ -109,9 +109,9 @@ class RecordWalk:
         return True
 
     def finish(self) -> int:
-        """Checks the remaining records.
+        """Check the remaining records.
 
-        Returns the largest timestamp, or raises why the batch is rejected.
+        Return the largest timestamp, or raise why the batch is rejected.
         """
         while not self.advance(SLICE):
             pass
@@ -181,9 +181,9 @@ class RecordWalk:
 
 
 def check_usual_records(batch: RecordBatch, rules: BatchRules, now_ms: int) -> int | None:
-    """Checks the records of a small batch in their usual form, like `RecordWalk` at a fraction of its cost.
+    """Check the records of a small batch in their usual form, like `RecordWalk` at a fraction of its cost.
 
-    The usual form: not compressed, without headers, each number in one or two bytes. Returns the largest
+    The usual form: not compressed, without headers, each number in one or two bytes. Return the largest
     timestamp, or None if the records have another form or are rejected: then `RecordWalk` decides.
     """
     if batch.attributes & (CODEC_MASK | LOG_APPEND_TIME_FLAG) or rules.needs_keys:
@@ -257,7 +257,7 @@ class OpenWalks:
 
 
 def records_of(batch: RecordBatch) -> bytes:
-    """Returns the batch's decompressed records. Raises `UnknownServerError` if that fails, as in Kafka."""
+    """Return the batch's decompressed records. Raise `UnknownServerError` if that fails, as in Kafka."""
     try:
         return batch.records_bytes()
     except CorruptData as error:

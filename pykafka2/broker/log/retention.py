@@ -29,7 +29,7 @@ class RetentionPolicy:
 
 
 def apply_retention(log: PartitionLog, policy: RetentionPolicy, now_ms: int) -> int:
-    """Deletes segments by the policy and advances the log's start. Returns the number of deleted segments."""
+    """Delete segments by the policy and advance the log's start. Return the number of deleted segments."""
     deleted = log.drop_before_start()
     if not policy.deletes:
         return deleted
@@ -41,7 +41,7 @@ def apply_retention(log: PartitionLog, policy: RetentionPolicy, now_ms: int) -> 
 
 
 def _too_old(log: PartitionLog, oldest_ms: int, now_ms: int) -> IsDeletable:
-    """Returns a predicate: whether all records of the segment are older than `oldest_ms`.
+    """Return a predicate: whether all records of the segment are older than `oldest_ms`.
 
     An empty segment, which compaction leaves, is as old as the next one.
     """
@@ -56,7 +56,7 @@ def _too_old(log: PartitionLog, oldest_ms: int, now_ms: int) -> IsDeletable:
 
 
 def _too_many(log: PartitionLog, max_bytes: int) -> IsDeletable:
-    """Returns a predicate: whether the log without the segment is still at least `max_bytes`."""
+    """Return a predicate: whether the log without the segment is still at least `max_bytes`."""
     surplus = log.size_bytes - max_bytes
 
     def is_deletable(segment: Segment) -> bool:
@@ -70,7 +70,7 @@ def _too_many(log: PartitionLog, max_bytes: int) -> IsDeletable:
 
 
 def _delete(log: PartitionLog, is_deletable: IsDeletable) -> int:
-    """Deletes from the front while the predicate holds and the high watermark is past the segment."""
+    """Delete from the front while the predicate holds and the high watermark is past the segment."""
     segments = list(log.segments)
     count = 0
     for number, segment in enumerate(segments):

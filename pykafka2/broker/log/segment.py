@@ -52,15 +52,15 @@ class Segment(Protocol):
         ...
 
     def append(self, batch: RecordBatch) -> None:
-        """Raises `KafkaStorageError` if the disk fails; then nothing is appended."""
+        """Raise `KafkaStorageError` if the disk fails; then nothing is appended."""
         ...
 
     def add_aborted(self, aborted: AbortedTransaction) -> None:
-        """Adds a transaction whose marker is in this segment to the segment's transaction index."""
+        """Add a transaction whose marker is in this segment to the segment's transaction index."""
         ...
 
     def read(self, offset: int, upper_offset: int, max_bytes: int, min_one: bool) -> list[RecordBatch]:
-        """Reads batches from the one that contains `offset`, up to `upper_offset`.
+        """Read batches from the one that contains `offset`, up to `upper_offset`.
 
         Batches that start at or after `upper_offset` are not read.
 
@@ -70,23 +70,23 @@ class Segment(Protocol):
         ...
 
     def region(self, offset: int, upper_offset: int, max_bytes: int, min_one: bool) -> FileRegion | None:
-        """Returns where the batches that `read` would return are in a file; None in memory."""
+        """Return where the batches that `read` would return are in a file; None in memory."""
         ...
 
     def iterate(self, offset: int = 0) -> Iterator[RecordBatch]:
-        """Iterates over batches from the one that contains `offset`, including batches appended meanwhile."""
+        """Iterate over batches from the one that contains `offset`, including batches appended meanwhile."""
         ...
 
     def offset_before(self, timestamp: int) -> int:
-        """Returns an offset before which no batch has this timestamp or a later one."""
+        """Return an offset before which no batch has this timestamp or a later one."""
         ...
 
     def truncate_to(self, end_offset: int) -> None:
-        """Drops every batch with a record at or after `end_offset`."""
+        """Drop every batch with a record at or after `end_offset`."""
         ...
 
     def delete(self) -> None:
-        """Deletes the segment, which is no longer part of a log."""
+        """Delete the segment, which is no longer part of a log."""
         ...
 
 
@@ -176,7 +176,7 @@ class MemorySegment:
         self._base_offsets.clear()
 
     def _index_of(self, offset: int) -> int:
-        """Returns the index of the batch that contains `offset`, or of the first one after it."""
+        """Return the index of the batch that contains `offset`, or of the first one after it."""
         index = bisect_right(self._base_offsets, offset) - 1
         if index < 0:
             return 0

@@ -38,7 +38,7 @@ class RollLimits:
         object.__setattr__(self, "min_age_ms", self.max_age_ms - min(self.max_jitter_ms, self.max_age_ms))
 
     def max_age_of(self, base_offset: int, salt: int) -> int:
-        """Returns the time range of a segment. Its jitter is random in Kafka, and a checksum here."""
+        """Return the time range of a segment. Its jitter is random in Kafka, and a checksum here."""
         limit = min(self.max_jitter_ms, self.max_age_ms)
         if not limit:
             return self.max_age_ms
@@ -100,7 +100,7 @@ class Segments:
         return batch.last_offset - active.base_offset > MAX_OFFSET_SPAN
 
     def roll(self, base_offset: int) -> bool:
-        """Starts a new segment at the log's end. Returns False if the active one is empty."""
+        """Start a new segment at the log's end. Return False if the active one is empty."""
         if not self._segments[-1].size_bytes:
             return False
         self._segments.append(self._new_segment(base_offset))
@@ -109,7 +109,7 @@ class Segments:
     # ------------------------------------------------------------------ reading
 
     def read(self, offset: int, upper_offset: int, max_bytes: int, min_one: bool) -> list[RecordBatch]:
-        """Reads batches like `Segment.read`; a read ends with its segment, as in Kafka."""
+        """Read batches like `Segment.read`; a read ends with its segment, as in Kafka."""
         for index in range(self._index_of(offset), len(self._segments)):
             segment = self._segments[index]
             if segment.base_offset >= upper_offset:
@@ -119,7 +119,7 @@ class Segments:
         return []
 
     def region(self, offset: int, upper_offset: int, max_bytes: int, min_one: bool) -> FileRegion | None:
-        """Returns where the batches that `read` would return are in a file; None if nowhere."""
+        """Return where the batches that `read` would return are in a file; None if nowhere."""
         for index in range(self._index_of(offset), len(self._segments)):
             segment = self._segments[index]
             if segment.base_offset >= upper_offset:
@@ -129,20 +129,20 @@ class Segments:
         return None
 
     def iterate(self, offset: int = 0) -> Iterator[RecordBatch]:
-        """Iterates over batches from the one that contains `offset`."""
+        """Iterate over batches from the one that contains `offset`."""
         index = self._index_of(offset)
         while index < len(self._segments):
             yield from self._segments[index].iterate(offset)
             index += 1
 
     def base_of(self, offset: int) -> int:
-        """Returns the base offset of the segment that contains, or would contain, `offset`."""
+        """Return the base offset of the segment that contains, or would contain, `offset`."""
         return self._segments[self._index_of(offset)].base_offset
 
     # ------------------------------------------------------------------ dropping
 
     def truncate_to(self, end_offset: int) -> int:
-        """Drops every batch with a record at or after `end_offset`. Returns the number of lost segments."""
+        """Drop every batch with a record at or after `end_offset`. Return the number of lost segments."""
         count = len(self._segments)
         while len(self._segments) > 1 and self._segments[-1].base_offset >= end_offset:
             self.size_bytes -= self._segments[-1].size_bytes
@@ -154,21 +154,21 @@ class Segments:
         return count - len(self._segments)
 
     def first_after(self, offset: int) -> int:
-        """Returns the number of segments that end before `offset`, without the active one."""
+        """Return the number of segments that end before `offset`, without the active one."""
         count = 0
         while count + 1 < len(self._segments) and self._segments[count + 1].base_offset <= offset:
             count += 1
         return count
 
     def drop_first(self, count: int) -> list[Segment]:
-        """Removes and returns the oldest segments; the caller deletes them. The active one stays."""
+        """Remove and return the oldest segments; the caller deletes them. The active one stays."""
         dropped = self._segments[: min(count, len(self._segments) - 1)]
         del self._segments[: len(dropped)]
         self.size_bytes -= sum(segment.size_bytes for segment in dropped)
         return dropped
 
     def find(self, segments: Sequence[Segment]) -> int | None:
-        """Returns the index of rolled segments, or None unless all of them still exist."""
+        """Return the index of rolled segments, or None unless all of them still exist."""
         current = self._segments[:-1]
         first = next((at for at, segment in enumerate(current) if segment is segments[0]), None)
         if first is None:
@@ -179,20 +179,20 @@ class Segments:
         return first
 
     def replace(self, first: int, replaced: Sequence[Segment], segments: Sequence[Segment]) -> None:
-        """Replaces the segments from index `first` on by cleaned ones."""
+        """Replace the segments from index `first` on by cleaned ones."""
         self._segments[first : first + len(replaced)] = segments
         self.size_bytes += sum(segment.size_bytes for segment in segments)
         self.size_bytes -= sum(segment.size_bytes for segment in replaced)
 
     def truncate_fully_and_start_at(self, base_offset: int) -> None:
-        """Drops everything; the next batch starts at or after `base_offset`."""
+        """Drop everything; the next batch starts at or after `base_offset`."""
         for segment in self._segments:
             segment.delete()
         self._segments = [self._new_segment(base_offset)]
         self.size_bytes = 0
 
     def _index_of(self, offset: int) -> int:
-        """Returns the index of the segment that contains `offset`, or of the first one."""
+        """Return the index of the segment that contains `offset`, or of the first one."""
         segments = self._segments
         if offset >= segments[-1].base_offset:
             return len(segments) - 1  # the usual case
@@ -200,9 +200,9 @@ class Segments:
 
 
 def timestamp_of(segment: Segment, otherwise: int) -> int:
-    """Returns the largest timestamp in a segment, or the time of its file if the records have none.
+    """Return the largest timestamp in a segment, or the time of its file if the records have none.
 
-    Without a file returns `otherwise`. Kafka's LogSegment.largestTimestamp. Raises `KafkaStorageError`.
+    Without a file returns `otherwise`. Kafka's LogSegment.largestTimestamp. Raise `KafkaStorageError`.
     """
     if segment.largest_timestamp != NO_TIMESTAMP:
         return segment.largest_timestamp

@@ -48,9 +48,9 @@ class LogMove(Protocol):
         ...
 
     def step(self, max_bytes: int) -> bool:
-        """Copies up to `max_bytes`, or some batches. Returns whether the copy is complete.
+        """Copy up to `max_bytes`, or some batches. Return whether the copy is complete.
 
-        Raises `KafkaStorageError`.
+        Raise `KafkaStorageError`.
         """
         ...
 
@@ -59,11 +59,11 @@ class LogMove(Protocol):
         ...
 
     def finish(self) -> None:
-        """Puts the complete copy in the place of the log. Raises `KafkaStorageError`."""
+        """Put the complete copy in the place of the log. Raise `KafkaStorageError`."""
         ...
 
     def cancel(self) -> None:
-        """Ends the move, and deletes the copy."""
+        """End the move, and delete the copy."""
         ...
 
 
@@ -82,7 +82,7 @@ class LogStorage(Protocol):
         ...
 
     def check_online(self) -> None:
-        """Raises `ConfigurationError` with path and reason if all directories have failed."""
+        """Raise `ConfigurationError` with path and reason if all directories have failed."""
         ...
 
     @property
@@ -100,21 +100,21 @@ class LogStorage(Protocol):
         ...
 
     def directory_of(self, log: PartitionLog) -> bytes:
-        """Returns the id of a log's directory, UNASSIGNED in memory."""
+        """Return the id of a log's directory, UNASSIGNED in memory."""
         ...
 
     def watch(self, on_change: Callable[[], object]) -> None:
-        """Calls `on_change` from now on whenever a directory fails, or a log begins to move."""
+        """Call `on_change` from now on whenever a directory fails, or a log begins to move."""
         ...
 
     def configure(self, config: BrokerConfig) -> None:
-        """Applies dynamic broker options."""
+        """Apply dynamic broker options."""
         ...
 
     def start(self) -> None:
-        """Opens the storage before the broker starts.
+        """Open the storage before the broker starts.
 
-        Raises `ConfigurationError` if a directory cannot be used.
+        Raise `ConfigurationError` if a directory cannot be used.
         """
         ...
 
@@ -128,34 +128,34 @@ class LogStorage(Protocol):
         ...
 
     def stop(self, *, is_clean: bool, broker_epoch: int) -> None:
-        """Closes the storage after the broker has stopped; `is_clean` flushes everything.
+        """Close the storage after the broker has stopped; `is_clean` flushes everything.
 
         Can be called repeatedly.
         """
         ...
 
     def run(self, now: float) -> float:
-        """Does periodic work. Returns the time of the next call, in seconds of the monotonic clock."""
+        """Do periodic work. Return the time of the next call, in seconds of the monotonic clock."""
         ...
 
     def open(
         self, topic: str, topic_id: bytes, partition: int, directory: bytes = UNASSIGNED
     ) -> PartitionLog:
-        """Returns the log, and creates it if it does not exist.
+        """Return the log, and create it if it does not exist.
 
-        `directory` is the id of the directory in the metadata. Raises `KafkaStorageError` if the log can be
+        `directory` is the id of the directory in the metadata. Raise `KafkaStorageError` if the log can be
         a directory that has failed.
         """
         ...
 
     def find(self, topic_id: bytes, partition: int) -> PartitionLog | None:
-        """Returns the log, or None."""
+        """Return the log, or None."""
         ...
 
     def move(self, log: PartitionLog, path: str) -> None:
-        """Begins to move a log to another directory; in memory it is there at once.
+        """Begin to move a log to another directory; in memory it is there at once.
 
-        Ends a move to another one. Raises `KafkaStorageError`, or `InvalidTopicException` for a name that is
+        End a move to another one. Raise `KafkaStorageError`, or `InvalidTopicException` for a name that is
         too long.
         """
         ...
@@ -166,27 +166,27 @@ class LogStorage(Protocol):
         ...
 
     def abandon(self, move: LogMove) -> None:
-        """Ends a move in a failed directory until the next start, which continues it."""
+        """End a move in a failed directory until the next start, which continues it."""
         ...
 
     def remove(self, log: PartitionLog) -> None:
-        """Removes the log of a deleted topic, or of one that has moved to other brokers."""
+        """Remove the log of a deleted topic, or of one that has moved to other brokers."""
         ...
 
     def remove_unknown(self, topic_ids: set[bytes]) -> None:
-        """Removes the logs of topics that were deleted while the broker was down."""
+        """Remove the logs of topics that were deleted while the broker was down."""
         ...
 
     def release_memory(self) -> None:
-        """Returns the memory of removed logs to the system if enough of them were removed."""
+        """Return the memory of removed logs to the system if enough of them were removed."""
         ...
 
     def lose_unreplicated(self) -> int:
-        """Truncates every log to its high watermark. Returns the number of lost records."""
+        """Truncate every log to its high watermark. Return the number of lost records."""
         ...
 
     def lose_unflushed(self) -> int:
-        """Loses what a crash of the machine loses. Returns the number of lost records."""
+        """Loses what a crash of the machine loses. Return the number of lost records."""
         ...
 
 
@@ -194,5 +194,5 @@ class Storages(Protocol):
     """Creates the storage of each broker of a cluster."""
 
     def new(self, broker_id: int, config: BrokerConfig) -> LogStorage:
-        """Returns the storage of another broker."""
+        """Return the storage of another broker."""
         ...

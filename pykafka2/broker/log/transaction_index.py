@@ -39,13 +39,13 @@ class TransactionIndex:
         return len(self._entries)
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Adds a transaction whose marker comes after all others."""
+        """Add a transaction whose marker comes after all others."""
         if self._entries and aborted.last_offset <= self._entries[-1].last_offset:
             raise ValueError(f"{aborted} does not follow {self._entries[-1]}")
         self._entries.append(aborted)
 
     def overlapping(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Returns the transactions with an offset in [start, end), in marker order.
+        """Return the transactions with an offset in [start, end), in marker order.
 
         The loop ends at the first marker after which nothing was open before `end_offset`: transactions
         aborted later also started later.
@@ -62,20 +62,20 @@ class TransactionIndex:
         return found
 
     def truncate_to(self, end_offset: int) -> None:
-        """Drops the transactions whose marker is at or after `end_offset`."""
+        """Drop the transactions whose marker is at or after `end_offset`."""
         del self._entries[self._first_at(end_offset) :]
 
     def replace_before(self, end_offset: int, kept: list[AbortedTransaction]) -> None:
-        """Replaces the transactions that end before `end_offset` by those that a compaction kept."""
+        """Replace the transactions that end before `end_offset` by those that a compaction kept."""
         self._entries[: self._first_at(end_offset)] = kept
 
     def drop_before(self, start_offset: int) -> None:
-        """Drops the transactions that end before the log's new start."""
+        """Drop the transactions that end before the log's new start."""
         del self._entries[: self._first_at(start_offset)]
 
     def clear(self) -> None:
         self._entries.clear()
 
     def _first_at(self, offset: int) -> int:
-        """Returns the index of the first entry whose marker is at or after `offset`."""
+        """Return the index of the first entry whose marker is at or after `offset`."""
         return bisect_left(self._entries, offset, key=attrgetter("last_offset"))

@@ -45,7 +45,7 @@ us.
 
 
 def single_batch(records: Buffer | None, version: int) -> RecordBatch:
-    """Returns the single batch for a partition in a produce request of version 3 or newer.
+    """Return the single batch for a partition in a produce request of version 3 or newer.
 
     An incomplete batch after it is ignored, as in Kafka.
     """
@@ -74,7 +74,7 @@ def single_batch(records: Buffer | None, version: int) -> RecordBatch:
 
 
 def _whole_batch(view: memoryview, position: int) -> tuple[memoryview | None, int]:
-    """Returns the batch of any format at `position`, if it is complete, and its end."""
+    """Return the batch of any format at `position`, if it is complete, and its end."""
     if len(view) - position <= MAGIC_AT:
         return None, position
     _, length = OFFSET_AND_LENGTH.unpack_from(view, position)
@@ -87,9 +87,9 @@ def _whole_batch(view: memoryview, position: int) -> tuple[memoryview | None, in
 
 
 def start_walk(batch: RecordBatch, rules: BatchRules, now_ms: int, *, strict: bool) -> RecordWalk | None:
-    """Returns the walk that `validate` needs for this batch, so that a caller can advance it in slices.
+    """Return the walk that `validate` needs for this batch, so that a caller can advance it in slices.
 
-    None if no rule concerns the records. Raises what `validate` raises before it decodes the records.
+    None if no rule concerns the records. Raise what `validate` raises before it decodes the records.
     """
     if not (strict or batch.count <= ALWAYS_WALKED or rules.need_walk(batch, now_ms)):
         return None
@@ -98,7 +98,7 @@ def start_walk(batch: RecordBatch, rules: BatchRules, now_ms: int, *, strict: bo
 
 
 def check_before_records(batch: RecordBatch, rules: BatchRules) -> None:
-    """Checks the header and the checksum."""
+    """Check the header and the checksum."""
     if batch.base_offset != 0:
         raise InvalidRecord(f"the batch's base offset is {batch.base_offset}, a producer must send 0")
     if len(batch.buffer) > rules.max_bytes:
@@ -110,11 +110,11 @@ def check_before_records(batch: RecordBatch, rules: BatchRules) -> None:
 def validate(
     batch: RecordBatch, rules: BatchRules, now_ms: int, *, strict: bool, walk: RecordWalk | None = None
 ) -> RecordBatch:
-    """Validates a batch and returns the one to append.
+    """Validate a batch and return the one to append.
 
     The topic's configuration can change its timestamps or compression.
 
-    Raises the error for the client: `MessageTooLarge`, `CorruptMessage`, `InvalidRecord`, `InvalidTimestamp`,
+    Raise the error for the client: `MessageTooLarge`, `CorruptMessage`, `InvalidRecord`, `InvalidTimestamp`,
     `RecordListTooLarge`, or `UnknownServerError` if it cannot be decompressed. `walk` is the result of
     `start_walk`, if the caller has advanced it already.
     """
@@ -168,7 +168,7 @@ def _check_header(batch: RecordBatch) -> None:
 
 
 def recompress(batch: RecordBatch, rules: BatchRules) -> RecordBatch:
-    """Returns the same records in the topic's codec, at its level."""
+    """Return the same records in the topic's codec, at its level."""
     from pykafka2.compression import codec
 
     codec_id = CODEC_IDS[rules.codec or ""]

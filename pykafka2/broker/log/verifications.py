@@ -33,7 +33,7 @@ class Verification:
     started_ms: int
 
     def add(self, sequence: int, epoch: int) -> None:
-        """Records another batch that waits for the same verification."""
+        """Record another batch that waits for the same verification."""
         if epoch > self.epoch or (epoch == self.epoch and sequence < self.lowest_sequence):
             self.epoch, self.lowest_sequence = epoch, sequence
 
@@ -55,7 +55,7 @@ class Verifications:
     def begin(
         self, producer_id: int, epoch: int, sequence: int, supports_epoch_bump: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """Returns the guard for appending a transactional batch once the coordinator has verified it.
+        """Return the guard for appending a transactional batch once the coordinator has verified it.
 
         All waiting batches of a producer share it. None if no verification is needed: the transaction is open
         here, or verification is off. Producers that add partitions by producing (`supports_epoch_bump`) are
@@ -74,7 +74,7 @@ class Verifications:
         return found.guard
 
     def check(self, batch: RecordBatch, guard: VerificationGuard | None) -> None:
-        """Raises `InvalidTxnState` for a batch whose transaction is neither open here nor verified."""
+        """Raise `InvalidTxnState` for a batch whose transaction is neither open here nor verified."""
         if not (batch.is_transactional and self.required):
             return
         if self._producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
@@ -86,9 +86,9 @@ class Verifications:
             )
 
     def check_first_sequence(self, batch: RecordBatch) -> None:
-        """Rejects a first batch of a verified producer while an earlier batch is still being verified.
+        """Reject a first batch of a verified producer while an earlier batch is still being verified.
 
-        Raises `OutOfOrderSequenceNumber` or `InvalidProducerEpoch`.
+        Raise `OutOfOrderSequenceNumber` or `InvalidProducerEpoch`.
         """
         verification = self._by_producer.get(batch.producer_id)
         if verification is None:
@@ -109,13 +109,13 @@ class Verifications:
         return found is not None and found.guard is guard
 
     def end(self, producer_id: int) -> None:
-        """Removes the verification when the producer's first batch or a marker is appended."""
+        """Remove the verification when the producer's first batch or a marker is appended."""
         self._by_producer.pop(producer_id, None)
 
     def expire(self, before_ms: int) -> int:
-        """Drops verifications started at or before `before_ms` (producer.id.expiration.ms).
+        """Drop verifications started at or before `before_ms` (producer.id.expiration.ms).
 
-        Returns their number.
+        Return their number.
         """
         old = [
             producer_id

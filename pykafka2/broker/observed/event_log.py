@@ -51,7 +51,7 @@ class ClusterEvent:
 
 
 def check_kind(kind: str | None) -> None:
-    """Raises `ConfigurationError` with the nearest kind for an unknown one."""
+    """Raise `ConfigurationError` with the nearest kind for an unknown one."""
     if kind is not None and kind not in KINDS:
         raise ConfigurationError(f"unknown event kind {kind!r}{nearest(kind, KINDS)}")
 
@@ -66,16 +66,16 @@ class EventLog:
         self._denials: set[tuple[int, str, str]] = set()
 
     def note(self, at: float, kind: str, text: str, **facts: object) -> None:
-        """Records an event."""
+        """Record an event."""
         self._events.append(ClusterEvent(at, kind, printable(text), facts))
 
     def events(self, kind: str | None = None) -> list[ClusterEvent]:
-        """Returns the events of one kind (see `KINDS`; an unknown one raises) or all, oldest first."""
+        """Return the events of one kind (see `KINDS`; an unknown one raises) or all, oldest first."""
         check_kind(kind)
         return [event for event in list(self._events) if kind in (None, event.kind)]
 
     def client_refused(self, now: float, broker: int, client: str, reason: str, host: str = "") -> None:
-        """Records that a broker closed a client's connection because of its request; `host` if it matters.
+        """Record that a broker closed a client's connection because of its request; `host` if it matters.
 
         Recorded once for each client and reason, because clients retry.
         """
@@ -97,7 +97,7 @@ class EventLog:
         resource_type: str,
         resource: str,
     ) -> None:
-        """Records that authorization rejected a request, wholly or in part.
+        """Record that authorization rejected a request, wholly or in part.
 
         Recorded once for each principal, API and resource, because clients retry. Limited to a thousand,
         because clients can also try many names.
@@ -126,7 +126,7 @@ class EventLog:
     # ------------------------------------------------------------------ called by the controller
 
     def image_changed(self, new: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
-        """Records the differences of a new image; `changed` are the topics that differ (None: deleted)."""
+        """Record the differences of a new image; `changed` are the topics that differ (None: deleted)."""
         old, self._image = self._image, new
         if old is None:
             return

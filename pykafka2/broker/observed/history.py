@@ -68,11 +68,11 @@ class Entry:
     """
 
     def sent_by(self, part: str) -> None:
-        """Records the part that passes the response to the socket."""
+        """Record the part that passes the response to the socket."""
         self.path = (*self.path, part)
 
     def drop_response(self) -> None:
-        """Drops the response to make room for newer large ones."""
+        """Drop the response to make room for newer large ones."""
         self.response = None
 
     @property
@@ -126,7 +126,7 @@ class History:
     # ------------------------------------------------------------------ queries
 
     def entries(self, api: ApiName | None = None, **criteria: Unpack[Criteria]) -> list[Entry]:
-        """Returns requests with their responses, oldest first.
+        """Return requests with their responses, oldest first.
 
         `api` is a name, key or request class, or None for all; an unknown one raises.
         """
@@ -145,15 +145,15 @@ class History:
     def requests(self, api: str | int | None = None, **criteria: Unpack[Criteria]) -> list[Any]: ...
 
     def requests(self, api: ApiName | None = None, **criteria: Unpack[Criteria]) -> list[Any]:
-        """Returns the decoded requests, oldest first; typed if `api` is a request class."""
+        """Return the decoded requests, oldest first; typed if `api` is a request class."""
         return [entry.request for entry in self.entries(api, **criteria)]
 
     def count(self, api: ApiName | None = None, **criteria: Unpack[Criteria]) -> int:
-        """Returns the number of requests."""
+        """Return the number of requests."""
         return len(self.entries(api, **criteria))
 
     def in_flight_max(self, api: ApiName, *, client_id: str | None = None) -> int:
-        """Returns the maximum number of unanswered requests of this API on one connection (of this client).
+        """Return the maximum number of unanswered requests of this API on one connection (of this client).
 
         Available for the thousand clients with the latest requests; 0 for others.
         """
@@ -165,20 +165,20 @@ class History:
     # ------------------------------------------------------------------ assertions
 
     def exactly(self, number: int, api: ApiName | None = None, **criteria: Unpack[Criteria]) -> None:
-        """Raises AssertionError, with the requests found, unless there were exactly this many."""
+        """Raise AssertionError, with the requests found, unless there were exactly this many."""
         found = self.entries(api, **criteria)
         if len(found) != number:
             what = "requests" if api is None else api_name(api)
             raise AssertionError(f"{len(found)} {what} instead of {number}{_shown(found)}")
 
     def never(self, api: ApiName | None = None, **criteria: Unpack[Criteria]) -> None:
-        """Raises AssertionError if there was such a request."""
+        """Raise AssertionError if there was such a request."""
         found = self.entries(api, **criteria)
         if found:
             raise AssertionError(f"{len(found)} times, first: {found[0]}; {found[0].request!r}")
 
     def order(self, *steps: ApiName | tuple[ApiName, Where], **criteria: Unpack[Criteria]) -> None:
-        """Raises AssertionError unless these requests were received in this order.
+        """Raise AssertionError unless these requests were received in this order.
 
         Others may be between them.
 
@@ -201,7 +201,7 @@ class History:
             position += 1
 
     def clear(self) -> None:
-        """Drops all entries; requests in progress still count as in flight."""
+        """Drop all entries; request in progress still count as in flight."""
         self._entries.clear()
         self._bytes = 0
         self._large.clear()
@@ -212,7 +212,7 @@ class History:
     # ------------------------------------------------------------------ written by the brokers
 
     def received(self, broker: int, context: RequestContext) -> None:
-        """Records a request that a broker received."""
+        """Record a request that a broker received."""
         if not self.is_on:
             return
         api = API_KEYS[context.api_key].name
@@ -247,7 +247,7 @@ class History:
             del known[next(iter(known))]
 
     def ended(self, context: RequestContext, response: Response | None, now: float) -> None:
-        """Records that a request was answered (None: without bytes), or that its connection closed."""
+        """Record that a request was answered (None: without bytes), or that its connection closed."""
         entry = self._open.pop(id(context), None)
         if entry is None:
             return
@@ -262,7 +262,7 @@ class History:
             entry.response = response
 
     def left(self, context: RequestContext) -> None:
-        """Records the size of a sent response; the oldest large responses are dropped for it."""
+        """Record the size of a sent response; the oldest large responses are dropped for it."""
         size = context.delivery.reply_bytes
         if size < LARGE_ANSWER_BYTES or context.history_entry is None:
             return
@@ -275,7 +275,7 @@ class History:
 
 
 def check_criteria(criteria: Criteria) -> None:
-    """Raises for an unknown filter, naming the nearest one, and for an illegal `since`: either would match
+    """Raise for an unknown filter, naming the nearest one, and for an illegal `since`: either would match
     everything.
     """
     for name in criteria:
@@ -303,7 +303,7 @@ def matches(entry: Entry, api: str | None, criteria: Criteria) -> bool:
 
 
 def _shown(entries: list[Entry]) -> str:
-    """Returns the last entries, for a message."""
+    """Return the last entries, for a message."""
     if not entries:
         return "; there were none"
     seen = "\n  ".join(map(str, entries[-SHOWN_ENTRIES:]))

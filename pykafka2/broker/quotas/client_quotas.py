@@ -65,7 +65,7 @@ class KeyQuotas(Generic[M]):
         return bool(self._limits)
 
     def apply(self, changed: Quotas, key: str) -> None:
-        """Sets the limits of the changed entities; an entity without quotas is removed.
+        """Set the limits of the changed entities; an entity without quotas is removed.
 
         Measured rates are kept, unless no entity has the quota any more.
         """
@@ -83,7 +83,7 @@ class KeyQuotas(Generic[M]):
             self._used_ms.clear()
 
     def limit(self, user: str, client_id: str) -> tuple[Tags, float | None]:
-        """Returns the tags under which a client is measured, and its limit, or None if it has no quota."""
+        """Return the tags under which a client is measured, and its limit, or None if it has no quota."""
         limits = self._limits
         both: Tags = (user, client_id)
         for tags, entity in (
@@ -103,7 +103,7 @@ class KeyQuotas(Generic[M]):
         return ("", client_id), limits.get(("", client_id), limits.get(("", None)))
 
     def meter(self, tags: Tags, now_ms: int) -> M:
-        """Returns the rate or bucket of these tags, and creates it on first use."""
+        """Return the rate or bucket of these tags, and create it on first use."""
         if now_ms - self._cleaned_ms >= IDLE_MS:
             self._cleaned_ms = now_ms
             for idle in [tags for tags, used_ms in self._used_ms.items() if now_ms - used_ms >= IDLE_MS]:
@@ -131,7 +131,7 @@ class MutationQuota:
         self.throttle_ms = 0
 
     def record(self, partitions: int) -> None:
-        """Takes tokens. Raises `ThrottlingQuotaExceeded` if strict and the bucket is overdrawn already."""
+        """Take tokens. Raise `ThrottlingQuotaExceeded` if strict and the bucket is overdrawn already."""
         limit = self._limit
         if limit is None:
             return
@@ -173,7 +173,7 @@ class ClientQuotas:
         """Whether any client has a quota."""
 
     def apply(self, quotas: Quotas) -> bool:
-        """Applies the quotas of a metadata image. Returns True if they changed."""
+        """Apply the quotas of a metadata image. Return True if they changed."""
         if quotas is self._applied:
             return False
         applied, self._applied = self._applied, quotas
@@ -186,17 +186,17 @@ class ClientQuotas:
         return True
 
     def produced(self, user: str, client_id: str, size_bytes: int, now: float) -> int:
-        """Records a produce request. Returns the throttle time in milliseconds."""
+        """Record a produce request. Return the throttle time in milliseconds."""
         return _recorded(self._produce, user, client_id, size_bytes, _ms(now))
 
     def handled(self, user: str, client_id: str, seconds: float, now: float) -> int:
-        """Records the time that a handler spent on a request. Returns the throttle time in milliseconds."""
+        """Record the time that a handler spent on a request. Return the throttle time in milliseconds."""
         return min(_recorded(self._request, user, client_id, seconds * 100.0, _ms(now)), self._window_ms)
 
     def fetched(
         self, user: str, client_id: str, size_of_response: Callable[[], int], seconds: float, now: float
     ) -> int:
-        """Records a fetch response and the time that it took. Returns the throttle time in milliseconds.
+        """Record a fetch response and the time that it took. Return the throttle time in milliseconds.
 
         If it is not 0, the caller must send an empty response; its bytes are not counted.
         """
@@ -210,7 +210,7 @@ class ClientQuotas:
         return throttle_ms
 
     def max_fetch_bytes(self, user: str, client_id: str) -> int | None:
-        """Returns the most bytes of a fetch that can ever stay below the quota, or None without a quota."""
+        """Return the most bytes of a fetch that can ever stay below the quota, or None without a quota."""
         limit = self._fetch.limit(user, client_id)[1]
         if limit is None:
             return None
@@ -218,12 +218,12 @@ class ClientQuotas:
         return MOST if most >= MOST else 0 if math.isnan(most) else int(most)
 
     def mutation(self, user: str, client_id: str, now: float, *, is_strict: bool) -> MutationQuota:
-        """Returns the controller mutation quota for one request."""
+        """Return the controller mutation quota for one request."""
         return MutationQuota(self._mutation, user, client_id, _ms(now), is_strict=is_strict)
 
 
 def _changed_entities(before: Quotas, after: Quotas) -> Quotas:
-    """Returns the quotas of each entity that differ, which are empty for a removed entity.
+    """Return the quotas of each entity that differ, which are empty for a removed entity.
 
     A change replaces the quotas of its entity, so comparing identities suffices and costs little per entity.
     """
@@ -232,7 +232,7 @@ def _changed_entities(before: Quotas, after: Quotas) -> Quotas:
 
 
 def connection_rates(quotas: Quotas) -> dict[str | None, float]:
-    """Returns the limits of new connections per second by IP address; the key None is the default."""
+    """Return the limits of new connections per second by IP address; the key None is the default."""
     return {
         address_named(dict(entity)[IP]): values[CONNECTION_CREATION_RATE]
         for entity, values in quotas.items()

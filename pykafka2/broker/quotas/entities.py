@@ -51,12 +51,12 @@ SMALLEST_FRACTION: Final = 1e-6
 
 
 def entity_of(names: Mapping[str, str | None]) -> QuotaEntity:
-    """Returns the entity with these names by type."""
+    """Return the entity with these names by type."""
     return tuple(sorted(names.items()))
 
 
 def check_entity(entity: QuotaEntity) -> None:
-    """Raises `InvalidRequest` for an entity that cannot have quotas."""
+    """Raise `InvalidRequest` for an entity that cannot have quotas."""
     if not entity:
         raise InvalidRequest("Invalid empty client quota entity")
     for kind, name in entity:
@@ -75,12 +75,12 @@ def check_entity(entity: QuotaEntity) -> None:
 
 
 def keys_of(entity: QuotaEntity) -> tuple[str, ...]:
-    """Returns the keys of the quotas that an entity can have."""
+    """Return the keys of the quotas that an entity can have."""
     return OF_ADDRESSES if entity[0][0] == IP else OF_CLIENTS
 
 
 def check_value(entity: QuotaEntity, key: str, value: float) -> None:
-    """Raises `InvalidRequest` if the entity cannot have this quota or value."""
+    """Raise `InvalidRequest` if the entity cannot have this quota or value."""
     if key not in keys_of(entity):
         raise InvalidRequest(f"Invalid configuration key {key}")
     if value <= 0:
@@ -96,7 +96,7 @@ def check_value(entity: QuotaEntity, key: str, value: float) -> None:
 
 
 def address_named(name: str | None) -> str | None:
-    """Returns the address of an IP entity as connections have it; None for the default entity."""
+    """Return the address of an IP entity as connections have it; None for the default entity."""
     if name is None:
         return None
     if name == LOCALHOST:
@@ -107,7 +107,7 @@ def address_named(name: str | None) -> str | None:
 
 
 def _is_address(name: str | None) -> bool:
-    """Returns whether the name is an IP address or localhost; Kafka also resolves other host names."""
+    """Return whether the name is an IP address or localhost; Kafka also resolves other host names."""
     if name is None or name == LOCALHOST:
         return True
     try:

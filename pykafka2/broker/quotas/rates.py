@@ -14,7 +14,7 @@ MOST = 2**31 - 1
 
 
 def rounded(value: float) -> int:
-    """Returns the nearest integer as Java's Math.round does, at most MOST; 0 for NaN."""
+    """Return the nearest integer as Java's Math.round does, at most MOST; 0 for NaN."""
     if math.isnan(value):
         return 0
     return MOST if value >= MOST else math.floor(value + 0.5)
@@ -59,7 +59,7 @@ class WindowedRate:
         sample.last_ms = now_ms
 
     def measured_ms(self, now_ms: int) -> int:
-        """Returns the measured time: since the oldest sample, and at least all windows but one."""
+        """Return the measured time: since the oldest sample, and at least all windows but one."""
         if not self._samples:
             self._samples.append(Sample(now_ms, now_ms))
         for sample in self._samples:
@@ -74,7 +74,7 @@ class WindowedRate:
         return sum(sample.value for sample in self._samples) / (window_ms / 1000.0)
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """Returns the time until the rate falls to the limit, or 0 if it is not above."""
+        """Return the time until the rate falls to the limit, or 0 if it is not above."""
         rate = self.per_second(now_ms)
         return 0 if rate <= limit else rounded((rate - limit) / limit * self.measured_ms(now_ms))
 
@@ -100,6 +100,6 @@ class TokenBucket:
         self._tokens = min(self._window * limit, self._tokens - value)
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """Returns the time until the bucket is no longer overdrawn."""
+        """Return the time until the bucket is no longer overdrawn."""
         self._refill(limit, now_ms)
         return 0 if self._tokens >= 0 else rounded(-self._tokens / limit * 1000.0)

@@ -24,7 +24,7 @@ PAUSE = 0.001
 
 
 def compaction_of(config: TopicConfig) -> CompactionPolicy:
-    """Returns the compaction options of a topic."""
+    """Return the compaction options of a topic."""
     return CompactionPolicy(
         config.is_compacted,
         config.get("min.cleanable.dirty.ratio"),
@@ -45,7 +45,7 @@ class LogCleaner:
         self._uncleanable: set[tuple[bytes, int]] = set()
 
     def run(self, now: float, now_ms: int) -> float:
-        """Runs one step. Returns the time of the next one, in seconds of the monotonic clock."""
+        """Run one step. Return the time of the next one, in seconds of the monotonic clock."""
         rest = now + self._config.seconds("log.cleaner.backoff.ms")
         if self._running is None and not self._choose(now_ms):
             return rest
@@ -70,7 +70,7 @@ class LogCleaner:
         return now + PAUSE if self._choose(now_ms) else rest
 
     def _choose(self, now_ms: int) -> bool:
-        """Starts to compact the dirtiest log. Returns False if no log is due."""
+        """Start to compact the dirtiest log. Return False if no log is due."""
         if not self._config.get("log.cleaner.enable"):
             return False
         most = -1.0
@@ -88,9 +88,9 @@ class LogCleaner:
         return self._running is not None
 
     def compact_now(self, keys: Iterable[Key], now_ms: int, rolls: bool) -> Steps[int]:
-        """Compacts these logs at any dirty ratio, in steps. Returns the number of removed records.
+        """Compacts these logs at any dirty ratio, in steps. Return the number of removed records.
 
-        `rolls` rolls the active segments first. Raises `PolicyViolation` if cleanup.policy lacks "compact".
+        `rolls` rolls the active segments first. Raise `PolicyViolation` if cleanup.policy lacks "compact".
         """
         removed = 0
         for replica in self._hosted.chosen(keys):

@@ -71,11 +71,11 @@ class DelayedByPartition(DelayedOperation, Generic[R]):
         self._pending = {key: None for key, result in results.items() if result.error is None}
 
     def settle(self, replica: Replica, result: R) -> bool:
-        """Writes the outcome of a partition into the result. Returns False while it must wait."""
+        """Write the outcome of a partition into the result. Return False while it must wait."""
         raise NotImplementedError
 
     def lost(self, key: Key, replica: Replica | None) -> BrokerError:
-        """Returns the error of a partition that this broker no longer leads."""
+        """Return the error of a partition that this broker no longer leads."""
         if replica is None and self._hosted.image.partition(*key) is None:
             return UnknownTopicOrPartition(f"{key[0]}-{key[1]} was deleted")
         return NotLeaderOrFollower(f"the leader of {key[0]}-{key[1]} has changed")
@@ -127,7 +127,7 @@ class DelayedProduce(DelayedByPartition[ProduceResult]):
 
 
 def follower_key(follower: int) -> Key:
-    """Returns the key of a follower's waiting fetch.
+    """Return the key of a follower's waiting fetch.
 
     It completes when this broker becomes the leader of further partitions.
 
@@ -141,7 +141,7 @@ class Reader(Protocol):
     """Reads from the replicas for a waiting fetch (replica_reader.py)."""
 
     def readable_bytes(self, plan: FetchPlan, item: FetchItem) -> int | None:
-        """Returns the number of readable bytes of a partition; None if the fetch must complete at once."""
+        """Return the number of readable bytes of a partition; None if the fetch must complete at once."""
         ...
 
     def read(self, plan: FetchPlan) -> list[FetchResult]: ...

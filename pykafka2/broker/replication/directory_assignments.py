@@ -53,7 +53,7 @@ class DirectoryAssignments:
         self._is_in_flight = False
 
     def check(self, replica: Replica) -> None:
-        """Notes a replica whose directory is not the one in its image, to be sent by `send`."""
+        """Note a replica whose directory is not the one in its image, to be sent by `send`."""
         if self._difference(replica) is not None:
             self._unsent[replica.key] = None
 
@@ -67,23 +67,23 @@ class DirectoryAssignments:
         return False
 
     def moved(self, replica: Replica) -> None:
-        """Handles the end of a move."""
+        """Handle the end of a move."""
         self._targets.pop(replica.key, None)
 
     def forget(self, replica: Replica, now: float) -> None:
-        """Handles a cancelled move: the replica's own directory is reported if the other one was."""
+        """Handle a cancelled move: the replica's own directory is reported if the other one was."""
         if self._targets.pop(replica.key, None) is not None:
             self.check(replica)
             self.send(now)
 
     def _difference(self, replica: Replica) -> bytes | None:
-        """Returns the directory of a replica, or None if the metadata has it already."""
+        """Return the directory of a replica, or None if the metadata has it already."""
         directory = self._targets.get(replica.key) or self._logs.directory_of(replica.log)
         known = replica.image.directory_of(self._hosted.broker_id)
         return None if directory in (known, UNASSIGNED) else directory
 
     def send(self, now: float) -> None:
-        """Reports the noted replicas, unless a request is in flight."""
+        """Report the noted replicas, unless a request is in flight."""
         own = self._hosted.image.brokers.get(self._hosted.broker_id)
         if self._is_in_flight or not self._unsent or own is None:
             return
@@ -122,7 +122,7 @@ class DirectoryAssignments:
         self._send(request, ASSIGN_VERSION, lambda answer, at: self._on_answer(sent, answer, at), now)
 
     def _on_answer(self, sent: dict[Ident, Key], answer: AssignReplicasToDirsResponse, now: float) -> None:
-        """Sends what has gathered meanwhile, and later again what was rejected."""
+        """Send what has gathered meanwhile, and later again what was rejected."""
         self._is_in_flight = False
         stored = {
             (topic.topic_id, partition.partition_index)

@@ -42,7 +42,7 @@ class FetchPlan:
         return self.replica_id >= 0
 
     def current_items(self) -> list[FetchItem]:
-        """Returns the partitions to read now."""
+        """Return the partitions to read now."""
         return self.items if self.session is None else self.session.current_items()
 
     def items_of(self, key: Key) -> list[FetchItem]:

@@ -39,7 +39,7 @@ class SessionPartition:
         )
 
     def record_response(self, result: FetchResult) -> bool:
-        """Records the response of a partition. Returns whether it must be sent."""
+        """Record the response of a partition. Return whether it must be sent."""
         has_news = self.has_news(result)
         # After an error the next response is always sent, because the error is over.
         self.high_watermark = -1 if result.error is not None else result.high_watermark
@@ -81,15 +81,15 @@ class FetchSession:
         return self.partitions.get(self.ident_of(item))
 
     def current_items(self) -> list[FetchItem]:
-        """Returns the partitions that a fetch must read, in round-robin order."""
+        """Return the partitions that a fetch must read, in round-robin order."""
         return [self.partitions[ident].item for ident in self.dirty]
 
     def fetched(self, now: float) -> None:
-        """Records a fetch of this session."""
+        """Record a fetch of this session."""
         self.previous_fetch_at, self.last_fetch_at = self.last_fetch_at, now
 
     def changed(self, results: Iterable[FetchResult]) -> list[FetchResult]:
-        """Returns the results that a response would contain now; the session stays as it is."""
+        """Return the results that a response would contain now; the session stays as it is."""
         return [
             result
             for result in results
@@ -97,7 +97,7 @@ class FetchSession:
         ]
 
     def settle(self, results: Iterable[FetchResult]) -> list[FetchResult]:
-        """Returns the results that the response must contain.
+        """Return the results that the response must contain.
 
         The other partitions are clean until they move.
         """

@@ -64,7 +64,7 @@ class FetchSessions:
     def create(
         self, results: Iterable[FetchResult], *, uses_topic_ids: bool, replica_id: int, now: float
     ) -> FetchSession | None:
-        """Creates a session for the partitions of a full fetch. Returns None if there is no room for it."""
+        """Create a session for the partitions of a full fetch. Return None if there is no room for it."""
         fetched = list(results)
         is_from_follower = replica_id >= 0
         if is_from_follower:
@@ -90,7 +90,7 @@ class FetchSessions:
         name_of: NameOf,
         now: float,
     ) -> FetchSession:
-        """Applies a fetch's changes to its session. Raises the error for the whole request.
+        """Apply a fetch's changes to its session. Raise the error for the whole request.
 
         A session without partitions is closed and returned empty.
         """
@@ -126,7 +126,7 @@ class FetchSessions:
     # ------------------------------------------------------------------ used by the replica manager
 
     def moved(self, key: Key) -> Iterable[FetchSession]:
-        """Marks a changed partition as dirty in its sessions, and returns these."""
+        """Mark a changed partition as dirty in its sessions, and return these."""
         watching = self._watching.get(key)
         if not watching:
             return ()
@@ -139,7 +139,7 @@ class FetchSessions:
         return key in self._watching
 
     def _close_previous(self, replica_id: int) -> None:
-        """Closes the earlier session of a follower, which lost it with a restart or a broken link."""
+        """Close the earlier session of a follower, which lost it with a restart or a broken link."""
         for session in list(self._sessions.values()):
             if session.replica_id == replica_id:
                 self.close(session.id)
@@ -193,7 +193,7 @@ class FetchSessions:
     def check_access(
         self, session: FetchSession, rights: object, refusal_of: Callable[[str], BrokerError | None]
     ) -> None:
-        """Applies rights to a session.
+        """Apply rights to a session.
 
         Partitions that its reader cannot read any more fail from now on, others are read again.
 
@@ -218,7 +218,7 @@ class FetchSessions:
                 return session_id
 
     def _make_room(self, is_from_follower: bool, size: int, now: float) -> bool:
-        """Makes room for a session of this size, evicting a less valuable one. Returns whether there is room.
+        """Make room for a session of this size, evicting a less valuable one. Return whether there is room.
 
         Sessions of followers are more valuable than those of consumers, and larger ones more than smaller
         ones. Sessions younger than two minutes are kept, except those of consumers for followers.
@@ -251,7 +251,7 @@ class FetchSessions:
 
 
 def next_epoch(epoch: int) -> int:
-    """Returns the epoch of a session's next fetch; 0 and below have a special meaning."""
+    """Return the epoch of a session's next fetch; 0 and below have a special meaning."""
     return 1 if epoch == 0x7FFFFFFF else epoch + 1
 
 

@@ -78,14 +78,14 @@ class Fetcher:
             self.remove_from_session(followed)
 
     def remove_from_session(self, followed: PartitionFetchState) -> None:
-        """Removes a partition from the session, temporarily or permanently."""
+        """Remove a partition from the session, temporarily or permanently."""
         followed.sent = None
         if self.by_ident.get(followed.ident) is followed:
             del self.by_ident[followed.ident]
             self.forgotten[followed.ident] = None
 
     def reset_session(self) -> None:
-        """Makes the next fetch a full one, which ends the current session."""
+        """Make the next fetch a full one, which ends the current session."""
         self.next_epoch = INITIAL_EPOCH
         self.forgotten.clear()
         self.by_ident.clear()

@@ -93,7 +93,7 @@ class FollowerFetchers(Part):
     # ------------------------------------------------------------------ leaders to follow
 
     def follow(self, replica: Replica, is_new: bool) -> None:
-        """Starts copying this partition from its leader, if it has one."""
+        """Start copying this partition from its leader, if it has one."""
         leader = replica.image.leader
         if not is_new and self._leader_of.get(replica.key) == leader:
             return
@@ -111,19 +111,19 @@ class FollowerFetchers(Part):
             self._fetchers[leader].remove(key)
 
     def log_start_moved(self, key: Key) -> None:
-        """Sends a changed log start (after retention) to the leader with the next fetch."""
+        """Send a changed log start (after retention) to the leader with the next fetch."""
         leader = self._leader_of.get(key)
         if leader is not None:
             self._fetchers[leader].changed[key] = None
 
     def stop(self) -> None:
-        """Stops the fetchers; later responses are ignored."""
+        """Stop the fetchers; later responses are ignored."""
         self._stopped = True
         self._fetchers.clear()
         self._leader_of.clear()
 
     def pause(self, keys: Iterable[Key] | None = None) -> None:
-        """Stops fetching (these partitions) until `resume`; a response in flight is discarded."""
+        """Stop fetching (these partitions) until `resume`; a response in flight is discarded."""
         if keys is None:
             self.is_paused = True
             for fetcher in self._fetchers.values():
@@ -136,7 +136,7 @@ class FollowerFetchers(Part):
                     self._fetchers[leader].changed[key] = None
 
     def resume(self, keys: Iterable[Key] | None = None) -> None:
-        """Resumes fetching, of these partitions or of all."""
+        """Resume fetching, of these partitions or of all."""
         if keys is None:
             self.is_paused = False
             for fetcher in self._fetchers.values():
@@ -151,7 +151,7 @@ class FollowerFetchers(Part):
         self.retry()
 
     def retry(self) -> None:
-        """Resets all back-offs because links were healed or a broker came back."""
+        """Reset all back-offs because links were healed or a broker came back."""
         for fetcher in self._fetchers.values():
             fetcher.delayed_until = 0.0
         self.signal()
@@ -184,7 +184,7 @@ class FollowerFetchers(Part):
         return wake_at
 
     def _changes(self, fetcher: Fetcher) -> list[tuple[PartitionFetchState, Position]]:
-        """Returns the positions for the next fetch: partitions whose state differs from the session's."""
+        """Return the positions for the next fetch: partitions whose state differs from the session's."""
         positions = []
         for key in fetcher.changed:
             followed = fetcher.partitions[key]
@@ -293,7 +293,7 @@ class FollowerFetchers(Part):
         self._note_session(fetcher, response.session_id)
 
     def _note_session(self, fetcher: Fetcher, session_id: int) -> None:
-        """Continues the session; without one every fetch is a full one."""
+        """Continue the session; without one every fetch is a full one."""
         fetcher.session_id = session_id
         if session_id == NO_SESSION:
             fetcher.reset_session()
@@ -301,7 +301,7 @@ class FollowerFetchers(Part):
             fetcher.next_epoch = next_epoch(fetcher.next_epoch)
 
     def _take(self, fetcher: Fetcher, followed: PartitionFetchState, data: PartitionData, now: float) -> None:
-        """Handles one partition of a response."""
+        """Handle one partition of a response."""
         replica = followed.replica
         log = replica.log
         if data.error_code:
@@ -320,7 +320,7 @@ class FollowerFetchers(Part):
             self._on_moved(replica.key)
 
     def _truncate(self, replica: Replica, leader_epoch: int, leader_end: int) -> None:
-        """Truncates this broker's log where it diverges from the leader's."""
+        """Truncate this broker's log where it diverges from the leader's."""
         log = replica.log
         own = log.end_of_epoch(leader_epoch)
         end = min(leader_end, log.log_end_offset)

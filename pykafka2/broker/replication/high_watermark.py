@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def high_watermark(log_ends: Iterable[int]) -> int:
-    """Returns the smallest log end of the replicas that count, including the leader's.
+    """Return the smallest log end of the replicas that count, including the leader's.
 
     All have the records below it.
 
@@ -16,5 +16,5 @@ def high_watermark(log_ends: Iterable[int]) -> int:
 
 
 def effective_min_isr(min_insync_replicas: int, replicas: int) -> int:
-    """Returns min.insync.replicas, limited to the number of replicas."""
+    """Return min.insync.replicas, limited to the number of replicas."""
     return min(min_insync_replicas, replicas)

@@ -33,7 +33,7 @@ class HostedReplicas:
         """
 
     def leader_of(self, key: Key, current_leader_epoch: int = UNKNOWN_EPOCH) -> Replica:
-        """Returns this broker's replica if it is the leader in the requester's epoch.
+        """Return this broker's replica if it is the leader in the requester's epoch.
 
         The epoch is checked first.
         """
@@ -47,9 +47,9 @@ class HostedReplicas:
         return replica
 
     def replica_of(self, key: Key) -> Replica:
-        """Returns this broker's replica.
+        """Return this broker's replica.
 
-        Raises `KafkaStorageError` if its data directory has failed, `NotLeaderOrFollower` if only other
+        Raise `KafkaStorageError` if its data directory has failed, `NotLeaderOrFollower` if only other
         brokers have one, `UnknownTopicOrPartition` if the partition does not exist.
         """
         replica = self.replicas.get(key)
@@ -63,12 +63,12 @@ class HostedReplicas:
         raise NotLeaderOrFollower(f"broker {self.broker_id} has no replica of {key[0]}-{key[1]}")
 
     def check_known(self, key: Key) -> None:
-        """Raises `UnknownTopicOrPartition` if the partition does not exist."""
+        """Raise `UnknownTopicOrPartition` if the partition does not exist."""
         if key not in self.replicas and self.image.partition(*key) is None:
             raise UnknownTopicOrPartition(f"partition {key[0]}-{key[1]} does not exist")
 
     def chosen(self, keys: Iterable[Key] | None) -> list[Replica]:
-        """Returns the hosted replicas among these partitions; None means all."""
+        """Return the hosted replicas among these partitions; None means all."""
         if keys is None:
             return list(self.replicas.values())
         return [self.replicas[key] for key in keys if key in self.replicas]

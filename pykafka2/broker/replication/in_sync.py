@@ -37,7 +37,7 @@ class FollowerState:
         now: float,
         in_session: SessionPartition | None = None,
     ) -> None:
-        """Records a fetch at `offset`: the follower has everything before it."""
+        """Record a fetch at `offset`: the follower has everything before it."""
         last_fetch_at = self.last_fetch_at
         # If the partition is new in the session, earlier fetches of the session did not include it.
         if in_session is not None and in_session is self.in_session and in_session.session is not None:
@@ -54,7 +54,7 @@ class FollowerState:
         self.last_fetch_at = now
 
     def mark_lagging(self) -> None:
-        """Marks the follower as never caught up, until it fetches at the leader's log end again."""
+        """Mark the follower as never caught up, until it fetches at the leader's log end again."""
         self.last_caught_up = NEVER
         self.in_session = None
 

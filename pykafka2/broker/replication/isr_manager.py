@@ -77,7 +77,7 @@ class IsrManager:
         return broker is not None and plan.replica_epoch != -1 and plan.replica_epoch < broker.epoch
 
     def follower_fetched(self, plan: FetchPlan, now: float) -> None:
-        """Handles a follower's fetch: ISRs can grow, high watermarks can advance."""
+        """Handle a follower's fetch: ISRs can grow, high watermarks can advance."""
         if self.is_stale(plan):
             return
         for item in plan.current_items():
@@ -103,7 +103,7 @@ class IsrManager:
         self._send_pending(now)
 
     def expand(self, replicas: Iterable[Replica], now: float) -> None:
-        """Adds caught-up followers that could not join before.
+        """Add caught-up followers that could not join before.
 
         Brokers were unfenced since, or a change was rejected.
 
@@ -122,7 +122,7 @@ class IsrManager:
         self._send_pending(now)
 
     def shrink(self, replicas: Iterable[Replica], now: float) -> None:
-        """Removes followers that have lagged for too long."""
+        """Remove followers that have lagged for too long."""
         led = [replica for replica in replicas if replica.is_leader]
         for replica in led:
             lagging = replica.followers_to_drop(now, self._max_lag)
@@ -133,7 +133,7 @@ class IsrManager:
             self.advance_high_watermark(replica, now)
 
     def drop(self, replica: Replica, brokers: Iterable[int], now: float) -> None:
-        """Removes these followers from the ISR even if they are caught up, and no longer waits for them."""
+        """Remove these followers from the ISR even if they are caught up, and no longer waits for them."""
         for broker in brokers:
             replica.followers[broker].mark_lagging()
         left = set(replica.image.isr) - set(brokers)
@@ -209,7 +209,7 @@ class IsrManager:
         return -1 if own is None else own.epoch
 
     def _on_answer(self, pending: PendingChanges, answer: AlterPartitionResponse, now: float) -> None:
-        """Applies the controller's decisions.
+        """Apply the controller's decisions.
 
         A rejection as ineligible drops the change. If the controller is ahead of this broker (another leader,
         a later epoch), an earlier attempt can have succeeded, and another broker can be the leader by now.
@@ -241,7 +241,7 @@ class IsrManager:
 
 
 def _take_over(replica: Replica, decided: AlterPartitionResponsePartitionData) -> None:
-    """Applies a response that can arrive before the image with the same change."""
+    """Apply a response that can arrive before the image with the same change."""
     image = replica.image
     if decided.leader_epoch == image.leader_epoch and decided.partition_epoch > image.partition_epoch:
         replica.image = attrs.evolve(image, isr=tuple(decided.isr), partition_epoch=decided.partition_epoch)

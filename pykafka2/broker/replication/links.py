@@ -53,7 +53,7 @@ class Call:
     """The request's progress at the target; None before it has arrived there."""
 
     def end(self) -> None:
-        """Ends the call without a callback.
+        """End the call without a callback.
 
         A component that still holds the call, such as a waiting request at the target, then does not keep the
         sender alive, which can have been recreated meanwhile.
@@ -95,7 +95,7 @@ class Links(Part):
     # ------------------------------------------------------------------ connected brokers
 
     def connect(self, broker_id: int, inlet: RequestChannel) -> None:
-        """Makes a broker reachable."""
+        """Make a broker reachable."""
         self._inlets[broker_id] = inlet
 
     def disconnect(self, broker_id: int, now: float) -> None:
@@ -112,7 +112,7 @@ class Links(Part):
     # ------------------------------------------------------------------ faults
 
     def cut(self, source: int, target: int) -> None:
-        """Drops all frames from `source` to `target`, including those in flight."""
+        """Drop all frames from `source` to `target`, including those in flight."""
         self._cut.add((source, target))
         for call in list(self._calls):
             if (call.source, call.target) in ((source, target), (target, source)):
@@ -133,7 +133,7 @@ class Links(Part):
             self._rates[source, target] = bytes_per_second
 
     def pause(self, broker_id: int) -> None:
-        """Holds all deliveries to a broker until `resume`."""
+        """Hold all deliveries to a broker until `resume`."""
         self._stashes.setdefault(broker_id, [])
 
     def resume(self, broker_id: int) -> None:
@@ -147,14 +147,14 @@ class Links(Part):
         self._free((source, target))
 
     def heal(self) -> None:
-        """Restores every link."""
+        """Restore every link."""
         self._cut.clear()
         self._delays.clear()
         for way in list(self._rates):
             self._free(way)
 
     def _free(self, way: tuple[int, int]) -> None:
-        """Removes a rate limit: delayed frames are delivered early, but still in order."""
+        """Remove a rate limit: delayed frames are delivered early, but still in order."""
         if self._rates.pop(way, None) is not None:
             self._freed[way] = None
             self.signal()
@@ -183,7 +183,7 @@ class Links(Part):
         on_failure: OnFailure,
         now: float,
     ) -> None:
-        """Sends a request to another broker.
+        """Send a request to another broker.
 
         One callback is called later, once, unless the sender has stopped.
         """
@@ -228,7 +228,7 @@ class Links(Part):
         inlet.put(context)
 
     def answer(self, call: Call, response: Response, version: int, correlation_id: int, now: float) -> int:
-        """Sends a response back. Returns the number of bytes sent."""
+        """Send a response back. Return the number of bytes sent."""
         if self.is_cut(call.target, call.source):
             self._fail_cut(call, call.target, call.source)
             return 0
@@ -260,12 +260,12 @@ class Links(Part):
         on_response(response, now)
 
     def fail(self, call: Call, why: str) -> None:
-        """Ends a call without a response. From any thread; the caller must not need to hold the lock."""
+        """End a call without a response. From any thread; the caller must not need to hold the lock."""
         with self._lock:
             self._fail(call, why)
 
     def _fail_cut(self, call: Call, source: int, target: int) -> None:
-        """Fails a call whose request or response was on a cut link."""
+        """Fail a call whose request or response was on a cut link."""
         if call.request is FetchRequest:
             self.cut_fetches += 1
         self._fail(call, f"the link from broker {source} to broker {target} is cut")
@@ -296,9 +296,9 @@ class Links(Part):
         now: float,
         extra_delay: float = 0.0,
     ) -> None:
-        """Sends a one-way message.
+        """Send a one-way message.
 
-        Calls `deliver`, at once unless the link is delayed. Calls `lost` if the link is cut or the target is
+        Call `deliver`, at once unless the link is delayed. Call `lost` if the link is cut or the target is
         paused.
         """
         way = (source, target)
@@ -395,7 +395,7 @@ class LinkOrigin:
             progress.metrics.record(context, now)
 
     def local_processed(self, context: RequestContext) -> None:
-        """Does nothing: brokers have one request in flight on each link, so none is waiting."""
+        """Do nothing: brokers have one request in flight on each link, so none is waiting."""
 
     def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
         self._links.fail(self._call, f"broker {self._call.target} closed the connection")

@@ -56,7 +56,7 @@ class LogManager:
         """The time of the next `flush_due`; FOREVER while no topic has flush.ms."""
 
     def apply_retention(self, now_ms: int, keys: Iterable[Key] | None = None) -> int:
-        """Deletes expired segments of some replicas or all. Returns their number."""
+        """Delete expired segments of some replicas or all. Return their number."""
         deleted = 0
         for replica in self._hosted.chosen(keys):
             before = replica.log.log_start_offset
@@ -69,18 +69,18 @@ class LogManager:
         return deleted
 
     def roll(self, keys: Iterable[Key] | None = None) -> int:
-        """Rolls some logs or all, except those with an empty active segment. Returns their number."""
+        """Roll some logs or all, except those with an empty active segment. Return their number."""
         return sum(replica.log.roll() for replica in self._hosted.chosen(keys))
 
     # ------------------------------------------------------------------ flushing
 
     def flush(self, keys: Iterable[Key] | None = None) -> None:
-        """Forces some logs or all to the disk. Raises `KafkaStorageError`."""
+        """Force some logs or all to the disk. Raise `KafkaStorageError`."""
         for replica in self._hosted.chosen(keys):
             replica.log.flush()
 
     def flush_due(self, now: float) -> float:
-        """Flushes the logs whose last flush is flush.ms ago. Returns the time of the next call.
+        """Flushes the logs whose last flush is flush.ms ago. Return the time of the next call.
 
         Unlike Kafka, which looks every log.flush.scheduler.interval.ms (by default never), a log is flushed
         when it is due.
@@ -115,9 +115,9 @@ class LogManager:
         on_done: Callable[[dict[Key, DeleteResult]], None],
         now: float,
     ) -> DelayedDeleteRecords | None:
-        """Advances log starts to these offsets (-1: the high watermark).
+        """Advance log starts to these offsets (-1: the high watermark).
 
-        Returns the operation if it must wait.
+        Return the operation if it must wait.
 
         Results contain errors. `on_done` is called once the live replicas have followed, or at the deadline
         (in seconds of the monotonic clock).

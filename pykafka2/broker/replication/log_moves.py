@@ -40,16 +40,16 @@ class LogMoves:
         self._due: dict[Ident, float] = {}  # the next step of each move
 
     def begin(self, replica: Replica, path: str, now: float) -> None:
-        """Begins to move a replica to another directory, which ends its move to any other one.
+        """Begin to move a replica to another directory, which ends its move to any other one.
 
-        Raises `KafkaStorageError` or `InvalidTopicException`.
+        Raise `KafkaStorageError` or `InvalidTopicException`.
         """
         self._logs.move(replica.log, path)
         if not any(move.log is replica.log for move in self._logs.moves):
             self._assignments.forget(replica, now)
 
     def run(self, now: float) -> float:
-        """Runs a step of the move that has waited longest. Returns the time of the next one, in seconds."""
+        """Run a step of the move that has waited longest. Return the time of the next one, in seconds."""
         moves = {(move.log.topic_id, move.log.partition): move for move in self._logs.moves}
         due = self._due = {ident: self._due.get(ident, now) for ident in moves}
         ident = min(due, key=due.__getitem__, default=None)
@@ -63,7 +63,7 @@ class LogMoves:
         return max(min(due.values(), default=FOREVER), now + PAUSE)
 
     def _run_one(self, move: LogMove, now: float) -> float | None:
-        """Runs one step. Returns the seconds until the next one, or None at the end of the move."""
+        """Run one step. Return the seconds until the next one, or None at the end of the move."""
         replica = self._hosted.replicas.get((move.log.topic, move.log.partition))
         if move.is_offline:
             self._abandon(move, "a data directory is offline")

@@ -39,7 +39,7 @@ class Peers:
         timeout: float,
         now: float,
     ) -> None:
-        """Sends a request to a broker by id. One callback is called once, unless this broker stops."""
+        """Send a request to a broker by id. One callback is called once, unless this broker stops."""
         wheel = self._node.wheel
         is_done = False
 

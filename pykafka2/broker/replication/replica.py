@@ -65,7 +65,7 @@ class Replica:
         return f"<{self.role.value} of {self.key[0]}-{self.key[1]} on broker {self.broker_id}: {self.log!r}>"
 
     def configure(self, config: TopicConfig) -> None:
-        """Sets the topic's configuration, which applies to the following appends."""
+        """Set the topic's configuration, which applies to the following appends."""
         self.config = config
         self.batch_rules = BatchRules.of(config)
         self._min_insync_replicas: int = config.get("min.insync.replicas")
@@ -132,7 +132,7 @@ class Replica:
         return begins
 
     def follow(self, image: PartitionImage) -> bool:
-        """Becomes a follower. Returns True if the leader or its epoch is new."""
+        """Becomes a follower. Return True if the leader or its epoch is new."""
         changed = self.is_leader or (image.leader, image.leader_epoch) != (
             self.image.leader,
             self.image.leader_epoch,
@@ -153,7 +153,7 @@ class Replica:
             )
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Raises unless the requester's leader epoch is the current one (KIP-320); -1 skips the check."""
+        """Raise unless the requester's leader epoch is the current one (KIP-320); -1 skips the check."""
         if current_leader_epoch in (UNKNOWN_EPOCH, self.image.leader_epoch):
             return
         if current_leader_epoch < self.leader_epoch:
@@ -162,7 +162,7 @@ class Replica:
             raise UnknownLeaderEpoch(f"epoch {current_leader_epoch} is newer than {self.leader_epoch}")
 
     def divergence(self, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
-        """Returns where the requester's log diverges from this one, or None (KIP-595)."""
+        """Return where the requester's log diverges from this one, or None (KIP-595)."""
         if last_fetched_epoch == UNKNOWN_EPOCH:
             return None
         log = self.log
@@ -190,7 +190,7 @@ class Replica:
         in_session: SessionPartition | None = None,
         broker_epoch: int = -1,
     ) -> bool:
-        """Records a follower's fetch. Returns False if it does not show how far the follower has come."""
+        """Record a follower's fetch. Return False if it does not show how far the follower has come."""
         follower = self.followers.get(broker_id)
         if follower is None or not self.log.log_start_offset <= item.offset <= self.log.log_end_offset:
             return False
@@ -206,7 +206,7 @@ class Replica:
         return True
 
     def advance_high_watermark(self, now: float, max_lag: float, may_join: Callable[[int], bool]) -> bool:
-        """Advances the high watermark as far as the replicas allow. Returns whether it advanced.
+        """Advance the high watermark as far as the replicas allow. Return whether it advanced.
 
         It does not advance while the ISR is smaller than min.insync.replicas (4.x, KIP-966). Caught-up
         followers that can join the ISR hold it back too, so that they can join.
@@ -230,7 +230,7 @@ class Replica:
         return self.log.advance_high_watermark(high_watermark([log_end, *counting]))
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
-        """Returns the smallest log start of the live replicas.
+        """Return the smallest log start of the live replicas.
 
         -1 while that of a live follower is unknown.
         """
@@ -240,7 +240,7 @@ class Replica:
         return min([self.log.log_start_offset, *starts])
 
     def followers_to_add(self) -> list[int]:
-        """Returns the caught-up followers outside the ISR."""
+        """Return the caught-up followers outside the ISR."""
         isr = self.image.isr
         return [
             follower.broker_id
@@ -250,7 +250,7 @@ class Replica:
         ]
 
     def followers_to_drop(self, now: float, max_lag: float) -> list[int]:
-        """Returns the followers in the ISR that have lagged for too long."""
+        """Return the followers in the ISR that have lagged for too long."""
         log_end = self.log.log_end_offset
         return [
             follower.broker_id

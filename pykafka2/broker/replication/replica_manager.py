@@ -59,7 +59,7 @@ class Fetchers(Protocol):
     """The broker's fetchers, as the replica manager calls them (follower_fetcher.py)."""
 
     def follow(self, replica: Replica, is_new: bool) -> None:
-        """Copies a partition from its leader; `is_new`: the leader or its epoch has changed."""
+        """Copy a partition from its leader; `is_new`: the leader or its epoch has changed."""
         ...
 
     def unfollow(self, key: Key) -> None: ...
@@ -120,7 +120,7 @@ class ReplicaManager:
         return self.hosted.image
 
     def configure(self) -> None:
-        """Applies dynamic broker options; `apply` handles topic options."""
+        """Apply dynamic broker options; `apply` handles topic options."""
         self._verifies = self._config.get("transaction.partition.verification.enable")
         for replica in self.replicas.values():
             replica.log.verifications.required = self._verifies
@@ -195,14 +195,14 @@ class ReplicaManager:
         self.directories.check(replica)
 
     def directories_failed(self) -> None:
-        """Handles failed data directories: their replicas stop to follow, waiting requests complete."""
+        """Handle failed data directories: their replicas stop to follow, waiting requests complete."""
         for key, replica in self.replicas.items():
             if replica.log.is_offline:
                 self._fetchers.unfollow(key)
                 self._moved[key] = True
 
     def _drop(self, key: Key, now: float) -> None:
-        """Drops a replica of a deleted or moved topic: waiting requests complete, then the log is removed."""
+        """Drop a replica of a deleted or moved topic: waiting requests complete, then the log is removed."""
         replica = self.replicas.pop(key)
         self._fetchers.unfollow(key)
         self._logs.remove(replica.log)
@@ -211,7 +211,7 @@ class ReplicaManager:
     # ------------------------------------------------------------------ appending
 
     def start_walk(self, key: Key, records: Buffer, version: int, now_ms: int) -> RecordWalk | None:
-        """Returns the walk over the records that `append` needs, to be advanced in slices before it.
+        """Return the walk over the records that `append` needs, to be advanced in slices before it.
 
         None if there is none: `append` then finds out why a batch is rejected.
         """
@@ -235,7 +235,7 @@ class ReplicaManager:
         guard: VerificationGuard | None = None,
         walk: RecordWalk | None = None,
     ) -> ProduceResult:
-        """Appends one partition's batch as its leader; the result contains errors.
+        """Append one partition's batch as its leader; the result contains errors.
 
         `guard` is the verification guard of a transaction's first batch, `walk` the result of `start_walk`.
         """
@@ -263,7 +263,7 @@ class ReplicaManager:
         return self._appended(replica, appended, now)
 
     def append_marker(self, key: Key, marker: EndMarker, now: float, now_ms: int) -> ProduceResult:
-        """Ends a producer's transaction in one partition as its leader, as with acks=all."""
+        """End a producer's transaction in one partition as its leader, as with acks=all."""
         try:
             replica = self.hosted.leader_of(key)
             _check_in_sync(replica)
@@ -273,7 +273,7 @@ class ReplicaManager:
         return self._appended(replica, appended, now)
 
     def _appended(self, replica: Replica, appended: Appended, now: float) -> ProduceResult:
-        """Records an append and returns the result for it."""
+        """Record an append and return the result for it."""
         if not appended.is_duplicate:
             self._moved.setdefault(replica.key, False)
             if len(replica.image.isr) == 1:
@@ -295,9 +295,9 @@ class ReplicaManager:
         needs_in_sync: bool,
         guard: VerificationGuard | None = None,
     ) -> int:
-        """Appends a coordinator's batch as the leader of its partition. Returns the offset after it.
+        """Append a coordinator's batch as the leader of its partition. Return the offset after it.
 
-        Raises `NotLeaderOrFollower`, `MessageTooLarge`, or with `needs_in_sync` `NotEnoughReplicas`.
+        Raise `NotLeaderOrFollower`, `MessageTooLarge`, or with `needs_in_sync` `NotEnoughReplicas`.
         """
         replica = self.hosted.leader_of(key)
         if needs_in_sync:
@@ -331,9 +331,9 @@ class ReplicaManager:
         on_done: Callable[[dict[Key, ProduceResult]], None],
         now: float,
     ) -> DelayedProduce | None:
-        """Calls `on_done` once the replicas have the appended batches.
+        """Call `on_done` once the replicas have the appended batches.
 
-        Returns the operation if it must wait.
+        Return the operation if it must wait.
         """
         operation = DelayedProduce(deadline, self.hosted, results, on_done)
         if operation.try_complete(None, now) or self.produces.try_complete_else_watch(
@@ -345,33 +345,33 @@ class ReplicaManager:
     # ------------------------------------------------------------------ finding replicas
 
     def leader_of(self, key: Key, current_leader_epoch: int = UNKNOWN_EPOCH) -> Replica:
-        """Returns this broker's replica if it is the leader in the requester's epoch.
+        """Return this broker's replica if it is the leader in the requester's epoch.
 
         The epoch is checked first.
         """
         return self.hosted.leader_of(key, current_leader_epoch)
 
     def replica_of(self, key: Key) -> Replica:
-        """Returns this broker's replica.
+        """Return this broker's replica.
 
-        Raises `NotLeaderOrFollower` if only other brokers have one, `UnknownTopicOrPartition` if the
+        Raise `NotLeaderOrFollower` if only other brokers have one, `UnknownTopicOrPartition` if the
         partition does not exist.
         """
         return self.hosted.replica_of(key)
 
     def log_of(self, key: Key) -> PartitionLog:
-        """Returns the log of this broker's replica, even if its data directory has failed."""
+        """Return the log of this broker's replica, even if its data directory has failed."""
         replica = self.replicas.get(key)
         return self.hosted.replica_of(key).log if replica is None else replica.log
 
     # ------------------------------------------------------------------ completion
 
     def moved(self, key: Key) -> None:
-        """Marks a changed partition; `complete_delayed` tries the operations that wait for it."""
+        """Mark a changed partition; `complete_delayed` tries the operations that wait for it."""
         self._moved[key] = True
 
     def log_start_moved(self, key: Key) -> None:
-        """Handles an advanced log start: readers, waiting deletions and the leader are notified."""
+        """Handle an advanced log start: readers, waiting deletions and the leader are notified."""
         self._moved.setdefault(key, False)
         self._fetchers.log_start_moved(key)
 
@@ -389,7 +389,7 @@ class ReplicaManager:
         return bool(self._moved)
 
     def complete_delayed(self, now: float) -> None:
-        """Tries the requests that wait for moved partitions."""
+        """Try the requests that wait for moved partitions."""
         while self._moved:
             moved = list(self._moved.items())
             sessions = self.notify_sessions()
@@ -404,19 +404,19 @@ class ReplicaManager:
                 self.fetches.check(session, now)
 
     def notify_sessions(self) -> dict[FetchSession, None]:
-        """Returns the fetch sessions that contain moved partitions."""
+        """Return the fetch sessions that contain moved partitions."""
         if not self.sessions:
             return {}
         return dict.fromkeys(session for key in self._moved for session in self.sessions.moved(key))
 
     def expire_producers(self, before_ms: int) -> int:
-        """Drops producers and verifications that are inactive since then. Returns their number."""
+        """Drop producers and verifications that are inactive since then. Return their number."""
         logs = [replica.log for replica in self.replicas.values()]
         return sum(log.producers.expire(before_ms) + log.verifications.expire(before_ms) for log in logs)
 
 
 def _check_in_sync(replica: Replica) -> None:
-    """Raises `NotEnoughReplicas` if the ISR is smaller than min.insync.replicas."""
+    """Raise `NotEnoughReplicas` if the ISR is smaller than min.insync.replicas."""
     if not replica.has_enough_in_sync:
         raise NotEnoughReplicas(
             f"{replica.key[0]}-{replica.key[1]} has {len(replica.image.isr)} replicas in sync, "

@@ -53,7 +53,7 @@ class ReplicaReader:
     def fetch(
         self, plan: FetchPlan, max_wait: float, on_done: Callable[[list[FetchResult]], None], now: float
     ) -> DelayedFetch | None:
-        """Reads, or waits until there is enough to read. Returns the operation if it must wait."""
+        """Read, or wait until there is enough to read. Return the operation if it must wait."""
         self._notify_sessions()
         operation = DelayedFetch(now + max_wait, self, plan, on_done)
         is_ready = max_wait <= 0 or not (plan.items or plan.session) or operation.is_ready(None)
@@ -77,7 +77,7 @@ class ReplicaReader:
         return operation
 
     def join_session(self, plan: FetchPlan, session: FetchSession) -> None:
-        """Continues a follower in a session, which stands for partitions that later fetches do not name."""
+        """Continue a follower in a session, which stands for partitions that later fetches do not name."""
         if not plan.is_from_follower:
             return
         for item in plan.items:
@@ -87,7 +87,7 @@ class ReplicaReader:
                 follower.in_session = session.partition_of(item)
 
     def read(self, plan: FetchPlan) -> list[FetchResult]:
-        """Reads every partition of the plan within its limits."""
+        """Read every partition of the plan within its limits."""
         results: list[FetchResult] = []
         left = plan.max_bytes
         min_one = True
@@ -131,7 +131,7 @@ class ReplicaReader:
         return result
 
     def readable_bytes(self, plan: FetchPlan, item: FetchItem) -> int | None:
-        """Returns the number of readable bytes of a partition; None if the fetch must complete at once."""
+        """Return the number of readable bytes of a partition; None if the fetch must complete at once."""
         try:
             replica, upper = self._readable(plan, item)
             if self._select is not None and self.preferred_replica(plan, item, replica) >= 0:
@@ -157,7 +157,7 @@ class ReplicaReader:
             return None
 
     def _readable(self, plan: FetchPlan, item: FetchItem) -> tuple[Replica, int]:
-        """Returns the replica that serves a partition of a fetch, and the end of what it can read."""
+        """Return the replica that serves a partition of a fetch, and the end of what it can read."""
         if item.error is not None:
             # a session keeps the error, and its traceback would grow with each fetch
             raise item.error.with_traceback(None)
@@ -184,14 +184,14 @@ class ReplicaReader:
         return replica, replica.log.high_watermark
 
     def preferred_replica(self, plan: FetchPlan, item: FetchItem, replica: Replica) -> int:
-        """Returns the replica that the consumer should read from, -1 for this one (KIP-392)."""
+        """Return the replica that the consumer should read from, -1 for this one (KIP-392)."""
         if self._select is None or plan.rack_id is None or not replica.is_leader:
             return -1
         return self._select(replica, item.offset, plan.rack_id, self._hosted.image)
 
 
 def _refuse_follower(replica_id: int, item: FetchItem) -> NoReturn:
-    """Rejects a broker that is not a replica.
+    """Reject a broker that is not a replica.
 
     If it sends a leader epoch, it can become one soon and retries.
     """
@@ -200,5 +200,5 @@ def _refuse_follower(replica_id: int, item: FetchItem) -> NoReturn:
 
 
 def note_segment(plan: FetchPlan, item: FetchItem, log: PartitionLog) -> int:
-    """Returns the base offset of the segment that contained the fetch's offset when it arrived."""
+    """Return the base offset of the segment that contained the fetch's offset when it arrived."""
     return plan.first_segments.setdefault(item.key, log.segments.base_of(item.offset))

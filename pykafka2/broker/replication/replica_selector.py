@@ -22,7 +22,7 @@ LEADER: Final = -1
 
 
 def rack_aware(replica: Replica, offset: int, rack: str, image: ClusterImage) -> int:
-    """Returns the most advanced in-sync replica in the consumer's rack that has the offset."""
+    """Return the most advanced in-sync replica in the consumer's rack that has the offset."""
     if not rack:
         return LEADER
 
@@ -54,7 +54,7 @@ SELECTORS: Final[dict[str, Select | None]] = {
 
 
 def selector(class_name: str) -> Select | None:
-    """Returns the selector for a class name; None if consumers always read from the leader."""
+    """Return the selector for a class name; None if consumers always read from the leader."""
     try:
         return SELECTORS[class_name]
     except KeyError:

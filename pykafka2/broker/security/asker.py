@@ -12,7 +12,7 @@ class DenialLog(Protocol):
     """Receives what Kafka writes to its authorizer log."""
 
     def denied(self, context: Any, rights: Rights, operation: int, resource_type: int, name: str) -> None:
-        """Records that the sender of a request is denied an operation on a resource."""
+        """Record that the sender of a request is denied an operation on a resource."""
         ...
 
 

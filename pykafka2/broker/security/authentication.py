@@ -133,9 +133,9 @@ class Authentication:
         return self._takes_raw_tokens and self.state is SaslState.AUTHENTICATING
 
     def admit(self, api_key: int, now: float) -> None:
-        """Checks whether a request is allowed.
+        """Check whether a request is allowed.
 
-        Raises `NotAdmitted`; only the request's header has been read then.
+        Raise `NotAdmitted`; only the request's header has been read then.
         """
         if self.state is not SaslState.COMPLETE:
             if api_key not in TAKEN[self.state]:
@@ -159,12 +159,12 @@ class Authentication:
     # ------------------------------------------------------------------ called by handlers
 
     def versions_sent(self) -> None:
-        """Records that ApiVersions was answered; without effect after authentication."""
+        """Record that ApiVersions was answered; without effect after authentication."""
         if self.state is SaslState.START:
             self._move_to(SaslState.VERSIONS_SENT)
 
     def handshake(self, mechanism: str, version: int) -> HandshakeAnswer:
-        """Handles the client's choice of a mechanism."""
+        """Handle the client's choice of a mechanism."""
         offered = self._listener.mechanisms
         if not self._handshake_is_ours:
             return HandshakeAnswer(IllegalSaslState.code or 0, ())
@@ -187,7 +187,7 @@ class Authentication:
         return HandshakeAnswer(0, offered)
 
     def authenticate(self, token: bytes, now: float) -> TokenAnswer:
-        """Handles the client's next token."""
+        """Handle the client's next token."""
         exchange = self._exchange
         if self.state is not SaslState.AUTHENTICATING or exchange is None:
             code = IllegalSaslState.code or 0
@@ -205,13 +205,13 @@ class Authentication:
             )
 
     def refuse(self) -> None:
-        """Fails the authentication regardless of the credentials, for a test."""
+        """Fail the authentication regardless of the credentials, for a test."""
         self._exchange = None
         if _S.FAILED in LEGAL_MOVES[self.state]:
             self._move_to(SaslState.FAILED)
 
     def expire(self, now: float) -> None:
-        """Ends the session now, for a test.
+        """End the session now, for a test.
 
         The client's next request, unless SaslHandshake, closes the connection.
         """
@@ -239,7 +239,7 @@ class Authentication:
         return TokenAnswer(token=accepted.last_token, session_lifetime_ms=lifetime_ms or 0)
 
     def _lifetime_ms(self, accepted: Accepted) -> int | None:
-        """Returns the shorter of the credential's lifetime and connections.max.reauth.ms."""
+        """Return the shorter of the credential's lifetime and connections.max.reauth.ms."""
         ends = [self._listener.max_reauth_ms] if self._listener.max_reauth_ms > 0 else []
         if accepted.expires_at_ms is not None:
             ends.append(accepted.expires_at_ms - self._wall_ms())

@@ -85,9 +85,9 @@ class Settings:
 
     @classmethod
     def of(cls, super_users: str, *, allows_if_none_found: bool) -> Settings:
-        """Returns settings for `super_users` in the option's notation, "User:ann;User:bob".
+        """Return settings for `super_users` in the option's notation, "User:ann;User:bob".
 
-        Raises `ConfigurationError`.
+        Raise `ConfigurationError`.
         """
         named = [name.strip() for name in super_users.split(";") if name.strip()]
         return cls(frozenset(str(principal_of(name)) for name in named), allows_if_none_found)
@@ -113,7 +113,7 @@ class Authorizer:
                 self._literal.setdefault((acl.resource_type, acl.resource_name), []).append(acl)
 
     def rights_of(self, caller: Caller) -> Rights:
-        """Returns the rights of a caller."""
+        """Return the rights of a caller."""
         rights = self._rights.get(caller)
         if rights is None:
             if len(self._rights) >= MAX_CALLERS:
@@ -122,7 +122,7 @@ class Authorizer:
         return rights
 
     def count_decision(self, rights: Rights) -> None:
-        """Counts one more decision to be cached, and clears the cache if it is full."""
+        """Count one more decision to be cached, and clear the cache if it is full."""
         if self._decisions >= MAX_DECISIONS:
             for cached in self._with_decisions:
                 cached.decided.clear()
@@ -133,7 +133,7 @@ class Authorizer:
         self._decisions += 1
 
     def rules_on(self, resource_type: int, name: str) -> Iterable[list[Acl]]:
-        """Returns the ACLs on a resource, pattern by pattern."""
+        """Return the ACLs on a resource, pattern by pattern."""
         for literal in {name, WILDCARD}:
             found = self._literal.get((resource_type, literal))
             if found is not None:
@@ -193,7 +193,7 @@ class Rights:
         return any(_is_wildcard(acl) or not _is_dominated(acl, denied, lengths) for acl in allowing)
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
-        """Returns the allowed operations on a resource as a bit field (KIP-430)."""
+        """Return the allowed operations on a resource as a bit field (KIP-430)."""
         operations = OPERATIONS_ON[resource_type]
         return sum(1 << operation for operation in operations if self.may(operation, resource_type, name))
 

@@ -39,9 +39,9 @@ ANONYMOUS = Principal(USER, "ANONYMOUS")
 
 
 def principal_of(text: str) -> Principal:
-    """Returns the principal that a string such as "User:alice" names.
+    """Return the principal that a string such as "User:alice" names.
 
-    Raises `ConfigurationError` if it is invalid.
+    Raise `ConfigurationError` if it is invalid.
     """
     kind, colon, name = text.partition(":")
     if not kind or not colon or not name:
@@ -70,7 +70,7 @@ BROKER = Caller(is_broker=True)
 
 
 def principal_bytes(principal: Principal) -> bytes:
-    """Encodes a principal for an Envelope (KIP-590): the version of the structure, then the structure."""
+    """Encode a principal for an Envelope (KIP-590): the version of the structure, then the structure."""
     data = DefaultPrincipalData(
         type=principal.kind, name=principal.name, token_authenticated=principal.is_from_token
     )
@@ -78,7 +78,7 @@ def principal_bytes(principal: Principal) -> bytes:
 
 
 def principal_from_bytes(data: Buffer) -> Principal:
-    """Decodes the principal of an Envelope. Raises `CorruptData`."""
+    """Decode the principal of an Envelope. Raise `CorruptData`."""
     view = memoryview(data)
     if len(view) < _VERSION_BYTES or any(view[:_VERSION_BYTES]):
         raise CorruptData("the principal of an envelope has an unknown version")
@@ -87,7 +87,7 @@ def principal_from_bytes(data: Buffer) -> Principal:
 
 
 def notations_of(host: str) -> tuple[str, ...]:
-    """Returns the notations of a client's address in ACLs.
+    """Return the notations of a client's address in ACLs.
 
     For IPv6 these are the address itself and Java's notation with all eight groups.
     """
@@ -101,7 +101,7 @@ def notations_of(host: str) -> tuple[str, ...]:
 
 
 def host_bytes(host: str) -> bytes:
-    """Encodes the client's address for an Envelope. A host name, as in the simulation, becomes 127.0.0.1."""
+    """Encode the client's address for an Envelope. A host name, as in the simulation, becomes 127.0.0.1."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).packed
     except ValueError:
@@ -109,7 +109,7 @@ def host_bytes(host: str) -> bytes:
 
 
 def host_from_bytes(data: bytes) -> str:
-    """Decodes the client's address of an Envelope. Raises `CorruptData`."""
+    """Decode the client's address of an Envelope. Raise `CorruptData`."""
     try:
         return str(ipaddress.ip_address(bytes(data)))
     except ValueError:

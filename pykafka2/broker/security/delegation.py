@@ -31,7 +31,7 @@ class TokenCredentials:
         self._known: dict[ScramMechanism, ScramCredential] = {}
 
     def of(self, kind: ScramMechanism) -> ScramCredential:
-        """Returns the credential for one mechanism."""
+        """Return the credential for one mechanism."""
         known = self._known.get(kind)
         if known is None:
             password = base64.b64encode(self._hmac).decode()
@@ -73,7 +73,7 @@ class DelegationToken:
         return now_ms > min(self.expires_at_ms, self.max_at_ms)
 
     def scram_user(self, kind: ScramMechanism, now_ms: int) -> ScramUser | None:
-        """Returns the user for a SCRAM message with this token's id, or None if the token has expired."""
+        """Return the user for a SCRAM message with this token's id, or None if the token has expired."""
         if self.is_over(now_ms):
             return None
         owner = self.owner.name
@@ -83,7 +83,7 @@ class DelegationToken:
 
 
 def hmac_of(secret_key: str, token_id: str) -> bytes:
-    """Returns the HMAC-SHA-512 of a token's id, which proves that the cluster created the token."""
+    """Return the HMAC-SHA-512 of a token's id, which proves that the cluster created the token."""
     return hmac.digest(secret_key.encode(), token_id.encode(), "sha512")
 
 

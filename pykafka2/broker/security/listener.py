@@ -23,7 +23,7 @@ class ListenerSecurity:
 
 
 def client_auth(config: BrokerConfig) -> str:
-    """Returns ssl.client.auth: whether TLS clients must present a certificate.
+    """Return ssl.client.auth: whether TLS clients must present a certificate.
 
     A listener can override it.
     """

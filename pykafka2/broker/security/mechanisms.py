@@ -22,7 +22,7 @@ MECHANISMS = ("PLAIN", *KINDS, "OAUTHBEARER")
 
 
 def token_rules(config: BrokerConfig, key: str | WebKeys | None) -> TokenRules:
-    """Returns the OAUTHBEARER rules from the broker options; a key accepts only tokens signed with it."""
+    """Return the OAUTHBEARER rules from the broker options; a key accepts only tokens signed with it."""
     return TokenRules(
         key,
         tuple(config.get("sasl.oauthbearer.expected.audience")),
@@ -66,7 +66,7 @@ class SaslListener:
         return tuple(name for name in self.enabled if name not in refused)
 
     def exchange(self, mechanism: str) -> Exchange:
-        """Starts the broker's side of one authentication by an offered mechanism."""
+        """Start the broker's side of one authentication by an offered mechanism."""
         if mechanism == "PLAIN":
             return plain(self.credentials.passwords)
         if mechanism == "OAUTHBEARER":

@@ -57,7 +57,7 @@ class TokenRules:
     clock_skew: float = 0.0
 
     def principal_of(self, token: str, now: float) -> tuple[str, float]:
-        """Returns a token's principal and expiry time. Raises `TokenRefused`."""
+        """Return a token's principal and expiry time. Raise `TokenRefused`."""
         claims = self._claims(token)
         name = claims.get(self.principal_claim)
         if not isinstance(name, str) or not name:
@@ -91,7 +91,7 @@ class TokenRules:
     def _check_beginning(
         self, claims: Mapping[str, Any], issued_at: float | None, expires_at: float, now: float
     ) -> None:
-        """Checks the times of a signed token, like Kafka's BrokerJwtValidator."""
+        """Check the times of a signed token, like Kafka's BrokerJwtValidator."""
         if issued_at is None:
             raise TokenRefused(INVALID_TOKEN, "the token has no issue time")
         not_before = _number(claims, "nbf")
@@ -109,7 +109,7 @@ class TokenRules:
 
 
 def oauthbearer(rules: TokenRules, wall_seconds: Callable[[], float]) -> Exchange:
-    """Runs one exchange: a token and, if it is invalid, an error that the client acknowledges."""
+    """Run one exchange: a token and, if it is invalid, an error that the client acknowledges."""
     on_behalf_of, token = _first_message(bytes((yield b"")))
     try:
         name, expires_at = rules.principal_of(token, wall_seconds())
@@ -195,7 +195,7 @@ def _base64url(data: bytes) -> str:
 def make_token(
     user: str, now: float, *, key: str | None = None, lifetime: float = DEFAULT_LIFETIME_S, **claims: object
 ) -> str:
-    """Returns a token for this user, valid for `lifetime` seconds from `now`; signed if a key is passed."""
+    """Return a token for this user, valid for `lifetime` seconds from `now`; signed if a key is passed."""
     header = {"alg": "none" if key is None else HS256, "typ": "JWT"}
     body = {"sub": user, "iat": now, "exp": now + lifetime, **claims}
     parts = [_base64url(json.dumps(part).encode()) for part in (header, body)]

@@ -20,11 +20,11 @@ class Passwords:
         self._passwords: dict[str, str] = {}
 
     def set(self, user: str, password: str) -> None:
-        """Adds a user, or replaces its password."""
+        """Add a user, or replace its password."""
         self._passwords[user] = password
 
     def remove(self, user: str) -> bool:
-        """Removes a user. Returns whether it existed."""
+        """Remove a user. Return whether it existed."""
         return self._passwords.pop(user, None) is not None
 
     def __contains__(self, user: str) -> bool:
@@ -39,7 +39,7 @@ class Passwords:
 
 
 def plain(passwords: Passwords) -> Exchange:
-    """Runs one exchange: authorization id, user and password, separated by NUL."""
+    """Run one exchange: authorization id, user and password, separated by NUL."""
     token = yield b""
     try:
         parts = bytes(token).decode().split("\0", 3)

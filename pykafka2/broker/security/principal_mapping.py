@@ -52,7 +52,7 @@ _NUMBERS = {
 
 
 def distinguished_name(subject: Subject) -> str:
-    """Returns the subject of a certificate as one string."""
+    """Return the subject of a certificate as one string."""
     sets = ["+".join(_attribute(name, value) for name, value in group) for group in subject]
     return ",".join(reversed(sets))
 
@@ -89,7 +89,7 @@ class Rule:
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """Returns the principal's name, or None if the rule does not match."""
+        """Return the principal's name, or None if the rule does not match."""
         if not self.pattern.fullmatch(name):
             return None
         result = self.pattern.sub(self.replacement, name, count=1)
@@ -117,7 +117,7 @@ class PrincipalMapping:
             at = found.end()
 
     def name_of(self, subject: Subject) -> str | None:
-        """Returns the principal's name, or None if no rule matches; the connection is then refused."""
+        """Return the principal's name, or None if no rule matches; the connection is then refused."""
         name = distinguished_name(subject)
         for rule in self._rules or [None]:
             mapped = name if rule is None else rule.apply(name)

@@ -61,7 +61,7 @@ class ScramCredential:
     def of_salted_password(
         cls, mechanism: str, salted: bytes, salt: bytes, iterations: int
     ) -> ScramCredential:
-        """Returns the credential for a password that the client has already hashed."""
+        """Return the credential for a password that the client has already hashed."""
         keys = messages.keys_of_salted(mechanism, salted)
         return cls(salt, keys.stored_key, keys.server_key, iterations)
 
@@ -72,7 +72,7 @@ SALT_BYTES = 24
 def scram_credentials(
     password: str, mechanisms: Iterable[str], entropy: Entropy, iterations: int = MIN_ITERATIONS
 ) -> dict[ScramMechanism, ScramCredential]:
-    """Returns the credential of a password for each mechanism, each with its own salt. Takes milliseconds."""
+    """Return the credential of a password for each mechanism, each with its own salt. Takes milliseconds."""
     return {
         KINDS[name]: ScramCredential.of_password(name, password, entropy.token_bytes(SALT_BYTES), iterations)
         for name in mechanisms
@@ -106,7 +106,7 @@ _DELEGATION = ",tokenauth=true"
 
 
 def scram(mechanism: str, users: Lookup, new_nonce: Callable[[], str]) -> Exchange:
-    """Runs one exchange: names and nonces, then the proofs of both sides."""
+    """Run one exchange: names and nonces, then the proofs of both sides."""
     first = _matched(_CLIENT_FIRST, (yield b""), "first")
     name = _unescaped(first["name"])
     is_token = _DELEGATION in first["extensions"].lower()

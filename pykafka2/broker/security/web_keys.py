@@ -55,9 +55,9 @@ class WebKeys:
 
     @classmethod
     def of(cls, jwks: Mapping[str, Any]) -> WebKeys:
-        """Returns the RSA keys of a JWKS, {"keys": [{"kty": "RSA", "kid": ..., "n": ..., "e": ...}]}.
+        """Return the RSA keys of a JWKS, {"keys": [{"kty": "RSA", "kid": ..., "n": ..., "e": ...}]}.
 
-        Keys of other types and uses are ignored. Raises `ConfigurationError` if it is not a JWKS, or has no
+        Keys of other types and uses are ignored. Raise `ConfigurationError` if it is not a JWKS, or has no
         RSA key.
         """
         listed = jwks.get("keys")

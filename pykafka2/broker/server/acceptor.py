@@ -44,12 +44,12 @@ class Acceptor(Part):
         quotas.call_when_room(self.signal)
 
     def open(self) -> None:
-        """Starts accepting; on the loop's thread, once the acceptor is part of it."""
+        """Start accepting; on the loop's thread, once the acceptor is part of it."""
         self.loop.selector.register(self._listener, READABLE, self)
         self._is_open = True
 
     def open_soon(self) -> None:
-        """Starts accepting with the next turn; from any thread."""
+        """Start accepting with the next turn; from any thread."""
         self._opens_soon = True
         self.signal()
 
@@ -65,7 +65,7 @@ class Acceptor(Part):
         return min(wake_at, self._close_throttled(now))
 
     def _close_throttled(self, now: float) -> float:
-        """Closes throttled connections whose time is over. Returns when the next one is closed."""
+        """Close throttled connections whose time is over. Return when the next one is closed."""
         due = [transport for close_at, transport in self._throttled if close_at <= now]
         self._throttled = [(close_at, transport) for close_at, transport in self._throttled if close_at > now]
         for transport in due:
@@ -73,7 +73,7 @@ class Acceptor(Part):
         return min((close_at for close_at, _ in self._throttled), default=FOREVER)
 
     def on_ready(self, bits: int, now: float) -> None:
-        """Handles an event of the listener."""
+        """Handle an event of the listener."""
         while self._is_open:
             room_at = self._quotas.room_at(now)
             if room_at > now:
@@ -106,17 +106,17 @@ class Acceptor(Part):
             self._processors[self._next].adopt(transport, self._endpoint)
 
     def on_failure(self, error: Exception, now: float) -> None:
-        """Handles an unexpected exception in `on_ready`."""
+        """Handle an unexpected exception in `on_ready`."""
         self._rest(now)
 
     def _rest(self, now: float) -> None:
-        """Ignores the listener for a while; otherwise it would be reported again at once."""
+        """Ignore the listener for a while; otherwise it would be reported again at once."""
         self._room_at = now + REST
         self.wake_at = min(self.wake_at, now + REST)
         self.loop.selector.modify(self._listener, 0, self)
 
     def close(self) -> None:
-        """Stops listening. Can be called repeatedly."""
+        """Stop listening. Can be called repeatedly."""
         if self._is_open:
             self._is_open = False
             self.loop.selector.unregister(self._listener)

@@ -29,7 +29,7 @@ class Refusing(Protocol):
     def can_refuse(self) -> bool: ...
 
     def refusal(self, request: Request[Any], version: int, code: int) -> Response | None:
-        """Returns a response with the error in every field for it; None if there is none."""
+        """Return a response with the error in every field for it; None if there is none."""
         ...
 
 
@@ -42,7 +42,7 @@ class Answers:
         self._problems = problems
 
     def respond_with(self, context: RequestContext, work: Callable[[], Response | None]) -> None:
-        """Sends the response that `work` returns; None if it is sent later.
+        """Send the response that `work` returns; None if it is sent later.
 
         Also used after a wait for another broker or for replicas. An exception affects only this request or
         its connection.
@@ -61,7 +61,7 @@ class Answers:
             context.close()
 
     def _failed(self, context: RequestContext, error: Exception) -> Response | None:
-        """Returns the response after an exception; everything but broker errors is a bug."""
+        """Return the response after an exception; everything but broker errors is a bug."""
         code = UnknownServerError.code
         if isinstance(error, BrokerError):
             code = error.code or code
@@ -75,7 +75,7 @@ class Answers:
         return self.refused(context, code)
 
     def refused(self, context: RequestContext, code: int | None) -> Response | None:
-        """Returns a response with the error in every field, or closes the connection if there is none."""
+        """Return a response with the error in every field, or close the connection if there is none."""
         api = self._apis[context.api_key]
         # A produce with acks=0 gets no response.
         if not api.can_refuse or context.is_answered or getattr(context.request, "acks", None) == 0:
@@ -84,7 +84,7 @@ class Answers:
         return api.refusal(context.request, context.version, code if code is not None else -1)
 
     def refusal_of(self, context: RequestContext, request: Request[Any], code: int) -> Response | None:
-        """Returns the response with an error in every field for a part of a request.
+        """Return the response with an error in every field for a part of a request.
 
         None if there is none.
         """

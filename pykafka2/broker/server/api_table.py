@@ -13,5 +13,5 @@ class ApiTable(Protocol):
         ...
 
     def why_not_served(self, api_key: int, version: int) -> str:
-        """Returns the reason for the log if a request is not served."""
+        """Return the reason for the log if a request is not served."""
         ...

@@ -41,7 +41,7 @@ class Client:
     pending: dict[Slot, RequestContext] = attrs.field(factory=dict)
 
     def unanswered(self) -> list[RequestContext]:
-        """Returns the requests without a response, oldest first. From any thread."""
+        """Return the requests without a response, oldest first. From any thread."""
         return [context for slot, context in list(self.pending.items()) if not slot.is_complete]
 
 
@@ -70,9 +70,9 @@ class ClientOrigin:
         return self._caller if self.authentication is None else self.authentication.caller
 
     def established(self, transport: Transport) -> None:
-        """Completes the TLS handshake: a certificate can name the principal.
+        """Complete the TLS handshake: a certificate can name the principal.
 
-        Raises `TlsError` if no mapping rule matches.
+        Raise `TlsError` if no mapping rule matches.
         """
         if self.endpoint.mapping is not None:
             self._caller = self.endpoint.caller(transport, self._caller.host)

@@ -46,7 +46,7 @@ class FrameBuffer:
         self.limit(max_bytes, "socket.request.max.bytes")
 
     def limit(self, max_bytes: int, option: str) -> None:
-        """Sets the maximum frame size and the option that determines it."""
+        """Set the maximum frame size and the option that determines it."""
         self._max_bytes = max_bytes
         self._option = option
 
@@ -92,9 +92,9 @@ class FrameBuffer:
         return LENGTH_BYTES + size <= held or size > self._max_bytes  # a negative size, too
 
     def next_frame(self) -> bytes | memoryview | None:
-        """Returns the next complete frame without its length, or None.
+        """Return the next complete frame without its length, or None.
 
-        A large frame takes over the buffer, and a new one replaces it. Raises `CorruptData` for a negative
+        A large frame takes over the buffer, and a new one replaces it. Raise `CorruptData` for a negative
         length or one above the limit, as soon as its four bytes have arrived.
         """
         whole = self._whole
@@ -137,7 +137,7 @@ class ConnectionOwner(Protocol):
         ...
 
     def max_file_bytes(self, connection: Connection, now: float) -> int:
-        """Returns the limit of one write from a file."""
+        """Return the limit of one write from a file."""
         ...
 
     def take_frames(self, connection: Connection, now: float, *, are_fresh: bool = False) -> None:
@@ -157,7 +157,7 @@ class ConnectionOwner(Protocol):
         ...
 
     def drop(self, connection: Connection, error: KafkaError) -> None:
-        """Closes a connection after an error."""
+        """Close a connection after an error."""
         ...
 
     def closed(self, connection: Connection) -> None:
@@ -227,7 +227,7 @@ class Connection:
         self._selector.register(transport, self._interest, self)
 
     def on_ready(self, bits: int, now: float) -> None:
-        """Handles a socket event."""
+        """Handle a socket event."""
         if self.is_closed:
             return
         try:
@@ -246,14 +246,14 @@ class Connection:
             self._owner.drop(self, error)
 
     def on_failure(self, error: Exception, now: float) -> None:
-        """Closes the connection after an unexpected exception in `on_ready`."""
+        """Close the connection after an unexpected exception in `on_ready`."""
         self._owner.drop(self, Disconnected(f"internal broker error on the connection of {self.peer}"))
 
     def __repr__(self) -> str:
         return f"the connection of {self.peer}"
 
     def establish(self) -> bool:
-        """Continues the TLS handshake. Returns True once it is complete."""
+        """Continue the TLS handshake. Return True once it is complete."""
         self.is_established = self._transport.establish()
         if self.is_established:
             self._owner.established(self, self._transport)
@@ -295,7 +295,7 @@ class Connection:
         return self.takes_requests and not self.wants_room
 
     def complete(self, slot: Slot, payload: Sequence[FramePart] | None, size_bytes: int) -> None:
-        """Sets the response of a request (None: nothing to send); `write_ready` sends it."""
+        """Set the response of a request (None: nothing to send); `write_ready` sends it."""
         self.channel.complete(slot, payload)
         self._count_unsent(size_bytes)
 
@@ -304,7 +304,7 @@ class Connection:
         self._all_unsent.bytes += more
 
     def write_ready(self, now: float) -> None:
-        """Passes the responses that can be sent to the transport."""
+        """Pass the responses that can be sent to the transport."""
         ready = [] if self.is_ending else self.channel.take_ready()
         if not ready:
             self.update_interest()  # behind a response that waits, the next request can be read
@@ -323,7 +323,7 @@ class Connection:
         self.flush(now)
 
     def flush(self, now: float) -> None:
-        """Writes as much as the transport accepts; completely sent responses change the channel's state."""
+        """Write as much as the transport accepts; completely sent responses change the channel's state."""
         unsent = self._unsent
         taken = unsent.write(self._owner.max_file_bytes(self, now)) if unsent.has_files else unsent.write()
         if taken:
@@ -340,7 +340,7 @@ class Connection:
         self.update_interest()
 
     def update_interest(self) -> None:
-        """Registers the current interest with the selector.
+        """Register the current interest with the selector.
 
         While a request is in progress the socket stays registered until it is reported (`_read`): usually the
         response is sent first, and two system calls are saved.
@@ -364,7 +364,7 @@ class Connection:
             self._selector.modify(self._transport, interest, self)
 
     def close(self, *, reset: bool = False) -> None:
-        """Closes the connection and drops unsent bytes. Can be called repeatedly."""
+        """Close the connection and drop unsent bytes. Can be called repeatedly."""
         if self.is_closed:
             return
         self.is_closed = True

@@ -21,7 +21,7 @@ IPV4_MAPPED = "::ffff:"
 
 
 def address_of(peer: str) -> str:
-    """Returns the address in "address:port" without brackets.
+    """Return the address in "address:port" without brackets.
 
     An IPv4 address on an IPv6 socket is returned as IPv4, as in Java: quotas and ACLs use that form.
     """
@@ -44,13 +44,13 @@ class ConnectionQuotas:
         self.configure()
 
     def set_address_rates(self, rates: Mapping[str | None, float]) -> None:
-        """Sets the quotas of new connections per second by address; None: any other address."""
+        """Set the quotas of new connections per second by address; None: any other address."""
         with self._lock:
             self._address_rates = rates
             self._measured.clear()
 
     def throttled_for(self, peer: str, now: float) -> float:
-        """Counts a connection for its address. Returns how long to hold it before closing; 0: accepted."""
+        """Count a connection for its address. Return how long to hold it before closing; 0: accepted."""
         address = address_of(peer)
         with self._lock:
             limit = self._address_rates.get(address, self._address_rates.get(None))
@@ -68,7 +68,7 @@ class ConnectionQuotas:
             return min(throttle_ms / 1000.0, seconds)
 
     def configure(self) -> None:
-        """Reads the current limits; open connections stay."""
+        """Read the current limits; open connections stay."""
         config = self._config
         self._windows = config.int("quota.window.num"), config.int("quota.window.size.seconds")
         self._max = config.int("max.connections")
@@ -78,7 +78,7 @@ class ConnectionQuotas:
         self._notify()
 
     def call_when_room(self, callback: Callable[[], object]) -> None:
-        """Adds a callback for closed connections and changed limits."""
+        """Add a callback for closed connections and changed limits."""
         self._waiting.append(callback)
 
     def _notify(self) -> None:
@@ -86,11 +86,11 @@ class ConnectionQuotas:
             callback()
 
     def __len__(self) -> int:
-        """Returns the number of open connections."""
+        """Return the number of open connections."""
         return self._count
 
     def room_at(self, now: float) -> float:
-        """Returns when the next connection can be accepted.
+        """Return when the next connection can be accepted.
 
         That is now, later (the rate), or FOREVER: once one closes.
         """
@@ -105,7 +105,7 @@ class ConnectionQuotas:
             return recent[0] + RATE_WINDOW if recent else FOREVER
 
     def take(self, peer: str, now: float) -> bool:
-        """Counts a connection. Returns False, without counting it, if its address has too many."""
+        """Count a connection. Return False, without counting it, if its address has too many."""
         address = address_of(peer)
         with self._lock:
             # The rate counts attempts; without a limit nothing is stored.
@@ -118,7 +118,7 @@ class ConnectionQuotas:
             return True
 
     def release(self, peer: str) -> None:
-        """Removes a closed connection from the count."""
+        """Remove a closed connection from the count."""
         address = address_of(peer)
         with self._lock:
             self._open[address] -= 1

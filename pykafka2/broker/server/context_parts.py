@@ -53,7 +53,7 @@ class ReceivedRequest:
         """A bare SASL token (after SaslHandshake version 0); its response is a bare token too."""
 
     def again(self, received_at: float) -> ReceivedRequest:
-        """Returns the same request with another time of receipt."""
+        """Return the same request with another time of receipt."""
         return ReceivedRequest(
             self.request,
             self.version,
@@ -95,11 +95,11 @@ class HistoryEntry(Protocol):
     """The history's entry for a request."""
 
     def sent_by(self, part: str) -> None:
-        """Records the component that passes the response to the socket. From any thread."""
+        """Record the component that passes the response to the socket. From any thread."""
         ...
 
     def drop_response(self) -> None:
-        """Drops the response to free its memory."""
+        """Drop the response to free its memory."""
         ...
 
 

@@ -29,19 +29,19 @@ class ListenerEndpoint:
     protocol: str = "PLAINTEXT"
 
     def anonymous(self, host: str) -> Caller:
-        """Returns an unauthenticated caller with this address."""
+        """Return an unauthenticated caller with this address."""
         return Caller(host=host, listener=self.listener, protocol=self.protocol)
 
     def authentication(self, host: str) -> Authentication | None:
-        """Returns the SASL state of a new connection from this address; None on a listener without SASL."""
+        """Return the SASL state of a new connection from this address; None on a listener without SASL."""
         if self.sasl is None:
             return None
         return Authentication(self.sasl, self.anonymous(host), self.sasl.wall_ms)
 
     def caller(self, transport: Transport, host: str) -> Caller:
-        """Returns the caller after the TLS handshake, if there is one.
+        """Return the caller after the TLS handshake, if there is one.
 
-        Raises `TlsError` for a certificate that no rule of ssl.principal.mapping.rules matches.
+        Raise `TlsError` for a certificate that no rule of ssl.principal.mapping.rules matches.
         """
         principal = ANONYMOUS
         subject = transport.peer_subject() if isinstance(transport, TlsTransport) else None

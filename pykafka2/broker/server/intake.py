@@ -30,7 +30,7 @@ class Intake:
         """socket.request.max.bytes"""
 
     def limit_frames(self, connection: Connection, authentication: Authentication | None) -> None:
-        """Sets the frame limit, which is lower before authentication."""
+        """Set the frame limit, which is lower before authentication."""
         limit = None if authentication is None else authentication.max_frame_bytes
         if limit is None:
             connection.frames.limit(self.max_frame_bytes, "socket.request.max.bytes")
@@ -40,9 +40,9 @@ class Intake:
     def request_in(
         self, frame: Buffer, connection: Connection, authentication: Authentication | None, now: float
     ) -> ReceivedRequest:
-        """Returns the request in a frame.
+        """Return the request in a frame.
 
-        Raises `NotAdmitted`, `UnsupportedVersion` or `CorruptData`; the connection must then be closed.
+        Raise `NotAdmitted`, `UnsupportedVersion` or `CorruptData`; the connection must then be closed.
         """
         if authentication is not None and authentication.takes_raw_token:
             return _raw_token(frame, connection.client_id, now)
@@ -75,6 +75,6 @@ class Intake:
 
 
 def _raw_token(token: Buffer, client_id: str | None, now: float) -> ReceivedRequest:
-    """Returns a bare token, as after SaslHandshake version 0, as a SaslAuthenticate request."""
+    """Return a bare token, as after SaslHandshake version 0, as a SaslAuthenticate request."""
     request = SaslAuthenticateRequest(auth_bytes=bytes(token))
     return ReceivedRequest(request, 0, 0, client_id, len(token), now, is_raw_token=True)

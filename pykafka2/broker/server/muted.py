@@ -19,7 +19,7 @@ class MutedConnections:
         return bool(self._until)
 
     def add(self, connection: Connection, until: float) -> None:
-        """Stops reading a connection until then; the latest of several times applies."""
+        """Stop reading a connection until then; the latest of several times applies."""
         before = self._until.get(connection)
         if before is None:
             connection.channel.throttle()
@@ -39,7 +39,7 @@ class MutedConnections:
         return min(self._until.values(), default=FOREVER)
 
     def forget(self, connection: Connection) -> None:
-        """Removes a closed connection."""
+        """Remove a closed connection."""
         self._until.pop(connection, None)
 
     def clear(self) -> None:

@@ -106,7 +106,7 @@ class Processor(Part):
     # ------------------------------------------------------------------ any thread
 
     def adopt(self, transport: Transport, endpoint: ListenerEndpoint = OPEN_LISTENER) -> None:
-        """Takes over a connection of this listener."""
+        """Take over a connection of this listener."""
         self._arriving.append(transport)
         self._queue(self._adopt_next, endpoint)
 
@@ -140,7 +140,7 @@ class Processor(Part):
         return self._idle_check_at
 
     def _admit_waiting(self, now: float) -> None:
-        """Takes requests of connections that waited for room in the request queue, if it is their turn."""
+        """Take requests of connections that waited for room in the request queue, if it is their turn."""
         for connection in self._waiting.turns():
             try:
                 self.take_frames(connection, now, has_turn=True)
@@ -150,7 +150,7 @@ class Processor(Part):
     def take_frames(
         self, connection: Connection, now: float, *, are_fresh: bool = False, has_turn: bool = False
     ) -> None:
-        """Decodes the buffered requests (`are_fresh`: just read) that the channel accepts.
+        """Decode the buffered requests (`are_fresh`: just read) that the channel accepts.
 
         `has_turn`: the connection has waited for room in the queue.
         """
@@ -234,7 +234,7 @@ class Processor(Part):
         self._touched[connection] = None
 
     def _continue(self, connection: Connection, now: float) -> None:
-        """Writes the responses that can be sent, then takes further requests."""
+        """Write the responses that can be sent, then take further requests."""
         if connection.is_closed:
             return
         try:
@@ -246,11 +246,11 @@ class Processor(Part):
             self.take_frames(connection, now)
 
     def max_file_bytes(self, connection: Connection, now: float) -> int:
-        """Returns the limit of one write from a file."""
+        """Return the limit of one write from a file."""
         return MAX_SHARED_FILE_BYTES if self.loop.has_others(connection, now) else MAX_FILE_BYTES
 
     def replies_leave(self, connection: Connection, slots: Sequence[Slot]) -> None:
-        """Records the part that passes these responses to the transport.
+        """Record the part that passes these responses to the transport.
 
         It is the end of their requests' paths.
         """
@@ -261,7 +261,7 @@ class Processor(Part):
                 entry.sent_by(self.loop.at_work() or self.name)
 
     def replies_left(self, connection: Connection, slots: Sequence[Slot]) -> None:
-        """Handles responses that were passed to the transport completely."""
+        """Handle responses that were passed to the transport completely."""
         pending = self.connections[connection].pending
         contexts = [*map(pending.pop, slots)]
         self._on_sent(contexts, self.loop.runtime.clock.monotonic())
@@ -280,7 +280,7 @@ class Processor(Part):
             self.take_frames(connection, now)
 
     def _end_throttles(self, now: float) -> float:
-        """Unmutes the connections whose time has passed. Returns when the next one is unmuted."""
+        """Unmutes the connections whose time has passed. Return when the next one is unmuted."""
         for connection in self._muted.due(now):
             try:
                 self.take_frames(connection, now)
@@ -289,7 +289,7 @@ class Processor(Part):
         return self._muted.next_at
 
     def failed(self, connection: object, error: Exception) -> None:
-        """Records an unexpected exception, and closes the connection it happened on, if any."""
+        """Record an unexpected exception, and close the connection it happened on, if any."""
         if not isinstance(connection, Connection):
             self.loop.problems.note(self.name, error)
             return
@@ -306,13 +306,13 @@ class Processor(Part):
         self._queue(lambda now: self.drop(connection, error, reset=reset))
 
     def drop_client(self, client_id: str) -> None:
-        """Resets every connection on which this client has sent a request."""
+        """Reset every connection on which this client has sent a request."""
         for connection in [known for known in self.connections if known.client_id == client_id]:
             error = Disconnected(f"{connection.peer} ({client_id}) was disconnected")
             self.drop(connection, error, reset=True)
 
     def drop(self, connection: Connection, error: KafkaError, *, reset: bool = False) -> None:
-        """Closes one connection and drops its pending requests. Can be called repeatedly."""
+        """Close one connection and drop its pending requests. Can be called repeatedly."""
         if isinstance(error, KafkaStorageError):
             # The text only: the traceback in a kept log record would hold the file.
             logger.warning("%s: closing the connection: %s", connection.peer, str(error))
@@ -328,15 +328,15 @@ class Processor(Part):
             self._on_disconnected(context, self.loop.runtime.clock.monotonic())
 
     def established(self, connection: Connection, transport: Transport) -> None:
-        """Completes a connection's TLS handshake. Raises `TlsError` if no rule matches the certificate."""
+        """Complete a connection's TLS handshake. Raise `TlsError` if no rule matches the certificate."""
         self.connections[connection].origin.established(transport)
 
     def closed(self, connection: Connection) -> None:
-        """Releases the quota of a closed connection."""
+        """Release the quota of a closed connection."""
         self._quotas.release(connection.peer)
 
     def close_all(self, *, reset: bool) -> None:
-        """Closes every connection because the broker stops or has crashed."""
+        """Close every connection because the broker stops or has crashed."""
         for connection in list(self.connections):
             self._close(connection, reset=reset)
         self._commands.clear()
@@ -366,7 +366,7 @@ class Processor(Part):
             self.drop(connection, error)
 
     def _close_idle(self, now: float) -> None:
-        """Closes connections that were idle for connections.max.idle.ms.
+        """Close connections that were idle for connections.max.idle.ms.
 
         Idle means that no byte was sent or received, even with pending requests.
         """

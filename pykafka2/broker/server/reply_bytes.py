@@ -20,7 +20,7 @@ MAX_MESSAGE_LENGTH = 8_000
 
 
 def encoded(context: RequestContext, response: Response, *, sends_files: bool = False) -> list[FramePart]:
-    """Encodes a response in parts; only its first half if the connection is to close that way.
+    """Encode a response in parts; only its first half if the connection is to close that way.
 
     File parts remain if the connection `sends_files`; otherwise they are read here, since no file is read on
     a network thread.
@@ -44,7 +44,7 @@ def encoded(context: RequestContext, response: Response, *, sends_files: bool = 
 def answer_bytes(
     response: Response, version: int, correlation_id: int, body: bytes | None = None
 ) -> list[FramePart]:
-    """Encodes a response with its length; uses `body` if it is already encoded.
+    """Encode a response with its length; use `body` if it is already encoded.
 
     Error messages that do not fit are cut: they quote names from clients, which can have 32 KiB.
     """
@@ -57,7 +57,7 @@ def answer_bytes(
 
 
 def _cut_words(struct: Struct) -> bool:
-    """Shortens long error messages of a response. Returns whether there were any."""
+    """Shortens long error messages of a response. Return whether there were any."""
     has_cut = False
     for field in resolved_fields(type(struct)):
         value = getattr(struct, field.name)
@@ -71,7 +71,7 @@ def _cut_words(struct: Struct) -> bool:
 
 
 def _raw_answer(response: SaslAuthenticateResponse) -> list[FramePart]:
-    """Returns the broker's token with its length; an error only closes the connection."""
+    """Return the broker's token with its length; an error only closes the connection."""
     if response.error_code:
         return []
     token = bytes(response.auth_bytes)

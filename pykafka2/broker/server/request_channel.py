@@ -38,7 +38,7 @@ class RequestChannel:
         """The loop pass in which a handler stopped for responses; no other handler runs in it."""
 
     def connect(self, handlers: tuple[Part, ...]) -> None:
-        """Sets the handlers that take requests."""
+        """Set the handlers that take requests."""
         self._handlers = handlers
 
     @property
@@ -71,11 +71,11 @@ class RequestChannel:
             handlers[self._next].signal()
 
     def put_back(self, context: RequestContext) -> None:
-        """Returns a request to the front of the queue."""
+        """Return a request to the front of the queue."""
         self._requests.appendleft(context)
 
     def take(self) -> RequestContext | None:
-        """Returns the oldest request of the queue whose turn it is, or of the other one.
+        """Return the oldest request of the queue whose turn it is, or of the other one.
 
         None if both are empty.
         """
@@ -107,13 +107,13 @@ class RequestChannel:
         return not self.is_full
 
     def join_line(self, processor: Part) -> None:
-        """Adds a processor to the line; it is signalled once there is room and it is its turn."""
+        """Add a processor to the line; it is signalled once there is room and it is its turn."""
         with self._line_guard:
             self._line.append(processor)
         self._signal_first()  # a handler can have been faster
 
     def leave_line(self, processor: Part) -> None:
-        """Removes a processor from the line after its turn."""
+        """Remove a processor from the line after its turn."""
         with self._line_guard:
             self._line.remove(processor)
         self._signal_first()

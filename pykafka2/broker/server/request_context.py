@@ -45,13 +45,13 @@ class Origin(Protocol):
     """The components that received the request: acceptor and processor by name, or the link."""
 
     def deliver(self, context: RequestContext, response: Response | None) -> None:
-        """Sends the response (None: there is none) in request order. From any thread."""
+        """Send the response (None: there is none) in request order. From any thread."""
         ...
 
     def local_processed(self, context: RequestContext) -> None: ...
 
     def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
-        """Closes the connection without a response. From any thread."""
+        """Close the connection without a response. From any thread."""
         ...
 
 
@@ -110,7 +110,7 @@ class RequestContext:
         """
 
     def copy_from(self, origin: Origin) -> RequestContext:
-        """Returns the same request with another origin."""
+        """Return the same request with another origin."""
         return RequestContext(origin, self.received)
 
     @property
@@ -148,7 +148,7 @@ class RequestContext:
         return (*self.origin.parts, self.progress.handled_by)
 
     def reply(self, response: Response | None) -> None:
-        """Sends the response; can be called once."""
+        """Send the response; can be called once."""
         if self.is_answered:
             raise IllegalState(f"{type(self.request).__name__} was answered twice")
         self.is_answered = True
@@ -159,17 +159,17 @@ class RequestContext:
             self.origin.deliver(self, response)
 
     def no_reply(self) -> None:
-        """Ends the request without a response: acks=0."""
+        """End the request without a response: acks=0."""
         if self.closes_unanswered:
             self.close()
         else:
             self.reply(None)
 
     def local_processed(self) -> None:
-        """Marks the request as processed locally, so that the connection's next request can be processed."""
+        """Mark the request as processed locally, so that the connection's next request can be processed."""
         self.origin.local_processed(self)
 
     def close(self, *, reset: bool = False) -> None:
-        """Closes the connection instead of responding."""
+        """Close the connection instead of responding."""
         self.is_answered = True
         self.origin.disconnect(self, reset=reset)

@@ -45,7 +45,7 @@ class Histogram:
         self._counts = [0] * BUCKETS
 
     def add(self, seconds: float) -> None:
-        """Counts one duration."""
+        """Count one duration."""
         self.count += 1
         self.sum += seconds
         if seconds > self.max:
@@ -53,7 +53,7 @@ class Histogram:
         self._counts[bisect_right(_UPPER_BOUNDS, seconds)] += 1
 
     def merge(self, other: Histogram) -> None:
-        """Adds the counts of another histogram."""
+        """Add the counts of another histogram."""
         self.count += other.count
         self.sum += other.sum
         self.max = max(self.max, other.max)
@@ -67,7 +67,7 @@ class Histogram:
         return self.sum / self.count if self.count else 0.0
 
     def percentile(self, percent: float) -> float:
-        """Returns the duration that `percent` % did not exceed, at most 12.5 % too high; 0 if empty."""
+        """Return the duration that `percent` % did not exceed, at most 12.5 % too high; 0 if empty."""
         if not 0 <= percent <= 100:
             raise ConfigurationError(f"percentile({percent}): use a number from 0 to 100")
         wanted = self.count * percent / 100
@@ -94,13 +94,13 @@ class Histogram:
         return self.percentile(99.9)
 
     def state(self) -> dict[str, Any]:
-        """Returns the whole state as plain data; `from_state` restores it."""
+        """Return the whole state as plain data; `from_state` restores it."""
         used = {str(index): count for index, count in enumerate(self._counts) if count}
         return {"count": self.count, "sum": self.sum, "max": self.max, "counts": used}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Histogram:
-        """Returns the histogram for a `state`."""
+        """Return the histogram for a `state`."""
         made = cls()
         made.count, made.sum, made.max = state["count"], state["sum"], state["max"]
         for index, count in state["counts"].items():
@@ -108,11 +108,11 @@ class Histogram:
         return made
 
     def buckets(self) -> list[tuple[float, int]]:
-        """Returns upper bound in seconds and count of every non-empty bucket, the shortest first."""
+        """Return upper bound in seconds and count of every non-empty bucket, the shortest first."""
         return [(_upper_bound(index), count) for index, count in enumerate(self._counts) if count]
 
     def as_dict(self) -> dict[str, float]:
-        """Returns count, and mean, p50, p99, p99.9 and max in seconds."""
+        """Return count, and mean, p50, p99, p99.9 and max in seconds."""
         return {
             "count": self.count,
             "mean": self.mean,
@@ -148,7 +148,7 @@ class ApiMetrics:
         self.total = Histogram()
 
     def add(self, other: ApiMetrics) -> None:
-        """Adds another broker's requests."""
+        """Add another broker's requests."""
         self.bytes_in += other.bytes_in
         self.bytes_out += other.bytes_out
         for span in SPANS:
@@ -160,7 +160,7 @@ class ApiMetrics:
         return self.total.count
 
     def as_dict(self) -> dict[str, object]:
-        """Returns count, bytes, and each span's histogram by name; for JSON."""
+        """Return count, bytes, and each span's histogram by name; for JSON."""
         return {
             "count": self.count,
             "bytes_in": self.bytes_in,
@@ -184,7 +184,7 @@ class RequestMetrics:
         self._apis: dict[str, ApiMetrics] = {}
 
     def api(self, name: str) -> ApiMetrics:
-        """Returns the metrics of an API by Kafka's name, such as "Produce".
+        """Return the metrics of an API by Kafka's name, such as "Produce".
 
         Empty if there was no request yet; raises for an unknown name.
         """
@@ -202,11 +202,11 @@ class RequestMetrics:
         return sorted(self._apis)
 
     def copy(self) -> RequestMetrics:
-        """Returns a copy that does not change any more."""
+        """Return a copy that does not change any more."""
         return deepcopy(self)
 
     def state(self) -> dict[str, Any]:
-        """Returns the whole state as plain data; `from_state` restores it."""
+        """Return the whole state as plain data; `from_state` restores it."""
         apis = {
             name: {
                 "bytes_in": api.bytes_in,
@@ -219,7 +219,7 @@ class RequestMetrics:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> RequestMetrics:
-        """Returns the metrics for a `state`."""
+        """Return the metrics for a `state`."""
         made = cls()
         for name in TOTALS:
             setattr(made, name, state[name])
@@ -231,13 +231,13 @@ class RequestMetrics:
         return made
 
     def clear(self) -> None:
-        """Resets all metrics."""
+        """Reset all metrics."""
         self._apis.clear()
         self.bytes_in = self.bytes_out = 0
         self.replication_bytes_in = self.replication_bytes_out = 0
 
     def as_dict(self) -> dict[str, object]:
-        """Returns everything as a dict, for JSON and the admin port."""
+        """Return everything as a dict, for JSON and the admin port."""
         return {
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
@@ -247,7 +247,7 @@ class RequestMetrics:
         }
 
     def record(self, context: MeasuredRequest, left_at: float) -> None:
-        """Records a request whose response was sent.
+        """Record a request whose response was sent.
 
         Takes about 3 us; the broker's cheapest request takes 60.
         """

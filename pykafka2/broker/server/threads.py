@@ -63,7 +63,7 @@ class Part:
         return self._loop
 
     def run(self, now: float) -> float:
-        """Does what is possible without waiting. Returns when it must run again at the latest."""
+        """Do what is possible without waiting. Return when it must run again at the latest."""
         raise NotImplementedError
 
     def signal(self) -> None:
@@ -77,13 +77,13 @@ class Part:
 
 
 def pause(parts: Iterable[Part]) -> None:
-    """Pauses these parts."""
+    """Pause these parts."""
     for part in parts:
         part.is_suspended = True
 
 
 def resume(parts: Iterable[Part]) -> None:
-    """Resumes these parts, with the work that arrived meanwhile."""
+    """Resume these parts, with the work that arrived meanwhile."""
     for part in parts:
         part.is_suspended = False
         part.is_signalled = False
@@ -128,7 +128,7 @@ class Loop:
         return self._turning_in == get_ident()
 
     def at_work(self) -> str:
-        """Returns the name of the part that is running.
+        """Return the name of the part that is running.
 
         That is "" for a socket event, and the thread's name outside the loop.
         """
@@ -137,7 +137,7 @@ class Loop:
         return "" if self._running is None else self._running.name
 
     def call(self, work: Callable[[], Any]) -> None:
-        """Runs `work` on the loop's thread and waits for it; raises its exception.
+        """Run `work` on the loop's thread and wait for it; raise its exception.
 
         Must not be called with the cluster's lock held: the loop can be waiting for it.
         """
@@ -165,7 +165,7 @@ class Loop:
             raise KafkaTimeoutError(f"the loop {self.name} did not respond within {CALL_TIMEOUT} seconds")
 
     def stop(self, timeout: float) -> bool:
-        """Ends the loop and closes its selector. Can be called repeatedly."""
+        """End the loop and close its selector. Can be called repeatedly."""
         self._is_stopped = True
         return self._task.stop(timeout)
 
@@ -205,7 +205,7 @@ class Loop:
         self._senders = tuple(known for known in self._senders if known is not part)
 
     def run_once(self, now: float, events: Sequence[Ready]) -> float:
-        """Runs one turn (see `runtime.Step`)."""
+        """Run one turn (see `runtime.Step`)."""
         self._turning_in = get_ident()
         if self._resting:
             self._end_rests(now)
@@ -257,13 +257,13 @@ class Loop:
         return self.runtime.clock.monotonic() >= self._until
 
     def note_sender(self, sender: object, now: float) -> None:
-        """Notes that a client has sent something. The loop's thread."""
+        """Note that a client has sent something. The loop's thread."""
         if sender is not self._latest_sender:
             self._latest_sender, self._other_at = sender, self._latest_at
         self._latest_at = now
 
     def forget_sender(self, sender: object) -> None:
-        """Keeps no reference to a client that has disconnected. The loop's thread."""
+        """Keep no reference to a client that has disconnected. The loop's thread."""
         if sender is self._latest_sender:
             self._latest_sender = None  # its last request counts as that of another client
 
@@ -273,9 +273,9 @@ class Loop:
         return now < at + ACTIVE_FOR
 
     def _run_until_idle(self, now: float) -> bool:
-        """Runs all but the last parts until they are idle, for a limited time.
+        """Run all but the last parts until they are idle, for a limited time.
 
-        Returns False if work is left.
+        Return False if work is left.
         """
         for _ in range(MAX_PASSES):
             if not self._pass(self._parts, now):
@@ -292,7 +292,7 @@ class Loop:
             self.problems.note(f"{self.name}: closing {target!r}", another)
 
     def _pass(self, parts: tuple[Part, ...], now: float) -> bool:
-        """Runs the parts that are due. Returns False if there were none."""
+        """Run the parts that are due. Return False if there were none."""
         ran = False
         self.passes += 1
         for part in parts:
@@ -311,7 +311,7 @@ class Loop:
         return ran
 
     def _failed(self, part: Part, error: Exception, now: float) -> None:
-        """Records the exception of a part, which runs again after a rest; the others continue."""
+        """Record the exception of a part, which runs again after a rest; the others continue."""
         self.problems.note(part.name, error)
         if part._loop is self:  # it can have been removed meanwhile, or have removed itself
             self._discard(part)
@@ -343,7 +343,7 @@ class Loops:
         self._own: dict[Part, Loop] = {}
 
     def add_all(self, parts: Sequence[Part]) -> None:
-        """Starts to run these parts; from any thread."""
+        """Start to run these parts; from any thread."""
         by_loop: dict[Loop, list[Part]] = {}
         for part in parts:
             by_loop.setdefault(self._loop_for(part), []).append(part)
@@ -351,11 +351,11 @@ class Loops:
             loop.call(lambda loop=loop, own=own: [loop.add(part) for part in own])  # type: ignore[misc]
 
     def call(self, part: Part, work: Callable[[], Any]) -> None:
-        """Runs `work` in the part's loop and waits for it."""
+        """Run `work` in the part's loop and wait for it."""
         part.loop.call(work)
 
     def remove_all(self, parts: Mapping[Part, Callable[[], object] | None]) -> None:
-        """Stops running these parts; the callable of each part runs in its loop at the end."""
+        """Stop running these parts; the callable of each part runs in its loop at the end."""
         by_loop: dict[Loop, list[Part]] = {}
         for part in parts:
             if part._loop is not None:
@@ -378,7 +378,7 @@ class Loops:
                     loop.stop(CALL_TIMEOUT)
 
     def stop(self, timeout: float = 5.0) -> bool:
-        """Ends all loops. Returns False if one did not end in time."""
+        """End all loops. Return False if one did not end in time."""
         loops = [*self._own.values(), *([self._shared] if self._shared else [])]
         self._own.clear()
         self._shared = None
@@ -394,7 +394,7 @@ class Loops:
         )
 
     def raise_failure(self) -> None:
-        """Raises the exception that ended a loop: a bug must not look like a slow broker."""
+        """Raise the exception that ended a loop: a bug must not look like a slow broker."""
         for loop in (*self._own.values(), *([self._shared] if self._shared else [])):
             if loop.error is not None:
                 raise IllegalState(f"the broker's loop {loop.name} ended: {loop.error!r}") from loop.error

@@ -43,7 +43,7 @@ class UnsentParts:
         return self._file_parts > 0
 
     def add(self, part: FramePart) -> None:
-        """Adds a part behind the others. Raises `IllegalState` for a file that the transport cannot send."""
+        """Add a part behind the others. Raise `IllegalState` for a file that the transport cannot send."""
         if isinstance(part, FilePart):
             if not self.sends_files:
                 raise IllegalState(f"{part!r} must be read for this transport")
@@ -55,9 +55,9 @@ class UnsentParts:
             self._parts.append(memoryview(part))
 
     def write(self, max_file_bytes: int = MAX_FILE_BYTES) -> int:
-        """Writes as much as the transport accepts, but at most one piece of a file, of up to so many bytes.
+        """Write as much as the transport accepts, but at most one piece of a file, of up to so many bytes.
 
-        Returns the number of bytes. Raises `Disconnected`, or `KafkaStorageError` if a file cannot be read.
+        Return the number of bytes. Raise `Disconnected`, or `KafkaStorageError` if a file cannot be read.
         """
         written = 0
         is_from_file = False
@@ -82,7 +82,7 @@ class UnsentParts:
         return self._transport.write(gathered)
 
     def _write_with_files(self, max_file_bytes: int) -> int:
-        """Writes a piece of the file that is first, or the bytes before the first file."""
+        """Write a piece of the file that is first, or the bytes before the first file."""
         transport = cast(FileTransport, self._transport)
         gathered: list[memoryview] = []
         for part in islice(self._parts, MAX_GATHERED_BUFFERS):

@@ -31,7 +31,7 @@ class WaitingForRoom:
         return not self._requests.has_room_for(self._processor)
 
     def add(self, connection: Connection) -> None:
-        """Adds a connection, which keeps its place if it is waiting already."""
+        """Add a connection, which keeps its place if it is waiting already."""
         connection.wants_room = True
         if connection not in self._round:
             self._next_round[connection] = None
@@ -40,12 +40,12 @@ class WaitingForRoom:
             self._requests.join_line(self._processor)
 
     def drop(self, connection: Connection) -> None:
-        """Removes a connection. The processor stays in line until its turn, for connections added by then."""
+        """Remove a connection. The processor stays in line until its turn, for connections added by then."""
         self._round.pop(connection, None)
         self._next_round.pop(connection, None)
 
     def turns(self) -> Iterator[Connection]:
-        """Iterates over the connections that can enqueue a request now; none during another processor's turn.
+        """Iterate over the connections that can enqueue a request now; none during another processor's turn.
 
         Each is no longer waiting. Without room the round continues with the next call.
         """
@@ -66,7 +66,7 @@ class WaitingForRoom:
                 requests.join_line(processor)
 
     def clear(self) -> None:
-        """Removes all connections."""
+        """Remove all connections."""
         self._round.clear()
         self._next_round.clear()
         if self.is_in_line:

@@ -59,7 +59,7 @@ def _add_entity(parser: Parser, verb: str) -> None:
 
 
 def _entity(arguments: argparse.Namespace) -> QuotaEntity | None:
-    """Return the entity that was typed; None without one. Raises `UsageError`."""
+    """Return the entity that was typed; None without one. Raise `UsageError`."""
     from pykafka2.admin import QuotaEntity
 
     names: dict[str, str] = {}

@@ -133,7 +133,7 @@ def _start(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _planned(path: str) -> Iterator[tuple[Selection, list[int]]]:
-    """Return the targets of a file. Raises `UsageError` and OSError."""
+    """Return the targets of a file. Raise `UsageError` and OSError."""
     import json
 
     with open(path, encoding="utf-8") as file:

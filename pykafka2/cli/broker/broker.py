@@ -196,7 +196,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, output: Output) -> int:
-    """Runs the cluster; returns 0 after a signal to end, 1 if a port is taken.  Raises `ConfigurationError`
+    """Run the cluster; return 0 after a signal to end, 1 if a port is taken.  Raise `ConfigurationError`
     for illegal arguments.
     """
     try:
@@ -260,7 +260,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def frozen_objects() -> Iterator[None]:
-    """Keeps the garbage collector off the modules and the started brokers: a pass over them takes 16 ms."""
+    """Keep the garbage collector off the modules and the started brokers: a pass over them takes 16 ms."""
     if not hasattr(gc, "freeze"):  # PyPy
         yield
         return
@@ -272,7 +272,7 @@ def frozen_objects() -> Iterator[None]:
 
 
 def _release_name(text: str) -> str:
-    """Returns the name of a known release; argparse reports any other and exits with status 2."""
+    """Return the name of a known release; argparse reports any other and exits with status 2."""
     from pykafka2.broker.base.releases import RELEASES, unknown_release
 
     if text not in RELEASES:

@@ -23,7 +23,7 @@ _LISTENER = re.compile(r"(?P<name>[^=:/]+)(?:=(?P<protocol>\w+))?://(?P<host>\[[
 
 
 def ports_from(option: str, first: int, brokers: int) -> list[int]:
-    """One port for each broker, from the first on; 0 takes free ones.  Raises `ConfigurationError`."""
+    """One port for each broker, from the first on; 0 takes free ones.  Raise `ConfigurationError`."""
     if first == 0:
         return [0] * max(brokers, 0)
     if not 0 < first <= MAX_PORT - brokers + 1:
@@ -34,7 +34,7 @@ def ports_from(option: str, first: int, brokers: int) -> list[int]:
 def parsed_listeners(
     texts: Sequence[str], advertised: Sequence[str], brokers: int
 ) -> dict[str, Listener] | None:
-    """The listeners by name; None where none was named.  Raises `ConfigurationError`."""
+    """The listeners by name; None where none was named.  Raise `ConfigurationError`."""
     from pykafka2.testing.listeners import Listener
 
     listeners: dict[str, Listener] = {}
@@ -65,7 +65,7 @@ def parsed_listeners(
 
 
 def _check_apart(text: str, ports: Sequence[int], others: Mapping[str, Listener]) -> None:
-    """Raises `ConfigurationError` for ports that are another listener's, of another broker perhaps."""
+    """Raise `ConfigurationError` for ports that are another listener's, of another broker perhaps."""
     for name, other in others.items():
         taken = other.ports or ()
         if any(port and port in taken for port in ports):
@@ -85,7 +85,7 @@ def parsed_users(
 ) -> dict[str, str] | None:
     """Passwords by user, of --user, --user-file and PYKAFKA2_BROKER_USERS; None without any.
 
-    Raises `ConfigurationError`, which shows no password, or `UsageError`.
+    Raise `ConfigurationError`, which shows no password, or `UsageError`.
     """
     sources = [("--user", text) for text in texts]
     for name, found in (
@@ -106,7 +106,7 @@ def parsed_users(
 
 
 def secret(option: str, typed: str | None, path: str | None, environment: Mapping[str, str]) -> str | None:
-    """The value of --token-key or --admin-token, of its file, or of its variable.  Raises `UsageError`."""
+    """The value of --token-key or --admin-token, of its file, or of its variable.  Raise `UsageError`."""
     if path is None:
         variable = f"{VARIABLES}{option.strip('-').replace('-', '_').upper()}"
         return typed if typed is not None else environment.get(variable) or None

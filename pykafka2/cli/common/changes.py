@@ -203,7 +203,7 @@ def add_isolation_level(parser: argparse.ArgumentParser, default: str) -> None:
 
 
 def settings(argument: str, texts: Iterable[str]) -> dict[str, str]:
-    """Return the settings of NAME=VALUE texts. Raises `UsageError`, which shows no value."""
+    """Return the settings of NAME=VALUE texts. Raise `UsageError`, which shows no value."""
     values: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")

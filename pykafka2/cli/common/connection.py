@@ -207,7 +207,7 @@ def _name(written: str) -> str:
 
 
 def typed_options(settings: list[str]) -> dict[str, object]:
-    """Return the options of -X by name with underscores. Raises `UsageError`, which shows no value."""
+    """Return the options of -X by name with underscores. Raise `UsageError`, which shows no value."""
     options: dict[str, object] = {}
     for text in settings:
         name, equals, value = text.partition("=")

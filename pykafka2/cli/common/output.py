@@ -38,7 +38,7 @@ class Change(int):
 
 
 def iso_time(time_ms: int) -> str:
-    """Return a time as ISO 8601 in UTC, such as 2026-11-30T08:15:00.000Z. Raises OverflowError."""
+    """Return a time as ISO 8601 in UTC, such as 2026-11-30T08:15:00.000Z. Raise OverflowError."""
     from datetime import UTC, datetime, timedelta
 
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)

@@ -24,7 +24,7 @@ class Selection:
 
 
 def selection(text: str) -> Selection:
-    """Return the partitions of an argument. Raises ArgumentTypeError."""
+    """Return the partitions of an argument. Raise ArgumentTypeError."""
     topic, colon, numbers = text.partition(":")
     if not topic:
         raise argparse.ArgumentTypeError(f"{text!r} is not valid; use TOPIC or TOPIC:PARTITIONS")
@@ -32,7 +32,7 @@ def selection(text: str) -> Selection:
 
 
 def one_partition(text: str) -> TopicPartition:
-    """Return the partition of an argument such as `orders:0`. Raises ArgumentTypeError."""
+    """Return the partition of an argument such as `orders:0`. Raise ArgumentTypeError."""
     from pykafka2 import TopicPartition
 
     topic, _, number = text.rpartition(":")

@@ -33,7 +33,7 @@ def profiles_path(environment: Mapping[str, str]) -> Path:
 
 
 def read_profile(path: Path, name: str) -> dict[str, object]:
-    """Return the options of a profile by dotted name. Raises `UsageError`, which shows no value."""
+    """Return the options of a profile by dotted name. Raise `UsageError`, which shows no value."""
     import tomllib
 
     try:

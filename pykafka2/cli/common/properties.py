@@ -19,7 +19,7 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|u|(.))", re.DOTALL)
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """Return the properties of a file; `-` reads stdin. Raises `UsageError`, which shows no value."""
+    """Return the properties of a file; `-` reads stdin. Raise `UsageError`, which shows no value."""
     import sys
 
     try:
@@ -50,7 +50,7 @@ def read_properties(path: str) -> dict[str, str]:
 def parse_properties(text: str) -> dict[str, str]:
     r"""Return the properties of a text; the last of equal keys wins.
 
-    Raises ValueError, which names the line and shows none of it: it can be a part of a private key.
+    Raise ValueError, which names the line and shows none of it: it can be a part of a private key.
     """
     found: dict[str, str] = {}
     text = text.removeprefix("\ufeff")  # of editors on Windows

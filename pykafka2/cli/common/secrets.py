@@ -15,13 +15,13 @@ MAX_CHARACTERS = 1_000_000
 def first_line(name: str, path: str | None = None) -> str:
     """Return the first line of a file, or of stdin, without its end.
 
-    Raises `UsageError`, which begins with `name`.
+    Raise `UsageError`, which begins with `name`.
     """
     return _read(name, path, lambda file: file.readline(MAX_CHARACTERS + 1)).rstrip("\r\n")
 
 
 def lines(name: str, path: str) -> list[str]:
-    """Return the lines of a file without their ends. Raises `UsageError`, which begins with `name`."""
+    """Return the lines of a file without their ends. Raise `UsageError`, which begins with `name`."""
     return _read(name, path, lambda file: file.read(MAX_CHARACTERS + 1)).splitlines()
 
 

@@ -116,7 +116,7 @@ class Demo:
         return proof.verdict(self._consume(proof))
 
     def _create_topic(self) -> str:
-        """Returns the demo's topic: `demo-orders`, with a suffix on an existing cluster."""
+        """Return the demo's topic: `demo-orders`, with a suffix on an existing cluster."""
         from pykafka2 import KafkaAdminClient, NewTopic
 
         name = "demo-orders" if self.cluster else f"demo-orders-{secrets.token_hex(4)}"

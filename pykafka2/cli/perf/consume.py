@@ -63,7 +63,7 @@ class _Run:
         self._last = self._began
 
     def begin(self) -> None:
-        """Assign or subscribe, and find the ends of the partitions. Raises UnknownTopicOrPartition."""
+        """Assign or subscribe, and find the ends of the partitions. Raise UnknownTopicOrPartition."""
         from pykafka2 import TopicPartition
 
         consumer = self._consumer
@@ -122,7 +122,7 @@ class _Run:
         return bool(assigned) and all(self._consumer.position(one) >= self._ends[one] for one in assigned)
 
     def result(self, *, is_interrupted: bool = False) -> dict[str, Any]:
-        """Returns what was measured until now."""
+        """Return what was measured until now."""
         ended = self._last if self._records else time.perf_counter()
         return {
             "topic": self._topic,

@@ -22,7 +22,7 @@ POLL_MS = 100
 
 
 def measure(arguments: argparse.Namespace, output: Output) -> int:
-    """Send and read the records, and print the result. Raises KafkaTimeoutError if one stays away."""
+    """Send and read the records, and print the result. Raise KafkaTimeoutError if one stays away."""
     if arguments.size < LEAST_BYTES:
         raise UsageError(f"--size {arguments.size} is not valid; use at least {LEAST_BYTES}, for the number")
     with (
@@ -71,7 +71,7 @@ class _Run:
         self._acknowledged, self._consumed = Samples(), Samples()
 
     def begin(self) -> None:
-        """Position the consumer at the end. Raises UnknownTopicOrPartition, UsageError."""
+        """Position the consumer at the end. Raise UnknownTopicOrPartition, UsageError."""
         from pykafka2 import TopicPartition
 
         numbers = self._consumer.partitions_for_topic(self._topic)
@@ -90,7 +90,7 @@ class _Run:
         self._producer.partitions_for(self._topic)
 
     def measure_all(self, output: Output) -> None:
-        """Send all records and read them. Raises KafkaTimeoutError if no record arrives in time."""
+        """Send all records and read them. Raise KafkaTimeoutError if no record arrives in time."""
         began = last = time.perf_counter()
         sent = arrived = 0
         with output.progress(self._count, f"latency {self._topic}") as bar:
@@ -150,7 +150,7 @@ class _Run:
         return count
 
     def result(self, *, is_interrupted: bool = False) -> dict[str, Any]:
-        """Returns what was measured until now."""
+        """Return what was measured until now."""
         return {
             "topic": self._topic,
             "records": len(self._consumed),

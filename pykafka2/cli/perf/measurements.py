@@ -41,7 +41,7 @@ class Samples:
             self.stride *= 2
 
     def in_ms(self) -> dict[str, float] | None:
-        """Returns average, percentiles and maximum in milliseconds; None without samples."""
+        """Return average, percentiles and maximum in milliseconds; None without samples."""
         values = sorted(self._values)
         if not values:
             return None
@@ -52,13 +52,13 @@ class Samples:
 
 
 def percentile(ordered: list[float], share: float) -> float:
-    """Returns the smallest value that is not exceeded by this percentage of the values."""
+    """Return the smallest value that is not exceeded by this percentage of the values."""
     place = -(-len(ordered) * share // 100)  # rounded up
     return ordered[max(int(place), 1) - 1]
 
 
 def rates(records: int, size_bytes: int, seconds: float) -> dict[str, Any]:
-    """Returns counts and rates as fields of a result."""
+    """Return counts and rates as fields of a result."""
     per_second = 1 / seconds if seconds > 0 else 0.0
     return {
         "records": records,

@@ -122,7 +122,7 @@ class _Run:
             self.error = self.error or error
 
     def result(self, *, is_interrupted: bool = False) -> dict[str, Any]:
-        """Returns what was measured until now."""
+        """Return what was measured until now."""
         seconds = time.perf_counter() - self._began
         written = int(self._producer.metrics()["record-send-total"])
         return {

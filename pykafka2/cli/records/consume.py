@@ -107,7 +107,7 @@ def configure(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace, output: Output) -> int:
-    """Prints records until an end that was typed, or until Ctrl-C or a closed pipe."""
+    """Print records until an end that was typed, or until Ctrl-C or a closed pipe."""
     _check_group(arguments)
     reading = Reading(arguments, output, _renderer(arguments), _pattern(arguments.grep))
     client = connection.consumer(arguments, **_options(arguments))
@@ -412,7 +412,7 @@ class Chosen:
 def _partitions(
     client: KafkaConsumer[bytes, bytes], topics: list[str], numbers: list[int] | None
 ) -> list[TopicPartition]:
-    """Return the partitions of the topics. Raises `UsageError` for a topic or partition that is missing."""
+    """Return the partitions of the topics. Raise `UsageError` for a topic or partition that is missing."""
     from pykafka2 import TopicPartition
     from pykafka2.errors import UnknownTopicOrPartition
 

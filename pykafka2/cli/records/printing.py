@@ -74,7 +74,7 @@ class WholeWriter:
             self._poll.register(self._fd, select.POLLOUT)
 
     def write(self, data: bytes) -> None:
-        """Write all bytes. Raises BrokenPipeError."""
+        """Write all bytes. Raise BrokenPipeError."""
         left = memoryview(data)
         while left:
             if self._poll is not None and not self._poll.poll(CHECK_MS):

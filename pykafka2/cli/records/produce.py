@@ -119,7 +119,7 @@ def configure(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace, output: Output) -> int:
-    """Sends all input; returns 1 if a record was not delivered."""
+    """Send all input; return 1 if a record was not delivered."""
     reader, delimiter = _reader(arguments)
     headers = [_header(text) for text in arguments.header]
     inputs = [Input(path) for path in arguments.files or ["-"]]
@@ -186,7 +186,7 @@ class Sending:
         self.has_started = True
 
     def send_all(self, source: Iterator[Rows]) -> None:
-        """Send all rows and wait for their outcome. Returns also after an error that concerns all records."""
+        """Send all rows and wait for their outcome. Return also after an error that concerns all records."""
         try:
             for rows in source:
                 self._send(rows)
@@ -381,7 +381,7 @@ class Sending:
             self.delivered += metadata.count
 
     def _reap(self) -> None:
-        """Report failed records of ended deliveries. Raises an error that concerns all records."""
+        """Report failed records of ended deliveries. Raise an error that concerns all records."""
         while self.pending and self.pending[0][1].done():
             rows, delivery = self.pending.popleft()
             for numbers, error in delivery.failures():

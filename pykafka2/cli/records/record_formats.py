@@ -41,7 +41,7 @@ class BadFormat(ValueError):
 
 
 def compile_format(text: str, null: bytes = b"") -> Render:
-    """Return the function that renders records. Raises `BadFormat`."""
+    """Return the function that renders records. Raise `BadFormat`."""
     if text == DEFAULT:
         return partial(_values_and_newlines, null)
     parts: list[bytes | Column] = []
@@ -63,7 +63,7 @@ def compile_format(text: str, null: bytes = b"") -> Render:
 
 
 def unescaped(text: str) -> bytes:
-    r"""Return the bytes of a text with the escapes \n, \t, \r, \0, \e, \\ and \xHH. Raises `BadFormat`."""
+    r"""Return the bytes of a text with the escapes \n, \t, \r, \0, \e, \\ and \xHH. Raise `BadFormat`."""
     found = [
         _escape(token[1]) if token[1] is not None else token[0].encode("utf-8", "surrogateescape")
         for token in re.finditer(r"\\(x[0-9a-fA-F]{2}|.)|[^\\]+|\\", text, re.DOTALL)

@@ -126,7 +126,7 @@ class Assignor(Protocol):
         return None
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        """Handle a new assignment of this member.  Does nothing by default."""
+        """Handle a new assignment of this member.  Do nothing by default."""
         return
 
 
@@ -166,7 +166,7 @@ def member_order(members: Mapping[str, MemberSubscription]) -> list[str]:
 def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
     """Return the best protocol that all assignors support, as in the Java client.
 
-    Raises `ConfigurationError` if they have none in common.
+    Raise `ConfigurationError` if they have none in common.
     """
     common = set(RebalanceProtocol)
     for assignor in assignors:

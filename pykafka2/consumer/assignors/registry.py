@@ -47,7 +47,7 @@ def read_assignors(value: Any) -> tuple[Assignor, ...]:
     """Return the assignors to offer, the preferred one first.
 
     `value` is a name such as "range", a class name of the Java client, a class or an object, or several of
-    them as a list or, for names, as a string with commas. Raises `ConfigurationError` for any other value;
+    them as a list or, for names, as a string with commas. Raise `ConfigurationError` for any other value;
     for a misspelt name the message has the nearest name.
     """
     if isinstance(value, str):

@@ -42,7 +42,7 @@ def subscription_bytes(
 
 
 def read_subscription(data: bytes, instance_id: str | None = None) -> MemberSubscription:
-    """Decode a member's subscription.  Raises `CorruptData` if the bytes are not one."""
+    """Decode a member's subscription.  Raise `CorruptData` if the bytes are not one."""
     version = min(_version_of(data, "subscription"), ConsumerProtocolSubscription.MAX_VERSION)
     message, _ = ConsumerProtocolSubscription.decode_from(data, _VERSION_BYTES, version)
     return MemberSubscription(
@@ -72,7 +72,7 @@ def assignment_bytes(assignment: Assignment, version: int = ConsumerProtocolAssi
 
 
 def read_assignment(data: bytes) -> Assignment:
-    """Decode the leader's assignment.  Raises `CorruptData` if the bytes are not one."""
+    """Decode the leader's assignment.  Raise `CorruptData` if the bytes are not one."""
     version = min(_version_of(data, "assignment"), ConsumerProtocolAssignment.MAX_VERSION)
     message, _ = ConsumerProtocolAssignment.decode_from(data, _VERSION_BYTES, version)
     return Assignment(

@@ -48,7 +48,7 @@ class Handover:
     def begin(self) -> bool:
         """Start a call that returns records; returns the state that `undo_interrupted_call` needs.
 
-        Finishes what an interrupt left of an earlier call first.
+        Finish what an interrupt left of an earlier call first.
         """
         self._poller.collector.moved = self._iteration_queue.taken = None
         changes = self._subscription.changes

@@ -52,7 +52,7 @@ class SubscriptionCalls(Owned):
         """Subscribe to topics, including partitions that are added later.
 
         With a group_id the members of the group share the partitions, and `poll` takes part in rebalances.
-        Without one, all partitions are read.  Replaces an earlier subscription and its listener; partitions
+        Without one, all partitions are read.  Replace an earlier subscription and its listener; partitions
         of topics in both keep their positions.  An empty list works like `unsubscribe`.
 
         Args:

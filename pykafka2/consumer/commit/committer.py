@@ -239,7 +239,7 @@ class Committer:
     ) -> Completion[None] | None:
         """Start the last automatic commit of partitions that are about to be revoked.
 
-        Returns None if there is nothing to commit automatically. Otherwise the completion ends after at most
+        Return None if there is nothing to commit automatically. Otherwise the completion ends after at most
         `timeout` seconds, and a failure is logged here. Call it once in a rebalance, and return no more
         records of these partitions afterwards.
         """

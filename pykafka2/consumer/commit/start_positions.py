@@ -65,7 +65,7 @@ class StartPositions:
     def without_commit(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return the partitions without a committed offset; set the positions of the others, or fetch them.
 
-        Raises an error that is not retriable; the next call fetches again.
+        Raise an error that is not retriable; the next call fetches again.
         """
         self._take_response()
         subscription = self._subscription

@@ -48,7 +48,7 @@ class Visibility:
     def hides(self, batch: AnyBatch) -> bool:
         """Return whether all records of the batch are hidden.
 
-        Raises `CorruptData` if a relevant control batch cannot be decoded.
+        Raise `CorruptData` if a relevant control batch cannot be decoded.
         """
         aborted = self._aborted
         while aborted and aborted[0][0] <= batch.last_offset:
@@ -220,7 +220,7 @@ class FetchedData:
     ) -> int:
         """Append records from `position` on until `into` holds `limit` of them; return the next position.
 
-        Stops earlier after one step of decompressing a large batch; then `is_unfinished` is True.
+        Stop earlier after one step of decompressing a large batch; then `is_unfinished` is True.
 
         Raises:
             CorruptData, CorruptMessage, UnsupportedCompressionType, CodecUnavailable: with the records before
@@ -287,7 +287,7 @@ class FetchedData:
     ) -> int:
         """Take whole batches like `take`, as columns: the last batch can exceed `limit`.
 
-        A very large batch is taken in several steps; between them `is_unfinished` is True. Records at or
+        A very large batch is taken in several steps; between them `is_unfinished` is True. Record at or
         after the offset `end` are not taken, if it is set.
         """
         if position != self._columns_at:

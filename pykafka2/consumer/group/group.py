@@ -52,7 +52,7 @@ class Group:
         interceptors: Interceptors,
         is_of_old_topic: IsOfOldTopic,
     ) -> Self:
-        """Build the parts.  Raises `ConfigurationError` for an unknown assignor."""
+        """Build the parts.  Raise `ConfigurationError` for an unknown assignor."""
         group_status = GroupStatus(options.group_id or "")
         commits = CommitQueue(cluster, group_status)
         committer = Committer(

@@ -112,7 +112,7 @@ class OwnedPartitions:
         self._call_and_remove("lost", lost)
 
     def revoke_all(self, deadline: float, *, commit: bool) -> None:
-        """Revoke all partitions before the member leaves.  Waits for the last commit until `deadline`."""
+        """Revoke all partitions before the member leaves.  Wait for the last commit until `deadline`."""
         self.last_commit = None
         owned = [partition for partition in self._subscription.assigned if partition not in self._going]
         if not owned:

@@ -100,7 +100,7 @@ class GroupTask:
     # ------------------------------------------------------------------ a task of poll()
 
     def attend(self, remaining: float) -> None:
-        """Do the work that is due without waiting.  Raises errors of listeners and of the membership."""
+        """Do the work that is due without waiting.  Raise errors of listeners and of the membership."""
         if not self.attend_without_listeners():
             return  # as in nearly every poll()
         versions = self._versions()
@@ -205,7 +205,7 @@ class GroupTask:
             )
 
     def enforce(self, reason: str) -> None:
-        """Request a rebalance for the application.  Raises `IllegalState` if that is impossible."""
+        """Request a rebalance for the application.  Raise `IllegalState` if that is impossible."""
         self.protocol.enforce(reason)
 
     def end(self, reason: str, timeout: float, *, commit: bool, leave: bool | None = None) -> None:

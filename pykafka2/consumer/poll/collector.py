@@ -166,7 +166,7 @@ class Collector:
     def _begin_pass(self) -> _Pass | None:
         """Start a pass; return None if nothing is fetched.
 
-        Raises the error of the last pass if that returned records instead.
+        Raise the error of the last pass if that returned records instead.
         """
         self.is_unfinished = False
         self._deserializers.skipped = 0

@@ -62,7 +62,7 @@ class MissingTopics:
         return max(self._next_warning(now) - now, 0.001)
 
     def check(self) -> None:
-        """Log what poll() waits for. Raises errors that are not retriable."""
+        """Log what poll() waits for. Raise errors that are not retriable."""
         error = self._metadata.last_error
         if error is not None and not error.retriable:
             raise error.anew()  # each poll() raises it until the next response

@@ -97,7 +97,7 @@ class Subscription:
         """Grows whenever a partition is read from another position: the newest generation."""
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Read all partitions of these topics, or a group's share.  Raises `IllegalState` after `assign`."""
+        """Read all partitions of these topics, or a group's share.  Raise `IllegalState` after `assign`."""
         self._read_topics()
         self.pattern = self.remote_pattern = None
         self.topics = self.wanted_topics = frozenset(topics)
@@ -124,7 +124,7 @@ class Subscription:
         self.mode = Mode.TOPICS
 
     def assign(self, partitions: Iterable[TopicPartition]) -> Change:
-        """Read exactly these partitions.  Raises `IllegalState` after `subscribe`."""
+        """Read exactly these partitions.  Raise `IllegalState` after `subscribe`."""
         if self.mode is Mode.TOPICS:
             raise IllegalState("topics are subscribed; call unsubscribe() before assign()")
         self.mode = Mode.PARTITIONS
@@ -209,14 +209,14 @@ class Subscription:
     # ------------------------------------------------------------------ positions
 
     def find(self, partition: TopicPartition) -> Assigned:
-        """Return the state of an assigned partition.  Raises `IllegalState` for any other."""
+        """Return the state of an assigned partition.  Raise `IllegalState` for any other."""
         assigned = self.assigned.get(partition)
         if assigned is None:
             raise IllegalState(f"{partition} is not assigned to this consumer; {self._instead()}")
         return assigned
 
     def some_assigned(self, call: str) -> list[TopicPartition]:
-        """Return all assigned partitions.  Raises `IllegalState` in the name of `call` if there are none."""
+        """Return all assigned partitions.  Raise `IllegalState` in the name of `call` if there are none."""
         if not self.assigned:
             raise IllegalState(f"{call}: no partition is assigned; {self._instead()}")
         return list(self.assigned)
@@ -324,7 +324,7 @@ class TopicPattern:
 
 
 def topic_pattern(pattern: object, *, hides_internal: bool) -> TopicPattern:
-    """Compile a pattern from a string or an expression.  Raises `IllegalArgument` for other values."""
+    """Compile a pattern from a string or an expression.  Raise `IllegalArgument` for other values."""
     try:
         regex = re.compile(pattern)  # type: ignore[call-overload]
     except (TypeError, re.error) as error:

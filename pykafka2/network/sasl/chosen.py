@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def sasl_mechanism(
     options: SecurityOptions, client_id: str, clock: Clock, entropy: Entropy, wait: Wait | None = None
 ) -> SaslMechanism | None:
-    """Returns the mechanism of the options, shared by a client's connections; None without SASL.
+    """Return the mechanism of the options, shared by a client's connections; None without SASL.
 
     `wait` blocks in the time of the client's runtime.
     """
@@ -57,7 +57,7 @@ def sasl_mechanism(
 
 
 def _shared_settings(options: SecurityOptions) -> Hashable | None:
-    """Returns what clients that can share tokens have in common; None for a caller's own callable."""
+    """Return what clients that can share tokens have in common; None for a caller's own callable."""
     callables = (options.oauth_cb, options.sasl_oauth_token_provider)
     if any(one is not None and not isinstance(one, Imported) for one in callables):
         return None
@@ -75,7 +75,7 @@ def _shared_settings(options: SecurityOptions) -> Hashable | None:
 
 
 def _source_name(options: SecurityOptions) -> str:
-    """Returns the name of the token source in error messages."""
+    """Return the name of the token source in error messages."""
     if options.sasl_oauthbearer_token_endpoint_url is not None:
         return f"the token endpoint {options.sasl_oauthbearer_token_endpoint_url}"
     return f"the token provider {'sasl_oauth_token_provider' if options.oauth_cb is None else 'oauth_cb'}"
@@ -107,7 +107,7 @@ def _source(
 
 
 def _call_provider(provider: Any, extensions: dict[str, str]) -> tuple[Any, dict[str, str]]:
-    """Returns the provider's token and the extensions; its own extensions win (as in kafka-python)."""
+    """Return the provider's token and the extensions; its own extensions win (as in kafka-python)."""
     method = getattr(provider, "token", None)
     token = method() if callable(method) else provider()
     own = getattr(provider, "extensions", None)

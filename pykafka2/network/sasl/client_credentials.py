@@ -55,7 +55,7 @@ class ClientCredentials:
     timeout: float = 10.0
 
     def __call__(self) -> Token:
-        """Request a token. Raises SaslAuthenticationFailed with the address and its error.
+        """Request a token. Raise SaslAuthenticationFailed with the address and its error.
 
         TokenEndpointUnavailable, which is retriable, if the same request can succeed soon.
         """
@@ -117,12 +117,12 @@ class ClientCredentials:
 
 
 def _is_passing(*errors: object) -> bool:
-    """Returns True if the endpoint can be reached again soon, unlike one with a wrong name or certificate."""
+    """Return True if the endpoint can be reached again soon, unlike one with a wrong name or certificate."""
     return any(isinstance(error, ConnectionError | TimeoutError) for error in errors)
 
 
 def _why(error: urllib.error.HTTPError) -> str:
-    """Returns the error's name in the authority's JSON (RFC 6749), and nothing else of the response."""
+    """Return the error's name in the authority's JSON (RFC 6749), and nothing else of the response."""
     try:
         name = json.loads(error.read(MAX_RESPONSE_BYTES))["error"]
     except (ValueError, KeyError, TypeError, OSError, RecursionError, http.client.HTTPException):

@@ -26,7 +26,7 @@ class Deadline:
     ends_at: float
 
     def left(self) -> float:
-        """Returns the seconds left, more than 0. Raises TimeoutError."""
+        """Return the seconds left, more than 0. Raise TimeoutError."""
         left = self.ends_at - self.clock()
         if left <= 0:
             raise TimeoutError("timed out")
@@ -34,7 +34,7 @@ class Deadline:
 
 
 def handlers(deadline: Deadline, tls: ssl.SSLContext | None) -> list[urllib.request.BaseHandler]:
-    """Returns urllib handlers whose connections obey the deadline. `tls` is for https URLs."""
+    """Return urllib handlers whose connections obey the deadline. `tls` is for https URLs."""
     return [_Http(deadline)] if tls is None else [_Https(deadline, tls)]
 
 
@@ -75,7 +75,7 @@ class _Socket:
 
 
 def _in_time(kind: type[http.client.HTTPConnection], deadline: Deadline) -> Any:
-    """Returns a subclass of a connection class that obeys the deadline."""
+    """Return a subclass of a connection class that obeys the deadline."""
 
     class InTime(kind):  # type: ignore[misc, valid-type]
         sock: Any

@@ -33,5 +33,5 @@ class SaslMechanism(Protocol):
         ...
 
     def exchange(self) -> Exchange:
-        """Returns a new exchange for one authentication."""
+        """Return a new exchange for one authentication."""
         ...

@@ -93,7 +93,7 @@ class TokenCache:
         self._dropped_at = -BETWEEN_REJECTIONS
 
     def current(self, request: TokenRequest | None = None) -> Token:
-        """Returns a valid token. Blocks. Raises SaslAuthenticationFailed, TokenExpired.
+        """Return a valid token. Block. Raise SaslAuthenticationFailed, TokenExpired.
 
         The source is not called for a request that is over.
         """
@@ -139,7 +139,7 @@ class TokenCache:
         return wait(acquire, self.seconds)
 
     def overdue(self) -> TokenProviderTimedOut:
-        """Returns the error for a source that exceeds its limit."""
+        """Return the error for a source that exceeds its limit."""
         stuck = len(self._hanging)
         more = f"; {stuck} calls of it still hang" if stuck > 1 else ""
         return self._overdue_error(
@@ -149,7 +149,7 @@ class TokenCache:
     def give_up(self, turn: threading.Lock | None = None) -> Token:
         """Abandon the current call of the source, so that the next connection starts another.
 
-        Returns the last token while it is valid, otherwise raises TokenProviderTimedOut.
+        Return the last token while it is valid, otherwise raise TokenProviderTimedOut.
         """
         with self._lock:
             if turn in (None, self._turn) and self._turn.locked() and len(self._hanging) < MAX_HANGING_CALLS:
@@ -214,7 +214,7 @@ _shared_lock = threading.Lock()
 
 
 def shared_cache(settings: Hashable, make: Callable[[], TokenCache]) -> TokenCache:
-    """Returns the cache that all clients of this process with these settings share. Thread-safe.
+    """Return the cache that all clients of this process with these settings share. Thread-safe.
 
     It outlives them: a program that creates many short-lived clients needs one token.
     """
@@ -241,7 +241,7 @@ def token_of(result: Any, extensions: Mapping[str, str]) -> Token:
     """Convert the result of a user's callable into a token.
 
     Accepts a str, a `Token`, or confluent-kafka's tuple `(token, expires_at[, principal[, extensions]])`,
-    whose extensions win over `extensions`. Raises SaslAuthenticationFailed.
+    whose extensions win over `extensions`. Raise SaslAuthenticationFailed.
     """
     if isinstance(result, Token):
         return attrs.evolve(result, extensions={**extensions, **result.extensions})
@@ -258,7 +258,7 @@ def token_of(result: Any, extensions: Mapping[str, str]) -> Token:
 
 
 def expiry_of(value: str) -> float | None:
-    """Returns the expiry of a JSON web token (its claim `exp`), or None for any other token."""
+    """Return the expiry of a JSON web token (its claim `exp`), or None for any other token."""
     parts = value.split(".")
     if len(parts) != 3:
         return None

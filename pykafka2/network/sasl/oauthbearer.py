@@ -59,7 +59,7 @@ class OAuthBearer:
 
 
 def first_message(token: Token) -> bytes:
-    """Returns the client's message. Raises SaslAuthenticationFailed for an illegal token or extension."""
+    """Return the client's message. Raise SaslAuthenticationFailed for an illegal token or extension."""
     if not _TOKEN.fullmatch(token.value):
         raise SaslAuthenticationFailed(
             "the OAUTHBEARER token has characters that no bearer token can have; check the token provider"
@@ -77,7 +77,7 @@ def first_message(token: Token) -> bytes:
 
 
 def _reason(error: bytes) -> str:
-    """Returns the status in a broker's JSON, if it can be read."""
+    """Return the status in a broker's JSON, if it can be read."""
     try:
         return repr(str(json.loads(error)["status"])[:_LONGEST_SHOWN])
     except (ValueError, KeyError, TypeError, RecursionError):

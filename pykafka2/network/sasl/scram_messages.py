@@ -51,12 +51,12 @@ class Keys:
 
 
 def escaped(name: str) -> str:
-    """Returns a user name with the escapes of a message."""
+    """Return a user name with the escapes of a message."""
     return name.replace("=", "=3D").replace(",", "=2C")
 
 
 def client_first_bare(username: str, nonce: str, extensions: str = "") -> str:
-    """Returns the part of the client's first message that both sides sign."""
+    """Return the part of the client's first message that both sides sign."""
     return f"n={escaped(username)},r={nonce}" + (f",{extensions}" if extensions else "")
 
 
@@ -66,7 +66,7 @@ def client_final_without_proof(nonce: str) -> str:
 
 
 def parse_server_first(message: bytes, client_nonce: str) -> ServerFirst:
-    """Parse the server's first message. Raises SaslAuthenticationFailed if it is malformed."""
+    """Parse the server's first message. Raise SaslAuthenticationFailed if it is malformed."""
     text = _text(message)
     fields = text.split(",")
     if fields[0].startswith("m="):
@@ -95,7 +95,7 @@ def verify_server_final(message: bytes, server_signature: bytes) -> None:
 
 
 def derive_keys(mechanism: str, password: str, salt: bytes, iterations: int) -> Keys:
-    """Returns the keys of a password, hashed `iterations` times."""
+    """Return the keys of a password, hashed `iterations` times."""
     return keys_of_salted(mechanism, salted_password(mechanism, password, salt, iterations))
 
 
@@ -105,7 +105,7 @@ def salted_password(mechanism: str, password: str, salt: bytes, iterations: int)
 
 
 def keys_of_salted(mechanism: str, salted: bytes) -> Keys:
-    """Returns the keys of a hashed password."""
+    """Return the keys of a hashed password."""
     algorithm = HASHES[mechanism]
     client_key = hmac.digest(salted, b"Client Key", algorithm)
     stored_key = hashlib.new(algorithm, client_key).digest()
@@ -118,7 +118,7 @@ def client_proof(mechanism: str, keys: Keys, auth_message: str) -> bytes:
 
 
 def proves(mechanism: str, stored_key: bytes, proof: bytes, auth_message: str) -> bool:
-    """Returns True if the client's proof is valid for the stored key (server side)."""
+    """Return True if the client's proof is valid for the stored key (server side)."""
     algorithm = HASHES[mechanism]
     signature = hmac.digest(stored_key, auth_message.encode(), algorithm)
     if len(proof) != len(signature):

@@ -120,14 +120,14 @@ class Accumulator:
             return queue
 
     def check_not_interrupted(self) -> None:
-        """Raises IllegalState in a signal handler or finalizer that must not wait (locked_steps.py)."""
+        """Raise IllegalState in a signal handler or finalizer that must not wait (locked_steps.py)."""
         if self.locked_steps.running:
             self.locked_steps.check()
 
     def append_waiting(
         self, queue: PartitionQueue, row: Row, size_bytes: int, timeout: float, room: Room | None = None
     ) -> Delivery:
-        """Append a record, to a new batch if necessary. Waits at most `timeout` seconds for memory.
+        """Append a record, to a new batch if necessary. Wait at most `timeout` seconds for memory.
 
         With `room` it does not wait: it raises `NoRoom`, and the caller waits for the permit and repeats.
 
@@ -180,7 +180,7 @@ class Accumulator:
     ) -> None:
         """Append records as a batch of their own; `on_joined` is called with its outcome at once.
 
-        Waits at most `timeout` seconds for memory. Raises as `append_waiting` does, but never RecordTooLarge:
+        Wait at most `timeout` seconds for memory. Raise as `append_waiting` does, but never RecordTooLarge:
         the caller has checked the sizes.
         """
         self.check_not_interrupted()
@@ -206,7 +206,7 @@ class Accumulator:
             raise
 
     def begin_flush(self, who: object) -> list[ProducerBatch]:
-        """Make every batch ready until `end_flush(who)`. Returns the batches to wait for."""
+        """Make every batch ready until `end_flush(who)`. Return the batches to wait for."""
         self.check_not_interrupted()
         self._flushing[id(who)] = None
         self._wake()
@@ -235,7 +235,7 @@ class Accumulator:
 
     @locked_step
     def _close_to_new_queues(self) -> list[PartitionQueue]:
-        """Create closed queues from now on. Returns the queues created before."""
+        """Create closed queues from now on. Return the queues created before."""
         with self._lock:
             self.is_closed = True
             return [*self._queues.values()]
@@ -263,7 +263,7 @@ class Accumulator:
         return [*self.incomplete]
 
     def waiting_queues(self) -> list[PartitionQueue]:
-        """Return the queues that hold batches now. Changes nothing; any thread."""
+        """Return the queues that hold batches now. Change nothing; any thread."""
         return [queue for queue in [*self._active] if queue.batches]
 
     # ------------------------------------------------------------------ the IO thread

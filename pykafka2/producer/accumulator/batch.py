@@ -213,7 +213,7 @@ class ProducerBatch:
     def seal(self) -> int:
         """Take over the records of the open end, so that no record joins. The queue's lock is held.
 
-        Returns the estimated size of the batch, or 0 if it was sealed before. Safe to repeat, also if an
+        Return the estimated size of the batch, or 0 if it was sealed before. Safe to repeat, also if an
         exception interrupted it.
         """
         if self.state is not BatchState.OPEN:
@@ -246,7 +246,7 @@ class ProducerBatch:
     # ------------------------------------------------------------------ sealed, the IO thread
 
     def move_to(self, state: BatchState) -> None:
-        """Change the state. Raises IllegalTransition for a move that is not in `LEGAL_MOVES`."""
+        """Change the state. Raise IllegalTransition for a move that is not in `LEGAL_MOVES`."""
         if state not in LEGAL_MOVES[self.state]:
             raise IllegalTransition(f"batch {self}: {self.state.value}", state.value)
         self.state = state

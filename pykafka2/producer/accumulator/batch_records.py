@@ -53,7 +53,7 @@ class BatchRecords(Protocol):
     def encode(
         self, plan: BatchPlan, identity: Identity, base_sequence: int, is_transactional: bool
     ) -> bytes:
-        """Make `encoded` for this place in the producer's sequence. Raises IllegalState after `release`."""
+        """Make `encoded` for this place in the producer's sequence. Raise IllegalState after `release`."""
 
     def drop_encoded(self) -> None:
         """Discard the bytes, as the batch gets another place in the sequence."""

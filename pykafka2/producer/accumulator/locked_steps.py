@@ -33,7 +33,7 @@ class LockedSteps:
         self.running: dict[int, None] = {}
 
     def check(self) -> None:
-        """Raises IllegalState if this thread was interrupted in a step."""
+        """Raise IllegalState if this thread was interrupted in a step."""
         if get_ident() in self.running:
             raise IllegalState(
                 "a signal handler or a finalizer (__del__) called the producer in the middle of a send of "

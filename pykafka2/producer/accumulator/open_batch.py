@@ -127,7 +127,7 @@ class OpenBatch:
         return delivery
 
     def shut(self) -> int:
-        """Stop `append_unlocked`. Returns `bound_bytes`. The queue's lock is held."""
+        """Stop `append_unlocked`. Return `bound_bytes`. The queue's lock is held."""
         room_bytes, self.room_bytes = self.room_bytes, SHUT
         if self._granted_bytes:
             self._granted_bytes -= room_bytes - SHUT

@@ -35,7 +35,7 @@ class Room:
         return permit
 
     def keep(self, permit: Permit) -> NoReturn:
-        """Keep a permit that is not granted yet. Raises NoRoom."""
+        """Keep a permit that is not granted yet. Raise NoRoom."""
         self.permit = permit
         raise NoRoom("buffer_memory is full")
 

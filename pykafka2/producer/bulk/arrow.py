@@ -73,7 +73,7 @@ def _as_arrow(argument: str, column: Any, topic: str) -> Any:
 def with_columns_of(arguments: BulkArguments) -> BulkArguments:
     """Return the arguments with the columns of the Table or RecordBatch in `values`.
 
-    Raises IllegalArgument for an unknown column name, and for a column that is also an argument.
+    Raise IllegalArgument for an unknown column name, and for a column that is also an argument.
     """
     table, topic, known = arguments.values, arguments.topic, ", ".join(TABLE_COLUMNS)
     columns: dict[str, Any] = {}

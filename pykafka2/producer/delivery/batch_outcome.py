@@ -148,9 +148,9 @@ class BatchOutcome:
                 yield begin, end - begin, part
 
     def wait(self, timeout: float | None) -> bool:
-        """Block until the outcome is known, at most `timeout` seconds (None: no limit). Returns `is_done`.
+        """Block until the outcome is known, at most `timeout` seconds (None: no limit). Return `is_done`.
 
-        Raises as `Driver.wait_until` does.
+        Raise as `Driver.wait_until` does.
         """
         if self.is_done:
             return True

@@ -129,7 +129,7 @@ def note_raised(
 ) -> BaseException | None:
     """Log the exception of a callback that is being handled.
 
-    Returns the first BaseException so far (such as SystemExit), which is raised when all callbacks were
+    Return the first BaseException so far (such as SystemExit), which is raised when all callbacks were
     called; `exit_request` is the one before.
     """
     what = "failed" if isinstance(error, Exception) else "requested the exit"

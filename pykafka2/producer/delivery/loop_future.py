@@ -26,7 +26,7 @@ _loop_of_thread: Callable[[], asyncio.AbstractEventLoop | None] | None = None
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop that runs on this thread, or None. Does not load asyncio."""
+    """Return the event loop that runs on this thread, or None. Do not load asyncio."""
     global _loop_of_thread
     if _loop_of_thread is None:
         events = sys.modules.get("asyncio.events")
@@ -140,7 +140,7 @@ class LoopFuture:
     """Read by `asyncio.gather` of Python 3.11."""
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """Return the running loop: any loop can wait for a delivery. Raises RuntimeError without one."""
+        """Return the running loop: any loop can wait for a delivery. Raise RuntimeError without one."""
         loop = running_loop()
         if loop is None:
             raise RuntimeError("no running event loop; wait for a delivery in a coroutine, or call result()")

@@ -113,7 +113,7 @@ class DefaultPartitioner:
         value_bytes: bytes | None,
         cluster: ClusterView,
     ) -> SupportsIndex:
-        """Returns the partition of the key's murmur2 hash; without a key, the available ones in turn."""
+        """Return the partition of the key's murmur2 hash; without a key, the available ones in turn."""
         numbers = sorted(cluster.partitions_for_topic(topic))
         if key_bytes is not None:
             return numbers[positive_murmur2(key_bytes) % len(numbers)]

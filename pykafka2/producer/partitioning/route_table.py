@@ -46,7 +46,7 @@ class Routes:
         return route if route is not None and route.snapshot is self._metadata.snapshot else None
 
     def route(self, topic: str, timeout: float) -> Route:
-        """Return the current route. Waits for metadata, and raises as `ClusterClient.wait_for_topic` does."""
+        """Return the current route. Wait for metadata, and raise as `ClusterClient.wait_for_topic` does."""
         snapshot = self._metadata.snapshot
         known = snapshot.topics.get(topic)
         if known is None or not known.is_usable:

@@ -146,7 +146,7 @@ class Outcomes:
             self._event_sink.emit(event)
 
     def requeue_unencoded(self, batch: ProducerBatch, now: float) -> float:
-        """Return a batch to its queue, as there was no memory to encode it. Returns the time of the retry.
+        """Return a batch to its queue, as there was no memory to encode it. Return the time of the retry.
 
         Other batches are sent meanwhile, which frees memory. The delivery timeout still applies.
         """

@@ -159,7 +159,7 @@ class Sender:
             yield from [] if batch.is_done else batch.leaves
 
     def purge(self) -> int:
-        """Fail the batches that were never sent. Returns the number of their records.
+        """Fail the batches that were never sent. Return the number of their records.
 
         A batch that was sent stays: it can be in the log, and later batches follow its numbers.
         """
@@ -398,7 +398,7 @@ class Sender:
                 self._outcomes.fail_with_producer(batch, error, is_on_the_wire=False)
 
     def _expire(self, now: float) -> float:
-        """Fail the batches that are older than delivery_timeout. Returns the time of the next check."""
+        """Fail the batches that are older than delivery_timeout. Return the time of the next check."""
         timeout = self._options.delivery_timeout
         while (oldest := self._accumulator.oldest()) is not None and not oldest.is_done:
             if now < oldest.created_at + timeout:

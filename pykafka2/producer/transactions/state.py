@@ -131,7 +131,7 @@ class TransactionStatus:
         return IllegalState(f"{call.value}(): {hint}")
 
     def move_to(self, state: TransactionState, now: float, cause: KafkaError | None = None) -> None:
-        """Change the state, on the IO thread. Raises IllegalTransition unless the table has the move."""
+        """Change the state, on the IO thread. Raise IllegalTransition unless the table has the move."""
         if state not in LEGAL_MOVES[self.state]:
             raise IllegalTransition(f"transaction {self.transactional_id!r}: {self.state.value}", state.value)
         before, self.cause = self.state, cause

@@ -200,7 +200,7 @@ class TransactionSteps:
             yield from self.initialize(self._identity.sequences.identity)
 
     def _request_end(self, step: Step) -> Script[bool]:
-        """Send EndTxn. Returns whether the response raised the epoch."""
+        """Send EndTxn. Return whether the response raised the epoch."""
         identity = self._identity.sequences.identity
         request = EndTxnRequest(
             transactional_id=self._id,

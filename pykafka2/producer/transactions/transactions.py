@@ -131,7 +131,7 @@ class TransactionCalls:
     def abort_transaction(self, timeout: float | None = None) -> None:
         """Abort the transaction: read_committed consumers skip its records.
 
-        Records that were not sent yet fail with TransactionAborted.
+        Record that were not sent yet fail with TransactionAborted.
         """
         self._runner("abort_transaction").abort(timeout)
 
@@ -204,7 +204,7 @@ def _transaction_block(runner: TransactionRunner) -> Iterator[None]:
 def _abort_after(runner: TransactionRunner, error: BaseException) -> KafkaError | None:
     """Abort because of this error, which the caller raises; a note on it reports the abort.
 
-    Returns the error of the abort if it is fatal, such as that of a fenced producer.
+    Return the error of the abort if it is fatal, such as that of a fenced producer.
     """
     if runner.status.state not in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
         return None  # it has ended, is ending, or is lost
@@ -243,7 +243,7 @@ class TransactionRunner:
     def run(self, call: Call, timeout: float | None, offsets: Offsets | None = None) -> Any:
         """Return the value of the call, which the manager starts or, if it is running already, joins.
 
-        Raises KafkaTimeoutError if it does not end within `timeout` seconds (None: max_block_ms).
+        Raise KafkaTimeoutError if it does not end within `timeout` seconds (None: max_block_ms).
         """
         driver, clock = self._driver, self._driver.clock
         if driver.is_own_thread():
@@ -334,7 +334,7 @@ _AT_CLOSE: Final = {
 def checked_group(group: Any) -> ConsumerGroupMetadata:
     """Return the group metadata; a group id alone stands for a consumer that assigns its partitions itself.
 
-    Raises IllegalArgument that names the field.
+    Raise IllegalArgument that names the field.
     """
     fields = ("group_id", "generation_id", "member_id", "group_instance_id")
     if isinstance(group, str):

@@ -25,30 +25,30 @@ class AccessRules:
         self._events = events
 
     def allow(self, principal: str, *operations: str, **resource: Unpack[Resource]) -> None:
-        """Allows operations: `allow("User:ann", "READ", "DESCRIBE", topic="orders")`.
+        """Allow operations: `allow("User:ann", "READ", "DESCRIBE", topic="orders")`.
 
-        Raises `ConfigurationError` for a misspelt operation, an illegal resource, or a cluster without
+        Raise `ConfigurationError` for a misspelt operation, an illegal resource, or a cluster without
         authorizer.
         """
         self._controls.allow_access(principal, *operations, **resource)
 
     def deny(self, principal: str, *operations: str, **resource: Unpack[Resource]) -> None:
-        """Denies operations, even if another rule allows them.  Raises the errors of `allow`."""
+        """Denies operations, even if another rule allows them.  Raise the errors of `allow`."""
         self._controls.deny_access(principal, *operations, **resource)
 
     def revoke(self, principal: str | None = None, *operations: str, **resource: Unpack[Resource]) -> int:
-        """Removes rules, allowing and denying: of this principal (None: all), for these operations (none:
+        """Remove rules, allowing and denying: of this principal (None: all), for these operations (none:
         all)
-        on this resource (none: all).  Returns the number of removed rules.
+        on this resource (none: all).  Return the number of removed rules.
         """
         return self._controls.revoke_access(principal, *operations, **resource)
 
     def rules(self) -> list[dict[str, str]]:
-        """Returns every rule: permission, principal, host, operation, resource_type, resource, pattern."""
+        """Return every rule: permission, principal, host, operation, resource_type, resource, pattern."""
         return self._controls.access_rules()
 
     def denials(self, principal: str | None = None) -> list[ClusterEvent]:
-        """Returns denied requests, oldest first, of one principal or all: events whose `facts` are principal,
+        """Return denied requests, oldest first, of one principal or all: events whose `facts` are principal,
         host, operation, resource_type, resource, api and broker.  Repetitions are recorded once, and at most
         a
         thousand different ones until the cluster's `forget` is called.

@@ -39,7 +39,7 @@ class BrokerControls:
                 other.fetchers.retry()
 
     def start_all(self) -> None:
-        """Resumes paused brokers and starts stopped ones."""
+        """Resume paused brokers and start stopped ones."""
         for broker in self._running.brokers:
             if broker.is_paused:
                 self.resume_broker(broker.id)

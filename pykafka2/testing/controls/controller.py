@@ -36,7 +36,7 @@ class ControllerControls:
             self._running.controllers.elect_at_once(self._running.now())
 
     def reset(self) -> None:
-        """Ends `slow_controller` and `hold_elections`."""
+        """End `slow_controller` and `hold_elections`."""
         with self._running.lock:
             self._running.controllers.end_slowness()
         self.release_elections()

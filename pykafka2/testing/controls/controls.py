@@ -42,8 +42,8 @@ class Controls:
         self._quotas = QuotaControls(running)
 
     def reset(self) -> None:
-        """Ends the effects of all controls: removes rules, throttles, quotas and ACLs, heals links, releases
-        all that is held, slowed or refused, starts and resumes brokers.  Moved leaders stay, and all records;
+        """End the effects of all controls: remove rules, throttles, quotas and ACLs, heal links, release
+        all that is held, slowed or refused, start and resume brokers.  Moved leaders stay, and all records;
         `KafkaCluster.reset` also deletes topics.
         """
         self._rules.clear()
@@ -80,23 +80,23 @@ class Controls:
         self._brokers.kill_broker(broker_id, keep_unflushed=keep_unflushed)
 
     def stop_broker(self, broker_id: int) -> None:
-        """Stops a broker cleanly: its leaderships move first, and nothing is lost."""
+        """Stop a broker cleanly: its leaderships move first, and nothing is lost."""
         self._brokers.stop_broker(broker_id)
 
     def restart_broker(self, broker_id: int) -> None:
-        """Starts a broker with the same port and logs; it joins as a follower.  Stops it first if it is
+        """Start a broker with the same port and log; it joins as a follower.  Stop it first if it is
         running.
         """
         self._brokers.restart_broker(broker_id)
 
     def pause_broker(self, broker_id: int) -> None:
-        """Pauses a broker, as by SIGSTOP: connections stay open, but it neither responds nor fetches.  The
+        """Pause a broker, as by SIGSTOP: connections stay open, but it neither responds nor fetches.  The
         controller gets no heartbeats from it and fences it after its session timeout.
         """
         self._brokers.pause_broker(broker_id)
 
     def resume_broker(self, broker_id: int) -> None:
-        """Resumes a paused broker; it handles received requests first, then newer metadata."""
+        """Resume a paused broker; it handles received requests first, then newer metadata."""
         self._brokers.resume_broker(broker_id)
 
     # ------------------------------------------------------------------ partitions and coordinators
@@ -104,34 +104,34 @@ class Controls:
     def move_leader(
         self, partition: TopicPartition | tuple[str, int], to: int, *, unclean: bool = True
     ) -> None:
-        """Makes another replica the leader, with a new leader epoch; records that it lacks are lost.
+        """Make another replica the leader, with a new leader epoch; record that it lacks are lost.
 
         With unclean=False a replica that is not in sync is rejected with `IneligibleReplica`.
         """
         self._replicas.move_leader(partition, to, unclean=unclean)
 
     def roll_segments(self, partition: TopicPartition | tuple[str, int] | None = None) -> int:
-        """Begins a new segment in each replica's log, of one partition or all, unless the last one is empty.
-        Returns the number of rolled logs.
+        """Begin a new segment in each replica's log, of one partition or all, unless the last one is empty.
+        Return the number of rolled logs.
         """
         return self._replicas.roll_segments(partition)
 
     def flush_logs(self, partition: TopicPartition | tuple[str, int] | None = None) -> None:
-        """Forces the logs of one partition or all to the disk now, on every replica, so that `kill_broker`
+        """Force the logs of one partition or all to the disk now, on every replica, so that `kill_broker`
         loses none of their records.  Brokers flush by themselves when a segment is rolled, at a clean stop,
         and according to flush.messages and flush.ms.
         """
         self._replicas.flush_logs(partition)
 
     def apply_retention(self, partition: TopicPartition | tuple[str, int] | None = None) -> int:
-        """Deletes segments according to retention.ms and retention.bytes now, on every replica of one
-        partition or all, without waiting for log.retention.check.interval.ms.  Returns the number of deleted
+        """Delete segments according to retention.ms and retention.bytes now, on every replica of one
+        partition or all, without waiting for log.retention.check.interval.ms.  Return the number of deleted
         segments.
         """
         return self._replicas.apply_retention(partition)
 
     def compact(self, topic: str | TopicPartition | tuple[str, int], *, roll_segments: bool = True) -> int:
-        """Compacts a topic, or one partition, now, on every replica.  Returns the number of removed records,
+        """Compacts a topic, or one partition, now, on every replica.  Return the number of removed records,
         counted on every replica.
 
         The log cleaner does the same in the background, depending on min.cleanable.dirty.ratio and
@@ -139,7 +139,7 @@ class Controls:
         `roll_segments` is False.  Records of open transactions stay, and those younger than
         min.compaction.lag.ms.  Tombstones stay for delete.retention.ms after their first compaction; if that
         is 0, the next call removes them.  A follower compacts up to its own high watermark, which can be
-        behind the leader's.  Raises `PolicyViolation` if cleanup.policy lacks "compact".
+        behind the leader's.  Raise `PolicyViolation` if cleanup.policy lacks "compact".
         """
         return self._replicas.compact(topic, roll_segments=roll_segments)
 
@@ -149,25 +149,25 @@ class Controls:
         *,
         brokers: Iterable[int] | None = None,
     ) -> None:
-        """Stops replication: of one partition or all, by some brokers or all.  Responses in flight are lost
+        """Stop replication: of one partition or all, by some brokers or all.  Responses in flight are lost
         and
         fetched again after `resume_followers`.
         """
         self._replicas.pause_followers(partition, brokers=brokers)
 
     def resume_followers(self) -> None:
-        """Resumes replication by all followers."""
+        """Resume replication by all followers."""
         self._replicas.resume_followers()
 
     def move_coordinator(self, key: str, to: int, kind: str = "group", *, unclean: bool = True) -> None:
-        """Moves the coordinator of a group (with kind="transaction" of a transactional id), and of all others
+        """Move the coordinator of a group (with kind="transaction" of a transactional id), and of all others
         in its partition of the internal topic.  Waiting clients get NOT_COORDINATOR.  The cluster's
         `coordinator(key)` returns the current coordinator.
         """
         self._replicas.move_coordinator(key, to, kind, unclean=unclean)
 
     def hold_loading(self, broker: int | None = None) -> None:
-        """Makes newly elected coordinators (on one broker or all) respond COORDINATOR_LOAD_IN_PROGRESS until
+        """Make newly elected coordinators (on one broker or all) respond COORDINATOR_LOAD_IN_PROGRESS until
         `release_loading`.
         """
         self._replicas.hold_loading(broker)
@@ -179,7 +179,7 @@ class Controls:
     # ------------------------------------------------------------------ who is in sync
 
     def shrink_isr(self, partition: TopicPartition | tuple[str, int], *brokers: int) -> None:
-        """Removes these followers from the ISR, and stops their fetches of the partition, so that they stay
+        """Remove these followers from the ISR, and stop their fetches of the partition, so that they stay
         out
         until `expand_isr` or `resume_followers`.
         """
@@ -192,7 +192,7 @@ class Controls:
     # ------------------------------------------------------------------ the controller
 
     def move_controller(self, to: int) -> None:
-        """Makes another broker the controller, in a new controller epoch."""
+        """Make another broker the controller, in a new controller epoch."""
         self._controller.move_controller(to)
 
     def hold_elections(self) -> None:
@@ -203,7 +203,7 @@ class Controls:
         self._controller.hold_elections()
 
     def release_elections(self) -> None:
-        """Ends `hold_elections`; if the controller is known to have failed, another is elected at once."""
+        """End `hold_elections`; if the controller is known to have failed, another is elected at once."""
         self._controller.release_elections()
 
     def slow_controller(self, seconds: float, times: int = 1) -> None:
@@ -211,21 +211,21 @@ class Controls:
         self._controller.slow_controller(seconds, times)
 
     def delay_metadata(self, broker_id: int, seconds: float) -> None:
-        """Delays a broker's metadata updates; 0 ends it.  Updates in flight keep their delay."""
+        """Delays a broker's metadata updates; 0 ends it.  Update in flight keep their delay."""
         self._controller.delay_metadata(broker_id, seconds)
 
     def hold_metadata(self, broker_id: int) -> None:
-        """Holds all metadata updates of a broker until `release_metadata`."""
+        """Hold all metadata updates of a broker until `release_metadata`."""
         self._controller.hold_metadata(broker_id)
 
     def release_metadata(self, broker_id: int | None = None) -> None:
-        """Ends holding and delays of metadata, of one broker or all; held updates are applied at once."""
+        """End holding and delays of metadata, of one broker or all; held updates are applied at once."""
         self._controller.release_metadata(broker_id)
 
     # ------------------------------------------------------------------ links of brokers and clients
 
     def cut_link(self, source: int, target: int, *, one_way: bool = False) -> None:
-        """Drops all messages between two brokers (with `one_way` only those from `source` to `target`)."""
+        """Drop all messages between two brokers (with `one_way` only those from `source` to `target`)."""
         self._links.cut_link(source, target, one_way=one_way)
 
     def delay_link(self, source: int, target: int, seconds: float, *, one_way: bool = False) -> None:
@@ -239,7 +239,7 @@ class Controls:
         self._links.throttle_link(source, target, bytes_per_second, one_way=one_way)
 
     def heal(self) -> None:
-        """Restores all links, including those of clients, resumes all followers, and sends all brokers the
+        """Restore all links, including those of clients, resume all followers, and send all brokers the
         current metadata.
         """
         self._links.heal()
@@ -249,7 +249,7 @@ class Controls:
         ones
         at their first request.
 
-        `silently`: connections stay open without responses, as if packets were lost.  Requests in flight are
+        `silently`: connections stay open without responses, as if packets were lost.  Request in flight are
         still handled, but their responses are lost.
         """
         self._links.cut_client(client_id, broker, silently=silently)
@@ -267,15 +267,15 @@ class Controls:
     # ------------------------------------------------------------------ requests and answers
 
     def rule(self, *, then: str | type[BrokerError] | None = None, **matching: Unpack[Matching]) -> FaultRule:
-        """Adds a rule; the arguments are those of `FaultRule`, and `then` can be an error class.
+        """Add a rule; the arguments are those of `FaultRule`, and `then` can be an error class.
 
-        Returns the rule, which counts in `.fired`.  Raises `ConfigurationError` without `then`, or for a
+        Return the rule, which counts in `.fired`.  Raise `ConfigurationError` without `then`, or for a
         misspelt api, key, action or error; the message names the nearest.
         """
         return self._rules.rule(then=then, **matching)
 
     def add_rule(self, rule: FaultRule | Mapping[str, Any]) -> FaultRule:
-        """Adds a `FaultRule`, or a rule from a mapping, such as JSON."""
+        """Add a `FaultRule`, or a rule from a mapping, such as JSON."""
         return self._rules.add_rule(rule)
 
     def rules(self) -> list[FaultRule]:
@@ -283,11 +283,11 @@ class Controls:
         return self._rules.rules()
 
     def remove_rule(self, rule: FaultRule | int) -> None:
-        """Removes a rule (or the rule with this id) and releases the requests that it holds."""
+        """Remove a rule (or the rule with this id) and release the requests that it holds."""
         self._rules.remove_rule(rule)
 
     def clear(self) -> None:
-        """Removes all rules and throttles, and releases held requests."""
+        """Remove all rules and throttles, and release held requests."""
         self._rules.clear()
 
     def throttle(
@@ -309,7 +309,7 @@ class Controls:
         return self._rules.throttles()
 
     def unthrottle(self, rule: ThrottleRule | int | None = None) -> None:
-        """Removes one throttle (or the one with this id), or all.  Muted connections stay muted until their
+        """Remove one throttle (or the one with this id), or all.  Muted connections stay muted until their
         throttle time is over.
         """
         self._rules.unthrottle(rule)
@@ -322,35 +322,35 @@ class Controls:
         ip: str | None = None,
         **quotas: float | None,
     ) -> None:
-        """Sets quotas: `set_quota(client_id="app", producer_byte_rate=1_000_000)`.  A user, a client id, or
+        """Set quotas: `set_quota(client_id="app", producer_byte_rate=1_000_000)`.  A user, a client id, or
         both can have `producer_byte_rate`, `consumer_byte_rate`, `request_percentage` and
         `controller_mutation_rate`, an IP address `connection_creation_rate`.  None removes a quota.
 
         The name "<default>" means all users, client ids or addresses without a quota of their own.  Quotas
-        that are not named stay.  Raises `ConfigurationError` for other names and for illegal values.
+        that are not named stay.  Raise `ConfigurationError` for other names and for illegal values.
         """
         self._quotas.set_quota(user, client_id, ip, quotas)
 
     def quotas(self) -> list[dict[str, Any]]:
-        """Returns all quotas: [{"client_id": "app", "quotas": {"producer_byte_rate": 1000000.0}}]."""
+        """Return all quotas: [{"client_id": "app", "quotas": {"producer_byte_rate": 1000000.0}}]."""
         return self._quotas.quotas()
 
     def clear_quotas(self) -> None:
-        """Removes all quotas.  Muted connections stay muted until their throttle time is over."""
+        """Remove all quotas.  Muted connections stay muted until their throttle time is over."""
         self._quotas.clear_quotas()
 
     def hold(self, request: AnyRequest, *, times: int = FOR_EVER, **match: Unpack[Match]) -> FaultRule:
-        """Holds requests of this API unhandled until `release`.  Later requests on the same connection also
+        """Hold requests of this API unhandled until `release`.  Later requests on the same connection also
         wait.
         """
         return self._rules.hold(request, times=times, **match)
 
     def release(self, request: AnyRequest | None = None) -> None:
-        """Ends `hold` (of one API): held requests are handled now, and late frames of `replay` arrive."""
+        """End `hold` (of one API): held requests are handled now, and late frames of `replay` arrive."""
         self._rules.release(request)
 
     def held(self, request: AnyRequest | None = None) -> int:
-        """Returns the number of held requests."""
+        """Return the number of held requests."""
         return self._rules.held(request)
 
     def fail_next(
@@ -366,17 +366,17 @@ class Controls:
         return self._rules.delay(request, seconds, times=times, **match)
 
     def lose_reply(self, request: AnyRequest, times: int = 1, **match: Unpack[Match]) -> FaultRule:
-        """Handles the request, then resets the connection instead of responding."""
+        """Handle the request, then reset the connection instead of responding."""
         return self._rules.lose_reply(request, times, **match)
 
     def disconnect_next(self, request: AnyRequest, times: int = 1, **match: Unpack[Match]) -> FaultRule:
-        """Resets the connection instead of handling the request."""
+        """Reset the connection instead of handling the request."""
         return self._rules.disconnect_next(request, times, **match)
 
     # ------------------------------------------------------------------ access rules (see cluster.acls)
 
     def allow_access(self, principal: str, *operations: str, **resource: Unpack[Resource]) -> None:
-        """Allows operations on a resource: `allow_access("User:ann", "READ", topic="orders")`."""
+        """Allow operations on a resource: `allow_access("User:ann", "READ", topic="orders")`."""
         self._access.allow_access(principal, *operations, **resource)
 
     def deny_access(self, principal: str, *operations: str, **resource: Unpack[Resource]) -> None:
@@ -386,26 +386,26 @@ class Controls:
     def revoke_access(
         self, principal: str | None = None, *operations: str, **resource: Unpack[Resource]
     ) -> int:
-        """Removes rules: of this principal (None: all), for these operations (none: all), on this resource
-        (none: all).  Returns the number of removed rules.
+        """Remove rules: of this principal (None: all), for these operations (none: all), on this resource
+        (none: all).  Return the number of removed rules.
         """
         return self._access.revoke_access(principal, *operations, **resource)
 
     def access_rules(self) -> list[dict[str, str]]:
-        """Returns every rule: permission, principal, host, operation, resource_type, resource, pattern."""
+        """Return every rule: permission, principal, host, operation, resource_type, resource, pattern."""
         return self._access.access_rules()
 
     # ------------------------------------------------------------------ who is let in
 
     def add_user(self, user: str, password: str, mechanisms: Sequence[str] | None = None) -> None:
-        """Adds a user with this password, for PLAIN and both SCRAM mechanisms or only these; replaces the
+        """Add a user with this password, for PLAIN and both SCRAM mechanisms or only these; replace the
         password of an existing user.  Open sessions continue.
         """
         self._security.add_user(user, password, mechanisms)
 
     def remove_user(self, user: str) -> None:
-        """Removes a user's passwords for all mechanisms.  Open sessions continue (see `expire_sessions`).
-        Raises `ResourceNotFound` for an unknown user.
+        """Remove a user's passwords for all mechanisms.  Open sessions continue (see `expire_sessions`).
+        Raise `ResourceNotFound` for an unknown user.
         """
         self._security.remove_user(user)
 
@@ -414,17 +414,17 @@ class Controls:
         self._security.refuse_mechanism(mechanism)
 
     def allow_mechanism(self, mechanism: str | None = None) -> None:
-        """Enables a SASL mechanism (None: all) on the listeners that were configured with it."""
+        """Enable a SASL mechanism (None: all) on the listeners that were configured with it."""
         self._security.allow_mechanism(mechanism)
 
     def expire_sessions(self, user: str | None = None) -> int:
-        """Expires the sessions of a user, or all.  Returns their number.  A client that has not
+        """Expires the sessions of a user, or all.  Return their number.  A client that has not
         re-authenticated before its next request is disconnected (KIP-368).
         """
         return self._security.expire_sessions(user)
 
     def reload_certificates(self) -> None:
-        """Makes brokers read the files of their certificates and of the trusted authorities again,
+        """Make brokers read the files of their certificates and of the trusted authorities again,
         for new connections; `KafkaCluster.rotate_certificates` also creates new ones.
         """
         self._security.reload_certificates()

@@ -86,7 +86,7 @@ class IsrControls:
         verb: str,
         work: Callable[[], object] = lambda: None,
     ) -> None:
-        """Repeats `work` under the lock until it is done."""
+        """Repeat `work` under the lock until it is done."""
         running = self._running
 
         def done() -> bool:

@@ -80,7 +80,7 @@ def _remove_all(controller: Controller) -> None:
 
 
 def _entity(named: dict[str, str], quotas: dict[str, float | None]) -> QuotaEntity:
-    """Returns the entity with these names by argument. Raises for an invalid one."""
+    """Return the entity with these names by argument. Raise for an invalid one."""
     for argument, name in named.items():
         if not isinstance(name, str) or not name:
             raise ConfigurationError(
@@ -98,7 +98,7 @@ def _entity(named: dict[str, str], quotas: dict[str, float | None]) -> QuotaEnti
 
 
 def _check_quotas(entity: QuotaEntity, quotas: dict[str, float | None]) -> None:
-    """Raises for a quota that the entity cannot have, and for an illegal value."""
+    """Raise for a quota that the entity cannot have, and for an illegal value."""
     keys = keys_of(entity)
     if not quotas:
         raise ConfigurationError(f"No quota is set. Use one or more of {', '.join(keys)}.")

@@ -84,7 +84,7 @@ class ReplicaControls:
                 broker.fetchers.resume()
 
     def _keys_of(self, topic: str | AnyPartition) -> list[tuple[str, int]]:
-        """Returns all partitions of a topic, or only the given partition."""
+        """Return all partitions of a topic, or only the given partition."""
         image = self._running.controllers.image
         if isinstance(topic, tuple):
             return [partition_key(image, topic)]

@@ -62,7 +62,7 @@ class SecurityControls:
             self._touched().refused_mechanisms.add(mechanism)
 
     def accept_mechanisms(self) -> None:
-        """Ends `refuse_mechanism`."""
+        """End `refuse_mechanism`."""
         if self._running.shared.credentials.refused_mechanisms:
             self.allow_mechanism(None)
 
@@ -90,7 +90,7 @@ class SecurityControls:
                     security.tls.reload()
 
     def _touched(self) -> Credentials:
-        """Returns the cluster, marked as modified; the caller holds its lock."""
+        """Return the cluster, marked as modified; the caller holds its lock."""
         credentials = self._running.shared.credentials
         credentials.is_touched = True
         return credentials

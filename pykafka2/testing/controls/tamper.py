@@ -20,10 +20,10 @@ Change = Callable[[list[ConsumerRecord]], Sequence[ConsumerRecord]]
 
 
 def tamper(running: Running, topic: str, partition: int, change: Change) -> None:
-    """Replaces the partition's records with the result of `change`, on every replica.
+    """Replace the partition's records with the result of `change`, on every replica.
 
     The new records get consecutive offsets from the log's start; producer ids are lost.  No producer may
-    write to the partition meanwhile.  Raises `NotLeaderOrFollower` without a running leader.
+    write to the partition meanwhile.  Raise `NotLeaderOrFollower` without a running leader.
     """
     with running.lock:
         view = log_view(running, topic, partition, None)
@@ -38,7 +38,7 @@ def tamper(running: Running, topic: str, partition: int, change: Change) -> None
 
 
 def _encode(records: Sequence[ConsumerRecord], start: int) -> bytes:
-    """Returns batches of the records, with offsets from `start`."""
+    """Return batches of the records, with offsets from `start`."""
     built: list[bytes] = []
     for first in range(0, len(records), RECORDS_A_BATCH):
         builder = BatchBuilder(max_bytes=1 << 30)

@@ -130,12 +130,12 @@ class AdminApi:
         self._document: dict[str, Any] | None = None
 
     def names(self) -> list[str]:
-        """Returns the names of all calls."""
+        """Return the names of all calls."""
         controls = [CONTROLS + name for name in dir(Controls) if not name.startswith("_")]
         return sorted([*self._calls, *controls])
 
     def help(self) -> dict[str, str]:
-        """Returns all calls with their arguments and descriptions."""
+        """Return all calls with their arguments and descriptions."""
         found: dict[str, str] = {}
         for name in self.names():
             function = self._function(name)
@@ -145,27 +145,27 @@ class AdminApi:
         return found
 
     def openapi(self) -> dict[str, Any]:
-        """Returns the description of all calls as an OpenAPI document."""
+        """Return the description of all calls as an OpenAPI document."""
         if self._document is None:
             self._document = document({name: self._function(name) for name in self.names()})
         return self._document
 
     def health(self) -> dict[str, str]:
-        """Returns that the cluster runs.  Raises the error that ended it."""
+        """Return that the cluster runs.  Raise the error that ended it."""
         self._cluster.check()
         return {"status": "ok"}
 
     def _function(self, name: str) -> Callable[..., Any]:
-        """Returns the function of a call; one of `Controls` is not bound."""
+        """Return the function of a call; one of `Controls` is not bound."""
         if name.startswith(CONTROLS):
             function: Callable[..., Any] = getattr(Controls, name.removeprefix(CONTROLS))
             return function
         return self._calls[name]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Any:
-        """Executes a call by name.  `wait` returns a `Wait`, all others plain data.
+        """Execute a call by name.  `wait` returns a `Wait`, all others plain data.
 
-        Raises `UnknownCall`, `ConfigurationError` for wrong arguments, and the errors of the call.
+        Raise `UnknownCall`, `ConfigurationError` for wrong arguments, and the errors of the call.
         """
         if name not in self.names():
             raise UnknownCall(f"The admin port has no call {name!r}{nearest(name, self.names())}")
@@ -215,7 +215,7 @@ class AdminApi:
         broker: int | None = None,
         encoding: str = UTF8,
     ) -> list[str | None]:
-        """Returns the values of a partition in log order, as text; values that are not UTF-8 need
+        """Return the values of a partition in log order, as text; values that are not UTF-8 need
         encoding="base64".  isolation="read_committed" leaves out open and aborted transactions.
         """
         view = self._cluster.log(topic, partition, broker)
@@ -229,7 +229,7 @@ class AdminApi:
         broker: int | None = None,
         encoding: str = UTF8,
     ) -> list[RecordData]:
-        """Returns records like `values`, each with its offset, timestamp, key and headers."""
+        """Return records like `values`, each with its offset, timestamp, key and headers."""
         return [
             {
                 "offset": record.offset,
@@ -248,7 +248,7 @@ class AdminApi:
         until: Mapping[str, Any] | None = None,
         timeout: float = 10.0,
     ) -> Wait:
-        """Calls a view repeatedly until its result has all of `until`, and returns it.  `until` has fields by
+        """Call a view repeatedly until its result has all of `until`, and return it.  `until` has fields by
         name, nested ones with dots ({"state": "Stable", "members.count": 2}); "count" is the minimum length.
         Without `until` it waits for a result that is not empty.
         """
@@ -272,7 +272,7 @@ class AdminApi:
 
 
 def _text(data: bytes | None, encoding: str) -> str | None:
-    """Converts bytes to JSON text.  Raises `ConfigurationError` for bytes that are not text."""
+    """Convert bytes to JSON text.  Raise `ConfigurationError` for bytes that are not text."""
     if data is None or encoding == BASE64:
         return None if data is None else str(to_data(data))
     if encoding != UTF8:
@@ -293,7 +293,7 @@ def _problems(problems: Iterable[Problem]) -> list[ProblemData]:
 def _fitted(
     name: str, function: Callable[..., Any], arguments: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Returns arguments by name, converted for the function; raises for a misspelt or missing one."""
+    """Return arguments by name, converted for the function; raise for a misspelt or missing one."""
     parameters = signature(function).parameters
     takes_any = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
     known = [one.name for one in parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
@@ -325,7 +325,7 @@ def _fitted(
 
 
 def _value(key: str, value: Any) -> Any:
-    """Converts data to Python's types: errors by name, partitions as pairs, whole responses."""
+    """Convert data to Python's types: errors by name, partitions as pairs, whole responses."""
     if key == "error" and isinstance(value, str):
         return error_class(value)
     if key == "partition" and not isinstance(value, int | None):

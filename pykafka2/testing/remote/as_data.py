@@ -29,7 +29,7 @@ from pykafka2.types import TopicPartition
 
 
 def to_data(value: Any) -> Any:
-    """Converts a value to JSON data."""
+    """Convert a value to JSON data."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -63,7 +63,7 @@ def to_data(value: Any) -> Any:
 
 
 def from_data(kind: Any, data: Any) -> Any:
-    """Converts JSON data that `to_data` returned back to this type."""
+    """Convert JSON data that `to_data` returned back to this type."""
     origin = get_origin(kind)
     if data is None or kind is Any:
         return data
@@ -91,7 +91,7 @@ def from_data(kind: Any, data: Any) -> Any:
 
 @cache
 def properties_of(kind: Any) -> dict[str, Any]:
-    """Returns the public properties of a class with their types."""
+    """Return the public properties of a class with their types."""
     found = {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
     return {
         name: get_type_hints(one.fget).get("return", Any)

@@ -104,7 +104,7 @@ class ProcessCluster(ClusterApi):
         self._last_timeline: Timeline | None = None
 
     def _described(self, arguments: ClusterArguments, listener: Listener) -> Listener:
-        """Returns a listener for the child."""
+        """Return a listener for the child."""
         if not arguments.needs_authority:
             return listener
         # In the child, the authority's certificate would make brokers request certificates of clients.
@@ -114,7 +114,7 @@ class ProcessCluster(ClusterApi):
     # ------------------------------------------------------------------ start and end
 
     def start(self) -> Self:
-        """Starts the child and waits for its brokers: about 0.3 s."""
+        """Start the child and wait for its brokers: about 0.3 s."""
         if self._process is not None:
             raise IllegalState("The cluster is already running.")
         if self._authority is not None:
@@ -158,7 +158,7 @@ class ProcessCluster(ClusterApi):
         return answer
 
     def close(self) -> None:
-        """Ends the child.  Can be repeated.  Raises like `KafkaCluster.close` for unexpected exceptions in
+        """End the child.  Can be repeated.  Raise like `KafkaCluster.close` for unexpected exceptions in
         it.
         """
         problem: IllegalState | None = None
@@ -215,13 +215,13 @@ class ProcessCluster(ClusterApi):
         return self._process.pid
 
     def check(self) -> None:
-        """Raises `IllegalState` if the cluster does not run."""
+        """Raise `IllegalState` if the cluster does not run."""
         self.call("cluster_id")
 
     # ------------------------------------------------------------------ over the admin port
 
     def call(self, name: str, /, **arguments: Any) -> Any:
-        """Executes a call of the admin port by name, with plain data."""
+        """Execute a call of the admin port by name, with plain data."""
         if self._client is None:
             raise IllegalState(NOT_RUNNING)
         return self._client.call(name, **arguments)
@@ -261,7 +261,7 @@ class ProcessCluster(ClusterApi):
     def open_admin_port(
         self, port: int = 0, token: str | None = None, *, host: str = LOOPBACK
     ) -> AdminPortView:
-        """Returns the existing admin port of the child; its address and token cannot be chosen."""
+        """Return the existing admin port of the child; its address and token cannot be chosen."""
         if port or token is not None or host != LOOPBACK:
             raise ConfigurationError("The admin port is already open: the child chose its port and token.")
         self.check()
@@ -356,7 +356,7 @@ class ProcessCluster(ClusterApi):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Raises for attributes that exist only for a cluster in this process."""
+            """Raise for attributes that exist only for a cluster in this process."""
             if name in ("history", "events", "problems"):
                 raise IllegalState(NOT_RUNNING)
             if name in NOT_HERE:
@@ -367,7 +367,7 @@ class ProcessCluster(ClusterApi):
 
 
 def _python_path() -> str:
-    """Returns an environment in which the child imports this package."""
+    """Return an environment in which the child imports this package."""
     root = str(Path(pykafka2.__file__).parents[1])
     before = os.environ.get("PYTHONPATH")
     return os.pathsep.join([root, before] if before else [root])

@@ -36,7 +36,7 @@ class AdminClient:
         self._lock = threading.Lock()
 
     def call(self, name: str, /, **arguments: Any) -> Any:
-        """Executes a call by name; arguments and result are plain data.  Raises the call's error."""
+        """Execute a call by name; arguments and result are plain data.  Raise the call's error."""
         with self._lock:
             try:
                 status, answer = self._exchange(name, json.dumps(arguments).encode())
@@ -51,7 +51,7 @@ class AdminClient:
         raise remote_error(answer["error"]["type"], answer["error"]["message"])
 
     def close(self) -> None:
-        """Closes the connection.  Can be repeated."""
+        """Close the connection.  Can be repeated."""
         with self._lock:
             self._close()
 
@@ -91,7 +91,7 @@ class AdminClient:
 
 
 def remote_error(kind: str, message: str) -> Exception:
-    """Returns the error of this class name."""
+    """Return the error of this class name."""
     cls: Any = getattr(errors, kind, None)
     if kind == "UnknownCall":
         cls = errors.ConfigurationError

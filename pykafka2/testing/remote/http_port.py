@@ -80,7 +80,7 @@ class AdminPort:
         self._task = runtime.spawn("kafka-admin-port", self, self._selector)
 
     def close(self) -> None:
-        """Stops serving.  Can be repeated."""
+        """Stop serving.  Can be repeated."""
         self._task.stop()  # and with it the selector
         for caller in self._callers:
             caller.transport.close()
@@ -90,7 +90,7 @@ class AdminPort:
     # ------------------------------------------------------------------ the loop's thread
 
     def run_once(self, now: float, events: Sequence[Ready]) -> float:
-        """Takes one turn (see `runtime.Step`)."""
+        """Take one turn (see `runtime.Step`)."""
         for target, bits in events:
             if target is self:
                 self._accept(now)
@@ -125,18 +125,18 @@ class AdminPort:
             self._selector.register(transport, READABLE, caller)
 
     def _make_way(self) -> bool:
-        """Closes the oldest connection without the token. Returns False if all have shown it."""
+        """Close the oldest connection without the token. Return False if all have shown it."""
         oldest = next((caller for caller in self._callers if not caller.is_known), None)
         if oldest is not None:
             oldest.close()
         return oldest is not None
 
     def wait_for(self, caller: Caller, interest: int) -> None:
-        """Sets the events of a connection that the selector watches: reading, writing, or both."""
+        """Set the events of a connection that the selector watches: reading, writing, or both."""
         self._selector.modify(caller.transport, interest, caller)
 
     def forget(self, caller: Caller) -> None:
-        """Removes a closed connection."""
+        """Remove a closed connection."""
         if caller in self._callers:
             del self._callers[caller]
             self._selector.unregister(caller.transport)
@@ -148,7 +148,7 @@ class AdminPort:
         return token is not None and compare_digest(token.encode(), self.token.encode())
 
     def answer(self, method: str, path: str, token: str | None, body: bytes) -> Answer | Wait:
-        """Serves one call.  The response contains any error; a `Wait` is answered later."""
+        """Serve one call.  The response contains any error; a `Wait` is answered later."""
         name = path.partition("?")[0].strip("/")
         if name == "health":
             return self._health()
@@ -171,18 +171,18 @@ class AdminPort:
         return self._safely(name, call)
 
     def _health(self) -> Answer:
-        """Returns whether the cluster runs; container health checks have no token."""
+        """Return whether the cluster runs; container health checks have no token."""
         try:
             return 200, {"result": self._api.health()}
         except Exception as error:
             return 503, _error(type(error).__name__, "the cluster does not run")
 
     def look(self, wait: Wait, now: float) -> Answer | None:
-        """Returns the response of a waiting call, None while it waits."""
+        """Return the response of a waiting call, None while it waits."""
         return self._safely(wait.call, lambda: (200, {"result": wait.result}) if wait.is_over(now) else None)
 
     def _safely(self, name: str, call: Callable[[], R]) -> R | Answer:
-        """Returns the response of a call: its result or its error."""
+        """Return the response of a call: its result or its error."""
         try:
             return call()
         except UnknownCall as error:
@@ -207,7 +207,7 @@ class Head:
 
     @classmethod
     def read(cls, head: bytes) -> Head:
-        """Parses a head.  Raises `CorruptData` if it is not HTTP/1, or if the body is too large."""
+        """Parse a head.  Raise `CorruptData` if it is not HTTP/1, or if the body is too large."""
         try:
             method, path, version = head.split(b"\r\n")[0].decode("ascii").split(" ")
         except ValueError:
@@ -261,7 +261,7 @@ class Caller:
         self._safely(go_on)
 
     def look(self, now: float) -> bool:
-        """Checks the waiting call.  Returns whether it still waits."""
+        """Check the waiting call.  Return whether it still waits."""
 
         def go_on() -> None:
             if self._wait is None:
@@ -278,7 +278,7 @@ class Caller:
         return self._wait is not None
 
     def _safely(self, go_on: Callable[[], None]) -> None:
-        """Closes the connection on any error."""
+        """Close the connection on any error."""
         try:
             go_on()
         except KafkaError as error:
@@ -307,7 +307,7 @@ class Caller:
             raise CorruptData("too much was sent behind a call that waits")
 
     def _go_on(self, now: float) -> None:
-        """Sends responses and serves further requests.
+        """Send responses and serve further requests.
 
         A request is served once the response before it has been sent, and nothing is read meanwhile: callers
         without the token that take no responses would use up the memory.
@@ -321,7 +321,7 @@ class Caller:
         self._port.wait_for(self, WRITABLE if self._unsent else READABLE)
 
     def _take_request(self, now: float) -> bool:
-        """Serves the next request.  Returns False if it is not complete."""
+        """Serve the next request.  Return False if it is not complete."""
         try:
             return self._take_complete_request(now)
         except CorruptData as error:  # where the next request begins is unknown
@@ -389,7 +389,7 @@ class Caller:
 
 
 def _fields(head: bytes) -> dict[str, str]:
-    """Returns the header fields, with names in lower case.  Raises `CorruptData`."""
+    """Return the header fields, with names in lower case.  Raise `CorruptData`."""
     fields: dict[str, str] = {}
     for line in head.decode("latin-1").split("\r\n")[1:]:
         name, colon, value = line.partition(":")

@@ -55,7 +55,7 @@ ERROR: Schema = {
 
 
 def document(calls: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
-    """Returns the description of these calls, and of the paths that are not calls."""
+    """Return the description of these calls, and of the paths that are not calls."""
     paths: dict[str, Any] = {f"/{name}": {"post": _operation(name, call)} for name, call in calls.items()}
     for path, summary in {"": "the names of all calls", "help": "all calls with their arguments"}.items():
         paths[f"/{path}"] = {"get": {"summary": summary, "responses": _responses({})}}
@@ -123,12 +123,12 @@ def _arguments_schema(call: Callable[..., Any]) -> Schema:
 
 
 def result_schema(call: Callable[..., Any]) -> Schema:
-    """Returns the schema of a call's result."""
+    """Return the schema of a call's result."""
     return schema_of(get_type_hints(call).get("return", Any))
 
 
 def schema_of(kind: Any) -> Schema:
-    """Returns the schema of the JSON data (as_data.py) of a type; an empty one for any other type."""
+    """Return the schema of the JSON data (as_data.py) of a type; an empty one for any other type."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind in SIMPLE:
         return {"type": SIMPLE[kind]}
@@ -161,7 +161,7 @@ def _object(fields: Mapping[str, Any]) -> Schema:
 
 
 def check_path(schema: Schema, path: str, where: str) -> None:
-    """Raises `ConfigurationError` for a path ("members.0.client_id") that no result can have.
+    """Raise `ConfigurationError` for a path ("members.0.client_id") that no result can have.
 
     The message begins with `where`, and names the nearest field and all others.
     """
@@ -183,7 +183,7 @@ def check_path(schema: Schema, path: str, where: str) -> None:
 
 
 def _inside(schema: Schema, step: str) -> list[Schema]:
-    """Returns the schema of a field or of an item, in a list that is empty without it."""
+    """Return the schema of a field or of an item, in a list that is empty without it."""
     if step.isdecimal() and schema.get("type") == "array":
         return [schema.get("items", {})]
     fields = schema.get("properties")

@@ -40,7 +40,7 @@ class RemoteRule:
         self.id = rule_id
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the present state as data.  Raises `ConfigurationError` after `clear` has removed the
+        """Return the present state as data.  Raise `ConfigurationError` after `clear` has removed the
         rule.
         """
         for rule in self._client.call(CONTROLS + "rules"):
@@ -62,7 +62,7 @@ class RemoteRule:
         return bool(0 <= rule["times"] <= rule["fired"])
 
     def __getattr__(self, name: str) -> Any:
-        """Returns an argument of the rule: `rule.then`, `rule.times`."""
+        """Return an argument of the rule: `rule.then`, `rule.times`."""
         if name not in RULE_KEYS:
             raise AttributeError(f"A fault rule has no attribute {name!r}{nearest(name, RULE_KEYS)}")
         return self.to_dict().get(name)
@@ -116,7 +116,7 @@ class RemoteControls:
 def _named(
     function: Callable[..., Any], positional: tuple[Any, ...], named: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Returns the arguments of a call by name, as data."""
+    """Return the arguments of a call by name, as data."""
     parameters = signature(function).parameters
     bound = signature(function).bind(None, *positional, **named)
     arguments: dict[str, Any] = {}
@@ -131,7 +131,7 @@ def _named(
 
 
 def _crossing(name: str, value: Any) -> Any:
-    """Converts a value to data; raises for values that cannot be sent."""
+    """Convert a value to data; raise for values that cannot be sent."""
     if isinstance(value, FaultRule):
         for inner in ("where", "reply"):
             _crossing(inner, getattr(value, inner))

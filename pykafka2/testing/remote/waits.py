@@ -30,9 +30,9 @@ class Wait:
     result: Any = None
 
     def is_over(self, now: float) -> bool:
-        """Returns whether the view matches; `result` then holds it.
+        """Return whether the view matches; `result` then hold it.
 
-        Raises `KafkaTimeoutError` after the timeout, and errors of the view except "does not exist yet".
+        Raise `KafkaTimeoutError` after the timeout, and errors of the view except "does not exist yet".
         """
         if self.deadline is None:
             self.deadline = now + self.timeout
@@ -54,7 +54,7 @@ class Wait:
 
 
 def is_as_wanted(result: Any, until: Mapping[str, Any]) -> bool:
-    """Returns whether all fields match and all counts are large enough; without any, whether it is not empty.
+    """Return whether all fields match and all counts are large enough; without any, whether it is not empty.
 
     A field is a name or an index of a list, nested ones have dots ("members.0.client_id"); "count" at the end
     is the length of a list or object.

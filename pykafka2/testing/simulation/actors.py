@@ -70,7 +70,7 @@ class Actor:
         self._why: Reason = ""
 
     def result(self, timeout: float = FOREVER) -> Any:
-        """Waits for the actor's end; returns its function's result or raises its exception.
+        """Wait for the actor's end; return its function's result or raise its exception.
 
         `timeout` is in virtual seconds; `TimeoutError` after it.
         """
@@ -82,7 +82,7 @@ class Actor:
         return self._value
 
     def unclaimed_failure(self) -> ActorFailed | None:
-        """Returns the exception that no caller of `result` has received, once."""
+        """Return the exception that no caller of `result` has received, once."""
         if self._error is None or self._is_claimed or isinstance(self._error, SimulationEnded):
             return None
         self._is_claimed = True
@@ -105,21 +105,21 @@ class Actor:
     def begin_wait(
         self, predicate: Callable[[], bool], deadline: float, why: Reason, place: object = None
     ) -> None:
-        """Waits for the predicate until a virtual time; `reason` is shown in reports."""
+        """Wait for the predicate until a virtual time; `reason` is shown in reports."""
         self.predicate = predicate
         self.place = place
         self.deadline = deadline
         self._why = why
 
     def end_wait(self) -> None:
-        """Ends the wait; pending wake-ups for it become stale."""
+        """End the wait; pending wake-ups for it become stale."""
         self.token += 1
         self.is_scheduled = False
         self.predicate = None
         self.deadline = FOREVER
 
     def describe_wait(self) -> str:
-        """Returns a description of the wait and its place in the code."""
+        """Return a description of the wait and its place in the code."""
         why = self._why() if callable(self._why) else self._why
         what = why or getattr(self.predicate, "__qualname__", repr(self.predicate))
         until = "for ever" if self.deadline == FOREVER else f"until {self.deadline:.3f}"
@@ -160,7 +160,7 @@ class ActorThreads:
         self._watchdog: threading.Thread | None = None
 
     def adopt_main(self) -> None:
-        """Makes the calling thread the main actor, which holds the baton."""
+        """Make the calling thread the main actor, which holds the baton."""
         self.main.ident = threading.get_ident()
         self.by_ident[self.main.ident] = self.main
         if self._patience > 0:
@@ -168,7 +168,7 @@ class ActorThreads:
             self._watchdog.start()
 
     def make(self, name: str, body: Callable[[], object]) -> Actor:
-        """Creates an actor; its thread starts with its first turn."""
+        """Create an actor; its thread starts with its first turn."""
         if len(self.actors) >= self._drop_at:
             self.actors = [actor for actor in self.actors if not actor.can_be_dropped]
             self._drop_at = 2 * len(self.actors) + DROPPED_AT
@@ -198,7 +198,7 @@ class ActorThreads:
             giver.baton.acquire()
 
     def ended(self, actor: Actor) -> None:
-        """Runs at the end of the thread, which still holds the baton unless the watchdog took it."""
+        """Run at the end of the thread, which still holds the baton unless the watchdog took it."""
         if actor.is_abandoned:
             return
         if self._closing:
@@ -228,7 +228,7 @@ class ActorThreads:
     # ------------------------------------------------------------------ the watchdog's thread
 
     def _watch(self) -> None:
-        """Counts ticks without a turn; after enough of them, fails the simulation with the holder's stack."""
+        """Count ticks without a turn; after enough of them, fail the simulation with the holder's stack."""
         seen, idle_ticks = -1, 0
         while not self._closed.wait(WATCHDOG_TICK):
             progress = self.scheduler.progress
@@ -258,7 +258,7 @@ class ActorThreads:
 
 
 def raise_in_thread(ident: int | None, error: type[BaseException]) -> None:
-    """Raises in another thread at its next bytecode; code that blocks in C gets it when it returns."""
+    """Raise in another thread at its next bytecode; code that blocks in C gets it when it returns."""
     import ctypes
 
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident or 0), ctypes.py_object(error))

@@ -285,7 +285,7 @@ class ReadInOrderWithoutGaps(Checker):
 
 
 def _without_missed(log: Log, reads: list[Read], deletions: list[tuple[float, int]]) -> Log:
-    """Returns the log without records that were deleted before the reader reached them."""
+    """Return the log without records that were deleted before the reader reached them."""
     left: Log = []
     position = 0
     for read in reads:
@@ -299,7 +299,7 @@ def _without_missed(log: Log, reads: list[Read], deletions: list[tuple[float, in
 
 
 def first_difference(one: Log, other: Log) -> str:
-    """Describes the first difference of two lists."""
+    """Describe the first difference of two lists."""
     for mine, theirs in zip(one, other, strict=False):
         if mine != theirs:
             return f"{mine} against {theirs}"
@@ -307,7 +307,7 @@ def first_difference(one: Log, other: Log) -> str:
 
 
 def watch(world: World, checkers: Iterable[Checker]) -> None:
-    """Calls these checkers after every later turn of a loop of a running broker."""
+    """Call these checkers after every later turn of a loop of a running broker."""
     watching = [one for one in checkers if type(one).turned is not Checker.turned]
     brokers = {f"broker-{broker.id}": broker for broker in world.cluster.brokers}
 
@@ -321,7 +321,7 @@ def watch(world: World, checkers: Iterable[Checker]) -> None:
 
 
 def all_checkers() -> list[Checker]:
-    """Returns a new object of each class."""
+    """Return a new object of each class."""
     return [
         AckedIsKept(),
         NothingIsInvented(),

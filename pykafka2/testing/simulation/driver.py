@@ -73,7 +73,7 @@ class SimClock:
         return self.wall_ms() * 1_000_000
 
     def jump(self, seconds: float) -> None:
-        """Changes the wall clock, forward or back."""
+        """Change the wall clock, forward or back."""
         self._wall_offset += seconds
 
     def of(self, place: str) -> SimClock:
@@ -159,7 +159,7 @@ class SimRuntime(RuntimeWaiters):
         then: Callable[[Outcome[T]], None],
         lane: Lane = Lane.COMPUTING,
     ) -> None:
-        """Runs `work` without interruption after a virtual delay; it can take real time, but not block.
+        """Run `work` without interruption after a virtual delay; it can take real time, but not block.
 
         In the lanes of `BLOCKING` it can block: each call is an actor.
         """
@@ -200,4 +200,4 @@ class SimRuntime(RuntimeWaiters):
         return self.scheduler.is_in_a_loop
 
     def close(self) -> None:
-        """Does nothing: `Simulation.close` ends everything."""
+        """Do nothing: `Simulation.close` ends everything."""

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def run_coroutine(scheduler: Scheduler, coroutine: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine as `asyncio.run` does, in virtual time, on the calling actor.
+    """Run a coroutine as `asyncio.run` does, in virtual time, on the calling actor.
 
     Tasks that are left at its end are cancelled.  If the simulation ends before, they are dropped.
     """
@@ -100,7 +100,7 @@ class SimEventLoop(asyncio.BaseEventLoop):
         return SimTask(coroutine, number=self._futures, loop=loop, **options)
 
     async def shutdown_asyncgens(self) -> None:
-        """Closes the generators that were left, in their order; finished ones can still be in the set."""
+        """Close the generators that were left, in their order; finished ones can still be in the set."""
         for generator in list(self._asyncgens):
             if generator.ag_frame is None:
                 self._asyncgens.discard(generator)
@@ -118,7 +118,7 @@ class SimEventLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: object, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Runs blocking code as an actor; `executor` must be None, as with `asyncio.to_thread`."""
+        """Run blocking code as an actor; `executor` must be None, as with `asyncio.to_thread`."""
         if executor is not None:
             raise SimulationError(
                 "an executor's threads are outside of the simulation; "
@@ -165,4 +165,4 @@ class SimEventLoop(asyncio.BaseEventLoop):
         self._scheduler.notify()
 
     def _process_events(self, event_list: list[object]) -> None:
-        """Does nothing: there are no sockets."""
+        """Do nothing: there are no sockets."""

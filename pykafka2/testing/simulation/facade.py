@@ -65,11 +65,11 @@ class Simulation:
         return self.scheduler.trace.digest
 
     def timeline(self) -> str:
-        """Returns a line for each event: recent ones, or all with `keep_timeline`."""
+        """Return a line for each event: recent ones, or all with `keep_timeline`."""
         return "\n".join(self.scheduler.trace.lines())
 
     def note(self, text: str) -> None:
-        """Adds a line to the timeline."""
+        """Add a line to the timeline."""
         self.scheduler.trace.note(self.scheduler.now, text)
 
     def sleep(self, seconds: float) -> None:
@@ -81,7 +81,7 @@ class Simulation:
         self.scheduler.sleep(seconds)
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float = FOREVER) -> bool:
-        """Blocks the calling actor until the predicate is true; returns its value after at most `timeout`
+        """Block the calling actor until the predicate is true; return its value after at most `timeout`
         seconds.
 
         The predicate is evaluated after every event and every 10 virtual milliseconds, as it can depend on
@@ -97,7 +97,7 @@ class Simulation:
         return True
 
     def spawn(self, function: Callable[[], object], name: str | None = None) -> Actor:
-        """Runs blocking code as an actor; `actor.result()` waits for its end.
+        """Run blocking code as an actor; `actor.result()` waits for its end.
 
         A coroutine function runs in an event loop of its own: `asyncio.sleep`, timeouts and
         `asyncio.to_thread` are in virtual time, too.
@@ -108,18 +108,18 @@ class Simulation:
         return self.scheduler.spawn_actor(actor_name, function)
 
     def run(self, function: Callable[[], object], name: str | None = None) -> Any:
-        """Runs a function or a coroutine function as an actor and returns its result."""
+        """Run a function or a coroutine function as an actor and return its result."""
         return self.spawn(function, name).result()
 
     def queue(self, capacity: int | None = None) -> SimQueue[Any]:
-        """Creates a FIFO queue between actors: `put` and `get` wait in virtual seconds.
+        """Create a FIFO queue between actors: `put` and `get` wait in virtual seconds.
 
         `put` waits while the queue holds `capacity` items; None for no limit.
         """
         return SimQueue(self.scheduler, capacity)
 
     def event(self) -> SimEvent:
-        """Creates a flag between actors: `set`, `clear`, `is_set`, `wait` in virtual seconds."""
+        """Create a flag between actors: `set`, `clear`, `is_set`, `wait` in virtual seconds."""
         return SimEvent(self.scheduler)
 
     # ------------------------------------------------------------------ the system
@@ -127,7 +127,7 @@ class Simulation:
     def cluster(
         self, brokers: int = 3, topics: Mapping[str, Any] | Sequence[str] | None = None, **options: Any
     ) -> KafkaCluster:
-        """Creates a `KafkaCluster` in this world, with its arguments.  Closed with the simulation.
+        """Create a `KafkaCluster` in this world, with its arguments.  Closed with the simulation.
 
         Each broker is a host and a place ("broker-0"), which links and pauses can name.  Each broker thread
         is a
@@ -147,7 +147,7 @@ class Simulation:
         return cluster
 
     def producer(self, cluster: KafkaCluster, **options: Any) -> KafkaProducer[Any, Any]:
-        """Creates a `KafkaProducer` in a process of its own; closed with the simulation."""
+        """Create a `KafkaProducer` in a process of its own; closed with the simulation."""
         from pykafka2.producer.producer import KafkaProducer
 
         name = self.last_client = self._new_name("producer")
@@ -158,7 +158,7 @@ class Simulation:
         return producer
 
     def consumer(self, cluster: KafkaCluster, *topics: str, **options: Any) -> KafkaConsumer[Any, Any]:
-        """Creates a `KafkaConsumer` in a process of its own; closed with the simulation."""
+        """Create a `KafkaConsumer` in a process of its own; closed with the simulation."""
         from pykafka2.consumer.consumer import KafkaConsumer
 
         name = self.last_client = self._new_name("consumer")
@@ -169,7 +169,7 @@ class Simulation:
         return consumer
 
     def client(self, cluster: KafkaCluster, kind: str = "client", **options: Any) -> ClusterClient:
-        """Creates a bare client in a process of its own, for manual requests; closed with the simulation."""
+        """Create a bare client in a process of its own, for manual requests; closed with the simulation."""
         from pykafka2.cluster.client import ClusterClient
         from pykafka2.options import ClientOptions, OptionTable
 
@@ -182,7 +182,7 @@ class Simulation:
         return client
 
     def _trace_link(self, source: int, target: int, frame: memoryview) -> None:
-        """Returns the brokers' links, which do not use the network."""
+        """Return the brokers' links, which do not use the network."""
         self.scheduler.trace.carried(self.scheduler.now, f"broker-{source}>broker-{target}", frame)
 
     def _new_name(self, kind: str) -> str:
@@ -200,7 +200,7 @@ class Simulation:
         return [*self._loop_failures(), *self._actor_failures()]
 
     def close(self) -> None:
-        """Ends all actors, clients and clusters of this world.  Can be repeated; raises none of their
+        """End all actors, clients and clusters of this world.  Can be repeated; raise none of their
         errors.
         """
         if self._is_closed:

@@ -188,9 +188,9 @@ KINDS: tuple[Kind, ...] = (
 
 
 def kinds(*names: str) -> tuple[Kind, ...]:
-    """Returns the kinds of faults with these names, such as "crash" and "cut one way"; all without names.
+    """Return the kinds of faults with these names, such as "crash" and "cut one way"; all without names.
 
-    Raises `ConfigurationError` that names the nearest for a misspelt name.
+    Raise `ConfigurationError` that names the nearest for a misspelt name.
     """
     known = {kind.name: kind for kind in KINDS}
     for name in names:

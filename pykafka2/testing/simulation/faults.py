@@ -46,7 +46,7 @@ class FaultKind(Protocol):
     def start(self, world: World) -> None: ...
 
     def stop(self, world: World) -> None:
-        """Ends the fault; also called for faults without duration, right after `start`."""
+        """End the fault; also called for faults without duration, right after `start`."""
         ...
 
     def outcome(self, world: World) -> str:
@@ -129,7 +129,7 @@ def add_tallies(total: Tallies, more: Tallies) -> None:
 
 
 def table(tallies: Tallies) -> str:
-    """Returns a readable table of kinds, fired faults and outcomes."""
+    """Return a readable table of kinds, fired faults and outcomes."""
     lines = [f"{'fault':<18}{'fired':>7}{'effect':>8}  outcomes"]
     for kind in sorted(tallies):
         tally = tallies[kind]
@@ -163,7 +163,7 @@ class Injector:
         self._running: list[_Running] = []
 
     def run(self) -> None:
-        """Runs all faults at their times, then ends lasting ones."""
+        """Run all faults at their times, then end lasting ones."""
         for fault in self._plan.faults:
             self._wait_until(fault.at)
             self._start(fault)

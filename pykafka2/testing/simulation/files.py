@@ -58,7 +58,7 @@ class SimFiles:
     # ------------------------------------------------------------------ faults
 
     def crash(self, path: str, *, keeps_metadata: bool = True) -> int:
-        """Loses unflushed pages of the files below `path`. Returns how many files have changed.
+        """Loses unflushed pages of the files below `path`. Return how many files have changed.
 
         With `keeps_metadata`, those of `__cluster_metadata-0` are kept.
         """
@@ -90,26 +90,26 @@ class SimFiles:
         return b"".join(pages)[:size]
 
     def lose_unflushed(self, path: str) -> None:
-        """Leaves of the files below `path` exactly what was flushed."""
+        """Leave of the files below `path` exactly what was flushed."""
         for _, content in self._below(path):
             content.data[:] = content.flushed
 
     def damage(self, path: str, position: int) -> None:
-        """Changes one byte of a file, flushed or not."""
+        """Change one byte of a file, flushed or not."""
         self._files[path].data[position] ^= 0x55
 
     def _below(self, path: str) -> Iterator[tuple[str, Content]]:
         return iter(sorted((name, one) for name, one in self._files.items() if name.startswith(path + "/")))
 
     def check(self, path: str, *, writes: bool = False) -> None:
-        """Raises the `OSError` that faults cause on this path."""
+        """Raise the `OSError` that faults cause on this path."""
         if any(path.startswith(broken) for broken in self.broken):
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         if writes and any(path.startswith(one) for one in self.read_only):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
     def room_for(self, path: str, size: int) -> int:
-        """Returns how many of `size` more bytes the disk has room for."""
+        """Return how many of `size` more bytes the disk has room for."""
         if size and any(path.startswith(full) for full in self.full):
             return self._random.randrange(size)
         return size
@@ -123,7 +123,7 @@ class SimFiles:
         return SimFile(path, self)
 
     def content(self, path: str) -> Content:
-        """Returns the content of a file. Raises `OSError`."""
+        """Return the content of a file. Raise `OSError`."""
         self.check(path)
         if path not in self._files:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)

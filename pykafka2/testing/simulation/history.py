@@ -70,14 +70,14 @@ class History:
         return len(self.sent) + self.polls
 
     def next_number(self, producer: str, topic: str, partition: int) -> int:
-        """Returns the number of the next record of this producer to this partition, and increments it."""
+        """Return the number of the next record of this producer to this partition, and increment it."""
         key = (producer, TopicPartition(topic, partition))
         number = self._numbers.get(key, 0)
         self._numbers[key] = number + 1
         return number
 
     def read(self, consumer: str, record: ConsumerRecord, now: float) -> None:
-        """Records a read by a consumer."""
+        """Record a read by a consumer."""
         read = Read(
             consumer,
             record.topic,

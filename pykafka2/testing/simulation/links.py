@@ -34,14 +34,14 @@ class Link:
     """Bytes sent while `extra_latency` was set."""
 
     def delay(self, size_bytes: int, random: Random) -> float:
-        """Returns the transfer time of `size_bytes`."""
+        """Return the transfer time of `size_bytes`."""
         if self.extra_latency:
             self.slowed += 1
         transfer = 0.0 if self.bytes_per_second is None else size_bytes / self.bytes_per_second
         return self.latency + self.extra_latency + self.jitter * random.random() + transfer
 
     def opens_at(self, now: float) -> float | None:
-        """Returns when data can arrive: now or earlier, later (clogged), or None (cut)."""
+        """Return when data can arrive: now or earlier, later (clogged), or None (cut)."""
         return None if self.is_cut else self.clogged_until
 
 
@@ -63,7 +63,7 @@ class Links:
         return link
 
     def matching(self, source: str, target: str) -> list[Link]:
-        """Returns the links from one place to another; "*" matches all known places."""
+        """Return the links from one place to another; "*" matches all known places."""
         if "*" not in (source, target):
             return [self.between(source, target)]
         return [
@@ -73,7 +73,7 @@ class Links:
         ]
 
     def on_join(self, call: Callable[[], None]) -> None:
-        """Calls `call` whenever a link can carry again."""
+        """Call `call` whenever a link can carry again."""
         self._on_join.append(call)
 
     def joined(self) -> None:
@@ -81,7 +81,7 @@ class Links:
             call()
 
     def heal(self) -> None:
-        """Resets every link except its latency and bandwidth."""
+        """Reset every link except its latency and bandwidth."""
         for link in self._links.values():
             link.is_cut = False
             link.clogged_until = 0.0

@@ -111,7 +111,7 @@ class SimNetwork:
     # ------------------------------------------------------------------ connecting
 
     def _knock(self, client: SimTransport, source: str, endpoint: Endpoint) -> None:
-        """Sends the first packet; a cut link drops it, and it is retransmitted like TCP's."""
+        """Send the first packet; a cut link drops it, and it is retransmitted like TCP's."""
         listener = self.listener(endpoint)
         target = "nowhere" if listener is None else listener.place
         link = self.links.between(source, target)
@@ -183,7 +183,7 @@ class SimNetwork:
             del self._listeners[listener.host, listener.port]
 
     def live_connections(self, *, busy: bool = False) -> list[SimConnection]:
-        """Returns connections with both ends open, oldest first; with `busy` only those with bytes in
+        """Return connections with both ends open, oldest first; with `busy` only those with bytes in
         flight.
         """
         return [
@@ -194,7 +194,7 @@ class SimNetwork:
         ]
 
     def break_connection(self, connection: SimConnection | None, why: str) -> None:
-        """Resets both ends at once; bytes in flight are lost."""
+        """Reset both ends at once; bytes in flight are lost."""
         if connection is None:
             return
         self.trace.note(self.now, f"{connection} breaks: {why}")
@@ -205,7 +205,7 @@ class SimNetwork:
         connection.server.fail(RESET)
 
     def break_for_client(self, connection: SimConnection, late_by: float) -> None:
-        """Resets the client's end; its sent bytes still arrive, `late_by` late, and then the reset."""
+        """Reset the client's end; its sent bytes still arrive, `late_by` late, and then the reset."""
         self.trace.note(self.now, f"{connection} breaks for the client; its bytes come {late_by:.3f} s late")
         connection.to_client.drop_under_way()
         connection.to_server.delay_under_way(late_by)
@@ -219,7 +219,7 @@ class SimNetwork:
         self.trace.note(self.now, f"cut {source} -> {target}")
 
     def clog(self, source: str, target: str, seconds: float) -> None:
-        """Holds all traffic from one place to another for this time."""
+        """Hold all traffic from one place to another for this time."""
         for link in self.links.matching(source, target):
             link.clogged_until = max(link.clogged_until, self.now + seconds)
         self.trace.note(self.now, f"clog {source} -> {target} for {seconds:.3f} s")
@@ -233,14 +233,14 @@ class SimNetwork:
         self.links.joined()
 
     def heal(self) -> None:
-        """Ends all cuts, clogs, delays and refusals."""
+        """End all cuts, clogs, delays and refusals."""
         for listener in self._listeners.values():
             listener.is_refusing = False
         self.trace.note(self.now, "heal")
         self.links.heal()
 
     def slice_of(self, buffer_bytes: int, incoming: Pipe) -> int:
-        """Returns the size of a read: sometimes less than available, as little as one byte."""
+        """Return the size of a read: sometimes less than available, as little as one byte."""
         if self.random.random() >= self.slicing:
             return buffer_bytes
         self.slices += 1

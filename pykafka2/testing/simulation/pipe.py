@@ -82,19 +82,19 @@ class Pipe:
         return self._network.buffer_bytes - self.size_bytes
 
     def put(self, data: bytes) -> None:
-        """Sends bytes; the caller has checked the room."""
+        """Send bytes; the caller has checked the room."""
         self._network.trace.carried(self._network.now, self.label, data)
         self.size_bytes += len(data)
         self._travel(Segment(0.0, data))
 
     def end(self, reset: str | None = None) -> None:
-        """Sends the end of the stream after all bytes in flight."""
+        """Send the end of the stream after all bytes in flight."""
         if not self.has_ended:
             self.has_ended = True
             self._travel(Segment(0.0, b"", ends=True, reset=reset))
 
     def drop_under_way(self) -> None:
-        """Drops everything that has not arrived."""
+        """Drop everything that has not arrived."""
         self.size_bytes -= sum(len(segment.data) for segment in self.under_way)
         self.under_way.clear()
 
@@ -106,7 +106,7 @@ class Pipe:
         self._schedule()
 
     def take(self, buffer: memoryview, most: int) -> int:
-        """Moves up to `most` unread bytes into `buffer`."""
+        """Move up to `most` unread bytes into `buffer`."""
         count = 0
         while self.unread and count < most:
             head = self.unread[0]
@@ -122,7 +122,7 @@ class Pipe:
         return count
 
     def retry(self) -> None:
-        """Continues after the link can carry again."""
+        """Continue after the link can carry again."""
         if self._stalled_since is not None:
             if self._timer is not None:
                 self._timer.cancel()
@@ -170,7 +170,7 @@ class Pipe:
             self.unread.append(memoryview(segment.data))
 
     def _stall(self, opens_at: float | None) -> None:
-        """Waits for the link; after a timeout the sender closes, and only the end is sent."""
+        """Wait for the link; after a timeout the sender closes, and only the end is sent."""
         now = self._network.now
         self.link.blocked += 1
         if self._stalled_since is None:

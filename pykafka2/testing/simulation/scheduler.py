@@ -122,37 +122,37 @@ class Scheduler:
         return task
 
     def pause(self, place: str, until: float) -> None:
-        """Pauses all loops of this place before `until`, as if its process were stopped."""
+        """Pause all loops of this place before `until`, as if its process were stopped."""
         self.paused[place] = max(until, self.paused.get(place, 0.0))
 
     def resumes_at(self, place: str) -> float:
         return self.paused.get(place, 0.0)
 
     def current_place(self) -> str:
-        """Returns the place of the running code: the loop's place, or the actor's name."""
+        """Return the place of the running code: the loop's place, or the actor's name."""
         return self.threads.holder.name if self.current_task is None else self.current_task.place
 
     # ------------------------------------------------------------------ actors
 
     def spawn_actor(self, name: str, body: Callable[[], object], delay: float = 0.0) -> Actor:
-        """Starts blocking code after a delay, as a thread that the system starts late."""
+        """Start blocking code after a delay, as a thread that the system starts late."""
         actor = self.threads.make(name, body)
         actor.is_scheduled = True
         self.push(self.now + delay + self.hop(), actor)
         return actor
 
     def notify(self) -> None:
-        """Evaluates the predicates of all waiting actors."""
+        """Evaluate the predicates of all waiting actors."""
         self._dirty = True
 
     def check_waiters(self, place: object) -> None:
-        """Evaluates the predicates of actors that wait for this place, or for no particular place."""
+        """Evaluate the predicates of actors that wait for this place, or for no particular place."""
         self._dirty_places[place] = None
 
     def wait_until(
         self, predicate: Callable[[], bool], timeout: float, why: Reason = "", *, of: object = None
     ) -> bool:
-        """Blocks the calling actor; see `Runtime.wait_until`."""
+        """Block the calling actor; see `Runtime.wait_until`."""
         self._refuse_in_a_loop()
         actor = self.threads.current()
         self.progress += 1
@@ -218,11 +218,11 @@ class Scheduler:
     # ------------------------------------------------------------------ the loop
 
     def run_on(self, finished: Actor) -> None:
-        """Ends the actor's thread: runs the scheduler until another actor takes the baton."""
+        """End the actor's thread: run the scheduler until another actor takes the baton."""
         self._drive(finished)
 
     def _drive(self, me: Actor) -> None:
-        """Runs the scheduler until it is `me`'s turn, on this thread or after passing the baton."""
+        """Run the scheduler until it is `me`'s turn, on this thread or after passing the baton."""
         while True:
             if self._dirty or self._dirty_places:
                 self._look_at_waiters()
@@ -312,7 +312,7 @@ class Scheduler:
         self._dirty = True
 
     def fail(self, error: BaseException) -> None:
-        """Ends the simulation: the main actor's current or next blocking call raises `error`."""
+        """End the simulation: the main actor's current or next blocking call raises `error`."""
         if self.failure is None:
             self.failure = error
             self.trace.note(self.now, f"failed: {error!r}")

@@ -26,7 +26,7 @@ class Source:
         self.data: object = None
 
     def ready_bits(self) -> int:
-        """Returns the present state: READABLE and WRITABLE."""
+        """Return the present state: READABLE and WRITABLE."""
         raise NotImplementedError
 
     def readiness_changed(self) -> None:

@@ -23,14 +23,14 @@ class SimQueue(Generic[T]):
         return len(self._items)
 
     def put(self, item: T, timeout: float = FOREVER) -> None:
-        """Adds an item; waits while the queue is full.  Raises `TimeoutError`."""
+        """Add an item; wait while the queue is full.  Raise `TimeoutError`."""
         if not self._scheduler.wait_until(self._has_room, timeout, "room in a queue"):
             raise TimeoutError(f"the queue stayed full for {timeout} virtual seconds")
         self._items.append(item)
         self._scheduler.notify()
 
     def get(self, timeout: float = FOREVER) -> T:
-        """Removes and returns the oldest item; waits for one.  Raises `TimeoutError`."""
+        """Remove and return the oldest item; wait for one.  Raise `TimeoutError`."""
         if not self._scheduler.wait_until(lambda: bool(self._items), timeout, "an item in a queue"):
             raise TimeoutError(f"the queue stayed empty for {timeout} virtual seconds")
         item = self._items.popleft()
@@ -53,14 +53,14 @@ class SimEvent:
         return self._is_set
 
     def set(self) -> None:
-        """Sets the flag and wakes all waiting actors."""
+        """Set the flag and wake all waiting actors."""
         self._is_set = True
         self._scheduler.notify()
 
     def clear(self) -> None:
-        """Clears the flag; later waits block until the next `set`."""
+        """Clear the flag; later waits block until the next `set`."""
         self._is_set = False
 
     def wait(self, timeout: float = FOREVER) -> bool:
-        """Returns True once the flag is set, False after `timeout` virtual seconds."""
+        """Return True once the flag is set, False after `timeout` virtual seconds."""
         return self._scheduler.wait_until(self.is_set, timeout, "an event")

@@ -180,7 +180,7 @@ class SimTask:
         self._scheduler.loop_failed(self, error)
 
     def stop(self, timeout: float = 5.0) -> bool:
-        """Runs at once: only the loop itself can be inside its turn."""
+        """Run at once: only the loop itself can be inside its turn."""
         if not self._stopped:
             self._stopped = True
             self.token += 1

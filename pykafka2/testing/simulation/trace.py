@@ -32,7 +32,7 @@ class Trace:
         self.events = 0
 
     def turned(self, now: float, name: str) -> None:
-        """Records a turn of a loop, timer or actor.  Hot: once per turn, so it is hashed but not kept."""
+        """Record a turn of a loop, timer or actor.  Hot: once per turn, so it is hashed but not kept."""
         self.events += 1
         known = self._names.get(name)
         if known is None:
@@ -42,7 +42,7 @@ class Trace:
             self._hash_gathered()
 
     def carried(self, now: float, what: str, data: bytes | memoryview) -> None:
-        """Records bytes that enter the network."""
+        """Record bytes that enter the network."""
         self.events += 1
         # The caller's buffer may be used again, so these bytes are hashed at once.
         self._gathered += (_TIME.pack(now), what.encode())
@@ -52,7 +52,7 @@ class Trace:
             self._lines.append((now, f"{what} {len(data)} bytes"))
 
     def note(self, now: float, text: str) -> None:
-        """Records an event as a line: a connection, a fault, an election, a failure."""
+        """Record an event as a line: a connection, a fault, an election, a failure."""
         self.events += 1
         self._gathered += (_TIME.pack(now), text.encode())
         self._lines.append((now, text))
@@ -68,5 +68,5 @@ class Trace:
         return self._hash.hexdigest()
 
     def lines(self) -> list[str]:
-        """Returns the kept lines, oldest first, each with its virtual time."""
+        """Return the kept lines, oldest first, each with its virtual time."""
         return [f"{at:12.6f}  {text}" for at, text in self._lines]

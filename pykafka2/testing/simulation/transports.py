@@ -22,7 +22,7 @@ _BROKER = re.compile(r"(?:broker|acceptor|processor|handler|fetchers|timers)-(\d
 
 
 def place_of(name: str) -> str:
-    """Returns the place of a loop or a host by its name: all loops of one broker share a place."""
+    """Return the place of a loop or a host by its name: all loops of one broker share a place."""
     found = _BROKER.search(name)
     return f"broker-{found.group(1)}" if found else name
 
@@ -134,13 +134,13 @@ class SimTransport(Source):
             self.fail(reset)
 
     def refuse_late_bytes(self) -> None:
-        """Handles bytes for this closed end: sends a reset."""
+        """Handle bytes for this closed end: send a reset."""
         if self._outgoing is not None:
             self._outgoing.has_ended = False
             self._outgoing.end(RESET)
 
     def fail(self, words: str) -> None:
-        """Makes every later use raise `Disconnected` with this reason."""
+        """Make every later use raise `Disconnected` with this reason."""
         if self._error is None and not self.is_closed:
             self._error = words
             self.readiness_changed()

@@ -64,13 +64,13 @@ class World:
         return self._partitions
 
     def partition(self, topic: str, number: int) -> PartitionView:
-        """Returns the cluster's state of a partition."""
+        """Return the cluster's state of a partition."""
         return self.cluster.partition(topic, number)
 
     def records(self, topic: str, number: int, broker: int | None = None) -> list[tuple[int, bytes]]:
-        """Returns offsets and values of a replica's log (the leader's by default), all appended records.
+        """Return offsets and values of a replica's log (the leader's by default), all appended records.
 
-        Records that were deleted on request are included.
+        Record that were deleted on request are included.
         """
         log = self.cluster.log(topic, number, broker)
         held = (log.log_start_offset, log.batches())
@@ -84,14 +84,14 @@ class World:
         return known[1]
 
     def will_delete(self, topic: str, number: int, upto: int) -> None:
-        """Saves the committed records below `upto`, which a request is about to delete."""
+        """Save the committed records below `upto`, which a request is about to delete."""
         kept = self._deleted.setdefault((topic, number), {})
         kept.update((offset, value) for offset, value in self.records(topic, number) if offset < upto)
         self.deletions.setdefault((topic, number), []).append((self.now, upto))
         self._decoded.clear()
 
     def log_start(self, topic: str, number: int) -> int:
-        """Returns the start of the leader's log; 0 without a leader."""
+        """Return the start of the leader's log; 0 without a leader."""
         state = self.partition(topic, number)
         leader = state.replicas.get(state.leader)
         return 0 if leader is None else leader.log_start_offset
@@ -104,11 +104,11 @@ class World:
         return self._admin
 
     def high_watermark(self, topic: str, number: int) -> int:
-        """Returns the leader's; -1 without a leader."""
+        """Return the leader's; -1 without a leader."""
         return self.partition(topic, number).high_watermark
 
     def committed(self, group: str, topic: str, partition: int) -> int | None:
-        """Returns the committed offset at the group's coordinator, None without one."""
+        """Return the committed offset at the group's coordinator, None without one."""
         try:
             return self.cluster.group(group).offsets.get(TopicPartition(topic, partition))
         except KafkaError:
@@ -148,7 +148,7 @@ class World:
             self.cluster.links.join(source, target)
 
     def heal(self) -> None:
-        """Ends all faults: joins links, starts brokers."""
+        """End all faults: join links, start brokers."""
         self.simulation.network.heal()
         self.cluster.controls.heal()
         self.cluster.controls.release_metadata()

@@ -63,7 +63,7 @@ class GroupView:
 
 
 def coordinator_partition(running: Running, key: str, kind: str) -> tuple[str, int]:
-    """Returns the partition with the records of a group or transactional id.  Raises
+    """Return the partition with the records of a group or transactional id.  Raise
     `CoordinatorNotAvailable` before the first lookup of such a coordinator creates the internal topic.
     """
     topic = INTERNAL_TOPICS.get(kind)
@@ -78,14 +78,14 @@ def coordinator_partition(running: Running, key: str, kind: str) -> tuple[str, i
 
 
 def coordinator_of(running: Running, key: str, kind: str) -> int:
-    """Implements `ClusterApi.coordinator`."""
+    """Implement `ClusterApi.coordinator`."""
     running.check()
     with running.lock:
         return running.controllers.partition(*coordinator_partition(running, key, kind)).leader
 
 
 def group_view(running: Running, group_id: str) -> GroupView:
-    """Implements `ClusterApi.group`."""
+    """Implement `ClusterApi.group`."""
     running.check()
     with running.lock:
         return _group(running, group_id)
@@ -141,7 +141,7 @@ def _classic(group: ClassicGroup, offsets: dict[TopicPartition, int]) -> GroupVi
 
 
 def _assigned(member: ClassicMember) -> tuple[TopicPartition, ...]:
-    """Decodes the leader's assignment; empty for a protocol type other than consumer."""
+    """Decode the leader's assignment; empty for a protocol type other than consumer."""
     from pykafka2.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 
     try:

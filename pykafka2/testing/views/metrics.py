@@ -53,14 +53,14 @@ class ClusterMetrics:
         return sum(broker.replication_bytes_in for broker in self.brokers.values())
 
     def api(self, name: str) -> ApiMetrics:
-        """Returns the metrics of an API, of all brokers.  Raises for a misspelt name."""
+        """Return the metrics of an API, of all brokers.  Raise for a misspelt name."""
         together = ApiMetrics()
         for broker in self.brokers.values():
             together.add(broker.api(name))
         return together
 
     def as_dict(self) -> dict[str, object]:
-        """Returns everything for JSON: the sums and each broker's."""
+        """Return everything for JSON: the sums and each broker's."""
         return {
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
@@ -70,7 +70,7 @@ class ClusterMetrics:
         }
 
     def lines(self) -> list[str]:
-        """Returns a table of request times in milliseconds, of all brokers; requests between brokers are left
+        """Return a table of request times in milliseconds, of all brokers; request between brokers are left
         out
         except fetches of followers.
         """
@@ -90,7 +90,7 @@ class ClusterMetrics:
 
 
 def metrics_of(running: Running) -> ClusterMetrics:
-    """Implements `ClusterApi.metrics`; also works after the end of the cluster."""
+    """Implement `ClusterApi.metrics`; also works after the end of the cluster."""
     with running.lock:
         return ClusterMetrics({broker.id: broker.metrics.copy() for broker in running.brokers})
 

@@ -107,13 +107,13 @@ class LogView:
     _aborted: tuple[AbortedTransaction, ...]
 
     def batches(self) -> list[RecordBatch]:
-        """Returns the batches as appended, including control batches, in log order."""
+        """Return the batches as appended, including control batches, in log order."""
         return list(self._batches)
 
     def records(self, isolation: str = "read_uncommitted") -> Iterator[ConsumerRecord]:
-        """Returns records in order, without control records; keys and values are bytes.
+        """Return records in order, without control records; keys and values are bytes.
 
-        Raises `ConfigurationError` for an unknown isolation level.
+        Raise `ConfigurationError` for an unknown isolation level.
         """
         if isolation not in ISOLATIONS:
             raise ConfigurationError(
@@ -123,11 +123,11 @@ class LogView:
         return self._records(is_committed_only=isolation == "read_committed")
 
     def values(self, isolation: str = "read_uncommitted") -> list[bytes | None]:
-        """Returns the values of `records()`, in log order."""
+        """Return the values of `records()`, in log order."""
         return [record.value for record in self.records(isolation)]
 
     def keys(self, isolation: str = "read_uncommitted") -> list[bytes | None]:
-        """Returns the keys of `records()`, in log order."""
+        """Return the keys of `records()`, in log order."""
         return [record.key for record in self.records(isolation)]
 
     def _records(self, is_committed_only: bool) -> Iterator[ConsumerRecord]:
@@ -172,7 +172,7 @@ class ConnectionView:
 
 
 def connection_views(running: Running, client_id: str | None) -> list[ConnectionView]:
-    """Returns the connections of all running brokers, by broker, oldest first; of all clients or one.  Reads
+    """Return the connections of all running brokers, by broker, oldest first; of all clients or one.  Read
     the processors' tables without waiting for them.
     """
     running.check()
@@ -196,7 +196,7 @@ def connection_views(running: Running, client_id: str | None) -> list[Connection
 
 
 def partition_view(running: Running, topic: str, partition: int) -> PartitionView:
-    """Implements `ClusterApi.partition`."""
+    """Implement `ClusterApi.partition`."""
     running.check()
     with running.lock:
         return _partition(running, topic, partition)
@@ -228,7 +228,7 @@ def _partition(running: Running, topic: str, partition: int) -> PartitionView:
 
 
 def _followers(running: Running, topic: str, partition: int, leader: int) -> dict[int, FollowerState]:
-    """Returns the leader's state of its followers."""
+    """Return the leader's state of its followers."""
     if leader == NO_LEADER:
         return {}
     replica = running.broker(leader).replicas.replicas.get((topic, partition))
@@ -236,7 +236,7 @@ def _followers(running: Running, topic: str, partition: int, leader: int) -> dic
 
 
 def log_view(running: Running, topic: str, partition: int, broker_id: int | None) -> LogView:
-    """Implements `ClusterApi.log`."""
+    """Implement `ClusterApi.log`."""
     running.check()
     with running.lock:
         return _log(running, topic, partition, broker_id)

@@ -56,18 +56,18 @@ class Timeline:
         return len(self._items)
 
     def text(self) -> str:
-        """Returns a line for each request and event, and a table of request times by API."""
+        """Return a line for each request and event, and a table of request times by API."""
         lines = [self._line(item) for item in self._items]
         if self._left_out:
             lines.insert(0, f"({self._left_out} earlier ones left out)")
         return "\n".join([*lines, *self._metrics.lines()])
 
     def json(self) -> str:
-        """Returns requests, events and request times as one JSON object: `timeline` and `metrics`."""
+        """Return requests, events and request times as one JSON object: `timeline` and `metrics`."""
         return json.dumps({"timeline": self.as_list(), "metrics": self._metrics.as_dict()})
 
     def as_list(self) -> list[dict[str, Any]]:
-        """Returns requests and events as plain data."""
+        """Return requests and events as plain data."""
         return [self._data(item) for item in self._items]
 
     # ------------------------------------------------------------------ one item
@@ -113,7 +113,7 @@ class Timeline:
 
 
 def folded(events: list[ClusterEvent]) -> list[ClusterEvent]:
-    """Yields the events, with a single one if many partitions change leader or ISR at the same time; the
+    """Yield the events, with a single one if many partitions change leader or ISR at the same time; the
     test's own topics come before internal ones.
     """
     together: dict[tuple[float, str], list[ClusterEvent]] = {}
@@ -136,7 +136,7 @@ def folded(events: list[ClusterEvent]) -> list[ClusterEvent]:
 
 
 def timeline_of(running: Running, last: int | None) -> Timeline:
-    """Implements `ClusterApi.timeline`; also works after the end of the cluster."""
+    """Implement `ClusterApi.timeline`; also works after the end of the cluster."""
     with running.lock:
         return Timeline(
             running.history.entries(),
@@ -149,7 +149,7 @@ def timeline_of(running: Running, last: int | None) -> Timeline:
 
 
 def errors_in(struct: Struct) -> Iterator[str]:
-    """Returns Kafka's names of the errors in a response, in any of its fields."""
+    """Return Kafka's names of the errors in a response, in any of its fields."""
     for one in resolved_fields(type(struct)):
         value = getattr(struct, one.name)
         if one.name.endswith("error_code") and value:

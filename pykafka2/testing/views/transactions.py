@@ -48,7 +48,7 @@ class TransactionView:
 
 
 def transaction_view(running: Running, transactional_id: str) -> TransactionView:
-    """Implements `ClusterApi.transaction`."""
+    """Implement `ClusterApi.transaction`."""
     running.check()
     with running.lock:
         return _transaction(running, transactional_id)
@@ -70,7 +70,7 @@ def _transaction(running: Running, transactional_id: str) -> TransactionView:
 
 
 def transaction_views(running: Running) -> list[TransactionView]:
-    """Returns all transactional ids of all coordinators, by name."""
+    """Return all transactional ids of all coordinators, by name."""
     running.check()
     found: list[TransactionView] = []
     with running.lock:
@@ -83,7 +83,7 @@ def transaction_views(running: Running) -> list[TransactionView]:
 
 
 def _coordinator(running: Running, broker_id: int) -> TransactionCoordinator | None:
-    """Returns a broker's transaction coordinator, None if it does not run or never had a transaction."""
+    """Return a broker's transaction coordinator, None if it does not run or never had a transaction."""
     if broker_id < 0 or not running.broker(broker_id).is_running:
         return None
     return running.broker(broker_id).coordinators.transactions_or_none

@@ -45,7 +45,7 @@ def is_hooked() -> bool:
 
 
 def reach(step: Step, **facts: Any) -> None:
-    """Calls the hook, if there is one."""
+    """Call the hook, if there is one."""
     name = os.environ.get(HOOK)
     if name:
         _hook(name)(step.value, facts)

@@ -69,7 +69,7 @@ class BatchIdentity:
 
     @classmethod
     def of(cls, messages: Iterable[Written]) -> BatchIdentity:
-        """Returns the identity of the batch that these tasks wrote or skipped."""
+        """Return the identity of the batch that these tasks wrote or skipped."""
         messages = sorted(messages, key=lambda message: message.partition)
         return cls(
             next((message.source for message in messages if message.source is not None), None),
@@ -82,7 +82,7 @@ class BatchIdentity:
         )
 
     def difference(self, replayed: BatchIdentity) -> str | None:
-        """Describes the first difference; None if there is none.
+        """Describe the first difference; None if there is none.
 
         Equal source offsets prove nothing about one task: the same rows can be split in another way.
         """
@@ -126,7 +126,7 @@ def is_other_source(before: str | None, now: str | None) -> bool:
 
 
 def difference_of_task(before: TaskRows, now: TaskRows) -> str | None:
-    """Describes how the rows of one task differ; None if they do not."""
+    """Describe how the rows of one task differ; None if they do not."""
     if before.rows != now.rows:
         return f"task {now.partition} had {_counted(before.rows)} and has {_counted(now.rows)} now"
     if None not in (before.digest, now.digest) and before.digest != now.digest:
@@ -164,7 +164,7 @@ class Tally:
 
 
 def _digest_of(batch: pa.RecordBatch) -> int:
-    """Returns the sum of the rows' hashes.
+    """Return the sum of the rows' hashes.
 
     CRCs alone must not be summed: they are linear, so the sums over ids 0-1023 and 1024-2047 are equal.
     """
@@ -177,7 +177,7 @@ def _digest_of(batch: pa.RecordBatch) -> int:
 
 
 def _crcs(column: pa.Array) -> npt.NDArray[np.uint64]:
-    """Returns a hash for each value, and a fixed number for null."""
+    """Return a hash for each value, and a fixed number for null."""
     if pa.types.is_integer(column.type):
         column = column.cast(pa.string())
     kind = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()

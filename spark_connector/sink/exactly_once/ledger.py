@@ -63,7 +63,7 @@ class TopicSettings:
         )
 
     def new_topic(self, name: str, brokers: int) -> NewTopic:
-        """Returns the ledger topic; closed segments are compacted once a tenth is outdated."""
+        """Return the ledger topic; closed segments are compacted once a tenth is outdated."""
         replicas = self.replication_factor or max(1, min(MOST_REPLICAS, brokers))
         in_sync = self.min_insync_replicas or max(1, replicas - 1)
         configs = {
@@ -131,7 +131,7 @@ class Ledger:
     # ------------------------------------------------------------------ decisions
 
     def read(self, *, fresh: bool) -> LedgerState:
-        """Returns the last committed decision, or unless `fresh` the one that this process read last."""
+        """Return the last committed decision, or unless `fresh` the one that this process read last."""
         cached = _read.get(self._place)
         if cached is not None and not fresh:
             return cached[1]
@@ -140,7 +140,7 @@ class Ledger:
         return found[1]
 
     def _read_new(self, cached: tuple[int, LedgerState] | None) -> tuple[int, LedgerState]:
-        """Returns the end of the decisions and this sink's last decision, searching backwards from the end.
+        """Return the end of the decisions and this sink's last decision, searching backwards from the end.
 
         For an active query, the time of the first read does not depend on the length of the ledger.
         """
@@ -168,7 +168,7 @@ class Ledger:
             return ends_of(self._kafka, place)
 
     def _abort_open_decisions(self, end: int) -> None:
-        """Aborts decisions of other sinks that stay open before `end`, such as those of killed drivers.
+        """Abort decisions of other sinks that stay open before `end`, such as those of killed drivers.
 
         A decision is one write, so it is normally open for milliseconds.  A live driver whose decision is
         aborted
@@ -196,7 +196,7 @@ class Ledger:
             )
 
     def _last_decision(self, start: int, end: int) -> bytes | None:
-        """Returns this sink's last decision in the range; waits for open transactions, which may contain
+        """Return this sink's last decision in the range; wait for open transactions, which may contain
         one.
         """
         wanted, found = self._sink.encode(), None
@@ -207,7 +207,7 @@ class Ledger:
         return found
 
     def own(self, run: str | None, *, fresh: bool = False) -> LedgerState:
-        """Takes over the ledger, which aborts open decisions of other owners, and reads the state.
+        """Take over the ledger, which aborts open decisions of other owners, and read the state.
 
         If this process already owns the ledger and the state names `run` as the writer, the cached state is
         returned, unless `fresh`: `write` detects a change.  Otherwise another process may have written since,
@@ -220,7 +220,7 @@ class Ledger:
         return connections.kept("ledger", self._owner_options, self._take_over).state
 
     def write(self, state: LedgerState) -> None:
-        """Writes a decision that follows from the state that `own` returned.
+        """Write a decision that follows from the state that `own` returned.
 
         Raises:
             Contended: another process has taken over since, or may have; nothing was written.
@@ -258,7 +258,7 @@ class Ledger:
         owner.state = state
 
     def has_run(self, run: str) -> bool:
-        """Returns whether this run has ever claimed the sink; reads all decisions of the ledger.
+        """Return whether this run has ever claimed the sink; read all decisions of the ledger.
 
         Each claim leaves a record with a key of its own, which compaction keeps.
         """
@@ -269,14 +269,14 @@ class Ledger:
     # ------------------------------------------------------------------ markers
 
     def send_marker(self, producer: KafkaProducer, marker: Marker) -> Any:
-        """Adds a task's marker to its transaction.  Returns the delivery, which has the marker's offset."""
+        """Add a task's marker to its transaction.  Return the delivery, which has the marker's offset."""
         fields = {"batch": marker.batch, "source": marker.source, "run": marker.run}
         value = json.dumps({**fields, **attrs.asdict(marker.task)})
         key = self._marker_key(marker.task.partition)
         return producer.send(self._topic, value.encode(), key=key, partition=MARKERS)
 
     def committed_markers(self, batch: int, partitions: Mapping[int, int]) -> dict[int, Marker]:
-        """Returns markers of a batch with committed transactions, by partition; waits for older transactions.
+        """Return markers of a batch with committed transactions, by partition; wait for older transactions.
 
         partitions: by the marker offset of each task.
         """
@@ -294,7 +294,7 @@ class Ledger:
         return found
 
     def markers(self, batch: int, partition: int, start: int, before: int | None) -> list[int]:
-        """Returns the offsets of a task's markers of a batch from `start` on, committed or not.
+        """Return the offsets of a task's markers of a batch from `start` on, committed or not.
 
         before: only of runs before this one.
         """
@@ -308,7 +308,7 @@ class Ledger:
         ]
 
     def is_begun(self, batch: int, start: int, before: int) -> bool:
-        """Returns whether a task of a run before `before` has a marker of a batch, committed or not."""
+        """Return whether a task of a run before `before` has a marker of a batch, committed or not."""
         own = f"{self._sink}/".encode()
         return any(
             key.startswith(own) and (marker := _marker(value)).batch == batch and marker.run < before
@@ -316,7 +316,7 @@ class Ledger:
         )
 
     def _all_markers(self, start: int) -> Iterator[tuple[int, bytes, bytes]]:
-        """Iterates over offset, key and value of the markers of all sinks from `start` on."""
+        """Iterate over offset, key and value of the markers of all sinks from `start` on."""
         place = TopicPartition(self._topic, MARKERS)
         first, end = ends_of(self._kafka, place)
         start = max(start, first)
@@ -328,7 +328,7 @@ class Ledger:
                     yield offset, key, value
 
     def holder(self, offset: int) -> Attempts | None:
-        """Returns the task whose open transaction keeps readers from a marker, None if it can be read.
+        """Return the task whose open transaction keeps readers from a marker, None if it can be read.
 
         A transaction has one marker, so readers stop at the marker of the oldest one.
         """
@@ -350,7 +350,7 @@ class Ledger:
     # ------------------------------------------------------------------ the topic
 
     def ensure(self) -> None:
-        """Checks that the topic exists with two partitions, and creates it if it is missing.
+        """Check that the topic exists with two partitions, and create it if it is missing.
 
         Raises:
             ExactlyOnceError: the topic has one partition.
@@ -400,7 +400,7 @@ class Ledger:
         }
 
     def _take_over(self) -> Owner:
-        """Called once per run and process.  Drops all caches: the topic may have been deleted or
+        """Called once per run and process.  Drop all caches: the topic may have been deleted or
         recreated.
         """
         _there.discard(self._topic_of_brokers)
@@ -448,7 +448,7 @@ def _pause_after(look: int) -> float:
 
 
 def _reported_by_commit(metadata: object, error: object) -> None:
-    """Ignores the outcome, which the commit reports; without a callback it would also be logged as an
+    """Ignore the outcome, which the commit reports; without a callback it would also be logged as an
     error.
     """
 

@@ -108,7 +108,7 @@ class LedgerState:
         return range(max(self.batch_run, 1), self.run_number)
 
     def claimed(self, run: str, first_batch: int) -> LedgerState:
-        """Returns the state after another run has taken over."""
+        """Return the state after another run has taken over."""
         past = self.past_runs if self.run is None else (*self.past_runs, self.run)
         return attrs.evolve(
             self,
@@ -126,7 +126,7 @@ class LedgerState:
         return state._identified(identity)
 
     def ended(self, missing: tuple[int, ...]) -> LedgerState:
-        """Returns the state after the decided transactions ended; `missing`: partitions of lost
+        """Return the state after the decided transactions ended; `missing`: partitions of lost
         transactions.
         """
         phase = Phase.REDO if missing else Phase.DONE
@@ -134,7 +134,7 @@ class LedgerState:
         return attrs.evolve(self, phase=phase, transactions=(), missing=missing)
 
     def done(self, batch: int, identity: BatchIdentity, markers_from: int) -> LedgerState:
-        """Returns the state after the tasks committed the batch themselves, or had no rows."""
+        """Return the state after the tasks committed the batch themselves, or had no rows."""
         self._check(Phase.DONE, batch)
         state = attrs.evolve(self, batch=batch, phase=Phase.DONE, missing=(), markers_from=markers_from)
         return state._identified(identity)
@@ -158,7 +158,7 @@ class LedgerState:
 
 
 def to_bytes(state: LedgerState) -> bytes:
-    """Encodes a record of the ledger: JSON, compressed if it is long."""
+    """Encode a record of the ledger: JSON, compressed if it is long."""
     fields = attrs.asdict(state, recurse=False)
     fields["phase"] = state.phase.value
     fields["transactions"] = [
@@ -170,7 +170,7 @@ def to_bytes(state: LedgerState) -> bytes:
 
 
 def from_bytes(record: bytes) -> LedgerState:
-    """Decodes a record of the ledger.  Raises ExactlyOnceError if it is not a state of format 1 or 2."""
+    """Decode a record of the ledger.  Raise ExactlyOnceError if it is not a state of format 1 or 2."""
     try:
         text = record if record.startswith(b"{") else zlib.decompress(record)
         fields: dict[str, Any] = json.loads(text)
@@ -222,7 +222,7 @@ def checks_of(options: SinkOptions) -> Checks:
 
 
 def check_not_late(state: LedgerState, epoch: Epoch) -> None:
-    """Raises SupersededRun if this run has already decided a later batch, so this attempt is late.
+    """Raise SupersededRun if this run has already decided a later batch, so this attempt is late.
 
     A run whose checkpoint is behind claims nothing, and the numbers of a run's batches rise.
     """
@@ -234,7 +234,7 @@ def check_not_late(state: LedgerState, epoch: Epoch) -> None:
 
 
 def check_not_behind(state: LedgerState, epoch: Epoch) -> None:
-    """Raises CheckpointBehind if the ledger has later batches."""
+    """Raise CheckpointBehind if the ledger has later batches."""
     if epoch.number < state.batch:
         raise CheckpointBehind(
             f"Batch {epoch.number} of {epoch.sink!r} is older than batch {state.batch}, which is committed: "
@@ -244,7 +244,7 @@ def check_not_behind(state: LedgerState, epoch: Epoch) -> None:
 
 
 def check_ledger(state: LedgerState, epoch: Epoch, checks: Checks) -> None:
-    """Raises LedgerBehind if the ledger lacks batches before this one."""
+    """Raise LedgerBehind if the ledger lacks batches before this one."""
     if epoch.number <= state.batch + 1 or (state.rows is None and state.phase is not Phase.NEW):
         return  # format 1 had no records for batches without rows
     found = "has no batch" if state.phase is Phase.NEW else f"ends at batch {state.batch}"
@@ -260,13 +260,13 @@ def check_ledger(state: LedgerState, epoch: Epoch, checks: Checks) -> None:
 
 
 def check_source(state: LedgerState, epoch: Epoch, checks: Checks) -> None:
-    """Raises CheckpointBehind if a batch in the ledger now comes from other source offsets."""
+    """Raise CheckpointBehind if a batch in the ledger now comes from other source offsets."""
     if is_other_source(state.source, epoch.source):
         _differs(epoch, OTHER_SOURCE, checks)
 
 
 def check_batch(state: LedgerState, epoch: Epoch, messages: Sequence[Written], checks: Checks) -> None:
-    """Raises CheckpointBehind if the tasks' batch differs from the batch in the ledger."""
+    """Raise CheckpointBehind if the tasks' batch differs from the batch in the ledger."""
     if state.rows is None:
         return  # of format 1
     before, now = BatchIdentity(state.source, state.tasks, state.rows), BatchIdentity.of(messages)
@@ -278,7 +278,7 @@ def check_batch(state: LedgerState, epoch: Epoch, messages: Sequence[Written], c
 
 
 def check_task(marker: Marker, written: Written, epoch: Epoch, checks: Checks) -> None:
-    """Raises CheckpointBehind if a task's rows are not those of its committed marker."""
+    """Raise CheckpointBehind if a task's rows are not those of its committed marker."""
     before = BatchIdentity(marker.source, 0, (marker.task,))
     found = before.difference(attrs.evolve(BatchIdentity.of([written]), tasks=0))
     if found:

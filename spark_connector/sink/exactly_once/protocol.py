@@ -81,7 +81,7 @@ class Entry:
 def enter(
     epoch: Epoch, partition: int, checks: Checks = STRICT, *, recovers: bool = False, fresh: bool = False
 ) -> Script[Entry]:
-    """Makes this run the ledger's writer, and checks whether the task's rows are written.
+    """Make this run the ledger's writer, and check whether the task's rows are written.
 
     Args:
         recovers: also finishes a batch that this run left decided.
@@ -109,7 +109,7 @@ def enter(
 
 
 def _claim(epoch: Epoch, partition: int, checks: Checks) -> Script[LedgerState]:
-    """Takes over the sink from an earlier run: finishes its decided batch, then aborts the rest.
+    """Take over the sink from an earlier run: finish its decided batch, then abort the rest.
 
     All tasks of a run's first batch arrive here at once, and the first one goes ahead.  The others only check
     for some seconds, because each takeover makes the task that finishes the decided batch start again.
@@ -168,7 +168,7 @@ class Part:
 
 
 def find_part(epoch: Epoch, partition: int, state: LedgerState) -> Script[Part]:
-    """Finds what earlier attempts have committed, if tasks commit their own transactions.
+    """Find what earlier attempts have committed, if tasks commit their own transactions.
 
     If an earlier run may have committed some parts of the batch, the others are held: the batch can be split
     in another way now, and a task knows only its own rows.  So no part becomes visible before the committed
@@ -200,7 +200,7 @@ def find_part(epoch: Epoch, partition: int, state: LedgerState) -> Script[Part]:
 
 
 def _wait_until_readable(marker: int, run_number: int) -> Script[None]:
-    """Waits for the open transactions before a marker, which hide its outcome from readers.
+    """Wait for the open transactions before a marker, which hide its outcome from readers.
 
     Another task's transaction normally ends a moment after its marker, unless the task was killed.  Its next
     attempt may wait for the slot that this task occupies, so it is fenced here: at once if its run is over,
@@ -270,11 +270,11 @@ def commit(
 
 
 def commit_per_task(epoch: Epoch, messages: Sequence[Written], checks: Checks = STRICT) -> Script[None]:
-    """Records that the tasks have committed their parts of the batch, so that no run writes it again.
+    """Record that the tasks have committed their parts of the batch, so that no run writes it again.
 
     Parts that are held are committed first, as those of `commit`.
 
-    Raises CheckpointBehind: the ledger has another batch under this number.
+    Raise CheckpointBehind: the ledger has another batch under this number.
     """
     if _transactions(messages):
         yield from commit(epoch, messages, checks, id_per_attempt=False)
@@ -305,7 +305,7 @@ def commit_per_task(epoch: Epoch, messages: Sequence[Written], checks: Checks = 
 
 
 def abort(epoch: Epoch, messages: Iterable[Written]) -> Script[None]:
-    """Aborts the batch, unless it is decided: then the next run finishes it."""
+    """Abort the batch, unless it is decided: then the next run finishes it."""
     state: LedgerState = yield ReadLedger(owned=True, run=epoch.run)
     if state.run == epoch.run and state.batch == epoch.number and state.phase in (Phase.DECIDED, Phase.DONE):
         return
@@ -315,7 +315,7 @@ def abort(epoch: Epoch, messages: Iterable[Written]) -> Script[None]:
 
 
 def commit_job(messages: Iterable[Written], *, id_per_attempt: bool) -> Script[None]:
-    """Commits a batch write, which has no ledger: all of it or nothing, unless the driver dies in between.
+    """Commit a batch write, which has no ledger: all of it or nothing, unless the driver dies in between.
 
     Raises:
         NotCommitted: a transaction is lost, or close to its timeout; nothing was committed.
@@ -342,16 +342,16 @@ def commit_job(messages: Iterable[Written], *, id_per_attempt: bool) -> Script[N
 
 
 def enter_job(job: str) -> Script[None]:
-    """Prepares a task of a batch write, after it registered its id and before its first row.
+    """Prepare a task of a batch write, after it registered its id and before its first row.
 
-    Raises NotCommitted: the job has failed, so the rows would never be committed.
+    Raise NotCommitted: the job has failed, so the rows would never be committed.
     """
     if (yield FindGivenUp()):
         raise NotCommitted(f"Job {job} has failed, so this task of it writes nothing.")
 
 
 def abort_job(messages: Iterable[Written]) -> Script[None]:
-    """Aborts a batch write whose other tasks may still start, because Spark does not wait for them.
+    """Abort a batch write whose other tasks may still start, because Spark does not wait for them.
 
     A task registers its id and then checks whether the job has failed; this script does the reverse.  So a
     task either has registered in time to be fenced here, or it finds that the job has failed.
@@ -371,7 +371,7 @@ def abort_job(messages: Iterable[Written]) -> Script[None]:
 
 
 def _give_up_after_all() -> Script[None]:
-    """Tries again to record the failure of a job, as brokers may respond by now."""
+    """Try again to record the failure of a job, as brokers may respond by now."""
     try:
         yield GiveUp()
     except KafkaError as error:
@@ -389,7 +389,7 @@ def _give_up_after_all() -> Script[None]:
 def _decide(
     state: LedgerState, epoch: Epoch, messages: Sequence[Written], checks: Checks
 ) -> Script[LedgerState]:
-    """Records the decision, or a batch without transactions as done.  Returns the written state."""
+    """Record the decision, or a batch without transactions as done.  Return the written state."""
     transactions = _transactions(messages)
     if state.phase is Phase.REDO:
         _check_redo(state, epoch, messages, [transaction.partition for transaction in transactions])
@@ -422,7 +422,7 @@ def _contended_to_the_end(epoch: Epoch, *, is_decided: bool) -> ExactlyOnceError
 
 
 def _finish(state: LedgerState) -> Script[LedgerState]:
-    """Commits the decided batch and returns the written state.  Can be repeated."""
+    """Commit the decided batch and return the written state.  Can be repeated."""
     lost: dict[int, KafkaError] = yield EndTransactions(state.transactions, commit=True)
     missing: tuple[int, ...] = ()
     if lost:
@@ -452,7 +452,7 @@ def _check_run(state: LedgerState, epoch: Epoch) -> None:
 def _check_redo(
     state: LedgerState, epoch: Epoch, messages: Sequence[Written], written: Iterable[int]
 ) -> None:
-    """Checks that the rewritten rows are the missing ones, with the same number of tasks as before."""
+    """Check that the rewritten rows are the missing ones, with the same number of tasks as before."""
     written = set(written)
     if len(messages) != state.tasks or written != set(state.missing):
         raise ExactlyOnceError(

@@ -69,7 +69,7 @@ class Cluster:
         )
 
     def perform(self, script: Script[R]) -> R:
-        """Runs a script to its end and returns its result."""
+        """Run a script to its end and return its result."""
         try:
             command = next(script)
             while True:
@@ -97,7 +97,7 @@ class Cluster:
         return self.ledger.has_run(command.run)
 
     def _end(self, command: commands.EndTransactions) -> dict[int, KafkaError]:
-        """Ends transactions; a test with a hook sees the first one end before the others."""
+        """End transactions; a test with a hook sees the first one end before the others."""
         by_handle = {transaction.handle: transaction.partition for transaction in command.transactions}
         handles = list(by_handle)
         groups = [handles[:1], handles[1:]] if steps.is_hooked() and command.commit else [handles]
@@ -171,7 +171,7 @@ class Cluster:
         self._fence(ids)
 
     def _fence(self, transactional_ids: Sequence[str], *, must_succeed: bool = False) -> None:
-        """Aborts the open transactions of these ids and fences their producers.
+        """Abort the open transactions of these ids and fence their producers.
 
         Unless it `must_succeed`, brokers that do not respond in time abort the transaction by its timeout.
         An id that another producer has taken over since is fenced, too.
@@ -214,7 +214,7 @@ class Cluster:
 
 
 def _why_lost(described: Any, transaction: OpenTransaction, now: float) -> str:
-    """Returns why a transaction may fail to commit, an empty string if it will not."""
+    """Return why a transaction may fail to commit, an empty string if it will not."""
     handle = transaction.handle
     name = handle.transactional_id
     if described.state != "Ongoing" or (described.producer_id, described.producer_epoch) != (

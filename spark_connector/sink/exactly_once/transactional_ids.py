@@ -28,7 +28,7 @@ def of_task(prefix: str, sink: str, run: int, partition: int, batch: int, attemp
 
 
 def run_of(transactional_id: str, prefix: str, sink: str) -> int | None:
-    """Returns the run of a task's id of this sink, None for any other id."""
+    """Return the run of a task's id of this sink, None for any other id."""
     begin = of_sink(prefix, sink)
     if not transactional_id.startswith(begin):
         return None
@@ -41,5 +41,5 @@ def of_ledger(prefix: str, sink: str) -> str:
 
 
 def of_given_up(prefix: str, job: str) -> str:
-    """Returns the id whose registration marks a failed job."""
+    """Return the id whose registration marks a failed job."""
     return of_sink(prefix, job) + GIVEN_UP

@@ -89,13 +89,13 @@ class ClassicJoins(ClassicRebalance):
             self._store_new_group(group, deferred, out)
 
     def check_session_timeout(self, request: JoinGroupRequest) -> None:
-        """Raises INVALID_SESSION_TIMEOUT outside the broker's limits."""
+        """Raise INVALID_SESSION_TIMEOUT outside the broker's limits."""
         low, high = self.settings.min_session_timeout, self.settings.max_session_timeout
         if not low * 1000 <= request.session_timeout_ms <= high * 1000:
             raise InvalidSessionTimeout
 
     def _store_new_group(self, group: ClassicGroup, deferred: Deferred[Any], out: Result) -> None:
-        """Writes the group to the log with its first member's first request."""
+        """Write the group to the log with its first member's first request."""
         value = ClassicGroup(group.id, group.changed_ms).to_record({})
         out.write(GroupMetadataKey(group=group.id), value)
 
@@ -111,7 +111,7 @@ class ClassicJoins(ClassicRebalance):
     def _has_room_for(self, group: ClassicGroup, member_id: str) -> bool:
         """Whether group.max.size allows a member.
 
-        Counts joining members while the group prepares, all members afterwards.
+        Count joining members while the group prepares, all members afterwards.
         """
         member = group.members.get(member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
@@ -221,7 +221,7 @@ class ClassicJoins(ClassicRebalance):
         out: Result,
         now: float,
     ) -> None:
-        """Replaces a static member's id after it returned; the old id is fenced.
+        """Replace a static member's id after it returned; the old id is fenced.
 
         See rule static-members-return-without-a-rebalance.
         """
@@ -267,6 +267,6 @@ class ClassicJoins(ClassicRebalance):
 
 
 def _rebalance_timeout(request: JoinGroupRequest) -> float:
-    """Returns the rebalance timeout in seconds; version 0 uses the session timeout."""
+    """Return the rebalance timeout in seconds; version 0 uses the session timeout."""
     timeout_ms = request.rebalance_timeout_ms
     return (request.session_timeout_ms if timeout_ms == -1 else timeout_ms) / 1000

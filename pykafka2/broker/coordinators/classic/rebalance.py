@@ -57,7 +57,7 @@ class ClassicRebalance:
     # -- preparing ----------------------------------------------------------------------------------
 
     def rebalance_or_complete(self, group: ClassicGroup, out: Result, now: float) -> None:
-        """Starts a rebalance, or completes the join phase of the current one if all members have joined."""
+        """Start a rebalance, or complete the join phase of the current one if all members have joined."""
         if group.can_rebalance:
             self.prepare_rebalance(group, out, now)
         else:
@@ -85,7 +85,7 @@ class ClassicRebalance:
     def _wait_for_first_members(
         self, group: ClassicGroup, delay: float, remaining: float, now: float
     ) -> None:
-        """Waits for more members of an empty group, longer while some join.
+        """Wait for more members of an empty group, longer while some join.
 
         See rule the-first-rebalance-waits.
         """
@@ -111,7 +111,7 @@ class ClassicRebalance:
     # -- completing ---------------------------------------------------------------------------------
 
     def complete_join(self, group: ClassicGroup, out: Result, now: float) -> None:
-        """Completes the join phase and starts the generation.
+        """Complete the join phase and start the generation.
 
         Members that did not join are removed, except static ones.
         """
@@ -143,7 +143,7 @@ class ClassicRebalance:
             out.reply(deferred, join_response(group, member, deferred.version))
 
     def _expire_sync(self, group: ClassicGroup, out: Result, now: float) -> None:
-        """Removes members that did not sync in time (rule members-that-do-not-sync-are-removed)."""
+        """Remove members that did not sync in time (rule members-that-do-not-sync-are-removed)."""
         if not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
             return
         for member_id in sorted(group.pending_sync):
@@ -159,7 +159,7 @@ class ClassicRebalance:
         group.move_to(GroupState.STABLE, self.wall_ms(now))
 
     def propagate_error(self, group: ClassicGroup, code: int, out: Result, now: float) -> None:
-        """Ends the generation without an assignment; waiting members get the error."""
+        """End the generation without an assignment; waiting members get the error."""
         for member in group.members.values():
             member.assignment = b""
         self._answer_syncs(group, code, out, now)
@@ -199,7 +199,7 @@ class ClassicRebalance:
         )
 
     def schedule_member_expiration(self, group: ClassicGroup, member_id: str, deadline: float) -> None:
-        """Sets the deadline of a member, or of an unused member id."""
+        """Set the deadline of a member, or of an unused member id."""
 
         def expire(group: ClassicGroup, out: Result, now: float) -> None:
             self._expire_member(group, member_id, out, now)
@@ -221,7 +221,7 @@ class ClassicRebalance:
             self.complete_join_if_all_joined(group, out, now)
 
     def drop_member(self, group: ClassicGroup, member: ClassicMember, out: Result) -> None:
-        """Removes a member; its waiting requests get an error that makes a live client rejoin."""
+        """Remove a member; its waiting requests get an error that makes a live client rejoin."""
         self.timers.cancel(("member", group.id, member.id))
         self.dismiss(member, UnknownMemberId.code, "", out)
         group.remove(member.id)
@@ -238,14 +238,14 @@ class ClassicRebalance:
     # -- endings ------------------------------------------------------------------------------------
 
     def on_loaded(self, group: ClassicGroup, out: Result, now: float) -> None:
-        """Continues a loaded group: its members get a full session, without a rebalance."""
+        """Continue a loaded group: its members get a full session, without a rebalance."""
         for member in group.members.values():
             self.schedule_session_timeout(group, member, now)
         if len(group.members) > self.settings.max_size:
             self.prepare_rebalance(group, out, now)
 
     def on_unloaded(self, group: ClassicGroup, out: Result) -> None:
-        """Ends the group here; waiting requests are sent to the new coordinator."""
+        """End the group here; waiting requests are sent to the new coordinator."""
         group.move_to(GroupState.DEAD, group.changed_ms or 0)
         for member in group.members.values():
             self.dismiss(member, NotCoordinator.code, member.id, out)
@@ -291,7 +291,7 @@ def join_response(
     lists_members: bool | None = None,
     skips_assignment: bool = False,
 ) -> JoinGroupResponse:
-    """Returns the response about the current generation; only the leader gets the member list."""
+    """Return the response about the current generation; only the leader gets the member list."""
     if lists_members is None:
         lists_members = group.leader == member.id
     members = joined_members(group) if lists_members else ()
@@ -312,7 +312,7 @@ def join_response(
 
 
 def sync_response(group: ClassicGroup, member: ClassicMember, code: int = 0) -> SyncGroupResponse:
-    """Returns a member's assignment, or an error."""
+    """Return a member's assignment, or an error."""
     if code:
         return SyncGroupResponse(error_code=code, assignment=b"")
     return SyncGroupResponse(

@@ -84,7 +84,7 @@ class ClassicMember:
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def metadata(self, protocol: str) -> bytes:
-        """Returns the member's metadata for a protocol; empty if it does not support it."""
+        """Return the member's metadata for a protocol; empty if it does not support it."""
         return dict(self.protocols).get(protocol, b"")
 
 
@@ -114,7 +114,7 @@ class ClassicGroup:
 
     @classmethod
     def from_record(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-        """Returns the group that a record describes: Stable with members, Empty without."""
+        """Return the group that a record describes: Stable with members, Empty without."""
         group = cls(group_id, None if value.current_state_timestamp == -1 else value.current_state_timestamp)
         group.generation = value.generation
         for stored in value.members:
@@ -141,7 +141,7 @@ class ClassicGroup:
         return group
 
     def to_record(self, assignments: dict[str, bytes]) -> GroupMetadataValue:
-        """Returns the record of the group with these assignments."""
+        """Return the record of the group with these assignments."""
         protocol = self.protocol
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
@@ -175,7 +175,7 @@ class ClassicGroup:
     # -- members ------------------------------------------------------------------------------------
 
     def add(self, member: ClassicMember) -> None:
-        """Adds a member; the first one determines the protocol type and is the leader."""
+        """Add a member; the first one determines the protocol type and is the leader."""
         if member.instance_id is not None:
             if member.instance_id in self.static_members:
                 raise IllegalState(f"{member.instance_id} is already a member of {self.id}")
@@ -188,7 +188,7 @@ class ClassicGroup:
         self.pending_join.discard(member.id)
 
     def remove(self, member_id: str) -> None:
-        """Removes a member or an unused member id.
+        """Remove a member or an unused member id.
 
         If it was the leader, the oldest member becomes the leader.
         """
@@ -201,7 +201,7 @@ class ClassicGroup:
         self.pending_sync.discard(member_id)
 
     def replace_static(self, instance_id: str, old_id: str, new_id: str) -> ClassicMember:
-        """Changes a static member's id; its position and leadership are kept (KIP-345)."""
+        """Change a static member's id; its position and leadership are kept (KIP-345)."""
         member = self.members[old_id]
         member.id = new_id
         # Keep its position in the order of joining.
@@ -215,7 +215,7 @@ class ClassicGroup:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Ensures that the leader is a member that rejoined. Returns False if there is none."""
+        """Ensure that the leader is a member that rejoined. Return False if there is none."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaiting_join is None:
@@ -247,7 +247,7 @@ class ClassicGroup:
         return GroupState.PREPARING_REBALANCE in LEGAL_MOVES[self.state]
 
     def begin_generation(self, wall_ms: int) -> None:
-        """Ends the join phase: increments the generation, selects the protocol, and changes the state."""
+        """End the join phase: increment the generation, select the protocol, and change the state."""
         self.generation += 1
         self.pending_sync.clear()
         if self.members:
@@ -261,12 +261,12 @@ class ClassicGroup:
     # -- common protocol --------------------------------------------------------------------
 
     def common_protocols(self) -> set[str]:
-        """Returns the protocols that every member supports."""
+        """Return the protocols that every member supports."""
         supported = [{name for name, _ in member.protocols} for member in self.members.values()]
         return set.intersection(*supported) if supported else set()
 
     def select_protocol(self) -> str:
-        """Returns the common protocol with the most votes; of equals, the one that got a vote first."""
+        """Return the common protocol with the most votes; of equals, the one that got a vote first."""
         candidates = self.common_protocols()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -289,7 +289,7 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL
 
     def read_subscriptions(self) -> frozenset[str] | None:
-        """Returns the topics its members subscribe to; None if they are unknown."""
+        """Return the topics its members subscribe to; None if they are unknown."""
         if not self.uses_consumer_protocol:
             return None
         if not self.members:
@@ -316,9 +316,9 @@ class ClassicGroup:
     # -- request checks ---------------------------------------------------------------------------
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """Returns the member.
+        """Return the member.
 
-        Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if its instance has another member id now.
+        Raise UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if its instance has another member id now.
         """
         if instance_id is not None:
             known = self.static_members.get(instance_id)
@@ -334,7 +334,7 @@ class ClassicGroup:
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, is_transactional: bool
     ) -> None:
-        """Raises unless this member of this generation can commit offsets.
+        """Raise unless this member of this generation can commit offsets.
 
         See rule commits-without-a-generation-need-an-empty-group.
         """
@@ -352,11 +352,11 @@ class ClassicGroup:
             raise RebalanceInProgress(f"{self.id} is waiting for its leader's assignment")
 
     def assignments_of(self, request: SyncGroupRequest) -> dict[str, bytes]:
-        """Returns the leader's assignments, with an empty one for missing members."""
+        """Return the leader's assignments, with an empty one for missing members."""
         assignments = {entry.member_id: entry.assignment for entry in request.assignments}
         return {member_id: assignments.get(member_id, b"") for member_id in self.members}
 
 
 def joined_members(group: ClassicGroup) -> Sequence[tuple[ClassicMember, bytes]]:
-    """Returns members with their metadata for the selected protocol, for the leader."""
+    """Return members with their metadata for the selected protocol, for the leader."""
     return [(member, member.metadata(group.protocol or "")) for member in group.members.values()]

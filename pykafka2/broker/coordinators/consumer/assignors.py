@@ -29,7 +29,7 @@ Assigned = dict[str, set[Partition]]
 
 
 def uniform(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
-    """Assigns partitions balanced and sticky.
+    """Assign partitions balanced and sticky.
 
     With equal subscriptions totals differ by at most one, and no partition moves needlessly.
     """
@@ -39,7 +39,7 @@ def uniform(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
 
 
 def _homogeneous(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
-    """Handles equal subscriptions: members keep their first partitions up to their share.
+    """Handle equal subscriptions: members keep their first partitions up to their share.
 
     The rest is distributed.
 
@@ -98,7 +98,7 @@ def _heterogeneous(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
 
 
 def _level(assigned: Assigned, members: Members) -> None:
-    """Moves partitions from members with the most to those with fewer, until that improves nothing."""
+    """Move partitions from members with the most to those with fewer, until that improves nothing."""
     settled = False
     while not settled:
         settled = True
@@ -117,7 +117,7 @@ def _level(assigned: Assigned, members: Members) -> None:
 
 
 def range_(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
-    """Assigns a range of each topic to each subscriber.
+    """Assign a range of each topic to each subscriber.
 
     Static members come first, so that equal partition numbers stay together.
     """
@@ -140,7 +140,7 @@ def range_(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
 
 
 def _readers(members: Members, sizes: Mapping[bytes, int]) -> dict[bytes, list[str]]:
-    """Returns the subscribers of each existing topic; topics and members are sorted."""
+    """Return the subscribers of each existing topic; topics and members are sorted."""
     wanted = {topic_id for member in members.values() for topic_id in member.topics}
     return {
         topic_id: [member_id for member_id in sorted(members) if topic_id in members[member_id].topics]

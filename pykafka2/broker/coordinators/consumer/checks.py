@@ -19,7 +19,7 @@ from pykafka2.protocol.messages.consumer_group import (
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
-    """Rejects an invalid request, before the group is looked up."""
+    """Reject an invalid request, before the group is looked up."""
     epoch = request.member_epoch
     problem = None
     if not request.group_id:
@@ -48,7 +48,7 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assign
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
-    """Raises FENCED_MEMBER_EPOCH unless the epoch is the member's.
+    """Raise FENCED_MEMBER_EPOCH unless the epoch is the member's.
 
     The previous epoch is accepted after a lost response.
     """

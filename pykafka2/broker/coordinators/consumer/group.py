@@ -110,7 +110,7 @@ class ConsumerGroups(ConsumerSteps):
         return ConsumerGroup(request.group_id)
 
     def upgraded(self, group: ClassicGroup, out: Result) -> ConsumerGroup:
-        """Converts a classic group; with members only if it is allowed (migration.py)."""
+        """Convert a classic group; with members only if it is allowed (migration.py)."""
         raise NotImplementedError
 
     def _replaced(
@@ -123,7 +123,7 @@ class ConsumerGroups(ConsumerSteps):
     def _member(
         self, draft: ConsumerGroup, member_id: str, request: ConsumerGroupHeartbeatRequest, out: Result
     ) -> ConsumerMember:
-        """Returns the sender of the heartbeat; a static member is taken over from its former id."""
+        """Return the sender of the heartbeat; a static member is taken over from its former id."""
         epoch = request.member_epoch
         if request.instance_id is None:
             if epoch == JOIN_EPOCH:
@@ -145,7 +145,7 @@ class ConsumerGroups(ConsumerSteps):
     def take_over(
         self, draft: ConsumerGroup, old: ConsumerMember, member_id: str, out: Result
     ) -> ConsumerMember:
-        """Moves a static member with all its state to a new id."""
+        """Move a static member with all its state to a new id."""
         member = attrs.evolve(old, id=member_id, epoch=JOIN_EPOCH, previous_epoch=0)
         records.write_removal(out, draft.id, old.id)
         target = draft.targets.pop(old.id, {})
@@ -161,7 +161,7 @@ class ConsumerGroups(ConsumerSteps):
     def _with_request(
         self, member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> ConsumerMember:
-        """Returns the member updated by the heartbeat; null fields keep their value."""
+        """Return the member updated by the heartbeat; null fields keep their value."""
         values: dict[str, Any] = {
             "instance_id": request.instance_id,
             "rack_id": request.rack_id,
@@ -229,7 +229,7 @@ class ConsumerGroups(ConsumerSteps):
     # -- timers -------------------------------------------------------------------------------------
 
     def on_loaded(self, group: ConsumerGroup, now: float) -> None:
-        """Continues a loaded group: its members get a full session."""
+        """Continue a loaded group: its members get a full session."""
         for member in group.members.values():
             self.schedule_session_timeout(group.id, member, now)
             self._schedule_revocation_timeout(group.id, member, now)
@@ -250,7 +250,7 @@ class ConsumerGroups(ConsumerSteps):
         )
 
     def _schedule_revocation_timeout(self, group_id: str, member: ConsumerMember, now: float) -> None:
-        """Starts the rebalance timeout within which a member must revoke partitions."""
+        """Start the rebalance timeout within which a member must revoke partitions."""
         name = ("revocation", group_id, member.id)
         if member.state is not MemberState.UNREVOKED_PARTITIONS or member.classic is not None:
             self.timers.cancel(name)

@@ -31,7 +31,7 @@ def reconcile(
     has_changed_subscription: bool,
     owned: Owned,
 ) -> ConsumerMember:
-    """Returns the member after one step, or the same object if it cannot move."""
+    """Return the member after one step, or the same object if it cannot move."""
     owned = None if owned is None else [(topic_id, list(partitions)) for topic_id, partitions in owned]
     if member.state is MemberState.STABLE:
         if member.epoch != target_epoch:
@@ -89,7 +89,7 @@ def _next(
 
 
 def _strip(member: ConsumerMember, subscribed: frozenset[bytes], owned: Owned) -> ConsumerMember:
-    """Removes topics that the member no longer subscribes to, without waiting for a new target."""
+    """Remove topics that the member no longer subscribes to, without waiting for a new target."""
     unsubscribed = {topic_id: has for topic_id, has in member.assigned.items() if topic_id not in subscribed}
     if not unsubscribed:
         return member

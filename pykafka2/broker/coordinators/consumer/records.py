@@ -69,7 +69,7 @@ def write_epoch(out: Result, group_id: str, epoch: int, metadata_hash: int) -> N
 def write_regex(
     out: Result, group_id: str, regex: str, topics: frozenset[str] | None, timestamp_ms: int = 0
 ) -> None:
-    """Writes the topics that match a pattern; None once it has no subscribers."""
+    """Write the topics that match a pattern; None once it has no subscribers."""
     out.write(
         wire.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex),
         None
@@ -81,7 +81,7 @@ def write_regex(
 
 
 def write_removal(out: Result, group_id: str, member_id: str) -> None:
-    """Writes the removal of a member with all its state."""
+    """Write the removal of a member with all its state."""
     for key in (
         wire.ConsumerGroupCurrentMemberAssignmentKey,
         wire.ConsumerGroupTargetAssignmentMemberKey,
@@ -91,7 +91,7 @@ def write_removal(out: Result, group_id: str, member_id: str) -> None:
 
 
 def write_group_removal(out: Result, group: ConsumerGroup) -> None:
-    """Writes the removal of a group: its members first, its epoch last."""
+    """Write the removal of a group: its members first, its epoch last."""
     for member_id in group.members:
         write_removal(out, group.id, member_id)
     for regex in group.regexes:
@@ -101,7 +101,7 @@ def write_group_removal(out: Result, group: ConsumerGroup) -> None:
 
 
 def replay(groups: Groups, key: RecordKey, value: RecordValue | None) -> None:
-    """Applies one of these records."""
+    """Apply one of these records."""
     if isinstance(key, wire.ConsumerGroupPartitionMetadataKey):
         return  # Kafka 4.0's; replaced by the hash in the group's epoch
     group_id: str = key.group_id  # type: ignore[attr-defined]
@@ -154,5 +154,5 @@ def _member_of(key: RecordKey) -> str:
 
 
 def target_of(partitions: Mapping[bytes, set[int]]) -> Target:
-    """Returns a target assignment in the groups' format."""
+    """Return a target assignment in the groups' format."""
     return {topic_id: frozenset(numbers) for topic_id, numbers in partitions.items() if numbers}

@@ -85,7 +85,7 @@ class ConsumerMember:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def metadata_value(self) -> records.ConsumerGroupMemberMetadataValue:
-        """Returns the record of its subscription."""
+        """Return the record of its subscription."""
         return records.ConsumerGroupMemberMetadataValue(
             instance_id=self.instance_id,
             rack_id=self.rack_id,
@@ -107,7 +107,7 @@ class ConsumerMember:
         )
 
     def current_value(self) -> records.ConsumerGroupCurrentMemberAssignmentValue:
-        """Returns the record of its partitions."""
+        """Return the record of its partitions."""
         return records.ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
@@ -157,7 +157,7 @@ class ConsumerGroup:
         self.rules_seen: object = None
 
     def draft(self) -> ConsumerGroup:
-        """Returns a copy on which an operation runs before its records are in the log."""
+        """Return a copy on which an operation runs before its records are in the log."""
         draft = ConsumerGroup(self.id)
         draft.epoch, draft.metadata_hash = self.epoch, self.metadata_hash
         draft.assignment_epoch, draft.assigned_at_ms = self.assignment_epoch, self.assigned_at_ms
@@ -195,7 +195,7 @@ class ConsumerGroup:
         return member
 
     def subscribed_topics(self, member: ConsumerMember) -> frozenset[str]:
-        """Returns the topics by name and by pattern; an unresolved pattern matches nothing."""
+        """Return the topics by name and by pattern; an unresolved pattern matches nothing."""
         return member.topics | self.regexes.get(member.regex or "", frozenset())
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -205,7 +205,7 @@ class ConsumerGroup:
         return sum(member.regex == regex for member in self.members.values())
 
     def preferred_assignor(self, default: str) -> str:
-        """Returns the assignor that most members request."""
+        """Return the assignor that most members request."""
         requested = Counter(
             member.assignor for member in self.members.values() if member.assignor is not None
         )
@@ -264,7 +264,7 @@ class ConsumerGroup:
                 del self.static_members[old.instance_id]
 
     def put(self, member: ConsumerMember) -> None:
-        """Adds or replaces a member, and updates the owners of its partitions."""
+        """Add or replace a member, and update the owners of its partitions."""
         old = self.members.get(member.id)
         if old is not None:
             self._release(old)
@@ -294,7 +294,7 @@ class ConsumerGroup:
         version: int,
         partitions: Iterable[tuple[bytes | None, int]],
     ) -> None:
-        """Raises unless a member of this epoch can commit; `partitions` by topic id (KIP-1251)."""
+        """Raise unless a member of this epoch can commit; `partitions` by topic id (KIP-1251)."""
         if epoch < 0 and not self.members:
             return
         if is_transactional and epoch == -1 and not member_id and instance_id is None:
@@ -324,7 +324,7 @@ class ConsumerGroup:
         return None
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Raises unless a member of this epoch can read committed offsets; without a member id anyone can."""
+        """Raise unless a member of this epoch can read committed offsets; without a member id anyone can."""
         if member_id is None:
             if epoch < 0:
                 return

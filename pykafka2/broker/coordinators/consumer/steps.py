@@ -69,7 +69,7 @@ class ConsumerSteps:
         out: Result,
         now: float,
     ) -> bool:
-        """Resolves patterns again. Returns whether any member's topics changed.
+        """Resolve patterns again. Return whether any member's topics changed.
 
         Topics that the caller cannot describe are left out for all members with that pattern, as in Kafka.
         Patterns share the steps of the request; one that needs more gets no new topics.
@@ -119,7 +119,7 @@ class ConsumerSteps:
             records.write_epoch(out, draft.id, draft.epoch, metadata_hash)
 
     def hash_of(self, group: ConsumerGroup) -> int:
-        """Returns a hash that changes with the topics that the group subscribes to."""
+        """Return a hash that changes with the topics that the group subscribes to."""
         names = sorted(
             {name for member in group.members.values() for name in group.subscribed_topics(member)}
         )
@@ -133,7 +133,7 @@ class ConsumerSteps:
         return int.from_bytes(digest.digest(), "big", signed=True)
 
     def assign(self, draft: ConsumerGroup, out: Result, now: float) -> None:
-        """Computes a new target assignment if the group epoch is ahead of it.
+        """Compute a new target assignment if the group epoch is ahead of it.
 
         At most once per assignment interval (KIP-1263), which the wall clock measures: after a jump back a
         group waits until the clock is where it was, unless the interval is 0, as in Kafka 4.3.1.

@@ -25,7 +25,7 @@ from pykafka2.protocol.messages.consumer_protocol import (
 
 
 def from_classic(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
-    """Returns a KIP-848 group with the members of a classic one; the caller sets its metadata hash.
+    """Return a KIP-848 group with the members of a classic one; the caller sets its metadata hash.
 
     Raises:
         CorruptData: a member's subscription or assignment cannot be decoded.
@@ -68,7 +68,7 @@ def _read_assignment(data: bytes, epoch: int, topics: Topics) -> dict[bytes, dic
 def to_classic(
     group: ConsumerGroup, members: Sequence[ConsumerMember], topics: Topics, wall_ms: int
 ) -> ClassicGroup:
-    """Returns a classic group with the remaining members of a KIP-848 group."""
+    """Return a classic group with the remaining members of a KIP-848 group."""
     downgraded = ClassicGroup(group.id, wall_ms)
     downgraded.generation = group.epoch
     for member in members:
@@ -93,7 +93,7 @@ def to_classic(
 
 
 def assignment_bytes(member: ConsumerMember, partitions: Mapping[bytes, Any], topics: Topics) -> bytes:
-    """Encodes partitions for a classic consumer, in the version of its own subscription."""
+    """Encode partitions for a classic consumer, in the version of its own subscription."""
     metadata = cast("ClassicMemberMetadata", member.classic)
     version = min(int.from_bytes(metadata.protocols[0][1][:2], "big"), ConsumerProtocolAssignment.MAX_VERSION)
     named = [
@@ -106,7 +106,7 @@ def assignment_bytes(member: ConsumerMember, partitions: Mapping[bytes, Any], to
 
 
 def read_subscription(protocols: Sequence[tuple[str, bytes]]) -> ConsumerProtocolSubscription:
-    """Decodes a classic consumer's subscription, which is the same for all its protocols."""
+    """Decode a classic consumer's subscription, which is the same for all its protocols."""
     data = protocols[0][1]
     version = int.from_bytes(data[:2], "big")
     if len(data) < 2 or version < 0:

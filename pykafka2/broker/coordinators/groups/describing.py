@@ -41,7 +41,7 @@ def describe(
 
 
 def _hide_old_assignments(described: Iterable[group_admin.DescribedGroup]) -> None:
-    """Removes the assignments of groups that are not stable, as releases before 4.0 do."""
+    """Remove the assignments of groups that are not stable, as releases before 4.0 do."""
     for group in described:
         if group.group_state != GroupState.STABLE.value:
             for member in group.members:
@@ -52,7 +52,7 @@ def _authorize(
     described: Sequence[group_admin.DescribedGroup | consumer_group.DescribedGroup],
     operations: int = ALL_GROUP_OPERATIONS,
 ) -> None:
-    """Sets the authorized operations of the groups that were found (KIP-430)."""
+    """Set the authorized operations of the groups that were found (KIP-430)."""
     for group in described:
         if not group.error_code:
             group.authorized_operations = operations
@@ -162,7 +162,7 @@ def _consumer_member(group: ConsumerGroup, member: ConsumerMember, topics: Topic
 
 
 def _held(member: ConsumerMember) -> dict[bytes, set[int]]:
-    """Returns the partitions it can still read, including those it must revoke, as in Apache."""
+    """Return the partitions it can still read, including those it must revoke, as in Apache."""
     held: dict[bytes, set[int]] = {}
     for assignment in (member.assigned, member.pending_revocation):
         for topic_id, partitions in assignment.items():
@@ -173,7 +173,7 @@ def _held(member: ConsumerMember) -> dict[bytes, set[int]]:
 def _named(
     assignment: Mapping[bytes, Iterable[int]], topics: Topics
 ) -> consumer_group.ConsumerGroupDescribeResponseAssignment:
-    """Converts an assignment; deleted topics are left out, as in Apache."""
+    """Convert an assignment; deleted topics are left out, as in Apache."""
     return consumer_group.ConsumerGroupDescribeResponseAssignment(
         topic_partitions=[
             consumer_group.ConsumerGroupDescribeResponseTopicPartitions(
@@ -186,7 +186,7 @@ def _named(
 
 
 def delete_groups(groups: Groups, offsets: Offsets, deferred: Deferred[Any], out: Result) -> None:
-    """Deletes groups without members, with their offsets (rule groups-in-use-are-not-deleted)."""
+    """Delete groups without members, with their offsets (rule groups-in-use-are-not-deleted)."""
     request = cast("group_admin.DeleteGroupsRequest", deferred.request)
     results = []
     for group_id in dict.fromkeys(request.groups_names):
@@ -202,7 +202,7 @@ def delete_groups(groups: Groups, offsets: Offsets, deferred: Deferred[Any], out
 
 
 def check_deletable(group: ClassicGroup | ConsumerGroup | None, group_id: str) -> None:
-    """Raises GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP if the group cannot be deleted."""
+    """Raise GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP if the group cannot be deleted."""
     if group is None or group.state is GroupState.DEAD:
         raise GroupIdNotFound(f"group {group_id} does not exist")
     is_empty = group.state is GroupState.EMPTY if isinstance(group, ClassicGroup) else not group.members

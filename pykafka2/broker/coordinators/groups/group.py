@@ -46,7 +46,7 @@ class ClassicGroups(ClassicJoins):
     """All classic groups of a shard."""
 
     def replay(self, key: GroupMetadataKey, value: GroupMetadataValue | None, is_loading: bool) -> None:
-        """Applies a group's record: a live group has that state already, a loaded one is created from it."""
+        """Apply a group's record: a live group has that state already, a loaded one is created from it."""
         group = self.groups.get(key.group)
         if value is None:
             if isinstance(group, ClassicGroup):
@@ -144,7 +144,7 @@ class ClassicGroups(ClassicJoins):
         out.reply(deferred, leave_response(caller.version, answers))
 
     def _leave(self, group: ClassicGroup, leaver: MemberIdentity, out: Result) -> int:
-        """Removes a member. Returns the error code."""
+        """Remove a member. Return the error code."""
         member_id = leaver.member_id
         if not member_id:
             # Administrators name static members by their instance id.
@@ -165,7 +165,7 @@ class ClassicGroups(ClassicJoins):
 
 
 def leave_response(version: int, answers: list[MemberResponse]) -> LeaveGroupResponse:
-    """Returns the response with one result per member; versions below 3 have a single member."""
+    """Return the response with one result per member; versions below 3 have a single member."""
     if version >= FIRST_LEAVE_OF_MANY:
         return LeaveGroupResponse(members=answers)
     return LeaveGroupResponse(error_code=answers[0].error_code)

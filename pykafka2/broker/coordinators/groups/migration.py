@@ -215,7 +215,7 @@ class MixedGroups(ConsumerGroups):
         out.on_appended = appended
 
     def _check_join(self, group: ConsumerGroup, request: JoinGroupRequest) -> None:
-        """Raises INCONSISTENT_GROUP_PROTOCOL unless it shares a protocol with the classic members.
+        """Raise INCONSISTENT_GROUP_PROTOCOL unless it shares a protocol with the classic members.
 
         The member's own earlier protocols count, too.
         """
@@ -327,7 +327,7 @@ class MixedGroups(ConsumerGroups):
 
 
 def _joined(member: ConsumerMember, version: int) -> JoinGroupResponse:
-    """Returns a response without a leader, because the coordinator assigns."""
+    """Return a response without a leader, because the coordinator assigns."""
     return JoinGroupResponse(
         generation_id=member.epoch,
         protocol_type=CONSUMER_PROTOCOL,

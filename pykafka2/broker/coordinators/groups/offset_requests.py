@@ -227,7 +227,7 @@ class Offsets(OffsetStore):
     def _fetch_group(
         self, query: wire.OffsetFetchRequestGroup, caller: Caller, require_stable: bool
     ) -> wire.OffsetFetchResponseGroup:
-        """Returns a group's offsets: -1 without an error if there is no commit, even for an unknown group."""
+        """Return a group's offsets: -1 without an error if there is no commit, even for an unknown group."""
         group = self.groups.get(query.group_id)
         if isinstance(group, ConsumerGroup):
             try:
@@ -326,7 +326,7 @@ Commit = wire.OffsetCommitRequest | transaction.TxnOffsetCommitRequest
 
 
 def missing_partitions(request: Commit, version: int, topics: Topics | None) -> dict[tuple[int, int], int]:
-    """Returns the missing partitions of a commit: their positions in the request, with an error code each."""
+    """Return the missing partitions of a commit: their positions in the request, with an error code each."""
     missing: dict[tuple[int, int], int] = {}
     if topics is None:
         return missing

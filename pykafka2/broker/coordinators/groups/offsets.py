@@ -108,7 +108,7 @@ class OffsetStore:
             self.committed.setdefault(key.group, {})[place] = offset
 
     def replay_marker(self, producer: Producer, committed: bool) -> None:
-        """Ends a transaction: its pending offsets are committed or dropped.
+        """End a transaction: its pending offsets are committed or dropped.
 
         An offset that was committed after the transaction's own is kept.
         """
@@ -139,12 +139,12 @@ class OffsetStore:
     # -- deletion and expiry -------------------------------------------------------------------------
 
     def forget_all(self, group_id: str, out: Result) -> None:
-        """Deletes all offsets of a group, including those pending in transactions."""
+        """Delete all offsets of a group, including those pending in transactions."""
         for place in self._places(group_id):
             write_offset(out, group_id, place, None)
 
     def forget_topics(self, names: Iterable[str], out: Result) -> None:
-        """Deletes the offsets of deleted topics, including pending ones."""
+        """Delete the offsets of deleted topics, including pending ones."""
         deleted = set(names)
         groups = dict.fromkeys(
             [*self.committed, *(group_id for groups in self.pending.values() for group_id in groups)]
@@ -155,14 +155,14 @@ class OffsetStore:
                     write_offset(out, group_id, place, None)
 
     def _places(self, group_id: str) -> list[Place]:
-        """Returns the partitions with committed or pending offsets of a group, sorted."""
+        """Return the partitions with committed or pending offsets of a group, sorted."""
         places = set(self.committed.get(group_id, ()))
         for groups in self.pending.values():
             places |= set(groups.get(group_id, ()))
         return sorted(places)
 
     def expire(self, group_id: str, now: float, out: Result) -> bool:
-        """Removes a group's expired offsets. Returns whether none is left, including pending ones."""
+        """Remove a group's expired offsets. Return whether none is left, including pending ones."""
         group = self.groups[group_id]
         known = self.committed.get(group_id)
         if not known:
@@ -186,7 +186,7 @@ class OffsetStore:
 
 
 def _expiry_base(group: ClassicGroup | ConsumerGroup) -> Callable[[CommittedOffset], int] | None:
-    """Returns the start of an offset's retention, in milliseconds since 1970; None if none expires."""
+    """Return the start of an offset's retention, in milliseconds since 1970; None if none expires."""
     if isinstance(group, ClassicGroup) and group.protocol_type is not None:
         if group.state is GroupState.EMPTY:
             emptied_ms = group.changed_ms
@@ -198,7 +198,7 @@ def _expiry_base(group: ClassicGroup | ConsumerGroup) -> Callable[[CommittedOffs
 
 
 def write_offset(out: Result, group_id: str, place: Place, offset: CommittedOffset | None) -> None:
-    """Writes a commit as a record, or its removal if None."""
+    """Write a commit as a record, or its removal if None."""
     key = OffsetCommitKey(group=group_id, topic=place[0], partition=place[1])
     if offset is None:
         out.write(key, None)

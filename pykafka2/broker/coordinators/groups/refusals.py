@@ -18,7 +18,7 @@ def _join(request: classic.JoinGroupRequest, version: int, code: int) -> Respons
 
 
 def join_error(version: int, code: int, member_id: str) -> classic.JoinGroupResponse:
-    """Returns a JoinGroup response with an error; old versions have no null protocol."""
+    """Return a JoinGroup response with an error; old versions have no null protocol."""
     return classic.JoinGroupResponse(
         error_code=code,
         member_id=member_id,
@@ -49,7 +49,7 @@ def _describe(request: group_admin.DescribeGroupsRequest, version: int, code: in
 def described_error(
     group_id: str, version: int, code: int, state: str = "", message: str | None = None
 ) -> group_admin.DescribedGroup:
-    """Returns a group with an error for a DescribeGroups response."""
+    """Return a group with an error for a DescribeGroups response."""
     return group_admin.DescribedGroup(
         error_code=code,
         error_message=message if version >= 6 else None,
@@ -144,7 +144,7 @@ def _consumer_heartbeat(
 
 
 def consumer_heartbeat_error(code: int, message: str | None) -> consumer_group.ConsumerGroupHeartbeatResponse:
-    """Returns a ConsumerGroupHeartbeat response with an error."""
+    """Return a ConsumerGroupHeartbeat response with an error."""
     return consumer_group.ConsumerGroupHeartbeatResponse(
         error_code=code, error_message=message, member_epoch=0, heartbeat_interval_ms=0
     )
@@ -161,7 +161,7 @@ def _consumer_describe(
 def consumer_described_error(
     group_id: str, code: int, message: str | None = None
 ) -> consumer_group.DescribedGroup:
-    """Returns a group with an error for a ConsumerGroupDescribe response."""
+    """Return a group with an error for a ConsumerGroupDescribe response."""
     return consumer_group.DescribedGroup(
         error_code=code,
         error_message=message,

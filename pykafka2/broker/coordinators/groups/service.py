@@ -56,7 +56,7 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
         self._topics: Topics | None = None
 
     def elect(self, partition: int, log: ShardLog) -> None:
-        """Creates the shard of a partition that this broker leads now; `load` follows."""
+        """Create the shard of a partition that this broker leads now; `load` follows."""
         shard = GroupShard(self.settings, self._wall_ms, self._new_id)
         shard.consumer.group_configs = self._group_configs
         if self._topics is not None:
@@ -64,7 +64,7 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
         self.begin(partition, shard, log)
 
     def on_topics(self, topics: Topics, now: float) -> None:
-        """Applies a change of the cluster's topics."""
+        """Apply a change of the cluster's topics."""
         known = () if self._topics is None else self._topics.names()
         now_known = set(topics.names())
         deleted = {name for name in known if name not in now_known}
@@ -77,7 +77,7 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
     def on_marker(
         self, partition: int, producer: Producer, committed: bool, end_offset: int, now: float
     ) -> None:
-        """Handles a transaction marker that was appended to a partition of __consumer_offsets."""
+        """Handle a transaction marker that was appended to a partition of __consumer_offsets."""
         runtime = self.runtimes.get(partition)
         if runtime is not None:
             runtime.on_marker(producer, committed, end_offset, now)
@@ -99,7 +99,7 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
         request: committed_offsets.OffsetCommitRequest | transaction.TxnOffsetCommitRequest,
         now: float,
     ) -> Deferred[Any]:
-        """Submits a commit without the missing partitions, which the broker rejects itself."""
+        """Submit a commit without the missing partitions, which the broker rejects itself."""
         missing = missing_partitions(request, caller.version, self._topics)
         if not missing:
             return super().submit(caller, request, now)

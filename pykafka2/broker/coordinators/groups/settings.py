@@ -68,7 +68,7 @@ def no_group_configs(group_id: str) -> Mapping[str, str]:
 
 
 def seconds_of(configs: Mapping[str, str], name: str, default: float) -> float:
-    """Returns a group's own duration, or the broker's."""
+    """Return a group's own duration, or the broker's."""
     text = configs.get(name)
     return default if text is None else int(text) / 1000.0
 
@@ -113,7 +113,7 @@ class Topics(Protocol):
     def name_of(self, topic_id: bytes) -> str | None: ...
 
     def partition_count(self, name: str) -> int:
-        """Returns the number of partitions, 0 for a missing topic."""
+        """Return the number of partitions, 0 for a missing topic."""
         ...
 
     def names(self) -> Iterable[str]: ...

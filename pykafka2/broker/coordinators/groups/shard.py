@@ -115,7 +115,7 @@ class GroupShard:
             raise TypeError(f"{type(request).__name__} is not a request for a group coordinator")
 
     def _join(self, caller: Caller, deferred: Deferred[Any], out: Result, now: float) -> None:
-        """Handles a JoinGroup; an empty KIP-848 group is replaced by a classic one of the same name."""
+        """Handle a JoinGroup; an empty KIP-848 group is replaced by a classic one of the same name."""
         group_id: str = deferred.request.group_id  # type: ignore[attr-defined]
         if not group_id:
             raise InvalidGroupId
@@ -203,7 +203,7 @@ class GroupShard:
     # -- topics and cleanup --------------------------------------------------
 
     def on_topics(self, topics: Topics, deleted: Set[str] | None = None) -> Result:
-        """Applies changed topics. Returns a result that deletes the offsets of deleted topics.
+        """Apply changed topics. Return a result that deletes the offsets of deleted topics.
 
         None for `deleted` means that they are determined here.
         """

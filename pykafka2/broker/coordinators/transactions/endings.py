@@ -49,7 +49,7 @@ class EndOfTransaction:
 def end_transaction(
     transaction: Transaction, end: EndOfTransaction, new_producer_id: Callable[[], int], now_ms: int
 ) -> Transaction | None:
-    """Returns the draft to append; None if the transaction has ended that way already.
+    """Return the draft to append; None if the transaction has ended that way already.
 
     Raises:
         BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE,

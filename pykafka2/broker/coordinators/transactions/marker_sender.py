@@ -42,7 +42,7 @@ class MarkerSender:
         self._timeout = node.config.seconds("request.timeout.ms") + GRACE
 
     def send(self, now: float) -> None:
-        """Sends the pending markers, one request for each leader."""
+        """Send the pending markers, one request for each leader."""
         by_leader: dict[int, list[Order]] = {}
         for markers in self._coordinator.take_markers():
             places: dict[int, list[Key]] = {}

@@ -44,12 +44,12 @@ class PendingMarkers:
         return attrs.evolve(self.decision, partitions=frozenset(self.unwritten))
 
     def order_failed(self) -> WriteMarkers | None:
-        """Returns the failed markers again; None if there are none."""
+        """Return the failed markers again; None if there are none."""
         failed, self.failed = frozenset(self.failed & self.unwritten), set()
         return attrs.evolve(self.decision, partitions=failed) if failed else None
 
     def note(self, partition: Partition, code: int) -> None:
-        """Records the leader's result for the marker of a partition."""
+        """Record the leader's result for the marker of a partition."""
         if code in _FENCED:
             self.is_abandoned = True
         elif code in _WRITTEN:
@@ -58,12 +58,12 @@ class PendingMarkers:
             self.failed.add(partition)
 
     def drop_deleted(self, topics: Topics | None) -> None:
-        """Drops deleted partitions, which need no marker."""
+        """Drop deleted partitions, which need no marker."""
         self.unwritten -= deleted(frozenset(self.unwritten), topics)
 
 
 def pending_markers_of(transaction: Transaction, coordinator_epoch: int) -> PendingMarkers:
-    """Returns the pending markers of a transaction in Prepare...: all of its partitions."""
+    """Return the pending markers of a transaction in Prepare...: all of its partitions."""
     decision = WriteMarkers(
         transaction.id,
         transaction.producer_id,

@@ -26,7 +26,7 @@ from pykafka2.protocol.messages.transaction import (
 
 
 def owned_by(transaction: Transaction | None, producer_id: int, epoch: int) -> Transaction:
-    """Returns the transaction if it belongs to the producer and is not ending.
+    """Return the transaction if it belongs to the producer and is not ending.
 
     Raises:
         BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
@@ -45,14 +45,14 @@ def owned_by(transaction: Transaction | None, producer_id: int, epoch: int) -> T
 def with_added(
     transaction: Transaction, partitions: frozenset[Partition], client_version: int, now_ms: int
 ) -> Transaction | None:
-    """Returns the draft to append; None if all partitions are part of the transaction already."""
+    """Return the draft to append; None if all partitions are part of the transaction already."""
     if transaction.state is TransactionState.ONGOING and partitions <= transaction.partitions:
         return None
     return transaction.with_partitions(partitions, now_ms, client_version)
 
 
 def verified(transaction: Transaction, partitions: frozenset[Partition]) -> dict[Partition, int]:
-    """Returns 0 for each partition in the transaction, TRANSACTION_ABORTABLE for the others.
+    """Return 0 for each partition in the transaction, TRANSACTION_ABORTABLE for the others.
 
     See rule older-producers-are-verified.
     """
@@ -63,7 +63,7 @@ def verified(transaction: Transaction, partitions: frozenset[Partition]) -> dict
 
 
 def deleted(partitions: frozenset[Partition], topics: Topics | None) -> frozenset[Partition]:
-    """Returns the partitions that do not exist; empty if topics are unknown.
+    """Return the partitions that do not exist; empty if topics are unknown.
 
     The offsets topic always exists: it is created before a group's coordinator can be found.
     """
@@ -77,7 +77,7 @@ def deleted(partitions: frozenset[Partition], topics: Topics | None) -> frozense
 
 
 def missing(partitions: frozenset[Partition], topics: Topics | None) -> dict[Partition, int]:
-    """Returns error codes for all partitions if one does not exist; empty if all exist."""
+    """Return error codes for all partitions if one does not exist; empty if all exist."""
     unknown = deleted(partitions, topics)
     if not unknown:
         return {}
@@ -94,7 +94,7 @@ def partitions_of(topics: list[AddPartitionsToTxnTopic]) -> frozenset[Partition]
 def results_of(
     topics: list[AddPartitionsToTxnTopic], codes: Mapping[Partition, int]
 ) -> list[AddPartitionsToTxnTopicResult]:
-    """Returns the result with the code of each partition."""
+    """Return the result with the code of each partition."""
     return [
         AddPartitionsToTxnTopicResult(
             name=topic.name,

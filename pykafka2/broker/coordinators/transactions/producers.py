@@ -38,7 +38,7 @@ class Expected:
 
 
 def check_request(request: InitProducerIdRequest, max_timeout: float) -> Expected | None:
-    """Returns the producer's id and epoch; None if it starts.
+    """Return the producer's id and epoch; None if it starts.
 
     Raises:
         BrokerError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT; for two-phase commit (KIP-939) the error of
@@ -65,7 +65,7 @@ def check_request(request: InitProducerIdRequest, max_timeout: float) -> Expecte
 def new_transaction(
     transactional_id: str, timeout_ms: int, new_producer_id: Callable[[], int], now_ms: int
 ) -> Transaction:
-    """Returns the state of a new transactional id; its first transition assigns epoch 0."""
+    """Return the state of a new transactional id; its first transition assigns epoch 0."""
     return Transaction(
         id=transactional_id,
         producer_id=new_producer_id(),
@@ -82,7 +82,7 @@ def init_producer(
     now_ms: int,
     transaction_version: int,
 ) -> Transaction:
-    """Returns the draft to append.
+    """Return the draft to append.
 
     In state Empty the producer has the draft's id and epoch. In PrepareAbort an open transaction is aborted
     and fenced first, and the producer must retry (CONCURRENT_TRANSACTIONS).
@@ -111,7 +111,7 @@ def init_producer(
 def fence(
     transaction: Transaction, new_producer_id: Callable[[], int], now_ms: int, transaction_version: int
 ) -> Transaction:
-    """Returns the draft that aborts the open transaction with an epoch that its producer does not have.
+    """Return the draft that aborts the open transaction with an epoch that its producer does not have.
 
     The coordinator's own aborts use the cluster's transaction.version.
     """

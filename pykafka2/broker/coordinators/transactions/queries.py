@@ -22,7 +22,7 @@ from pykafka2.protocol.messages.transaction_admin import (
 def describe(
     request: DescribeTransactionsRequest, transactions: dict[str, Transaction]
 ) -> DescribeTransactionsResponse:
-    """Returns the state of each requested transactional id in this shard."""
+    """Return the state of each requested transactional id in this shard."""
     return DescribeTransactionsResponse(
         transaction_states=[_described(name, transactions) for name in request.transactional_ids]
     )
@@ -53,7 +53,7 @@ def _described(
 def list_transactions(
     request: ListTransactionsRequest, transactions: Collection[Transaction], now_ms: int
 ) -> ListTransactionsResponse:
-    """Returns the transactions that match all filters but the pattern; an empty filter matches all.
+    """Return the transactions that match all filters but the pattern; an empty filter matches all.
 
     An unknown state is listed in the response and matches nothing. The duration is that of the transaction so
     far, in milliseconds.
@@ -81,7 +81,7 @@ def list_transactions(
 
 
 def matching_ids(listed: ListTransactionsResponse, pattern: Pattern) -> ListTransactionsResponse:
-    """Returns a response with the transactions whose id matches; the pattern's steps are those of all shards.
+    """Return a response with the transactions whose id matches; the pattern's steps are those of all shards.
 
     Raises:
         InvalidRegularExpression: the pattern takes too many steps.

@@ -34,7 +34,7 @@ def _add_partitions(request: transaction.AddPartitionsToTxnRequest, version: int
 def partition_results(
     topics: list[transaction.AddPartitionsToTxnTopic], code: int
 ) -> list[transaction.AddPartitionsToTxnTopicResult]:
-    """Returns one code for all partitions of an AddPartitionsToTxn."""
+    """Return one code for all partitions of an AddPartitionsToTxn."""
     return [
         transaction.AddPartitionsToTxnTopicResult(
             name=topic.name,
@@ -68,7 +68,7 @@ def _describe_transactions(
 def described_transaction_error(
     transactional_id: str, code: int
 ) -> transaction_admin.DescribeTransactionsResponseTransactionState:
-    """Returns a transaction with an error for a DescribeTransactions response."""
+    """Return a transaction with an error for a DescribeTransactions response."""
     return transaction_admin.DescribeTransactionsResponseTransactionState(
         error_code=code,
         transactional_id=transactional_id,

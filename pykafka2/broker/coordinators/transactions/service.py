@@ -54,7 +54,7 @@ class TransactionCoordinator(CoordinatorService[TransactionShard]):
         self._topics: Topics | None = None
 
     def elect(self, partition: int, leader_epoch: int, log: ShardLog) -> None:
-        """Creates the shard of a partition that this broker leads in this epoch; `load` follows."""
+        """Create the shard of a partition that this broker leads in this epoch; `load` follows."""
         shard = TransactionShard(
             self.settings, leader_epoch, self._wall_ms, self._new_producer_id, self._offsets_partitions
         )
@@ -63,20 +63,20 @@ class TransactionCoordinator(CoordinatorService[TransactionShard]):
         self.begin(partition, shard, log)
 
     def on_topics(self, topics: Topics) -> None:
-        """Applies a change of the cluster's topics."""
+        """Apply a change of the cluster's topics."""
         self._topics = topics
         for shard in self.shards.values():
             shard.topics = topics
 
     def use_version(self, transaction_version: int) -> None:
-        """Applies the finalized feature transaction.version, which can change while transactions are open."""
+        """Apply the finalized feature transaction.version, which can change while transactions are open."""
         if transaction_version != self.settings.transaction_version:
             self.settings = attrs.evolve(self.settings, transaction_version=transaction_version)
             for shard in self.shards.values():
                 shard.settings = self.settings
 
     def take_markers(self) -> list[WriteMarkers]:
-        """Returns the markers to write, each of them once; `marker_written` reports the results."""
+        """Return the markers to write, each of them once; `marker_written` reports the results."""
         taken: list[WriteMarkers] = []
         for runtime in self.runtimes.values():
             taken += runtime.actions
@@ -84,7 +84,7 @@ class TransactionCoordinator(CoordinatorService[TransactionShard]):
         return taken
 
     def marker_written(self, markers: WriteMarkers, place: tuple[str, int], code: int, now: float) -> None:
-        """Records a leader's result for a marker: 0 or an error code; failed markers are retried."""
+        """Record a leader's result for a marker: 0 or an error code; failed markers are retried."""
         partition = partition_for(markers.transactional_id, self.partitions)
         shard = self.shards.get(partition)
         if shard is not None:
@@ -107,7 +107,7 @@ class TransactionCoordinator(CoordinatorService[TransactionShard]):
     def _list(
         self, caller: Caller, request: transaction_admin.ListTransactionsRequest, now: float
     ) -> Deferred[Any]:
-        """Lists the transactions of all partitions; the pattern is matched here, once for all of them."""
+        """List the transactions of all partitions; the pattern is matched here, once for all of them."""
         if not request.transactional_id_pattern:
             return self.submit_to_all(caller, request, now)
         deferred: Deferred[Any] = Deferred(request, caller.version)

@@ -216,7 +216,7 @@ class TransactionShard:
         drafts: dict[str, Transaction],
         now: float,
     ) -> list[AddPartitionsToTxnTopicResult]:
-        """Returns the result for one transaction; adds its draft, if there is one, to `drafts`."""
+        """Return the result for one transaction; add its draft, if there is one, to `drafts`."""
         partitions = partitions_of(entry.topics)
         codes = missing(partitions, self.topics)
         if codes:
@@ -274,7 +274,7 @@ class TransactionShard:
     # -- records ------------------------------------------------------------------------------------
 
     def _propose(self, drafts: Iterable[Transaction], out: Result, now: float) -> None:
-        """Appends the drafts as one batch; they become the state if that succeeds."""
+        """Append the drafts as one batch; they become the state if that succeeds."""
         proposed: list[Transaction] = []
         for draft in drafts:
             proposed.append(draft)
@@ -290,7 +290,7 @@ class TransactionShard:
             out.on_appended = lambda result: self._appended(proposed, result, now)
 
     def _appended(self, drafts: list[Transaction], result: Result, now: float) -> None:
-        """Applies drafts after their replay: a draft holds more than its record."""
+        """Apply drafts after their replay: a draft holds more than its record."""
         for draft in drafts:
             if draft.state is not TransactionState.DEAD:
                 self.transactions[draft.id] = draft
@@ -313,10 +313,10 @@ class TransactionShard:
         self.transactions[name] = Transaction.from_value(name, log_value)
 
     def replay_marker(self, producer: Producer, committed: bool, now: float) -> None:
-        """Does nothing: no record of __transaction_state belongs to a transaction."""
+        """Do nothing: no record of __transaction_state belongs to a transaction."""
 
     def on_loaded(self, now: float) -> Result:
-        """Executes every decision of the previous coordinator again, however much of it was done."""
+        """Execute every decision of the previous coordinator again, however much of it was done."""
         self._loaded_at = now
         out = Result()
         for transaction in self.transactions.values():
@@ -342,7 +342,7 @@ class TransactionShard:
             self.timers.set(("markers", transaction.id), now, lambda at: self._retry(pending, at))
 
     def marker_written(self, order: WriteMarkers, partition: Partition, code: int, now: float) -> Result:
-        """Records a leader's result for a marker. Returns a result for the runtime to execute.
+        """Record a leader's result for a marker. Return a result for the runtime to execute.
 
         0 completes this partition, and the last one completes the transaction. After a retriable error the
         marker is sent again after a pause; a fenced epoch stops this coordinator's work on it.
@@ -365,7 +365,7 @@ class TransactionShard:
         return out
 
     def _retry_later(self, pending: PendingMarkers, now: float) -> None:
-        """Sends failed markers again, or appends the last record, after a pause."""
+        """Send failed markers again, or append the last record, after a pause."""
         name = ("markers", pending.decision.transactional_id)
         if self.timers.deadline(name) is None:
             self.timers.set(name, now + MARKER_RETRY, lambda at: self._retry(pending, at))
@@ -393,7 +393,7 @@ class TransactionShard:
         return self.timers.next_deadline
 
     def _schedule(self, transaction: Transaction, now: float) -> None:
-        """Starts the two periodic checks while there is something to check."""
+        """Start the two periodic checks while there is something to check."""
         settings = self.settings
         if transaction.state is TransactionState.ONGOING:
             self._arm_check("timeouts", settings.abort_check_interval, self._abort_timed_out, now)
@@ -410,7 +410,7 @@ class TransactionShard:
         self.timers.set(name, deadline if deadline > now else deadline + interval, action)
 
     def _abort_timed_out(self, now: float) -> Result | None:
-        """Aborts timed-out transactions; as in Kafka every abort_check_interval, so up to that much late."""
+        """Abort timed-out transactions; as in Kafka every abort_check_interval, so up to that much late."""
         now_ms, version = self._wall_ms(now), self.settings.transaction_version
         ongoing = [known for known in self.transactions.values() if known.state is TransactionState.ONGOING]
         drafts = []
@@ -429,7 +429,7 @@ class TransactionShard:
         return out
 
     def _remove_expired(self, now: float) -> Result | None:
-        """Removes transactional ids that were unused for transactional.id.expiration.ms."""
+        """Remove transactional ids that were unused for transactional.id.expiration.ms."""
         oldest = self._wall_ms(now) - round(self.settings.expiration * 1000)
         drafts = [
             transaction.moved_to(TransactionState.DEAD)

@@ -112,7 +112,7 @@ class Transaction:
         return is_exhausted(self.epoch)
 
     def moved_to(self, state: TransactionState, **changes: Any) -> Transaction:
-        """Returns the draft of a transition; raises `IllegalTransition` if it is not in the table."""
+        """Return the draft of a transition; raise `IllegalTransition` if it is not in the table."""
         if state not in LEGAL_MOVES[self.state]:
             raise IllegalTransition(self.state.value, state.value)
         return attrs.evolve(self, state=state, previous_producer_id=self.producer_id, **changes)
@@ -120,7 +120,7 @@ class Transaction:
     # -- InitProducerId -----------------------------------------------------------------------------
 
     def with_next_epoch(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> Transaction:
-        """Starts or continues a producer (KIP-360): increments the epoch, except for a retried bump.
+        """Start or continue a producer (KIP-360): increment the epoch, except for a retried bump.
 
         Raises:
             ProducerFenced: the producer's epoch is neither the current one nor the one before the bump.
@@ -138,7 +138,7 @@ class Transaction:
     def with_new_id(
         self, producer_id: int, timeout_ms: int, now_ms: int, *, keeps_last_epoch: bool
     ) -> Transaction:
-        """Assigns a new producer id because the epochs of the current one are exhausted."""
+        """Assign a new producer id because the epochs of the current one are exhausted."""
         last_epoch = self.epoch if keeps_last_epoch else NO_EPOCH
         return self._restarted(producer_id, 0, last_epoch, timeout_ms, now_ms)
 
@@ -159,7 +159,7 @@ class Transaction:
     # -- in a transaction ---------------------------------------------------------------------------
 
     def with_partitions(self, added: frozenset[Partition], now_ms: int, client_version: int) -> Transaction:
-        """Adds partitions; the first ones start the transaction."""
+        """Add partitions; the first ones start the transaction."""
         is_ongoing = self.state is TransactionState.ONGOING
         return self.moved_to(
             TransactionState.ONGOING,
@@ -189,7 +189,7 @@ class Transaction:
         )
 
     def aborted_and_fenced(self, transaction_version: int, next_producer_id: int, now_ms: int) -> Transaction:
-        """Aborts the open transaction with an epoch that the producer does not have.
+        """Abort the open transaction with an epoch that the producer does not have.
 
         Increments the epoch once in every version: transaction.version 2 does so anyway (KAFKA-19367, fixed
         in 4.1).
@@ -205,7 +205,7 @@ class Transaction:
         return fence.ended(False, 0, NO_PRODUCER_ID, now_ms)
 
     def completed(self, now_ms: int) -> Transaction:
-        """Completes the transaction after all markers are written."""
+        """Complete the transaction after all markers are written."""
         was_commit = self.state is TransactionState.PREPARE_COMMIT
         has_new_id = self.client_version >= EPOCH_BUMP and self.next_producer_id != NO_PRODUCER_ID
         return self.moved_to(
@@ -220,7 +220,7 @@ class Transaction:
     # -- the log ------------------------------------------------------------------------------------
 
     def to_value(self, version: int) -> TransactionLogValue:
-        """Returns the value for the log; version 0 cannot hold the other ids and the client's version."""
+        """Return the value for the log; version 0 cannot hold the other ids and the client's version."""
         topics: dict[str, list[int]] = {}
         for topic, partition in sorted(self.partitions):
             topics.setdefault(topic, []).append(partition)
@@ -243,7 +243,7 @@ class Transaction:
 
     @classmethod
     def from_value(cls, transactional_id: str, value: TransactionLogValue) -> Transaction:
-        """Returns the state for a value of the log. Raises CorruptData for an impossible state."""
+        """Return the state for a value of the log. Raise CorruptData for an impossible state."""
         number = value.transaction_status
         if not 0 <= number < TransactionState.DEAD.number:
             raise CorruptData(

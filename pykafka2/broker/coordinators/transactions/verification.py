@@ -57,7 +57,7 @@ def verification_request(
     partitions: Iterable[Partition],
     support: TransactionSupport,
 ) -> AddPartitionsToTxnRequest:
-    """Returns a request of version 4 or 5 that verifies the partitions, or adds them."""
+    """Return a request of version 4 or 5 that verifies the partitions, or adds them."""
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         topics.setdefault(topic, []).append(index)
@@ -77,7 +77,7 @@ def verification_request(
 def verification_codes(
     request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse, support: TransactionSupport
 ) -> dict[Partition, int]:
-    """Returns the code of each requested partition; 0 accepts its batch."""
+    """Return the code of each requested partition; 0 accepts its batch."""
     (transaction,) = request.transactions
     partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     if response.error_code:
@@ -105,7 +105,7 @@ def _answered(code: int, support: TransactionSupport) -> int:
 
 
 def for_produce(code: int, support: TransactionSupport) -> int:
-    """Returns the code for the Produce response."""
+    """Return the code for the Produce response."""
     if code in _UNVERIFIED:
         return errors.NotEnoughReplicas.code
     if code == errors.ConcurrentTransactions.code and support is not TransactionSupport.ADDS_PARTITIONS:
@@ -114,7 +114,7 @@ def for_produce(code: int, support: TransactionSupport) -> int:
 
 
 def for_offsets(code: int) -> int:
-    """Returns the code for the TxnOffsetCommit response (Kafka's GroupCoordinatorService)."""
+    """Return the code for the TxnOffsetCommit response (Kafka's GroupCoordinatorService)."""
     if code == errors.NetworkException.code:
         return errors.CoordinatorLoadInProgress.code  # retried without another lookup
     if code in (errors.UnknownTopicOrPartition.code, errors.NotEnoughReplicas.code):

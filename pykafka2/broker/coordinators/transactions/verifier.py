@@ -68,7 +68,7 @@ class Verifier:
         self._retry_time = config.seconds("add.partitions.to.txn.retry.backoff.max.ms")
 
     def begin(self, verification: VerificationRequest) -> tuple[Guards, dict[Key, BrokerError]]:
-        """Returns guards for partitions that need one, and errors for partitions that cannot be appended to.
+        """Return guards for partitions that need one, and errors for partitions that cannot be appended to.
 
         A partition whose transaction is open is in neither.
         """
@@ -101,7 +101,7 @@ class Verifier:
         *,
         waits_for_end: bool = False,
     ) -> None:
-        """Sends the guards' partitions to the coordinator; `then` is called once.
+        """Send the guards' partitions to the coordinator; `then` is called once.
 
         With `waits_for_end` it retries for a moment while the previous transaction is being ended.
         """
@@ -167,7 +167,7 @@ class Verifier:
         return False
 
     def _retry(self, pending: _PendingVerification, now: float) -> None:
-        """Sends the request again with new guards, because a marker invalidates the old ones."""
+        """Send the request again with new guards, because a marker invalidates the old ones."""
         guards, _ = self.begin(pending.verification)
         pending.guards = {key: guards.get(key, old) for key, old in pending.guards.items()}
         self._send(pending, now)
@@ -179,7 +179,7 @@ class Verifier:
         pending.then(pending.guards, {key: codes.get(key, otherwise or 0) for key in pending.guards}, now)
 
     def _coordinator_of(self, transactional_id: str) -> int | None:
-        """Returns the known leader of the transactional id's partition; None if it has none."""
+        """Return the known leader of the transactional id's partition; None if it has none."""
         topic = self._node.image.topics.get(TRANSACTIONS_TOPIC)
         if topic is None:
             return None

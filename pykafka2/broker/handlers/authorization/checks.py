@@ -66,7 +66,7 @@ class Checked:
         return self.context.version
 
     def replace(self, **changed: Any) -> Any:
-        """Replaces the request by a copy with these fields changed."""
+        """Replace the request by a copy with these fields changed."""
         rest = copy(self.context.request)
         for name, value in changed.items():
             setattr(rest, name, value)
@@ -74,7 +74,7 @@ class Checked:
         return rest
 
     def amend(self, change: Callable[[Any], None]) -> None:
-        """Changes the response before it is sent, after the changes of other checks."""
+        """Change the response before it is sent, after the changes of other checks."""
         earlier = self.context.amend
 
         def amended(response: Any) -> None:
@@ -90,12 +90,12 @@ Check = Callable[[Checked], Verdict]
 
 
 def code_of(resource_type: int) -> int:
-    """Returns the error code for denied access to a resource of this type."""
+    """Return the error code for denied access to a resource of this type."""
     return REFUSAL_OF[resource_type].code or 0
 
 
 def on_cluster(operation: int) -> Check:
-    """Returns a check: the request needs this operation on the cluster."""
+    """Return a check: the request needs this operation on the cluster."""
 
     def check(checked: Checked) -> Verdict:
         return None if checked.access.may_on_cluster(operation) else code_of(ResourceType.CLUSTER)
@@ -104,7 +104,7 @@ def on_cluster(operation: int) -> Check:
 
 
 def on_named(operation: int, resource_type: ResourceType, field: str) -> Check:
-    """Returns a check: the request needs this operation on the resource in a field; null needs none."""
+    """Return a check: the request needs this operation on the resource in a field; null needs none."""
 
     def check(checked: Checked) -> Verdict:
         name = getattr(checked.request, field)
@@ -116,7 +116,7 @@ def on_named(operation: int, resource_type: ResourceType, field: str) -> Check:
 
 
 def topic_name(entry: Any, image: ClusterImage) -> str | None:
-    """Returns the topic of an entry; None for an unknown id.
+    """Return the topic of an entry; None for an unknown id.
 
     If both are set, the id counts, as for handlers: otherwise an allowed name would give access to any id.
     """
@@ -128,7 +128,7 @@ def topic_name(entry: Any, image: ClusterImage) -> str | None:
 
 
 def each_topic(operation: int, entries: str = "topics", answers: str = "topics", **options: Any) -> Check:
-    """Returns a check: every topic of a list needs this operation; see `each`."""
+    """Return a check: every topic of a list needs this operation; see `each`."""
     return each(operation, ResourceType.TOPIC, entries, answers, topic_name, **options)
 
 
@@ -143,7 +143,7 @@ def each(
     skip_duplicates: bool = False,
     unless: Callable[[Checked], bool] = lambda checked: False,
 ) -> Check:
-    """Returns a check: every entry of a list needs this operation, and those without it get an error.
+    """Return a check: every entry of a list needs this operation, and those without it get an error.
 
     `entries` and `answers` are the fields of the request and of the response. Entries for which `name_of`
     returns None are left to the handler, and with `skip_duplicates` also duplicates. `message` is by default
@@ -196,7 +196,7 @@ def _duplicates(names: Iterable[str | None]) -> set[str | None]:
 def add_refusals(
     checked: Checked, entries: str, answers: str, refused: list[Any], code: int, message: str | None
 ) -> list[Any]:
-    """Adds errors for these entries to the response. Returns them."""
+    """Add errors for these entries to the response. Return them."""
     others = copy(checked.request)
     setattr(others, entries, refused)
     refusal = checked.services.answers.refusal_of(checked.context, others, code)
@@ -209,7 +209,7 @@ def add_refusals(
 
 
 def in_turn(*checks: Check) -> Check:
-    """Returns a check that runs several checks, up to the first that rejects or answers."""
+    """Return a check that runs several checks, up to the first that rejects or answers."""
 
     def check(checked: Checked) -> Verdict:
         for part in checks:

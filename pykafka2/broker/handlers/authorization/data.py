@@ -27,7 +27,7 @@ TOPICS_OF_PRODUCE = each_topic(Operation.WRITE, "topic_data", "responses")
 
 
 def check_produce(checked: Checked) -> Verdict:
-    """Checks WRITE on each topic, and on the transactional id if there are transactional batches."""
+    """Check WRITE on each topic, and on the transactional id if there are transactional batches."""
     request, access = checked.request, checked.access
     name = request.transactional_id
     if (
@@ -45,7 +45,7 @@ def check_produce(checked: Checked) -> Verdict:
 
 
 def check_fetch(checked: Checked) -> Verdict:
-    """Checks CLUSTER_ACTION for a follower.
+    """Check CLUSTER_ACTION for a follower.
 
     handlers/fetch.py checks what consumers can read, because fetch sessions continue without naming topics.
     """
@@ -58,7 +58,7 @@ def check_fetch(checked: Checked) -> Verdict:
 
 
 def check_create_topics(checked: Checked) -> Verdict:
-    """Checks CREATE on the cluster or the topic; hides the configuration without DESCRIBE_CONFIGS."""
+    """Check CREATE on the cluster or the topic; hide the configuration without DESCRIBE_CONFIGS."""
     access = checked.access
     verdict = None
     if not access.may_on_cluster(Operation.CREATE, notes=False):
@@ -78,7 +78,7 @@ def _hide_configs(access: Any, response: Any) -> None:
 
 
 def check_delete_topics(checked: Checked) -> Verdict:
-    """Checks DELETE on the cluster or the topic.
+    """Check DELETE on the cluster or the topic.
 
     Without DESCRIBE the response hides whether a topic exists.
     """
@@ -124,7 +124,7 @@ TOPIC_CONFIGS, LOGGER_CONFIGS, GROUP_CONFIGS = 2, 8, 32
 
 
 def check_configs(operation: int, answers: str, *, names_loggers: bool = False) -> Check:
-    """Returns a check for DESCRIBE_CONFIGS or ALTER_CONFIGS on each resource.
+    """Return a check for DESCRIBE_CONFIGS or ALTER_CONFIGS on each resource.
 
     The right is needed on the topic, the group or the cluster.
 
@@ -152,7 +152,7 @@ def check_configs(operation: int, answers: str, *, names_loggers: bool = False) 
 
 
 def _check_resource(checked: Checked, operation: int, resource: Any) -> tuple[int, bool]:
-    """Returns the type that a configurable resource belongs to, and whether the operation is allowed."""
+    """Return the type that a configurable resource belongs to, and whether the operation is allowed."""
     access, name = checked.access, resource.resource_name
     if resource.resource_type == TOPIC_CONFIGS:
         return TOPIC, access.may(operation, TOPIC, name)

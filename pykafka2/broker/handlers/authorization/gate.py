@@ -32,7 +32,7 @@ TOPIC: Final = int(ResourceType.TOPIC)
 
 
 def settings_of(config: BrokerConfig) -> Settings:
-    """Returns super.users and allow.everyone.if.no.acl.found. Raises `ConfigurationError`."""
+    """Return super.users and allow.everyone.if.no.acl.found. Raise `ConfigurationError`."""
     return Settings.of(
         config.text("super.users") or "",
         allows_if_none_found=bool(config.get("allow.everyone.if.no.acl.found")),
@@ -79,7 +79,7 @@ class Gate:
         *,
         by_controller: bool,
     ) -> Response | None:
-        """Returns the response of the API's function, `proceed`, or an authorization error."""
+        """Return the response of the API's function, `proceed`, or an authorization error."""
         check = CHECKS.get(context.api_key)
         if check is None:
             return proceed()
@@ -95,7 +95,7 @@ class Gate:
         return verdict
 
     def access(self, context: RequestContext, acls: Acls, *, by_controller: bool = False) -> Access:
-        """Returns the rights of the sender of a request under these ACLs."""
+        """Return the rights of the sender of a request under these ACLs."""
         caller = context.origin.caller
         if by_controller:
             if self._of_controller.acls is not acls:
@@ -114,7 +114,7 @@ class Gate:
     def denied(
         self, context: RequestContext, rights: Rights, operation: int, resource_type: int, name: str
     ) -> None:
-        """Records a denial in the event log."""
+        """Record a denial in the event log."""
         self._events.access_denied(
             self._clock.monotonic(),
             self._broker_id,

@@ -33,7 +33,7 @@ FIRST_SYNC_WITH_PROTOCOL = 5
 
 
 def check_sync(checked: Checked) -> Verdict:
-    """Checks READ on the group, unless the handler rejects the request for its missing protocol."""
+    """Check READ on the group, unless the handler rejects the request for its missing protocol."""
     request = checked.request
     if checked.version >= FIRST_SYNC_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
         return None
@@ -41,7 +41,7 @@ def check_sync(checked: Checked) -> Verdict:
 
 
 def check_find_coordinator(checked: Checked) -> Verdict:
-    """Checks DESCRIBE on the group or the transactional id."""
+    """Check DESCRIBE on the group or the transactional id."""
     request = checked.request
     kinds = {FIND_GROUP: GROUP, FIND_TRANSACTION: TRANSACTIONAL_ID}
     resource_type = kinds.get(request.key_type)
@@ -69,7 +69,7 @@ def check_find_coordinator(checked: Checked) -> Verdict:
 
 
 def check_list_groups(checked: Checked) -> Verdict:
-    """Returns all groups with DESCRIBE on the cluster, otherwise only those with DESCRIBE on the group."""
+    """Return all groups with DESCRIBE on the cluster, otherwise only those with DESCRIBE on the group."""
     if not checked.access.may_on_cluster(Operation.DESCRIBE, notes=False):
         checked.amend(lambda response: _keep(checked.access, response, "groups", GROUP, "group_id"))
     return None
@@ -94,7 +94,7 @@ def _keep(access: Access, response: Any, entries: str, resource_type: int, name:
 
 
 def set_group_operations(checked: Checked) -> Verdict:
-    """Sets the authorized operations of each group (KIP-430)."""
+    """Set the authorized operations of each group (KIP-430)."""
     rights = checked.access.rights
 
     def amend(response: Any) -> None:
@@ -108,7 +108,7 @@ def set_group_operations(checked: Checked) -> Verdict:
 
 
 def hide_transactions_topics(checked: Checked) -> Verdict:
-    """Removes the topics of a transaction that the client cannot describe."""
+    """Remove the topics of a transaction that the client cannot describe."""
     access = checked.access
 
     def hide(response: Any) -> None:
@@ -124,7 +124,7 @@ def hide_transactions_topics(checked: Checked) -> Verdict:
 
 
 def hide_consumer_groups_topics(checked: Checked) -> Verdict:
-    """Hides a group if one of its members subscribes to a topic that the client cannot describe."""
+    """Hide a group if one of its members subscribes to a topic that the client cannot describe."""
     access = checked.access
 
     def hide(response: Any) -> None:
@@ -147,7 +147,7 @@ def _topics_of(member: Any) -> set[str]:
 
 
 def check_subscription(checked: Checked) -> Verdict:
-    """Checks DESCRIBE on every topic named by a member of a KIP-848 group."""
+    """Check DESCRIBE on every topic named by a member of a KIP-848 group."""
     names = checked.request.subscribed_topic_names or ()
     is_allowed = checked.access.may
     if all([is_allowed(Operation.DESCRIBE, TOPIC, name) for name in dict.fromkeys(names)]):  # noqa: C419  records all denials
@@ -159,7 +159,7 @@ def check_subscription(checked: Checked) -> Verdict:
 
 
 def check_offset_fetch(checked: Checked) -> Verdict:
-    """Checks DESCRIBE on the group and on each topic; a request for all topics returns only allowed ones."""
+    """Check DESCRIBE on the group and on each topic; a request for all topics returns only allowed ones."""
     if checked.version >= FIRST_OFFSET_FETCH_WITH_GROUPS:
         return _check_offsets_of_groups(checked)
     request = checked.request
@@ -222,7 +222,7 @@ def _split(checked: Checked, topics: list[Any]) -> tuple[list[Any], list[Any]]:
 
 
 def _keep_described(checked: Checked, answer: Any) -> None:
-    """Removes topics that the client cannot describe from one group's answer."""
+    """Remove topics that the client cannot describe from one group's answer."""
     access, image = checked.access, checked.image
     answer.topics = [
         topic
@@ -232,7 +232,7 @@ def _keep_described(checked: Checked, answer: Any) -> None:
 
 
 def _without_offsets(topic: Any, checked: Checked) -> Any:
-    """Returns the result for a topic of an OffsetFetch that the client cannot describe."""
+    """Return the result for a topic of an OffsetFetch that the client cannot describe."""
     by_groups = checked.version >= FIRST_OFFSET_FETCH_WITH_GROUPS
     of_partition = (
         offsets.OffsetFetchResponsePartitions if by_groups else offsets.OffsetFetchResponsePartition
@@ -249,7 +249,7 @@ def _without_offsets(topic: Any, checked: Checked) -> Any:
 
 
 def check_offset_delete(checked: Checked) -> Verdict:
-    """Checks READ on each topic."""
+    """Check READ on each topic."""
     kept: list[Any] = []
     refused: list[Any] = []
     for topic in checked.request.topics:
@@ -282,7 +282,7 @@ def _undeleted(topic: Any) -> offsets.OffsetDeleteResponseTopic:
 
 
 def check_init_producer_id(checked: Checked) -> Verdict:
-    """Checks WRITE on the transactional id; without one IDEMPOTENT_WRITE, or WRITE on any topic (KIP-679)."""
+    """Check WRITE on the transactional id; without one IDEMPOTENT_WRITE, or WRITE on any topic (KIP-679)."""
     name, access = checked.request.transactional_id, checked.access
     if name is not None:
         if not access.may(Operation.WRITE, TRANSACTIONAL_ID, name):
@@ -294,7 +294,7 @@ def check_init_producer_id(checked: Checked) -> Verdict:
 
 
 def check_add_partitions(checked: Checked) -> Verdict:
-    """Checks WRITE on the transactional id and every topic; if one is denied, nothing is added.
+    """Check WRITE on the transactional id and every topic; if one is denied, nothing is added.
 
     Since version 4 brokers send it.
     """
@@ -325,7 +325,7 @@ def check_add_partitions(checked: Checked) -> Verdict:
 
 
 def check_markers(checked: Checked) -> Verdict:
-    """Checks ALTER or CLUSTER_ACTION on the cluster."""
+    """Check ALTER or CLUSTER_ACTION on the cluster."""
     access = checked.access
     if access.may_on_cluster(Operation.ALTER, notes=False) or access.may_on_cluster(Operation.CLUSTER_ACTION):
         return None

@@ -53,7 +53,7 @@ def check_cluster(checked: Checked) -> Verdict:
 
 
 def check_topic_partitions(checked: Checked) -> Verdict:
-    """Replaces the requested topics by those that the client can describe.
+    """Replace the requested topics by those that the client can describe.
 
     The handler uses the named topics, or all if none is named.
     """
@@ -81,7 +81,7 @@ def check_topic_partitions(checked: Checked) -> Verdict:
 
 
 def _split(checked: Checked, requested: list[Any]) -> tuple[list[Any], list[MetadataResponseTopic]]:
-    """Returns the allowed topics, and errors for the others."""
+    """Return the allowed topics, and errors for the others."""
     access, image = checked.access, checked.image
     may_create: bool | None = None
     creates = checked.request.allow_auto_topic_creation and checked.services.config.get(
@@ -108,7 +108,7 @@ def _split(checked: Checked, requested: list[Any]) -> tuple[list[Any], list[Meta
 
 
 def _refused(topic: Any) -> MetadataResponseTopic:
-    """Returns the error for a topic: with its id, but without the name behind it."""
+    """Return the error for a topic: with its id, but without the name behind it."""
     by_id = topic.topic_id != ZERO_UUID
     return MetadataResponseTopic(
         error_code=REFUSED,
@@ -138,9 +138,9 @@ def _with_refused(response: Any, refused: list[MetadataResponseTopic], *, keeps:
 
 
 def _set_topic_operations(access: Access, response: Any) -> None:
-    """Sets the authorized operations of topics.
+    """Set the authorized operations of topics.
 
-    Changes copies, because a cached response shares its topics (base/known_metadata.py).
+    Change copies, because a cached response shares its topics (base/known_metadata.py).
     """
     topics = []
     for topic in response.topics:
@@ -153,7 +153,7 @@ def _set_topic_operations(access: Access, response: Any) -> None:
 
 
 def _set_cluster_operations(access: Access, response: Any) -> None:
-    """Sets the authorized operations on the cluster; none without DESCRIBE."""
+    """Set the authorized operations on the cluster; none without DESCRIBE."""
     if response.cluster_authorized_operations != NOT_REQUESTED:
         may_describe = access.may_on_cluster(Operation.DESCRIBE)
         response.cluster_authorized_operations = (

@@ -21,9 +21,9 @@ WALK_BYTES: Final = 4096
 
 
 def places(file: File, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Iterates over position, base offset, size and last offset delta of the batches up to `end`.
+    """Iterate over position, base offset, size and last offset delta of the batches up to `end`.
 
-    Reads headers only.
+    Read headers only.
     """
     data, start = b"", position
     while position + HEADER_BYTES <= end:
@@ -39,7 +39,7 @@ def places(file: File, position: int, end: int) -> Iterator[tuple[int, int, int,
 
 
 def batches_in(file: File, position: int, size: int) -> Iterator[tuple[int, RecordBatch]]:
-    """Iterates over the whole batches in a part of the file, with the position after each."""
+    """Iterate over the whole batches in a part of the file, with the position after each."""
     data = memoryview(file.read(position, size))
     at, end = 0, len(data)
     while at + HEADER_BYTES <= end:
@@ -52,7 +52,7 @@ def batches_in(file: File, position: int, size: int) -> Iterator[tuple[int, Reco
 
 
 def batch_size(file: File, position: int) -> int:
-    """Returns the size of the batch at this position."""
+    """Return the size of the batch at this position."""
     data = file.read(position + LENGTH_AT, LENGTH.size)
     if len(data) < LENGTH.size:
         raise too_short(file, position)
@@ -61,7 +61,7 @@ def batch_size(file: File, position: int) -> int:
 
 
 def too_short(file: File, position: int) -> CorruptMessage:
-    """Returns the error for a file that something else has cut."""
+    """Return the error for a file that something else has cut."""
     return CorruptMessage(f"{file.path} ends within the batch at position {position}")
 
 

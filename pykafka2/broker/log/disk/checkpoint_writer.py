@@ -29,7 +29,7 @@ class Intervals:
 
 
 def intervals_of(config: BrokerConfig) -> Intervals:
-    """Returns the intervals in the broker's options."""
+    """Return the intervals in the broker's options."""
     return Intervals(
         config.seconds("log.flush.offset.checkpoint.interval.ms"),
         config.seconds("log.flush.start.offset.checkpoint.interval.ms"),
@@ -48,24 +48,24 @@ class CheckpointWriter:
         self._due: dict[str, float] = {}
 
     def start(self, volumes: Sequence[Volume]) -> None:
-        """Starts with these data directories, whose checkpoints are not read yet."""
+        """Start with these data directories, whose checkpoints are not read yet."""
         self._volumes = volumes
         self._files = {volume.path: CheckpointFiles(volume) for volume in volumes}
         self._due.clear()
 
     def stop(self) -> None:
-        """Writes nothing any more."""
+        """Write nothing any more."""
         self._volumes = ()
         self._files.clear()
 
     def read(self, volume: Volume) -> Mapping[tuple[str, int], Checkpoints]:
-        """Returns the checkpoints of each log in a data directory. Raises `OSError`."""
+        """Return the checkpoints of each log in a data directory. Raise `OSError`."""
         return self._files[volume.path].read()
 
     # ------------------------------------------------------------------ periodic writes
 
     def run(self, now: float) -> float:
-        """Writes the checkpoints that are due. Returns the time of the next ones, in seconds."""
+        """Write the checkpoints that are due. Return the time of the next ones, in seconds."""
         for name, interval in (
             (RECOVERY_POINT, self.intervals.recovery_point),
             (LOG_START, self.intervals.log_start),
@@ -79,14 +79,14 @@ class CheckpointWriter:
         return min(self._due.values())
 
     def write_all(self) -> None:
-        """Writes and flushes all checkpoints."""
+        """Write and flush all checkpoints."""
         for volume in self._volumes:
             logs = self._logs_in(volume)
             for name in (RECOVERY_POINT, LOG_START, HIGH_WATERMARK):
                 self._write(volume, name, logs, flushes=True)
 
     def write_after_move(self, volume: Volume) -> None:
-        """Writes what recovery needs after a log has left or reached a data directory."""
+        """Write what recovery needs after a log has left or reached a data directory."""
         logs = self._logs_in(volume)
         for name in (RECOVERY_POINT, LOG_START):
             self._write(volume, name, logs)
@@ -110,13 +110,13 @@ class CheckpointWriter:
     # ------------------------------------------------------------------ single writes, which raise
 
     def write_clean_offsets(self, volume: Volume) -> None:
-        """Writes the offsets up to which logs are compacted. Raises `KafkaStorageError`."""
+        """Write the offsets up to which logs are compacted. Raise `KafkaStorageError`."""
         self._files[volume.path].write_clean_offsets(self._logs_in(volume))
 
     def lower_recovery_point(self, log: PartitionLog) -> None:
-        """Writes the recovery point of a truncated log. Raises `KafkaStorageError`."""
+        """Write the recovery point of a truncated log. Raise `KafkaStorageError`."""
         self._files[files_of(log).volume.path].lower_recovery_point(log)
 
     def forget(self, volume: Volume, topic: str, partition: int) -> None:
-        """Removes the offsets of an earlier log of this name. Raises `KafkaStorageError`."""
+        """Remove the offsets of an earlier log of this name. Raise `KafkaStorageError`."""
         self._files[volume.path].forget(topic, partition)

@@ -37,7 +37,7 @@ class CheckpointFiles:
         self._unreadable: set[str] = set()
 
     def read(self) -> Mapping[Key, Checkpoints]:
-        """Returns the checkpoints of each log. A file that cannot be read counts as empty, with a warning."""
+        """Return the checkpoints of each log. A file that cannot be read counts as empty, with a warning."""
         start, mark = self._read(LOG_START), self._read(HIGH_WATERMARK)
         recovery, clean = self._read(RECOVERY_POINT), self._read(CLEANER)
         has_clean_offsets = CLEANER not in self._unreadable
@@ -72,10 +72,10 @@ class CheckpointFiles:
         self._write(RECOVERY_POINT, {_key(log): log.recovery_point for log in logs}, flushes=flushes)
 
     def lower_recovery_point(self, log: PartitionLog) -> None:
-        """Writes the recovery point of a truncated log if the file has a higher one.
+        """Write the recovery point of a truncated log if the file has a higher one.
 
         Otherwise a crash of the machine could lose records that are appended now, and recovery would not read
-        their segments. Raises `KafkaStorageError`.
+        their segments. Raise `KafkaStorageError`.
         """
         offsets = self._written.get(RECOVERY_POINT, {})
         if offsets.get(_key(log), 0) > log.recovery_point:
@@ -95,9 +95,9 @@ class CheckpointFiles:
         self._write(CLEANER, {_key(log): log.clean_offset for log in logs if log.clean_offset})
 
     def forget(self, topic: str, partition: int) -> None:
-        """Removes the offsets of an earlier log of this name, before another one is created.
+        """Remove the offsets of an earlier log of this name, before another one is created.
 
-        After a crash they would apply to the new log, whose records can be before that log's start. Raises
+        After a crash they would apply to the new log, whose records can be before that log's start. Raise
         `KafkaStorageError`.
         """
         key = (topic, partition)
@@ -107,7 +107,7 @@ class CheckpointFiles:
                 self._write(name, {one: offset for one, offset in offsets.items() if one != key})
 
     def _write(self, name: str, offsets: dict[Key, int], *, flushes: bool = True) -> None:
-        """Raises `KafkaStorageError`."""
+        """Raise `KafkaStorageError`."""
         is_written = self._written.get(name) == offsets and not (flushes and name in self._unflushed)
         if is_written or self._volume.failure is not None:
             return

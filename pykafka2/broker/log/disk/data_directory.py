@@ -65,7 +65,7 @@ class DataDirectory:
         return f"<data directory {self.path}>"
 
     def path_of(self, name: str) -> str:
-        """Returns the path of a file or directory in it."""
+        """Return the path of a file or directory in it."""
         return f"{self.path}/{name}"
 
     @property
@@ -74,9 +74,9 @@ class DataDirectory:
         return self.files.exists(self.path_of(CLEAN_SHUTDOWN))
 
     def begin(self) -> bool:
-        """Starts to use the logs. Returns whether they were closed cleanly; a crash from now on is unclean.
+        """Start to use the logs. Return whether they were closed cleanly; a crash from now on is unclean.
 
-        Raises `OSError`.
+        Raise `OSError`.
         """
         was_clean = self.was_clean
         self._is_in_use = True
@@ -87,9 +87,9 @@ class DataDirectory:
         return was_clean
 
     def write_properties(self) -> None:
-        """Writes `meta.properties` if it had no directory id, once the directory is known to be usable.
+        """Write `meta.properties` if it had no directory id, once the directory is known to be usable.
 
-        Raises `ConfigurationError`.
+        Raise `ConfigurationError`.
         """
         data, self._new_properties = self._new_properties, b""
         if data:
@@ -99,13 +99,13 @@ class DataDirectory:
                 raise refused_after(error, self.path) from error
 
     def mark_clean(self, broker_epoch: int = NO_EPOCH) -> None:
-        """Leaves the mark that all logs are flushed. Raises `OSError`."""
+        """Leave the mark that all logs are flushed. Raise `OSError`."""
         mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         self.files.replace(self.path_of(CLEAN_SHUTDOWN), mark.encode())
         self._is_in_use = False
 
     def close(self, *, is_clean: bool = False) -> None:
-        """Releases the lock. Can be called repeatedly.
+        """Release the lock. Can be called repeatedly.
 
         With `is_clean`, a directory without logs is marked as clean. One whose logs were not used keeps its
         state: a crash before can have left torn records.
@@ -124,9 +124,9 @@ class DataDirectory:
 def open_directories(
     paths: Sequence[str], files: FileSystem, identity: Identity, new_id: Callable[[], UUID]
 ) -> list[DataDirectory]:
-    """Opens and locks the data directories of one broker; empty ones are formatted with new ids.
+    """Open and locks the data directories of one broker; empty ones are formatted with new ids.
 
-    Raises `ConfigurationError` with path, reason and remedy; then none is open.
+    Raise `ConfigurationError` with path, reason and remedy; then none is open.
     """
     formatted = [path for path in paths if files.exists(f"{path}/{META_PROPERTIES}")]
     opened: list[DataDirectory] = []
@@ -147,21 +147,21 @@ def open_directories(
 
 
 def read_identity(path: str, files: FileSystem) -> Identity | None:
-    """Returns the cluster and node of a data directory without opening it, or None if it is new.
+    """Return the cluster and node of a data directory without opening it, or None if it is new.
 
-    Raises `ConfigurationError` for a file that cannot be read.
+    Raise `ConfigurationError` for a file that cannot be read.
     """
     properties = _read_properties(path, files)
     return None if properties is None else _identity(path, properties)
 
 
 def refused(path: str, reason: str, remedy: str) -> ConfigurationError:
-    """Returns the error for a data directory that cannot be used."""
+    """Return the error for a data directory that cannot be used."""
     return ConfigurationError(f"Data directory {path} cannot be used: {reason}. {remedy}.")
 
 
 def refused_after(error: OSError, path: str) -> ConfigurationError:
-    """Returns the error for a data directory that the system does not let the broker use."""
+    """Return the error for a data directory that the system does not let the broker use."""
     reason = f"{error.strerror or error}"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return refused(path, f"it is read-only ({reason})", "Make it writable for this user")
@@ -236,7 +236,7 @@ def _checked(
 
 
 def logs_in(path: str, files: FileSystem) -> list[str]:
-    """Returns the names of the logs in a data directory."""
+    """Return the names of the logs in a data directory."""
     return [name for name in files.names(path) if _is_log(f"{path}/{name}", files)]
 
 

@@ -42,7 +42,7 @@ class LogDirectoryName:
 
 
 def parse_directory_name(name: str) -> LogDirectoryName | None:
-    """Returns the log that the name of a directory belongs to.
+    """Return the log that the name of a directory belongs to.
 
     None for the metadata log, and for any name that is not that of a log in use.
     """
@@ -59,7 +59,7 @@ def is_deleted(name: str) -> bool:
 
 
 def unique_name(name: str, unique: UUID, ending: str) -> str:
-    """Returns Kafka's name of a renamed directory, orders-0.UUID-delete, of at most 255 bytes.
+    """Return Kafka's name of a renamed directory, orders-0.UUID-delete, of at most 255 bytes.
 
     A long topic name is cut.
     """

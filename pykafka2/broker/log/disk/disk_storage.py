@@ -123,7 +123,7 @@ class DiskStorage:
     # ------------------------------------------------------------------ start
 
     def start(self) -> None:
-        """Loads all logs. Raises `ConfigurationError` for a directory that cannot be used.
+        """Load all logs. Raise `ConfigurationError` for a directory that cannot be used.
 
         Everything is checked before anything is written, so that a refused directory stays as it is.
         """
@@ -144,7 +144,7 @@ class DiskStorage:
             raise
 
     def _find_all(self, volume: Volume) -> list[_Found]:
-        """Returns the logs in a data directory, without a change. Raises `ConfigurationError`."""
+        """Return the logs in a data directory, without a change. Raise `ConfigurationError`."""
         found: list[_Found] = []
         path = volume.path
         try:
@@ -163,7 +163,7 @@ class DiskStorage:
         return found
 
     def _topic_id(self, volume: Volume, path: str, name: LogDirectoryName) -> bytes | None:
-        """Returns the topic id of a log, or None if it has none. Raises `ConfigurationError`, `OSError`."""
+        """Return the topic id of a log, or None if it has none. Raise `ConfigurationError`, `OSError`."""
         try:
             topic_id = read_topic_id(volume, path)
         except (FileNotFoundError, CorruptData) as error:
@@ -206,7 +206,7 @@ class DiskStorage:
             self.places.move(one.topic_id, log.partition, volume.path)
 
     def _begin(self, volume: Volume) -> None:
-        """Starts to write: a crash from now on is unclean."""
+        """Start to write: a crash from now on is unclean."""
         if volume.failure is not None:
             return
         try:
@@ -269,7 +269,7 @@ class DiskStorage:
                 volume.fail(error, f"closing {volume.path}")
 
     def _abandon(self) -> None:
-        """Forgets everything without a write."""
+        """Forget everything without a write."""
         self.volumes = []
         self._logs.clear()
         self._paths.clear()
@@ -286,7 +286,7 @@ class DiskStorage:
         return min([FOREVER, next_checkpoint, *(due for due in removals if due is not None)])
 
     def _all_logs(self) -> Iterator[PartitionLog]:
-        """Iterates over all logs, and the copies of those that move."""
+        """Iterate over all logs, and the copies of those that move."""
         yield from self._logs.values()
         yield from self._futures.copies()
 
@@ -318,7 +318,7 @@ class DiskStorage:
         return log
 
     def _choices(self, name: LogName, directory: bytes) -> list[str]:
-        """Returns the directories that a new log can be in: the one in the metadata, if that works.
+        """Return the directories that a new log can be in: the one in the metadata, if that works.
 
         If it does not, the log can be there already, so that a new one would be a second one without records.
         """
@@ -380,7 +380,7 @@ class DiskStorage:
 
 
 def settings_of(config: BrokerConfig) -> DiskSettings:
-    """Returns the broker's options that files depend on, the defaults of topics."""
+    """Return the broker's options that files depend on, the defaults of topics."""
     return DiskSettings(
         config.int("log.index.interval.bytes"),
         config.int("log.index.size.max.bytes"),
@@ -402,7 +402,7 @@ class DiskStorages:
         self._lock = lock
 
     def new(self, broker_id: int, config: BrokerConfig) -> DiskStorage:
-        """Returns the storage of a broker, and sets its log.dirs."""
+        """Return the storage of a broker, and set its log.dirs."""
         directories = self._directories[broker_id]
         config.set_made({"log.dirs": ",".join(directory.path for directory in directories)})
         storage = DiskStorage(
@@ -416,7 +416,7 @@ class DiskStorages:
         return storage
 
     def _run(self, work: Callable[[], None], then: Callable[[OSError | None], None]) -> None:
-        """Runs blocking work on a helper thread, and its end under the cluster's lock."""
+        """Run blocking work on a helper thread, and its end under the cluster's lock."""
 
         def end(outcome: Outcome[None]) -> None:
             error = outcome.error

@@ -23,11 +23,11 @@ class File(Protocol):
     path: str
 
     def read(self, position: int, size: int) -> bytes:
-        """Reads up to `size` bytes; fewer at the end of the file."""
+        """Read up to `size` bytes; fewer at the end of the file."""
         ...
 
     def write(self, position: int, data: Buffer) -> None:
-        """Writes all bytes. After an `OSError` a part of them may be in the file."""
+        """Write all bytes. After an `OSError` a part of them may be in the file."""
         ...
 
     def size(self) -> int: ...
@@ -35,22 +35,22 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def flush(self) -> None:
-        """Forces the file to the disk (fsync)."""
+        """Force the file to the disk (fsync)."""
         ...
 
     def later_flush(self) -> Callable[[], None]:
-        """Returns a function that flushes this file, once, from any thread, even if it is closed here."""
+        """Return a function that flushes this file, once, from any thread, even if it is closed here."""
         ...
 
     def duplicate(self) -> int:
-        """Returns a new descriptor of the open file, which the caller must close.
+        """Return a new descriptor of the open file, which the caller must close.
 
-        It stays valid if the file is closed, renamed or deleted. Raises `OSError` in memory.
+        It stays valid if the file is closed, renamed or deleted. Raise `OSError` in memory.
         """
         ...
 
     def close(self) -> None:
-        """Closes the descriptor. The next use opens the file again."""
+        """Close the descriptor. The next use opens the file again."""
         ...
 
 
@@ -67,7 +67,7 @@ class FileSystem(Protocol):
     """Whether flushes block the caller, so that several threads are faster than one."""
 
     def open(self, path: str, *, creates: bool = False) -> File:
-        """Returns a file; with `creates` it is made now, and empty."""
+        """Return a file; with `creates` it is made now, and empty."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -75,56 +75,56 @@ class FileSystem(Protocol):
     def is_directory(self, path: str) -> bool: ...
 
     def names(self, path: str) -> list[str]:
-        """Returns the names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         ...
 
     def read(self, path: str, max_bytes: int = MAX_SMALL_FILE) -> bytes:
-        """Reads a whole file. Raises `OSError` (EFBIG) if it is larger."""
+        """Read a whole file. Raise `OSError` (EFBIG) if it is larger."""
         ...
 
     def size(self, path: str) -> int: ...
 
     def modified_ms(self, path: str) -> int:
-        """Returns the time of the last write to a file, in milliseconds since 1970."""
+        """Return the time of the last write to a file, in milliseconds since 1970."""
         ...
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Changes the time of the last write to a file."""
+        """Change the time of the last write to a file."""
         ...
 
     def replace(self, path: str, data: bytes, *, flushes: bool = True) -> None:
-        """Writes a whole file so that after a crash it has either its old content or the new one.
+        """Write a whole file so that after a crash it has either its old content or the new one.
 
         Without `flushes` it can be empty or damaged after a crash of the machine.
         """
         ...
 
     def make_directory(self, path: str) -> None:
-        """Makes a directory and its parents if they do not exist."""
+        """Make a directory and its parents if they do not exist."""
         ...
 
     def rename(self, path: str, new_path: str) -> None:
-        """Renames a file or directory; replaces a file of the new name."""
+        """Rename a file or directory; replace a file of the new name."""
         ...
 
     def remove(self, path: str) -> None:
-        """Removes a file."""
+        """Remove a file."""
         ...
 
     def remove_tree(self, path: str) -> None:
-        """Removes a directory with its content."""
+        """Remove a directory with its content."""
         ...
 
     def flush_directory(self, path: str) -> None:
-        """Forces the names in a directory, or the content of a file, to the disk, from any thread."""
+        """Force the names in a directory, or the content of a file, to the disk, from any thread."""
         ...
 
     def close(self) -> None:
-        """Closes all files, which open themselves again if they are used."""
+        """Close all files, which open themselves again if they are used."""
         ...
 
     def lock(self, path: str) -> FileLock:
-        """Locks a file, and creates it if necessary. Raises `BlockingIOError` if it is locked."""
+        """Lock a file, and create it if necessary. Raise `BlockingIOError` if it is locked."""
         ...
 
 
@@ -142,5 +142,5 @@ class FileRegion:
     next_offset: int
 
     def read(self) -> bytes:
-        """Reads the bytes."""
+        """Read the bytes."""
         return self.file.read(self.position, self.length)

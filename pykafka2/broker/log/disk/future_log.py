@@ -74,9 +74,9 @@ class FutureLog:
     # ------------------------------------------------------------------ copying
 
     def step(self, max_bytes: int) -> bool:
-        """Copies up to `max_bytes` and MAX_BATCHES, at least one batch. Returns whether the copy is complete.
+        """Copy up to `max_bytes` and MAX_BATCHES, at least one batch. Return whether the copy is complete.
 
-        Raises `KafkaStorageError`.
+        Raise `KafkaStorageError`.
         """
         log, copy = self.log, self.copy
         copy.limit_segments(log.segments.limits)
@@ -105,7 +105,7 @@ class FutureLog:
             max_bytes -= sum(len(batch.buffer) for batch in found)
 
     def _drop_diverged(self) -> None:
-        """Truncates the copy to the batches that the log still has."""
+        """Truncate the copy to the batches that the log still has."""
         log, copy = self.log, self.copy
         copy.truncate_to(log.log_end_offset)
         while copy.segments.size_bytes:
@@ -120,7 +120,7 @@ class FutureLog:
 
     @staticmethod
     def _batch_before(log: PartitionLog, offset: int) -> RecordBatch | None:
-        """Returns the batch that ends at an offset."""
+        """Return the batch that ends at an offset."""
         found = log.segments.read(offset - 1, offset, 0, True)
         return found[0] if found and found[0].next_offset == offset else None
 
@@ -137,9 +137,9 @@ class FutureLog:
     # ------------------------------------------------------------------ the end
 
     def finish(self) -> None:
-        """Puts the complete copy in the place of the log. Raises `KafkaStorageError`."""
+        """Put the complete copy in the place of the log. Raise `KafkaStorageError`."""
         self._finish(self)
 
     def cancel(self) -> None:
-        """Ends the move, and deletes the copy."""
+        """End the move, and delete the copy."""
         self._cancel(self)

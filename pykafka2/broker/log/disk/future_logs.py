@@ -43,21 +43,21 @@ class FutureLogs:
         return [*self._moves.values()]
 
     def copies(self) -> Iterator[PartitionLog]:
-        """Iterates over all copies."""
+        """Iterate over all copies."""
         yield from (move.copy for move in self._moves.values())
         yield from self._unmatched.values()
 
     def reset(self) -> None:
-        """Forgets all copies, which stay in their directories."""
+        """Forget all copies, which stay in their directories."""
         self._moves.clear()
         self._unmatched.clear()
 
     # ------------------------------------------------------------------ a new move
 
     def move(self, log: PartitionLog, path: str, volumes: Sequence[Volume]) -> bool:
-        """Begins to move a log to the data directory `path`, which ends its move to any other one.
+        """Begin to move a log to the data directory `path`, which ends its move to any other one.
 
-        Returns False if it is there, or moves there already. Raises `KafkaStorageError` or
+        Return False if it is there, or moves there already. Raise `KafkaStorageError` or
         `InvalidTopicException`.
         """
         ident = log.topic_id, log.partition
@@ -83,14 +83,14 @@ class FutureLogs:
     # ------------------------------------------------------------------ interrupted moves
 
     def add(self, copy: PartitionLog) -> None:
-        """Keeps a copy until its log is open. Only one can exist, so an earlier one is deleted."""
+        """Keep a copy until its log is open. Only one can exist, so an earlier one is deleted."""
         other = self._unmatched.get((copy.topic_id, copy.partition))
         self._unmatched[copy.topic_id, copy.partition] = copy
         if other is not None:
             self._renamer.delete(other)
 
     def resume(self, logs: Mapping[Ident, PartitionLog]) -> None:
-        """Continues the moves of open logs with a copy."""
+        """Continue the moves of open logs with a copy."""
         for ident, copy in [*self._unmatched.items()]:
             log = logs.get(ident)
             if log is not None:
@@ -98,9 +98,9 @@ class FutureLogs:
                 self._moves[ident] = FutureLog(log, copy, self._finish, self._cancel)
 
     def promote(self, topic_id: bytes, partition: int, directory: bytes) -> PartitionLog | None:
-        """Returns the copy of a log whose move was interrupted at its end, as the log, or None.
+        """Return the copy of a log whose move was interrupted at its end, as the log, or None.
 
-        The metadata names the directory of the copy only if that is complete. Raises `KafkaStorageError`.
+        The metadata names the directory of the copy only if that is complete. Raise `KafkaStorageError`.
         """
         copy = self._unmatched.get((topic_id, partition))
         if copy is None or directory not in (files_of(copy).volume.id, UNASSIGNED):
@@ -143,17 +143,17 @@ class FutureLogs:
             self._renamer.delete(move.copy)
 
     def cancel(self, log: PartitionLog) -> None:
-        """Ends the move of a log, if there is one, and deletes the copy."""
+        """End the move of a log, if there is one, and delete the copy."""
         move = self._moves.get((log.topic_id, log.partition))
         if move is not None:
             move.cancel()
 
     def abandon(self, log: PartitionLog) -> None:
-        """Forgets the copy of a log until the next start, which continues the move."""
+        """Forget the copy of a log until the next start, which continues the move."""
         self._moves.pop((log.topic_id, log.partition), None)
 
     def set_unknown_aside(self, topic_ids: set[bytes]) -> None:
-        """Sets the copies of all other topics aside; these were deleted while the broker was down."""
+        """Set the copies of all other topics aside; these were deleted while the broker was down."""
         for ident, move in [*self._moves.items()]:
             if ident[0] not in topic_ids:
                 del self._moves[ident]

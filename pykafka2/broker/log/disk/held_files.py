@@ -55,9 +55,9 @@ class HeldFile:
 
 
 def part_of(region: FileRegion) -> FilePart | Buffer:
-    """Returns a region as a part of a response.
+    """Return a region as a part of a response.
 
-    Its bytes if it is small, if the file is in memory, or if too many files are held. Raises
+    Its bytes if it is small, if the file is in memory, or if too many files are held. Raise
     `KafkaStorageError` if these cannot be read.
     """
     if region.length >= MIN_UNCOPIED_BYTES and len(held) < MAX_HELD_FILES:

@@ -67,7 +67,7 @@ def encode_offset_index(entries: Iterable[OffsetEntry], base_offset: int) -> byt
 
 
 def decode_offset_index(data: bytes, base_offset: int) -> list[OffsetEntry]:
-    """Returns the entries up to the padding; a partial entry at the end is ignored."""
+    """Return the entries up to the padding; a partial entry at the end is ignored."""
     entries: list[OffsetEntry] = []
     for relative, position in _whole_entries(_OFFSET_ENTRY, data):
         if relative < 0 or position < 0:
@@ -86,7 +86,7 @@ def encode_time_index(entries: Iterable[TimeEntry], base_offset: int) -> bytes:
 
 
 def decode_time_index(data: bytes, base_offset: int) -> list[TimeEntry]:
-    """Returns the entries up to the padding; a partial entry at the end is ignored."""
+    """Return the entries up to the padding; a partial entry at the end is ignored."""
     entries: list[TimeEntry] = []
     for timestamp, relative in _whole_entries(_TIME_ENTRY, data):
         entry = TimeEntry(timestamp, base_offset + relative)
@@ -112,7 +112,7 @@ def encode_transaction_index(entries: Iterable[AbortedTransaction]) -> bytes:
 
 
 def decode_transaction_index(data: bytes, where: str) -> list[AbortedTransaction]:
-    """Raises `CorruptData` for a partial entry, another version, or offsets that do not rise."""
+    """Raise `CorruptData` for a partial entry, another version, or offsets that do not rise."""
     if len(data) % _TRANSACTION_ENTRY.size:
         raise CorruptData(f"{where}: {len(data)} bytes are not a whole number of entries")
     entries: list[AbortedTransaction] = []
@@ -134,7 +134,7 @@ def encode_producer_snapshot(producers: Sequence[ProducerEntry]) -> bytes:
 
 
 def decode_producer_snapshot(data: bytes, where: str) -> list[ProducerEntry]:
-    """Raises `CorruptData` for another version, a wrong checksum or a wrong length."""
+    """Raise `CorruptData` for another version, a wrong checksum or a wrong length."""
     if len(data) < _SNAPSHOT_HEADER.size + _COUNT.size:
         raise CorruptData(f"{where}: {len(data)} bytes are too few for a producer snapshot")
     version, checksum = _SNAPSHOT_HEADER.unpack_from(data)

@@ -30,12 +30,12 @@ EPOCHS: Final = "leader-epoch-checkpoint"
 
 
 def on_disk(segments: Iterable[Segment]) -> list[DiskSegment]:
-    """Returns the segments of a log that this module has created."""
+    """Return the segments of a log that this module has created."""
     return cast("list[DiskSegment]", [*segments])
 
 
 def files_of(log: PartitionLog) -> DiskLogFiles:
-    """Returns the files of a log on disk."""
+    """Return the files of a log on disk."""
     if not isinstance(log.files, DiskLogFiles):
         raise TypeError(f"{log!r} is not on disk")
     return log.files
@@ -135,7 +135,7 @@ class DiskLogFiles:
         self._background(self._flush_of_names(), then)
 
     def _flush_of_names(self, others: Sequence[str] = ()) -> Callable[[], None]:
-        """Returns a function that flushes the small files, others and the directory, from any thread.
+        """Return a function that flushes the small files, others and the directory, from any thread.
 
         Without the leader epochs a follower would not find where the logs diverge, and a log without its
         topic id is set aside.
@@ -208,7 +208,7 @@ class DiskLogFiles:
         self._background(work, then)
 
     def _unflushed(self, log: OpenLog) -> list[DiskSegment]:
-        """Returns the segments with unflushed bytes, the oldest first."""
+        """Return the segments with unflushed bytes, the oldest first."""
         found: list[DiskSegment] = []
         for segment in reversed(on_disk(log.segments)):
             if segment.flushed_bytes == segment.size_bytes and segment.size_bytes:
@@ -291,9 +291,9 @@ class DiskLogFiles:
     # ------------------------------------------------------------------ closing and moving
 
     def begin_close(self, log: OpenLog, done: Callable[[], object]) -> bool:
-        """Does in the background what `close` does, which then has nothing to flush.
+        """Do in the background what `close` does, which then has nothing to flush.
 
-        `done` is called at the end. Returns False if there is nothing to flush. Raises `KafkaStorageError`.
+        `done` is called at the end. Return False if there is nothing to flush. Raise `KafkaStorageError`.
         """
         on_disk(log.segments)[-1].finish()
         try:
@@ -307,7 +307,7 @@ class DiskLogFiles:
         return True
 
     def close(self, log: OpenLog) -> None:
-        """Leaves the log as a clean shutdown does: flushed, with a producer snapshot at its end."""
+        """Leave the log as a clean shutdown does: flushed, with a producer snapshot at its end."""
         on_disk(log.segments)[-1].finish()
         files = self.volume.files
         try:
@@ -327,7 +327,7 @@ class DiskLogFiles:
                 segment.log.truncate(segment.position_of(log.recovery_point))
 
     def rename(self, log: OpenLog, directory: str) -> None:
-        """Renames the directory. Raises `KafkaStorageError`."""
+        """Rename the directory. Raise `KafkaStorageError`."""
         try:
             for segment in on_disk(log.segments):
                 segment.close()
@@ -337,7 +337,7 @@ class DiskLogFiles:
         self.moved(log, self.volume, directory)
 
     def flush_parent(self) -> None:
-        """Forces the name of the directory to the disk. Raises `KafkaStorageError`."""
+        """Force the name of the directory to the disk. Raise `KafkaStorageError`."""
         try:
             self.volume.files.flush_directory(self.volume.path)
         except OSError as error:
@@ -353,7 +353,7 @@ class DiskLogFiles:
 
 
 def _keep_file_times(replaced: Sequence[Segment], cleaned: Sequence[DiskSegment]) -> None:
-    """Gives cleaned segments the file times of the last ones that they replace. Raises `OSError`.
+    """Give cleaned segments the file times of the last ones that they replace. Raise `OSError`.
 
     Records without timestamps would otherwise expire later after each compaction. Kafka's Cleaner does so.
     """

@@ -58,7 +58,7 @@ class Checkpoints:
 
 
 def check_files(volume: Volume, directory: str) -> None:
-    """Raises `OSError` if files cannot be read, `ConfigurationError` for messages of an old format."""
+    """Raise `OSError` if files cannot be read, `ConfigurationError` for messages of an old format."""
     names = volume.files.names(directory)
     if EPOCHS in names:
         volume.files.read(f"{directory}/{EPOCHS}")
@@ -86,7 +86,7 @@ class LogLoader:
         self.snapshots = ProducerSnapshots(volume.files, directory)
 
     def load(self) -> LogState:
-        """Returns the state of the log. Raises `OSError`."""
+        """Return the state of the log. Raise `OSError`."""
         files, directory = self._volume.files, self._directory
         names = files.names(directory)
         if any(not name.endswith(KNOWN) for name in names):
@@ -128,12 +128,12 @@ class LogLoader:
         )
 
     def _remove_stray_snapshots(self, segments: list[DiskSegment]) -> None:
-        """Keeps the snapshots at the starts of segments, and the latest one."""
+        """Keep the snapshots at the starts of segments, and the latest one."""
         kept = {segment.base_offset for segment in segments}
         self.snapshots.remove([offset for offset in self.snapshots.offsets[:-1] if offset not in kept])
 
     def _read_epochs(self, names: list[str]) -> bool:
-        """Reads the epochs. Returns False if they must be found in the batches."""
+        """Read the epochs. Return False if they must be found in the batches."""
         path = f"{self._directory}/{EPOCHS}"
         if EPOCHS not in names:
             return False
@@ -182,7 +182,7 @@ class LogLoader:
         return segments
 
     def _set_aside(self, segment: DiskSegment, later: list[int]) -> None:
-        """Renames the segments after lost offsets."""
+        """Rename the segments after lost offsets."""
         logger.error(
             "Offsets %d to %d of %s are lost, so the segments after them are not used and renamed to "
             "NNN.log%s: %s",
@@ -238,7 +238,7 @@ class LogLoader:
             )
 
     def _restore_producers(self, segments: list[DiskSegment], end: int) -> None:
-        """Restores the producer states before offset `end` from a snapshot and the batches after it."""
+        """Restore the producer states before offset `end` from a snapshot and the batches after it."""
         self._producers, first_missing = self.snapshots.latest(end)
         if first_missing >= end:
             return

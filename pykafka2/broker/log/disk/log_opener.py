@@ -38,7 +38,7 @@ class LogOpener:
         self._find = find
 
     def create(self, volume: Volume, path: str, name: LogName, topic_id: bytes) -> PartitionLog:
-        """Creates an empty log in a new directory. Raises `KafkaStorageError`."""
+        """Create an empty log in a new directory. Raise `KafkaStorageError`."""
         try:
             self._renamer.make_way(volume, path)
             self._checkpoints.forget(volume, *name)
@@ -60,9 +60,9 @@ class LogOpener:
         *,
         was_clean: bool,
     ) -> PartitionLog:
-        """Loads the log in a directory; it is recovered unless the data directory was closed cleanly.
+        """Load the log in a directory; it is recovered unless the data directory was closed cleanly.
 
-        Raises `OSError` or `KafkaStorageError`.
+        Raise `OSError` or `KafkaStorageError`.
         """
         loader = LogLoader(volume, path, checkpoints, was_clean)
         state = loader.load()
@@ -88,6 +88,6 @@ class LogOpener:
 
 
 def read_topic_id(volume: Volume, directory: str) -> bytes:
-    """Returns the topic id in the directory of a log. Raises `CorruptData` or `OSError`."""
+    """Return the topic id in the directory of a log. Raise `CorruptData` or `OSError`."""
     path = f"{directory}/{PARTITION_METADATA}"
     return decode_topic_id(volume.files.read(path).decode("utf-8", "replace"), path).bytes

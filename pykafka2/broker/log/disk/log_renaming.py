@@ -26,26 +26,26 @@ class LogRenamer:
         self._new_id = new_id
 
     def path_of_copy(self, volume: Volume, name: LogName) -> str:
-        """Returns a unique path for the copy of a log."""
+        """Return a unique path for the copy of a log."""
         return self._unique_path(volume, str(name), FUTURE)
 
     def _unique_path(self, volume: Volume, name: str, ending: str) -> str:
         return volume.directory.path_of(unique_name(name, self._new_id(), ending))
 
     def mark_deleted(self, log: PartitionLog) -> None:
-        """Gives a log's directory the ending -delete; it is removed later. Raises `KafkaStorageError`."""
+        """Give a log's directory the ending -delete; it is removed later. Raise `KafkaStorageError`."""
         files = files_of(log)
         directory = self._unique_path(files.volume, _name_of(log), DELETE)
         files.rename(log, directory)
         files.volume.remove_later(directory)
 
     def delete(self, log: PartitionLog) -> None:
-        """Deletes a log like `mark_deleted`; a failure takes the data directory offline."""
+        """Delete a log like `mark_deleted`; a failure takes the data directory offline."""
         with suppress(KafkaStorageError):  # the volume has logged it
             self.mark_deleted(log)
 
     def set_aside(self, log: PartitionLog) -> None:
-        """Gives the log of an unknown topic the ending -stray; a failure takes the data directory offline."""
+        """Give the log of an unknown topic the ending -stray; a failure takes the data directory offline."""
         files = files_of(log)
         directory = self._unique_path(files.volume, _name_of(log), STRAY)
         with suppress(KafkaStorageError):  # the volume has logged it
@@ -53,7 +53,7 @@ class LogRenamer:
             logger.warning("Renamed the log of a topic that does not exist any more to %s", directory)
 
     def make_way(self, volume: Volume, directory: str) -> None:
-        """Gives a directory of another topic, if there is one, the ending -stray. Raises `OSError`."""
+        """Give a directory of another topic, if there is one, the ending -stray. Raise `OSError`."""
         if not volume.files.exists(directory):
             return
         path = self._unique_path(volume, directory.rpartition("/")[2], STRAY)
@@ -63,7 +63,7 @@ class LogRenamer:
         )
 
     def make_current(self, copy: PartitionLog) -> None:
-        """Gives the directory of a copy the name of the log. Raises `KafkaStorageError`."""
+        """Give the directory of a copy the name of the log. Raise `KafkaStorageError`."""
         files = files_of(copy)
         volume = files.volume
         directory = volume.directory.path_of(_name_of(copy))

@@ -64,13 +64,13 @@ class MetadataBatch:
 
 
 def encode_records(records: Sequence[Versioned], base_offset: int, epoch: int, now_ms: int) -> bytes:
-    """Returns one batch. Raises `ValueError` without records."""
+    """Return one batch. Raise `ValueError` without records."""
     values = [encode_metadata_record(record, version) for record, version in records]
     return _batch([(None, value) for value in values], base_offset, epoch, now_ms, is_control=False)
 
 
 def encode_controls(controls: Sequence[Data], base_offset: int, epoch: int, now_ms: int) -> bytes:
-    """Returns one control batch."""
+    """Return one control batch."""
     entries = [
         (_CONTROL_KEY.pack(0, _TYPES[type(control)]), control.encode(_control_version(control)))
         for control in controls
@@ -100,9 +100,9 @@ def _batch(
 
 
 def valid_bytes(data: bytes, where: str) -> int:
-    """Returns where the last whole batch ends; what follows is a torn write, which never was acknowledged.
+    """Return where the last whole batch ends; what follows is a torn write, which never was acknowledged.
 
-    Raises `CorruptData` if valid batches follow the damage, because these were acknowledged.
+    Raise `CorruptData` if valid batches follow the damage, because these were acknowledged.
     """
     position = 0
     while (end := _valid_end(data, position)) is not None:
@@ -116,7 +116,7 @@ def valid_bytes(data: bytes, where: str) -> int:
 
 
 def _valid_end(data: bytes, position: int) -> int | None:
-    """Returns where the batch at this position ends, or None if it is not valid."""
+    """Return where the batch at this position ends, or None if it is not valid."""
     if len(data) - position < HEADER_BYTES or data[position + MAGIC_AT] != MAGIC:
         return None
     _, length = OFFSET_AND_LENGTH.unpack_from(data, position)
@@ -140,9 +140,9 @@ def _next_valid(data: bytes, start: int) -> int | None:
 
 
 def decode_batches(data: bytes, where: str, next_offset: int) -> Iterator[MetadataBatch]:
-    """Iterates over whole, valid batches; the first one begins at `next_offset`.
+    """Iterate over whole, valid batches; the first one begins at `next_offset`.
 
-    Raises `CorruptData` with `where` and the offset: damage, a gap, a lower epoch, or a record of a later
+    Raise `CorruptData` with `where` and the offset: damage, a gap, a lower epoch, or a record of a later
     release.
     """
     position, epoch = 0, 0

@@ -66,12 +66,12 @@ def snapshot_name(snapshot: SnapshotId) -> str:
 
 
 def segments_in(names: Sequence[str]) -> list[int]:
-    """Returns the base offsets of the segments among these names."""
+    """Return the base offsets of the segments among these names."""
     return sorted(int(match[1]) for match in map(_SEGMENT.fullmatch, names) if match)
 
 
 def snapshots_in(names: Sequence[str]) -> list[SnapshotId]:
-    """Returns the snapshots among these names, the oldest first."""
+    """Return the snapshots among these names, the oldest first."""
     return sorted(SnapshotId(int(one[1]), int(one[2])) for one in map(_SNAPSHOT.fullmatch, names) if one)
 
 
@@ -85,7 +85,7 @@ class QuorumState:
 
 
 def encode_quorum_state(state: QuorumState, kraft_version: int) -> bytes:
-    """Returns the file as Kafka writes it."""
+    """Return the file as Kafka writes it."""
     fields: dict[str, object] = {"leaderId": state.leader_id, "leaderEpoch": state.epoch, "votedId": -1}
     if kraft_version:
         fields = {**fields, "votedDirectoryId": "A" * 22, "data_version": 1}
@@ -102,7 +102,7 @@ def encode_quorum_state(state: QuorumState, kraft_version: int) -> bytes:
 
 
 def decode_quorum_state(data: bytes, where: str) -> QuorumState:
-    """Raises `CorruptData`."""
+    """Raise `CorruptData`."""
     try:
         fields = json.loads(data)
         if fields["data_version"] not in (0, 1):
@@ -121,7 +121,7 @@ def decode_quorum_state(data: bytes, where: str) -> QuorumState:
 def encode_snapshot(
     records: Iterator[Versioned], controls: Sequence[Data], epoch: int, last_ms: int, now_ms: int
 ) -> bytes:
-    """Returns a whole snapshot; `controls` follow its header, `last_ms` is when the log last changed."""
+    """Return a whole snapshot; `controls` follow its header, `last_ms` is when the log last changed."""
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_ms)
     parts = [encode_controls([header, *controls], 0, epoch, now_ms)]
     offset = 1 + len(controls)
@@ -140,7 +140,7 @@ def encode_snapshot(
 
 
 def read_snapshot(files: FileSystem, path: str) -> list[MetadataBatch]:
-    """Returns the batches of a snapshot. Raises `CorruptData` if it is damaged or incomplete."""
+    """Return the batches of a snapshot. Raise `CorruptData` if it is damaged or incomplete."""
     batches = [*decode_batches(files.read(path, MAX_LOG_BYTES), path, 0)]
     first = batches[0].controls[:1] if batches else ()
     last = batches[-1].controls[-1:] if batches else ()
@@ -179,9 +179,9 @@ class LogContents:
 
 
 def read_log(files: FileSystem, path: str) -> LogContents:
-    """Reads the latest snapshot and the log after it.
+    """Read the latest snapshot and the log after it.
 
-    Raises `CorruptData` with the path for a damaged file, a missing segment or a missing snapshot.
+    Raise `CorruptData` with the path for a damaged file, a missing segment or a missing snapshot.
     """
     names = files.names(path)
     snapshots, segments = snapshots_in(names), segments_in(names)

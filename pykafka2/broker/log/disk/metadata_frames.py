@@ -17,9 +17,9 @@ def encode_metadata_record(record: MetadataRecord, version: int) -> bytes:
 
 
 def decode_metadata_record(value: bytes, where: str) -> tuple[MetadataRecord, int]:
-    """Returns the record and its version.
+    """Return the record and its version.
 
-    Raises `CorruptData`, also for types and versions of later releases.
+    Raise `CorruptData`, also for types and versions of later releases.
     """
     try:
         frame_version, position = read_uvarint(value, 0)

@@ -22,7 +22,7 @@ MIN_SIZES: Final = (14, 22)
 
 
 def check_format(volume: Volume, file: File, position: int) -> None:
-    """Raises `ConfigurationError` if a whole message of an old format starts here; `OSError`."""
+    """Raise `ConfigurationError` if a whole message of an old format starts here; `OSError`."""
     data = file.read(position, PREFIX.size)
     if len(data) < PREFIX.size:
         return

@@ -29,7 +29,7 @@ UNKNOWN: Final = -1
 
 
 def entries_of(states: ProducerStates) -> list[ProducerEntry]:
-    """Returns the entries of a snapshot."""
+    """Return the entries of a snapshot."""
     entries = []
     for state in states:
         first = states.transactions.first_offset_of(state.producer_id)
@@ -50,7 +50,7 @@ def entries_of(states: ProducerStates) -> list[ProducerEntry]:
 
 
 def states_of(entries: Iterable[ProducerEntry]) -> ProducerStates:
-    """Returns the states in a snapshot."""
+    """Return the states in a snapshot."""
     states = ProducerStates()
     open_since = []
     for entry in entries:
@@ -90,9 +90,9 @@ class ProducerSnapshots:
         return f"{self.directory}/{offset:020d}{SNAPSHOT}"
 
     def take(self, states: ProducerStates, offset: int) -> bool:
-        """Writes the states before `offset`, unless a snapshot has them. Raises `OSError`.
+        """Write the states before `offset`, unless a snapshot has them. Raise `OSError`.
 
-        Returns whether it did; the file is not flushed.
+        Return whether it did; the file is not flushed.
         """
         if offset <= (self.offsets[-1] if self.offsets else 0):
             return False
@@ -102,7 +102,7 @@ class ProducerSnapshots:
         return True
 
     def latest(self, offset: int) -> tuple[ProducerStates, int]:
-        """Returns the states of the latest snapshot up to `offset`, and its offset; 0 without one.
+        """Return the states of the latest snapshot up to `offset`, and its offset; 0 without one.
 
         A corrupt snapshot is removed, as in Kafka, and the one before it is read.
         """
@@ -117,7 +117,7 @@ class ProducerSnapshots:
         return ProducerStates(), 0
 
     def truncate_to(self, offset: int) -> None:
-        """Removes the snapshots after `offset`."""
+        """Remove the snapshots after `offset`."""
         self.remove(self.offsets[bisect_right(self.offsets, offset) :])
 
     def remove(self, offsets: Iterable[int]) -> None:

@@ -97,7 +97,7 @@ class RealFiles:
             self.flush_directory(os.path.dirname(path))
 
     def _overwrite(self, path: str, data: bytes) -> None:
-        """Writes a file in place: ext4 flushes a file that replaces another, which takes milliseconds."""
+        """Write a file in place: ext4 flushes a file that replaces another, which takes milliseconds."""
         descriptor = self.with_free_descriptor(lambda: _open_file(path, os.O_WRONLY))
         try:
             _write_all(descriptor, 0, data, path)
@@ -137,7 +137,7 @@ class RealFiles:
                 self._open_spare()
 
     def _open_spare(self) -> None:
-        """Requires the lock of the spare descriptor."""
+        """Require the lock of the spare descriptor."""
         if self._spare == CLOSED:
             with suppress(OSError):
                 self._spare = os.open(os.devnull, os.O_RDONLY)
@@ -148,7 +148,7 @@ class RealFiles:
     # ------------------------------------------------------------------ open files
 
     def close(self) -> None:
-        """Closes all files, which open themselves again if they are used."""
+        """Close all files, which open themselves again if they are used."""
         for file in list(self._open):
             file.close()
         with self._spare_lock:
@@ -157,7 +157,7 @@ class RealFiles:
                 self._spare = CLOSED
 
     def with_free_descriptor(self, opens: Callable[[], T]) -> T:
-        """Calls a function that needs descriptors; closes files and repeats it if there are none."""
+        """Call a function that needs descriptors; close files and repeat it if there are none."""
         try:
             return opens()
         except OSError as error:
@@ -168,7 +168,7 @@ class RealFiles:
         return opens()
 
     def opened(self, file: RealFile) -> None:
-        """Records an opened file, and closes the one that was used longest ago if there are too many."""
+        """Record an opened file, and close the one that was used longest ago if there are too many."""
         self._open[file] = None
         if self._spare == CLOSED:
             with self._spare_lock:
@@ -258,7 +258,7 @@ class RealFile:
 
 
 def _open_file(path: str, flags: int) -> int:
-    """Opens a regular file. Raises `OSError` for anything else.
+    """Open a regular file. Raise `OSError` for anything else.
 
     A link in a data directory could lead to any file of the machine, and reading a pipe would never end.
     """
@@ -285,7 +285,7 @@ def _flush(path: str) -> None:
 
 
 def _write_all(descriptor: int, position: int, data: Buffer, path: str) -> None:
-    """Writes all bytes, also if the disk accepts a part of them first. Raises `OSError`."""
+    """Write all bytes, also if the disk accepts a part of them first. Raise `OSError`."""
     written = os.pwrite(descriptor, data, position)
     if written == len(data):
         return

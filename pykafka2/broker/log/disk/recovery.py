@@ -58,7 +58,7 @@ OnBatch = Callable[[RecordBatch], object]
 
 
 def open_segment(volume: Volume, directory: str, base_offset: int, suffix: str = "") -> DiskSegment:
-    """Opens a flushed segment. Raises `OSError`."""
+    """Open a flushed segment. Raise `OSError`."""
     segment = DiskSegment(volume, directory, base_offset, suffix)
     segment.size_bytes = segment.flushed_bytes = segment.log.size()
     segment.transactions.open()
@@ -70,7 +70,7 @@ def open_segment(volume: Volume, directory: str, base_offset: int, suffix: str =
 
 
 def _opens_indexes(segment: DiskSegment) -> bool:
-    """Opens both indexes. Returns False if one is missing or corrupt."""
+    """Open both indexes. Return False if one is missing or corrupt."""
     try:
         segment.offsets = SparseIndex(segment.offsets.file, OFFSET_ENTRY, segment.offsets.file.size())
         segment.times = SparseIndex(segment.times.file, TIME_ENTRY, segment.times.file.size())
@@ -93,7 +93,7 @@ def _opens_indexes(segment: DiskSegment) -> bool:
 
 
 def _reads_tail(segment: DiskSegment) -> bool:
-    """Reads the headers behind the last index entry. Returns False unless they end with the file."""
+    """Read the headers behind the last index entry. Return False unless they end with the file."""
     last = segment.offsets.last
     position = 0 if last is None else last[1]
     try:
@@ -108,10 +108,10 @@ def _reads_tail(segment: DiskSegment) -> bool:
 
 
 def recover(segment: DiskSegment, on_batch: OnBatch | None = None) -> int:
-    """Reads every batch, writes the indexes again, and cuts the file before the first invalid batch.
+    """Read every batch, write the indexes again, and cut the file before the first invalid batch.
 
-    Returns the number of bytes that were cut off. `on_batch` is called with each valid batch that has a
-    producer id or a leader epoch above those before it. Raises `OSError`.
+    Return the number of bytes that were cut off. `on_batch` is called with each valid batch that has a
+    producer id or a leader epoch above those before it. Raise `OSError`.
     """
     files = segment.volume.files
     size = segment.log.size()
@@ -145,7 +145,7 @@ def recover(segment: DiskSegment, on_batch: OnBatch | None = None) -> int:
 
 
 def _valid_batches(segment: DiskSegment, size: int) -> Iterator[tuple[memoryview, tuple[int, ...]]]:
-    """Iterates over the batches up to the first invalid one, with the fields of their headers.
+    """Iterate over the batches up to the first invalid one, with the fields of their headers.
 
     Flat, and without an object for each batch: a log can have a batch for each record.
     """
@@ -185,10 +185,10 @@ def _valid_batches(segment: DiskSegment, size: int) -> Iterator[tuple[memoryview
 
 
 def clear_interrupted(volume: Volume, directory: str, names: list[str]) -> list[str]:
-    """Removes or completes what was under way when the broker ended. Returns the names that are left.
+    """Remove or complete what was under way when the broker ended. Return the names that are left.
 
     Deleted files are removed, and so are the segments of an unfinished compaction. Once all of them are named
-    .swap, the compaction is completed: the segments that they replace are removed. Raises `OSError`.
+    .swap, the compaction is completed: the segments that they replace are removed. Raise `OSError`.
     """
     files = volume.files
     cleaned = bases_in(names, CLEANED)
@@ -234,14 +234,14 @@ def _complete_swap(volume: Volume, directory: str, base_offset: int) -> None:
 
 
 def remove_segment(volume: Volume, directory: str, base_offset: int) -> None:
-    """Removes the files of a segment, whichever exist. Raises `OSError`."""
+    """Remove the files of a segment, whichever exist. Raise `OSError`."""
     for kind in (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
         with suppress(FileNotFoundError):
             volume.files.remove(f"{directory}/{file_name(base_offset, kind)}")
 
 
 def set_segment_aside(volume: Volume, directory: str, base_offset: int) -> None:
-    """Renames the log of a segment, which is no longer used, and removes its indexes. Raises `OSError`."""
+    """Rename the log of a segment, which is no longer used, and remove its indexes. Raise `OSError`."""
     path = f"{directory}/{file_name(base_offset, LOG)}"
     ending = LOST
     while volume.files.exists(path + ending):
@@ -253,11 +253,11 @@ def set_segment_aside(volume: Volume, directory: str, base_offset: int) -> None:
 
 
 def bases_in(names: Iterable[str], kind: str) -> list[int]:
-    """Returns the base offsets in the names of files of a kind. Files with other names are ignored."""
+    """Return the base offsets in the names of files of a kind. Files with other names are ignored."""
     return [_base_of(name) for name in names if name.endswith(kind) and _base_of(name) >= 0]
 
 
 def _base_of(name: str) -> int:
-    """Returns the base offset in the name of a file, or -1 if it is not Kafka's."""
+    """Return the base offset in the name of a file, or -1 if it is not Kafka's."""
     digits = name.partition(".")[0]
     return int(digits) if len(digits) == DIGITS and digits.isascii() and digits.isdigit() else -1

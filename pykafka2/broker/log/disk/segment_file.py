@@ -37,7 +37,7 @@ CLEANED: Final = ".cleaned"
 
 
 def file_name(base_offset: int, kind: str, suffix: str = "") -> str:
-    """Returns the name of a segment's file, such as 00000000000000000042.log."""
+    """Return the name of a segment's file, such as 00000000000000000042.log."""
     return f"{base_offset:020d}{kind}{suffix}"
 
 
@@ -45,7 +45,7 @@ class DiskSegment:
     """Batches in `directory`/NNN.log. Created by `create`, or by recovery.py from existing files."""
 
     def __init__(self, volume: Volume, directory: str, base_offset: int, suffix: str = "") -> None:
-        """Describes an empty segment; its files are made by `create` or opened by recovery.py."""
+        """Describe an empty segment; its files are made by `create` or opened by recovery.py."""
         self.volume = volume
         self.directory = directory
         self.settings = volume.settings
@@ -71,7 +71,7 @@ class DiskSegment:
 
     @classmethod
     def create(cls, volume: Volume, directory: str, base_offset: int, suffix: str = "") -> DiskSegment:
-        """Creates the files of an empty segment; replaces existing ones."""
+        """Create the files of an empty segment; replace existing ones."""
         segment = cls(volume, directory, base_offset, suffix)
         try:
             for kind in (LOG, OFFSET_INDEX, TIME_INDEX):
@@ -114,7 +114,7 @@ class DiskSegment:
             raise self._unreadable(error) from error
 
     def set_modified_ms(self, modified_ms: int) -> None:
-        """Changes the time of the last write. Raises `OSError`."""
+        """Change the time of the last write. Raise `OSError`."""
         self.volume.files.set_modified_ms(self.path_of(LOG), modified_ms)
 
     # ------------------------------------------------------------------ appending
@@ -130,7 +130,7 @@ class DiskSegment:
             raise self.volume.fail(error, f"appending to {self.log.path}") from error
 
     def count_batch(self, size: int, last_offset: int, timestamp: int) -> None:
-        """Counts a batch that is in the file behind the others, and adds it to the indexes if it is time."""
+        """Count a batch that is in the file behind the others, and add it to the indexes if it is time."""
         position = self.size_bytes
         if not position:
             self.first_at = timestamp
@@ -159,7 +159,7 @@ class DiskSegment:
             self.times.append(timestamp, offset - self.base_offset)
 
     def _undo(self, position: int, entries: tuple[int, int]) -> None:
-        """Removes what a failed append may have written; recovery removes it if this fails, too."""
+        """Remove what a failed append may have written; recovery removes it if this fails, too."""
         self.size_bytes = position
         try:
             self.log.truncate(position)
@@ -175,7 +175,7 @@ class DiskSegment:
             raise self.volume.fail(error, f"appending to {self.transactions.path}") from error
 
     def finish(self) -> None:
-        """Completes the indexes of a segment that gets no more records."""
+        """Complete the indexes of a segment that gets no more records."""
         try:
             if self.size_bytes:
                 self._index_time()
@@ -223,7 +223,7 @@ class DiskSegment:
         return FileRegion(self.log, start, end - start, next_offset)
 
     def position_of(self, offset: int) -> int:
-        """Returns the position of the batch that contains `offset`, or of the first one after it."""
+        """Return the position of the batch that contains `offset`, or of the first one after it."""
         known = self._known.get(offset)
         if known is not None:
             return known
@@ -236,7 +236,7 @@ class DiskSegment:
         return self.size_bytes
 
     def _end_below(self, start: int, upper_offset: int) -> tuple[int, int]:
-        """Returns the end of the batches that start below `upper_offset`, and the offset there."""
+        """Return the end of the batches that start below `upper_offset`, and the offset there."""
         position = self.position_of(upper_offset)
         for at, base_offset, size, last_delta in self._places(position):
             if base_offset >= upper_offset:
@@ -247,7 +247,7 @@ class DiskSegment:
         return self.size_bytes, self.end_offset
 
     def _end_within(self, start: int, limit: int, min_one: bool) -> tuple[int, int]:
-        """Returns the end of the last whole batch up to position `limit`, and the offset there."""
+        """Return the end of the last whole batch up to position `limit`, and the offset there."""
         entry = self.offsets.floor(limit, field=1)
         position = max(start, entry[1] if entry else 0)
         end, next_offset = position, -1
@@ -268,7 +268,7 @@ class DiskSegment:
         return places(self.log, position, self.size_bytes)
 
     def read_tail(self, position: int) -> tuple[int, int, int]:
-        """Reads the headers from here on. Returns the offset and position after the last batch.
+        """Read the headers from here on. Return the offset and position after the last batch.
 
         And the bytes without an index entry, of the batches after an entry at `position`.
         """
@@ -280,11 +280,11 @@ class DiskSegment:
         return end_offset, end, end - position
 
     def set_unindexed(self, size: int) -> None:
-        """Sets the bytes since the last index entry."""
+        """Set the bytes since the last index entry."""
         self._unindexed = size
 
     def reset(self) -> None:
-        """Makes the segment appear empty, before recovery adds its batches. Raises `OSError`."""
+        """Make the segment appear empty, before recovery adds its batches. Raise `OSError`."""
         self.size_bytes = self._unindexed = 0
         self.end_offset = self.base_offset
         self.first_at, self.latest = NO_TIMESTAMP, (NO_TIMESTAMP, self.base_offset)
@@ -335,7 +335,7 @@ class DiskSegment:
             raise self.volume.fail(error, f"truncating {self.log.path}") from error
 
     def cut(self, position: int) -> None:
-        """Cuts file and indexes at the position of a batch. Raises `OSError`."""
+        """Cuts file and indexes at the position of a batch. Raise `OSError`."""
         self._known.clear()
         # Indexes first: after a crash in between, none points behind the end of the file.
         self.offsets.truncate_below(position, field=1)
@@ -363,7 +363,7 @@ class DiskSegment:
             self.flushed_bytes = position
 
     def delete(self) -> None:
-        """Renames the files; they are removed after file.delete.delay.ms, as readers may hold regions."""
+        """Rename the files; they are removed after file.delete.delay.ms, as readers may hold regions."""
         if self.suffix == CLEANED:
             for path in self.close():
                 with suppress(OSError):  # the log has moved, or the file is removed at the next start
@@ -377,7 +377,7 @@ class DiskSegment:
             raise self.volume.fail(error, f"deleting {self.log.path}") from error
 
     def rename(self, suffix: str) -> list[str]:
-        """Gives the files another suffix. Returns their paths. Raises `OSError`."""
+        """Give the files another suffix. Return their paths. Raise `OSError`."""
         renamed = []
         names = [self.path_of(kind) for kind in self._kinds()]
         self.suffix = suffix
@@ -399,13 +399,13 @@ class DiskSegment:
         self.transactions.path = self.path_of(TRANSACTION_INDEX)
 
     def close(self) -> list[str]:
-        """Closes the files, which open themselves again if they are used. Returns their paths."""
+        """Close the files, which open themselves again if they are used. Return their paths."""
         for file, _ in self._open_files():
             file.close()
         return [self.path_of(kind) for kind in self._kinds()]
 
     def flush(self) -> None:
-        """Forces the files to the disk."""
+        """Force the files to the disk."""
         for flush in self.later_flushes():
             try:
                 flush()
@@ -414,7 +414,7 @@ class DiskSegment:
         self.flushed_bytes = self.size_bytes
 
     def later_flushes(self) -> list[Callable[[], None]]:
-        """Returns functions that flush the files from any thread."""
+        """Return functions that flush the files from any thread."""
         flushes = [self.log.later_flush()]
         flushes += [index.file.later_flush() for index in (self.offsets, self.times) if index.count]
         if self.transactions.size_bytes:

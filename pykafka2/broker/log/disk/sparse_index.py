@@ -41,7 +41,7 @@ class SparseIndex:
         return first, second
 
     def append(self, first: int, second: int) -> None:
-        """Adds an entry. The file changes first, so an `OSError` leaves the index as it was."""
+        """Add an entry. The file changes first, so an `OSError` leaves the index as it was."""
         entry = self._layout.pack(first, second)
         if self._held is None:
             self.file.write(self.count * self._layout.size, entry)
@@ -51,17 +51,17 @@ class SparseIndex:
         self.count += 1
 
     def hold(self) -> None:
-        """Keeps new entries in memory until `write_held`; nothing but `append` can be called in between."""
+        """Keep new entries in memory until `write_held`; nothing but `append` can be called in between."""
         self._held = bytearray()
 
     def write_held(self) -> None:
-        """Writes the new entries at once. Raises `OSError`."""
+        """Write the new entries at once. Raise `OSError`."""
         held, self._held = self._held, None
         if held:
             self.file.write(self.count * self._layout.size - len(held), held)
 
     def floor(self, value: int, field: int = 0) -> tuple[int, int] | None:
-        """Returns the last entry whose field is at most `value`, or None."""
+        """Return the last entry whose field is at most `value`, or None."""
         last = self.last
         if last is None:
             return None
@@ -71,18 +71,18 @@ class SparseIndex:
         return None if number < 0 else self._in_block(number - self._block_start)
 
     def truncate_below(self, value: int, field: int) -> None:
-        """Drops the entries whose field is `value` or more."""
+        """Drop the entries whose field is `value` or more."""
         self.resize(self._count_up_to(value - 1, field))
 
     def resize(self, count: int) -> None:
-        """Keeps the first `count` entries."""
+        """Keep the first `count` entries."""
         self.file.truncate(count * self._layout.size)
         self._block = b""
         self.count = count
         self.last = self.entry(count - 1) if count else None
 
     def _count_up_to(self, value: int, field: int) -> int:
-        """Returns the number of entries whose field is at most `value`; the last one is in the block."""
+        """Return the number of entries whose field is at most `value`; the last one is in the block."""
         if not self._covers(value, field):
             self._read_block(value, field)
         block, size, unpack_from = self._block, self._layout.size, self._layout.unpack_from
@@ -101,7 +101,7 @@ class SparseIndex:
         return first, second
 
     def _read_block(self, value: int, field: int) -> None:
-        """Reads the last block that starts with at most `value`, or the first one."""
+        """Read the last block that starts with at most `value`, or the first one."""
         low, high = 0, max(self.count - 1, 0) // BLOCK_ENTRIES
         while low < high:
             middle = (low + high + 1) // 2

@@ -24,12 +24,12 @@ T = TypeVar("T")
 
 
 def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> str:
-    """Encodes a checkpoint of offsets by topic and partition, such as `recovery-point-offset-checkpoint`."""
+    """Encode a checkpoint of offsets by topic and partition, such as `recovery-point-offset-checkpoint`."""
     return _checkpoint(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
 
 
 def decode_offsets(text: str, where: str) -> dict[tuple[str, int], int]:
-    """Raises `CorruptData`. An empty file, which Kafka writes at its start, has no entries."""
+    """Raise `CorruptData`. An empty file, which Kafka writes at its start, has no entries."""
 
     def entry(line: str) -> tuple[tuple[str, int], int]:
         topic, partition, offset = line.split(" ")
@@ -41,12 +41,12 @@ def decode_offsets(text: str, where: str) -> dict[tuple[str, int], int]:
 
 
 def encode_epochs(epochs: Iterable[EpochEntry]) -> str:
-    """Encodes `leader-epoch-checkpoint`."""
+    """Encode `leader-epoch-checkpoint`."""
     return _checkpoint(f"{epoch} {start_offset}" for epoch, start_offset in epochs)
 
 
 def decode_epochs(text: str, where: str) -> list[EpochEntry]:
-    """Raises `CorruptData`, also for epochs or offsets that do not rise."""
+    """Raise `CorruptData`, also for epochs or offsets that do not rise."""
 
     def entry(line: str) -> EpochEntry:
         epoch, start_offset = line.split(" ")
@@ -60,12 +60,12 @@ def decode_epochs(text: str, where: str) -> list[EpochEntry]:
 
 
 def encode_topic_id(topic_id: UUID) -> str:
-    """Encodes `partition.metadata`."""
+    """Encode `partition.metadata`."""
     return f"version: {METADATA_VERSION}\ntopic_id: {encode_uuid(topic_id)}"
 
 
 def decode_topic_id(text: str, where: str) -> UUID:
-    """Raises `CorruptData`."""
+    """Raise `CorruptData`."""
     fields = dict(line.partition(": ")[::2] for line in text.splitlines())
     if fields.get("version") != str(METADATA_VERSION):
         raise CorruptData(f"{where}: version {fields.get('version')} is not {METADATA_VERSION}")
@@ -73,13 +73,13 @@ def decode_topic_id(text: str, where: str) -> UUID:
 
 
 def encode_properties(properties: Mapping[str, str]) -> str:
-    """Encodes `meta.properties`."""
+    """Encode `meta.properties`."""
     lines = {"version": str(PROPERTIES_VERSION), **properties}
     return "".join(f"{name}={value}\n" for name, value in lines.items())
 
 
 def decode_properties(text: str, where: str) -> dict[str, str]:
-    """Returns the properties without the version. Raises `CorruptData` for another version."""
+    """Return the properties without the version. Raise `CorruptData` for another version."""
     lines = [line.strip() for line in text.splitlines()]
     properties = {
         name.strip(): value.strip()
@@ -92,12 +92,12 @@ def decode_properties(text: str, where: str) -> dict[str, str]:
 
 
 def encode_uuid(value: UUID) -> str:
-    """Encodes as Kafka's Uuid: URL-safe base64 without padding."""
+    """Encode as Kafka's Uuid: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 def decode_uuid(text: str, where: str) -> UUID:
-    """Raises `CorruptData`."""
+    """Raise `CorruptData`."""
     try:
         # Other characters are not skipped, so that a damaged id is not taken for another one.
         return UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))

@@ -18,17 +18,17 @@ class TransactionIndexFile:
     __slots__ = ("_files", "path", "size_bytes")
 
     def __init__(self, files: FileSystem, path: str) -> None:
-        """Describes a missing file; `open` finds an existing one."""
+        """Describe a missing file; `open` finds an existing one."""
         self._files = files
         self.path = path
         self.size_bytes = 0
 
     def open(self) -> None:
-        """Takes over what is in the file."""
+        """Take over what is in the file."""
         self.size_bytes = self._files.size(self.path) if self._files.exists(self.path) else 0
 
     def read(self) -> list[AbortedTransaction]:
-        """Returns all entries. Raises `CorruptData`."""
+        """Return all entries. Raise `CorruptData`."""
         if not self.size_bytes:
             return []
         return decode_transaction_index(self._files.read(self.path), self.path)
@@ -41,7 +41,7 @@ class TransactionIndexFile:
         self.size_bytes += len(data)
 
     def replace(self, aborted: Sequence[AbortedTransaction]) -> None:
-        """Replaces all entries."""
+        """Replace all entries."""
         data = encode_transaction_index(aborted)
         if data:
             self._files.replace(self.path, data)
@@ -50,7 +50,7 @@ class TransactionIndexFile:
         self.size_bytes = len(data)
 
     def later_flush(self) -> Callable[[], None]:
-        """Returns a function that flushes the file from any thread."""
+        """Return a function that flushes the file from any thread."""
         file = self._files.open(self.path)
         flush = file.later_flush()
         file.close()

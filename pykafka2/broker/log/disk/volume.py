@@ -32,7 +32,7 @@ class DiskSettings:
     """Seconds between the deletion of a file and its removal (file.delete.delay.ms)."""
 
     def update(self, other: DiskSettings) -> None:
-        """Takes the values of other settings."""
+        """Take the values of other settings."""
         self.index_interval_bytes = other.index_interval_bytes
         self.max_index_bytes = other.max_index_bytes
         self.delete_delay = other.delete_delay
@@ -67,12 +67,12 @@ class Volume:
         return self.directory.directory_id.bytes
 
     def check(self) -> None:
-        """Raises `KafkaStorageError` if the directory is offline."""
+        """Raise `KafkaStorageError` if the directory is offline."""
         if self.failure is not None:
             raise KafkaStorageError(str(self.failure))
 
     def fail(self, error: OSError, what: str) -> KafkaStorageError:
-        """Takes the directory offline. Returns the error to raise."""
+        """Take the directory offline. Return the error to raise."""
         if self.failure is None:
             cause = error.strerror or str(error)
             if isinstance(error.filename, str) and error.filename not in what:
@@ -86,11 +86,11 @@ class Volume:
     # ------------------------------------------------------------------ removal
 
     def remove_later(self, path: str, delay: float | None = None) -> None:
-        """Removes a renamed file or directory after a delay in seconds, by default that of the broker."""
+        """Remove a renamed file or directory after a delay in seconds, by default that of the broker."""
         self._unplanned.append((self.settings.delete_delay if delay is None else delay, path))
 
     def remove_due(self, now: float) -> float | None:
-        """Removes what is due. Returns the time of the next removal, or None."""
+        """Remove what is due. Return the time of the next removal, or None."""
         for delay, path in self._unplanned:
             heappush(self._removals, (now + delay, path))
         self._unplanned.clear()
@@ -99,7 +99,7 @@ class Volume:
         return self._removals[0][0] if self._removals else None
 
     def remove_all(self) -> None:
-        """Removes at once whatever waits for it."""
+        """Remove at once whatever waits for it."""
         paths = [path for _, path in (*self._removals, *self._unplanned)]
         self._removals.clear()
         self._unplanned.clear()

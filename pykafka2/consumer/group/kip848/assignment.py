@@ -81,7 +81,7 @@ def resolve(
 ) -> Resolved:
     """Return the target with topic names, as far as `name_of` knows them.
 
-    Leaves out topics that the consumer no longer subscribes to, because the coordinator can still assign
+    Leave out topics that the consumer no longer subscribes to, because the coordinator can still assign
     them.
     """
     partitions: dict[TopicPartition, bytes] = {}
