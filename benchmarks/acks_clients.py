@@ -229,7 +229,7 @@ DRIVERS: dict[str, Callable[[Load], Measured]] = {
 
 
 def one_at_a_time(driver: str, load: Load, records: int) -> list[float]:
-    """Seconds from handing over a record of 100 bytes to its acknowledgement, one after another, sorted."""
+    """Return the seconds from handing over 100 bytes to their acknowledgement, one by one, sorted."""
     times: list[float] = []
     send = _single_sender(driver, load)
     for number in range(records + 20):
@@ -241,7 +241,7 @@ def one_at_a_time(driver: str, load: Load, records: int) -> list[float]:
 
 
 def queued(driver: str, load: Load, records: int) -> list[float]:
-    """Seconds until each of `records` that are handed over at once is acknowledged, sorted."""
+    """Return the seconds until each of `records` that are handed over at once is acknowledged, sorted."""
     times: list[float] = []
     small = attrs.evolve(load, record_bytes=150)
     value = bytes(small.record_bytes)

@@ -113,7 +113,7 @@ def apache() -> Iterator[Subject]:
 
 
 def produce(subject: Subject, topic: str, records: int, size: int) -> float:
-    """Messages a second, all acknowledged, acks=all."""
+    """Return messages a second, all acknowledged, acks=all."""
     producer = Producer(
         {
             "bootstrap.servers": subject.bootstrap_servers,

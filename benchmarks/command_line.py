@@ -28,7 +28,7 @@ CHUNK = 50_000
 
 @contextlib.contextmanager
 def bundled() -> Iterator[str]:
-    """The address of a broker in a process of its own."""
+    """Yield the address of a broker in a process of its own."""
     command = [*PYKAFKA2, "broker", "--port", "0", "--brokers", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -29,7 +29,7 @@ MOST = 2.0
 
 
 def latencies(address: tuple[str, int], seconds: float, every: float = 0.005) -> list[float]:
-    """Seconds from request to answer of a client that asks one thing at a time, sorted."""
+    """Return the seconds from request to answer of a client that asks one thing at a time, sorted."""
     found = []
     with socket.create_connection(address, 10) as connection, connection.makefile("rb") as stream:
         end = time.perf_counter() + seconds
@@ -62,7 +62,7 @@ def p99(found: list[float]) -> float:
 
 
 def one_round(address: tuple[str, int], seconds: float, connections: int) -> tuple[float, float]:
-    """The good client's p99 alone, and beside the hostile connections."""
+    """Return the good client's p99 alone, and beside the hostile connections."""
     alone = p99(latencies(address, seconds))
     context = multiprocessing.get_context("spawn")
     stop = context.Event()

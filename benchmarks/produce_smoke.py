@@ -19,7 +19,7 @@ VALUE = b"x" * 100
 
 
 def send_all(producer: KafkaProducer, records: int, on_delivery: Callable[..., Any] | None) -> float:
-    """Microseconds a record, without waiting for deliveries."""
+    """Return the microseconds a record, without waiting for deliveries."""
     send = producer.send
     start = time.perf_counter()
     for _ in range(records):

@@ -208,7 +208,7 @@ def measure_reading(subject: Subject, total: int, batch_bytes: int, fetch_mib: i
 
 
 def p99_of_produces(subject: Subject, seconds: float) -> float:
-    """Milliseconds of a produce with acks=1."""
+    """Return the milliseconds of a produce with acks=1."""
     request = produce_request(PRODUCE_TOPIC, batch_of(1), 1)
     times = []
     with contextlib.closing(subject.connect()) as connection:

@@ -28,7 +28,7 @@ class Backoff:
         return base * (1.0 + self.jitter * (2.0 * self.random.random() - 1.0))
 
     def next(self) -> float:
-        """Count a failure; returns the wait."""
+        """Count a failure; return the wait."""
         delay = self.delay(self.attempts)
         self.attempts += 1
         return delay

@@ -118,7 +118,7 @@ class EventSink:
         return bool(self._listeners)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Add a listener; returns a function that removes it."""
+        """Add a listener; return a function that removes it."""
         self._listeners += (listener,)
 
         def unsubscribe() -> None:

@@ -34,7 +34,7 @@ class LiveClient(Protocol):
         ...
 
     def _on_exit(self, timeout: float) -> int:
-        """Send the queued records within `timeout` seconds; returns how many remain. Never raises."""
+        """Send the queued records within `timeout` seconds; return how many remain. Never raises."""
         ...
 
 

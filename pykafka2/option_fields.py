@@ -60,7 +60,7 @@ def target_of(value: Any) -> Any:
 
 
 def _imported(path: str) -> Any:
-    """Import `module:name`; raises Because."""
+    """Import `module:name`; raise Because."""
     module, colon, name = path.partition(":")
     if not colon or not module or not name:
         raise Because("write an import path as module:function")

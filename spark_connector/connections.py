@@ -88,7 +88,7 @@ def consumer(options: Mapping[str, str]) -> KafkaConsumer:
 
 
 def admin(options: Mapping[str, str]) -> KafkaAdminClient:
-    """An admin client, kept for this process."""
+    """Return an admin client, kept for this process."""
     return kept("admin", options, lambda: new_admin(options))
 
 

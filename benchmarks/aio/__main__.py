@@ -60,7 +60,7 @@ class Plan:
         return max(100, int(RECORDS[cell.what] * self.share))
 
     def runs_of(self, cell: Cell) -> list[Run]:
-        """One round in this cell."""
+        """Return one round in this cell."""
         chosen = [name for name in CLIENTS[cell.what] if self.clients is None or name in self.clients]
         return [Run(name, cell, self.records_of(cell)) for name in chosen]
 

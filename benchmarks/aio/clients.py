@@ -177,7 +177,7 @@ def sending(connect: Callable[[Run, float], Any], send_all: Any = send_all) -> C
 
 
 def waiting(connect: Callable[[Run, float], Any]) -> Client:
-    """One record at a time, each awaited."""
+    """Return one record at a time, each awaited."""
 
     async def play(run: Run) -> Measured:
         value, times = bytes(run.cell.size), []
@@ -196,7 +196,7 @@ def waiting(connect: Callable[[Run, float], Any]) -> Client:
 
 
 def lagging(connect: Callable[[Run, float], Any], is_frozen: bool = False) -> Client:
-    """A loop under full load for `run.records` milliseconds: how late its timers are (p50, p99.9).
+    """Return a loop under full load for `run.records` milliseconds: how late its timers are (p50, p99.9).
 
     If `is_frozen`, full garbage collections skip what was there before, as in a service that needs short
     pauses.
@@ -279,7 +279,7 @@ async def read_each(consumer: Any, at_least: int) -> int:
 
 
 async def sync_send(run: Run) -> Measured:
-    """The sync producer, which waits for the last outcome of each ten thousand."""
+    """Return the sync producer, which waits for the last outcome of each ten thousand."""
     from pykafka2 import KafkaProducer
 
     values = inputs_of(Sent(size=run.cell.size)).values
@@ -304,7 +304,7 @@ async def sync_send(run: Run) -> Measured:
 
 
 async def sync_poll(run: Run) -> Measured:
-    """The sync consumer."""
+    """Return the sync consumer."""
     from pykafka2 import KafkaConsumer, TopicPartition
 
     with KafkaConsumer(bootstrap_servers=run.bootstrap_servers, auto_offset_reset="earliest") as consumer:

@@ -30,7 +30,7 @@ class Plan:
     share: float
 
     def runs_of(self, cell: Cell) -> list[Run]:
-        """One round in this cell.  One record at a time is played in the cells without any variation."""
+        """Return one round in this cell.  One record at a time is played in cells without variation."""
         records = records_of(cell, self.share)
         runs = [Run(name, cell, records) for name in self.clients if name in CLIENTS]
         if cell == Cell(cell.broker):

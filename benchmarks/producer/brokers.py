@@ -28,7 +28,7 @@ class Broker:
 
     @contextmanager
     def topic(self, partitions: int) -> Iterator[str]:
-        """A topic of its own for one run, gone afterwards."""
+        """Yield a topic of its own for one run, gone afterwards."""
         name = f"producer-benchmark-{next(self._numbers)}"
         self._admin.create_topics([NewTopic(name, partitions, replication_factor=1, configs=RETENTION)])
         self._admin.wait_for_topics([name])
@@ -43,7 +43,7 @@ class Broker:
 
 @contextmanager
 def running(name: str) -> Iterator[Broker]:
-    """One of BROKERS, with one node.  Raise KafkaUnavailable where Java or Maven is missing for Apache's."""
+    """Yield one of BROKERS, with one node.  Raise KafkaUnavailable if Apache's lacks Java or Maven."""
     with _apache() if name == "apache" else _bundled() as servers:
         broker = Broker(servers)
         try:

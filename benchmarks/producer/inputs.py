@@ -34,7 +34,7 @@ class Inputs:
 
 
 def inputs_of(cell: Cell) -> Inputs:
-    """Words and numbers, so that codecs find about what they find in real data."""
+    """Return words and numbers, so that codecs find about what they find in real data."""
     chance = random.Random(1)
     sizes = [cell.size] * POOL
     if cell.lengths == "varying":

@@ -41,11 +41,11 @@ class Kept:
         path.write_text("\n".join([*whole, ""]), encoding="utf-8")
 
     def has(self, run: Run, rounds: int) -> bool:
-        """Whether so many rounds of the run need not be played."""
+        """Return whether so many rounds of the run need not be played."""
         return len(self._left.get(_key(attrs.asdict(run)), ())) >= rounds
 
     def play(self, run: Run, play: Callable[[Run], Measured]) -> Measured:
-        """The next round of the run: what it came to before, or comes to now."""
+        """Return the next round of the run: what it came to before, or comes to now."""
         left = self._left.get(_key(attrs.asdict(run)))
         if left:
             return left.pop(0)

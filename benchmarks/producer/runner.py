@@ -33,7 +33,7 @@ class Plan:
     everywhere: Collection[str] | None = None
 
     def runs_of(self, cell: Cell) -> list[Run]:
-        """One round in this cell.  Waiting for each record is played in the cells without any variation."""
+        """Return one round in this cell.  Waiting for each record is played in cells without variation."""
         records = records_of(cell, self.share)
         is_plain = cell == Cell(cell.broker, "equal")
         runs = [

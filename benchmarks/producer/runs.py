@@ -82,7 +82,7 @@ def one_axis_at_a_time(brokers: Iterable[str], modes: Iterable[str]) -> Iterator
 
 
 def every_cell(brokers: Iterable[str], modes: Iterable[str]) -> Iterator[Cell]:
-    """The product of all axes; lengths and batch_size vary at the base cell only."""
+    """Yield the product of all axes; lengths and batch_size vary at the base cell only."""
     for broker in brokers:
         for mode in modes:
             for size in SIZES:
@@ -95,7 +95,7 @@ def every_cell(brokers: Iterable[str], modes: Iterable[str]) -> Iterator[Cell]:
 
 
 def _other_batch_sizes(base: Cell) -> Iterator[Cell]:
-    """The cell with each larger batch_size, if its mode sets one."""
+    """Yield the cell with each larger batch_size, if its mode sets one."""
     if base.mode == "equal":
         for batch_bytes in BATCH_BYTES[1:]:
             yield attrs.evolve(base, batch_bytes=batch_bytes)

@@ -83,7 +83,7 @@ def _apache() -> Iterator[Ways]:
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:
-    """A broker's key and certificates as Java reads them, and what clients trust."""
+    """Return a broker's key and certificates as Java reads them, and what clients trust."""
     import trustme
 
     from tests.conformance.secured_peers import certificate_for_java

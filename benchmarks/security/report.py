@@ -45,7 +45,7 @@ def targets(broker: str) -> Iterator[Target]:
 
 
 def tables(results: Results[Cell]) -> Iterator[str]:
-    """A table for each cell: the medians of its rounds."""
+    """Return a table for each cell: the medians of its rounds."""
 
     def beside(cell: Cell, client: str) -> str:
         if cell.kind == RULES:
@@ -58,5 +58,5 @@ def tables(results: Results[Cell]) -> Iterator[str]:
 
 
 def reached(results: Results[Cell]) -> tuple[list[str], int]:
-    """A line for each ratio that was asked for and played; how many are missed."""
+    """Return a line for each ratio that was asked for and played; how many are missed."""
     return report.reached(results, targets)

@@ -53,7 +53,7 @@ def _broker(name: str) -> Iterator[Wire]:
 
 
 def _block(wire: Wire, frame: bytes, count: int) -> float:
-    """Seconds of the processor for each request."""
+    """Return the seconds of the processor for each request."""
     stream: socket.socket = wire.socket
     started = time.process_time()
     for _ in range(count):

@@ -40,7 +40,7 @@ class Plan:
     share: float
 
     def runs_of(self, cell: Cell) -> list[Run]:
-        """One round in this cell."""
+        """Return one round in this cell."""
         records = records_of(cell.kind, self.share)
         return [
             Run(name, cell, records)

@@ -47,22 +47,22 @@ Run = OneRun[Cell]
 
 
 def by(client: str, way: str) -> str:
-    """The name of a client that goes this way."""
+    """Return the name of a client that goes this way."""
     return f"{client}, {way}"
 
 
 def way_of(name: str) -> str:
-    """The way in a name that `by` made."""
+    """Return the way in a name that `by` made."""
     return name.rpartition(", ")[2]
 
 
 def client_of(name: str) -> str:
-    """The client in a name that `by` made."""
+    """Return the client in a name that `by` made."""
     return name.rpartition(", ")[0]
 
 
 def names_of(kind: str) -> list[str]:
-    """All that are played in a cell of this kind, the two ways of a client one after the other."""
+    """Return all that are played in a cell of this kind, the two ways of a client one after the other."""
     if kind == RULES:
         return [WITHOUT, WITH]
     return [by(client, way) for client in CLIENTS[kind] for way in WAYS[kind]]

@@ -33,7 +33,7 @@ class Measured:
 
 
 def clock() -> tuple[float, float]:
-    """Seconds of the clock and of this process's processors."""
+    """Return the seconds of the clock and of this process's processors."""
     return time.perf_counter(), time.process_time()
 
 
@@ -44,7 +44,7 @@ def peak_rss_mb() -> float:
 def wait_for_each(
     turn: Callable[[bytes], object], close: Callable[[], object], value: bytes, records: int, warm_up: int
 ) -> Measured:
-    """One record at a time, each waited for by `turn`."""
+    """Return one record at a time, each waited for by `turn`."""
     for _ in range(warm_up):
         turn(value)
     times = []

@@ -45,7 +45,7 @@ class Results(Generic[Cell]):
         return median(read(one) for one in self.rounds[cell][client])
 
     def ratio(self, cell: Cell, one: str, other: str, read: Callable[[Measured], float]) -> float | None:
-        """The median over rounds of one client's figure over the other's; None if either was not played."""
+        """Return the median over rounds of one client's figure over the other's; None if one is missing."""
         played = self.rounds.get(cell, {})
         if one not in played or other not in played:
             return None
@@ -94,7 +94,7 @@ def _output(command: Iterable[str]) -> str:
 
 @cache
 def counts_instructions() -> bool:
-    """Whether the machine counts instructions (virtual ones often do not)."""
+    """Return whether the machine counts instructions (virtual ones often do not)."""
     if shutil.which("perf") is None:
         return False
     command = ["perf", "stat", "-x,", "-e", "instructions:u", "true"]

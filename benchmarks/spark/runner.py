@@ -50,7 +50,7 @@ class Plan:
     """Whether to run under the pyspark that Spark's own connector can be had for."""
 
     def runs_of(self, cell: Cell) -> list[Run]:
-        """One round in this cell."""
+        """Return one round in this cell."""
         return [
             Run(name, cell, records_of(cell, self.share))
             for name in CLIENTS[cell.kind]
@@ -105,7 +105,7 @@ def play_all(plan: Plan, on_run: Callable[[Run], None]) -> Results[Cell]:
 
 @contextmanager
 def session(has_jvm: bool) -> Iterator[Session]:
-    """A Spark session in a process of its own, with all that belongs to it."""
+    """Yield a Spark session in a process of its own, with all that belongs to it."""
     jars, environment = [], {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     if has_jvm:
         jars, environment = jvm_connector.jars(), jvm_connector.environment()

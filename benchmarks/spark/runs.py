@@ -82,7 +82,7 @@ def records_of(cell: Cell, share: float) -> int:
 
 
 def cells_of(broker: str) -> list[Cell]:
-    """All cells of a broker."""
+    """Return all cells of a broker."""
     found = [Cell(broker, kind, columns) for kind in ("sink", "source") for columns in ("value", "all")]
     found += [Cell(broker, "sink", columns, is_tuned=True) for columns in ("value", "all")]
     return [*found, Cell(broker, "pipeline"), Cell(broker, "micro-batches"), Cell(broker, "quiet stream")]

@@ -200,7 +200,7 @@ def _until(holds: Callable[[], bool]) -> None:
 
 
 def main() -> None:
-    """Answers each line with one: {"played": ...} or {"problem": ...}."""
+    """Answer each line with one: {"played": ...} or {"problem": ...}."""
     with tempfile.TemporaryDirectory(prefix="spark-benchmark-") as folder:
         os.environ[timed_source.FILE] = f"{folder}/{uuid.uuid4().hex}"
         jars = sys.argv[1] if len(sys.argv) > 1 else ""

@@ -54,7 +54,7 @@ def _run_job(servers: str, per_batch: int, sink: dict[str, str]) -> None:
 
 
 def _read_totals(servers: str) -> list[tuple[int, str, int, int]]:
-    """All of topic totals, without Spark; records of transactions that were aborted do not count."""
+    """Return all of topic totals, without Spark; records of transactions that were aborted do not count."""
     found = []
     with KafkaConsumer(
         "totals",

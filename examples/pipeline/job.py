@@ -57,7 +57,7 @@ def start(
 
 
 def watch(query: StreamingQuery, say: Callable[[str], None]) -> None:
-    """Say what each micro-batch did, until the query ends; raises what ended it."""
+    """Say what each micro-batch did, until the query ends; raise what ended it."""
     said = -1
     over = False
     while not over:

@@ -19,7 +19,7 @@ class ChecksAdmin:
     def check_cluster(
         self, *, timeout: float = 5.0, max_clock_skew: float = 5.0, clock_topic: str | None = None
     ) -> ClusterCheck:
-        """Check each broker from this host; returns each step with the cause and the fix of a failure.
+        """Check each broker from this host; return each step with the cause and the fix of a failure.
 
         Connections are new ones, with the options of this client. Each bootstrap address and each address
         that brokers advertise is resolved, connected, and used: TLS, API versions, SASL, metadata. The

@@ -41,7 +41,7 @@ def controller_clock(ask: Ask, clock: Clock, max_skew: float) -> CheckStep:
 def broker_clock(
     ask: Ask, clock: Clock, max_skew: float, topic: str, metadata: Any, broker_id: int, timeout: float
 ) -> CheckStep:
-    """Write a record to a partition that the broker leads; returns the step for the broker's clock."""
+    """Write a record to a partition that the broker leads; return the step for the broker's clock."""
     from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
     from pykafka2.records.encoder import BatchBuilder
 

@@ -161,7 +161,7 @@ class ConfigsAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[ConfigResource, tuple[str, ...]]:
-        """Restore the defaults of settings; returns their names by resource.
+        """Restore the defaults of settings; return their names by resource.
 
         Args:
             resources: by resource the names of settings; None, or a resource alone, restores all that are set

@@ -45,7 +45,7 @@ class GroupResetsAdmin(GroupsAdmin, GroupOffsetsAdmin, OffsetsAdmin):
         dry_run: bool = False,
         timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Commit other offsets for a group without members; returns the new offsets.
+        """Commit other offsets for a group without members; return the new offsets.
 
         Offsets are limited to those that the partition has: from its log start offset to its high watermark.
 

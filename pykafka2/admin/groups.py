@@ -246,7 +246,7 @@ class GroupsAdmin:
         members: int | None = None,
         timeout: float | None = None,
     ) -> GroupDescription:
-        """Block until a group has this state and, if given, exactly so many members; returns it.
+        """Block until a group has this state and, if given, exactly so many members; return it.
 
         A group that does not exist yet is waited for; for `state="Dead"` a missing group is enough.
 

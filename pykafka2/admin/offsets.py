@@ -141,7 +141,7 @@ class OffsetsAdmin:
         timeout_ms: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[TopicPartition, int]:
-        """Delete the records before these offsets (-1: all); returns the new log start offsets.
+        """Delete the records before these offsets (-1: all); return the new log start offsets.
 
         Raises:
             ItemsFailed: some failed (unless `raise_errors` is False): `OffsetOutOfRange` above the high

@@ -44,7 +44,7 @@ class PartitionsAdmin:
     ) -> Outcomes[str, None]:
         """Increase the partitions of topics to these totals (KIP-195).
 
-        Record with a key go to other partitions afterwards.
+        Records with a key go to other partitions afterwards.
 
         Args:
             totals: by topic the new number of partitions, or `NewPartitions` with the brokers of each new

@@ -77,7 +77,7 @@ class TokensAdmin:
     def renew_delegation_token(
         self, hmac: bytes, *, period: float | None = None, timeout: float | None = None
     ) -> int:
-        """Renew a token for `period` from now, limited by its max_time_ms; returns the new expiry time.
+        """Renew a token for `period` from now, limited by its max_time_ms; return the new expiry time.
 
         `hmac` is that of a `DelegationToken`; None for `period` uses the brokers' setting. The result is in
         milliseconds since 1970.

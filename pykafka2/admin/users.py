@@ -79,7 +79,7 @@ class UsersAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[str, None]:
-        """Set and delete credentials; returns an outcome for each user. Each user can occur once per call.
+        """Set and delete credentials; return an outcome for each user. Each user can occur once per call.
 
         Passwords are hashed on the calling thread. The hash that is sent is enough to log in, so use TLS.
 

@@ -152,7 +152,7 @@ class ConsumerCalls:
         return DONE
 
     async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
-        """Continue at the committed offsets of these or all assigned partitions; returns the offsets.
+        """Continue at the committed offsets of these or all assigned partitions; return the offsets.
 
         A partition without a committed offset stays at its position; its offset is None.
 

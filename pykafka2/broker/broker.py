@@ -208,7 +208,7 @@ class Broker:
         self.parts.channel.controller_changed(now)
 
     def compaction(self, keys: Iterable[Key], rolls: bool) -> Steps[int]:
-        """Compacts some replicas in steps, `rolls` segments first. Return the number of removed records."""
+        """Compact some replicas in steps, `rolls` segments first. Return the number of removed records."""
         return self.parts.compaction(keys, rolls)
 
     def apply_retention(self, keys: Iterable[Key] | None = None) -> int:

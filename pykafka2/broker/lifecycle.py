@@ -68,11 +68,11 @@ class LifecycleListener(Protocol):
         ...
 
     def wake(self) -> None:
-        """Called when something is due now: runs the timers."""
+        """Called when something is due now: run the timers."""
         ...
 
     def wake_for_timers(self) -> None:
-        """Called when a deadline may have moved: checks the next run of the timers."""
+        """Called when a deadline may have moved: check the next run of the timers."""
         ...
 
 

@@ -250,7 +250,7 @@ class Parts:
                 self.timers.signal()
 
     def compaction(self, keys: Iterable[Key], rolls: bool) -> Steps[int]:
-        """Compacts some replicas in steps, `rolls` segments first. Return the number of removed records."""
+        """Compact some replicas in steps, `rolls` segments first. Return the number of removed records."""
         return self.replicas.cleaner.compact_now(keys, self._node.clock.wall_ms(), rolls)
 
     def apply_retention(self, keys: Iterable[Key] | None = None) -> int:

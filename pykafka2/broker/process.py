@@ -156,7 +156,7 @@ class BrokerProcess:
             parts.lifecycle.begin(now)
 
     def _listen(self, parts: Parts) -> list[Acceptor]:
-        """Binds all addresses, or none. Raise `ConfigurationError` if one cannot be bound."""
+        """Bind all addresses, or none. Raise `ConfigurationError` if one cannot be bound."""
         listening: list[Listener] = []
         try:
             for address in self._node.listeners:
@@ -263,7 +263,7 @@ class BrokerProcess:
                 shared.controllers.broker_stopped(node.id, node.clock.monotonic())
 
     def _flush(self) -> None:
-        """Flushes the logs with several threads, so that the storage has nothing to flush when it stops."""
+        """Flush the logs with several threads, so that the storage has nothing to flush when it stops."""
         runtime, logs = self._shared.runtime, self._logs
         with self._node.lock:
             logs.begin_flush(runtime.notify)

@@ -165,12 +165,12 @@ class BrokerRequests:
         return self._answers.refused(context, code)
 
     def enqueue(self, context: RequestContext) -> None:
-        """Queues a request that a fault held."""
+        """Queue a request that a fault held."""
         if self._node.is_running:
             self._queue.put(context)
 
     def enqueue_late(self, context: RequestContext) -> None:
-        """Queues a request that a fault delayed, from a connection that is closed by now."""
+        """Queue a request that a fault delayed, from a connection that is closed by now."""
         if self._node.is_running:
             context.received = context.received.again(self._node.clock.monotonic())
             self.on_request(context)

@@ -156,7 +156,7 @@ class ClusterClient:
     # ------------------------------------------------------------------ blocking calls, any thread
 
     def seconds_of(self, timeout: float | None) -> float:
-        """Return the timeout in seconds, by default `default_api_timeout`; raises IllegalArgument."""
+        """Return the timeout in seconds, by default `default_api_timeout`; raise IllegalArgument."""
         seconds = checked_timeout(timeout, "default_api_timeout_ms")
         return self.options.default_api_timeout if seconds is None else seconds
 
@@ -338,7 +338,7 @@ class ClusterClient:
             self._log.warning("%s; waiting for at most %.0f s more", reason, left)
 
     def wait_for_metadata(self, newer_than: int, timeout: float | None = None) -> bool:
-        """Request an update and wait for one newer than that version; returns False on timeout."""
+        """Request an update and wait for one newer than that version; return False on timeout."""
         self._raise_if_closed()
         timeout = self.seconds_of(timeout)
         self.metadata.request_update()
@@ -367,9 +367,9 @@ class ClusterClient:
             raise self._no_metadata(f"no metadata within {timeout:g} s", timeout, failure)
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> bool:
-        """Fail the requests in flight, stop the loop, close the connections; returns False on timeout.
+        """Fail the requests in flight, stop the loop, close the connections; return False on timeout.
 
-        Can be called again, also after Ctrl-C interrupted it. Call that wait in other threads raise
+        Can be called again, also after Ctrl-C interrupted it. Calls that wait in other threads raise
         ClientClosed. With a timeout of 0 it does not wait, and the loop stops soon after (a finaliser must
         not block).
         """

@@ -226,7 +226,7 @@ class NodeLink:
             self._move_to(LinkState.IDLE)
 
     def poll(self, now: float) -> float:
-        """Fail what has timed out, close what is idle; returns the latest time of the next poll."""
+        """Fail what has timed out, close what is idle; return the latest time of the next poll."""
         if self.connection is not None:
             self.connection.poll(now)  # this can close it
         if self.state is LinkState.READY and self.connection is not None:

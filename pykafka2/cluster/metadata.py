@@ -201,7 +201,7 @@ class Metadata:
             self.request_update()
 
     def request_update(self, reason: object = None, *, doubted: int | None = None) -> None:
-        """Send a request as soon as the back-off allows; calls until then share it.
+        """Send a request as soon as the back-off allows; call until then share it.
 
         `doubted` is the id of a broker with possibly stale metadata; another one is used if possible.
         """
@@ -227,7 +227,7 @@ class Metadata:
         leader_epoch: int,
         node_endpoints: Sequence[Node] = (),
     ) -> bool:
-        """Apply a broker's hint about a newer leader (KIP-951); returns whether it changed anything."""
+        """Apply a broker's hint about a newer leader (KIP-951); return whether it changed anything."""
         new = with_leader(self.snapshot, topic, partition, leader_id, leader_epoch, node_endpoints)
         if new is self.snapshot:
             return False

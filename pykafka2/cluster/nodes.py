@@ -219,7 +219,7 @@ class Nodes:
         self._rebootstrap_until_version = self._metadata.version + 1
 
     def poll(self, now: float) -> float:
-        """Poll every link that is due; returns the earliest time of the next poll."""
+        """Poll every link that is due; return the earliest time of the next poll."""
         if self._tidied_at_version != self._metadata.version:
             self._forget_gone(now)
         wake_at = min(map(QUIET_UNTIL, self._links.values()), default=FOREVER)

@@ -55,12 +55,12 @@ class PortDiagnosis:
         self._verdict = None
 
     def begin(self, endpoint: Endpoint) -> Probe | None:
-        """Start a connection to this address; returns its probe if the address is suspicious."""
+        """Start a connection to this address; return its probe if the address is suspicious."""
         self._at, self._current = endpoint, self._probes.get(endpoint)
         return self._current
 
     def closed(self, error: KafkaError, *, was_unanswered: bool | None) -> KafkaError:
-        """Record that the connection was closed by `error`; returns the error to report.
+        """Record that the connection was closed by `error`; return the error to report.
 
         `was_unanswered`: whether it was closed after the handshake and before any response; None if before
         the handshake ended.

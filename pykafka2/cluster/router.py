@@ -154,7 +154,7 @@ class Router:
         run_all([partial(waiting.send.on_failure, error, now) for waiting in failing])
 
     def _try(self, waiting: _Waiting, now: float) -> bool:
-        """Send the request or fail it if possible; returns False if it must wait."""
+        """Send the request or fail it if possible; return False if it must wait."""
         link = self._link_for(waiting.send, now)
         if link is not None and link.is_ready(now):
             link.send(waiting.send, now)

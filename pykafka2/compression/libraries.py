@@ -68,7 +68,7 @@ def _first(codec: str) -> Library:
 
 
 def load(codec: str, package: str) -> Library:
-    """Import one library of a codec; raises ImportError if that fails."""
+    """Import one library of a codec; raise ImportError if that fails."""
     return Library(package, importlib.import_module(CANDIDATES[codec][package]))
 
 

@@ -21,7 +21,7 @@ class ConsumerInterceptor:
     """Base class for consumer interceptors; deriving from it is optional."""
 
     def on_consume(self, records: Records) -> Records | None:
-        """Called before records are returned; returns these, changed or not, or others; None means these.
+        """Called before records are returned; return these, changed or not, or others; None means these.
 
         Positions move past all of them.  After a Ctrl-C it can be called with the same records again. It is
         not called by `poll_columns` and `read_range`, which create no record objects.

@@ -162,7 +162,7 @@ class Consumer:
 
     @property
     def _coordinator(self) -> SimpleNamespace:
-        """Holds the member id for FastStream's log lines."""
+        """The member id for FastStream's log lines."""
         group = self._consumer.health()["group"] or {}
         return SimpleNamespace(member_id=group.get("member_id", ""))
 

@@ -145,7 +145,7 @@ class LoopWaiter:
 
 
 def wait_in_loop(is_over: Callable[[], bool], queue: WaitQueue) -> Generator[Any, None, None]:
-    """Suspends the running task until `is_over()`, which must be true before the queue is woken."""
+    """Suspend the running task until `is_over()`, which must be true before the queue is woken."""
     import asyncio  # programs without an event loop do not load it
 
     while not is_over():

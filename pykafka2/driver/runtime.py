@@ -27,7 +27,7 @@ class Outcome(Generic[T]):
     error: BaseException | None = None
 
     def get(self) -> T:
-        """The value; raises the error if there is one."""
+        """Return the value; raise the error if there is one."""
         if self.error is not None:
             raise self.error
         return self.value  # type: ignore[return-value]
@@ -135,7 +135,7 @@ class Runtime(Protocol):
         ...
 
     def is_current(self, task: Task) -> bool:
-        """True if the caller runs inside this task's loop."""
+        """Return True if the caller runs inside this task's loop."""
         ...
 
     def is_in_a_loop(self) -> bool:

@@ -80,7 +80,7 @@ def offloaded(
 
 
 def forget_coordinator() -> Script[None]:
-    """Called after NOT_COORDINATOR: forgets this coordinator, unless another one was found since."""
+    """Called after NOT_COORDINATOR: forget this coordinator, unless another one was found since."""
     yield ForgetCoordinator()
 
 

@@ -57,7 +57,7 @@ class Watched:
         self._unpark = unpark
 
     def look(self) -> bool:
-        """Return whether the predicate is or was true.  On the waiter's own thread; raises its exception."""
+        """Return whether the predicate is or was true.  On the waiter's own thread; raise its exception."""
         with self._looking:
             self._is_over = self._is_over or bool(self._predicate())
             return self._is_over

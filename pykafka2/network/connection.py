@@ -295,7 +295,7 @@ class Connection:
             self._on_frame(frame, now)
 
     def on_written(self, now: float) -> bool:
-        """Call the callbacks of all requests written so far; returns whether there were any."""
+        """Call the callbacks of all requests written so far; return whether there were any."""
         if not self._unwritten:
             return False
         written, self._unwritten = self._unwritten, []

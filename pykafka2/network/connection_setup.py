@@ -69,7 +69,7 @@ class ConnectionSetup:
         self._run(partial(self._script.send, result), now)
 
     def give_up_work(self, now: float) -> bool:
-        """Resume the script without work that has exceeded its limit; returns False if there is none."""
+        """Resume the script without work that has exceeded its limit; return False if there is none."""
         work = self._work
         if work is None or now < self._work_began_at + work.seconds:
             return False

@@ -67,7 +67,7 @@ class FrameReader:
         return self._buffer[self._end :]
 
     def received(self, count: int) -> list[Frame]:
-        """Take in `count` bytes of the last buffer; returns the frames that are complete, in order.
+        """Take in `count` bytes of the last buffer; return the frames that are complete, in order.
 
         Raise CorruptData if a length is negative or above `max_frame_bytes`, before memory is allocated for
         it, or if the peer speaks another protocol; TlsError if it speaks TLS.

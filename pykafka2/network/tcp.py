@@ -133,7 +133,7 @@ class TcpTransport:
             raise disconnected(self.peer, error) from error
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        """Write the buffers as far as the kernel accepts them; returns the number of bytes written."""
+        """Write the buffers as far as the kernel accepts them; return the number of bytes written."""
         try:
             if len(buffers) == 1:
                 return self._socket.send(buffers[0])  # cheaper than sendmsg
@@ -170,7 +170,7 @@ class SendfileTransport(TcpTransport):
             raise disconnected(self.peer, error) from error
 
     def write_file(self, part: FilePart, max_bytes: int) -> int:
-        """Write the start of a part as far as the kernel accepts it; returns the number of bytes."""
+        """Write the start of a part as far as the kernel accepts it; return the number of bytes."""
         count = min(len(part), max_bytes)
         try:
             taken = os.sendfile(self._socket.fileno(), part.file.fileno(), part.position, count)

@@ -106,7 +106,7 @@ class TlsTransport:
         return READABLE | WRITABLE if self._ciphertext else READABLE
 
     def establish(self) -> bool:
-        """Connect, then run the TLS handshake; returns True once it is complete and sent.
+        """Connect, then run the TLS handshake; return True once it is complete and sent.
 
         Raise Disconnected, or a TlsError that says what to do.
         """
@@ -125,7 +125,7 @@ class TlsTransport:
         raise TlsInterrupted(self._interrupted_message())
 
     def read_into(self, buffer: memoryview) -> int | None:
-        """Read plaintext into `buffer`, from at most one read of the socket; returns its size."""
+        """Read plaintext into `buffer`, from at most one read of the socket; return its size."""
         total = 0
         room = len(buffer)
         has_received = False
@@ -157,7 +157,7 @@ class TlsTransport:
         return total
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        """Encrypt and write as far as the kernel accepts; returns the plaintext bytes fully written."""
+        """Encrypt and write as far as the kernel accepts; return the plaintext bytes fully written."""
         taken = 0
         while self._send_ciphertext():
             taken += self._encrypted
@@ -191,7 +191,7 @@ class TlsTransport:
         return self._tls.getpeercert(binary_form=True)
 
     def _shake_hands(self) -> bool:
-        """Run one step of the handshake; returns False if the peer must send first."""
+        """Run one step of the handshake; return False if the peer must send first."""
         try:
             self._tls.do_handshake()
             self._is_established = True
@@ -226,7 +226,7 @@ class TlsTransport:
         return True
 
     def _send_ciphertext(self) -> bool:
-        """Write encrypted bytes to the kernel; returns True if none are left."""
+        """Write encrypted bytes to the kernel; return True if none are left."""
         while True:
             ciphertext = self._ciphertext
             if not ciphertext:

@@ -41,7 +41,7 @@ class Transport(Protocol):
     peer: str
 
     def establish(self) -> bool:
-        """Continue to connect (and the TLS handshake); returns True once bytes can be sent."""
+        """Continue to connect (and the TLS handshake); return True once bytes can be sent."""
         ...
 
     def interest(self) -> int:
@@ -53,7 +53,7 @@ class Transport(Protocol):
         ...
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        """Write the buffers as far as the transport accepts them; returns the number of bytes written."""
+        """Write the buffers as far as the transport accepts them; return the number of bytes written."""
         ...
 
     def close(self, *, reset: bool = False) -> None:
@@ -70,7 +70,7 @@ class FileTransport(Transport, Protocol):
         ...
 
     def write_file(self, part: FilePart, max_bytes: int) -> int:
-        """Write the start of a part as far as the transport accepts it; returns the number of bytes.
+        """Write the start of a part as far as the transport accepts it; return the number of bytes.
 
         Raise Disconnected, or KafkaStorageError if the file cannot be read or ends before the part.
         """

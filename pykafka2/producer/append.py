@@ -245,7 +245,7 @@ class Appender:
         return delivery
 
     def await_route(self, topic: str, partition: int | None, timeout: float | None = None) -> None:
-        """Wait until `place` finds the topic's route, and the partition if one is named; raises as `send`.
+        """Wait until `place` finds the topic's route, and the partition if one is named; raise as `send`.
 
         Wait at most `timeout` seconds, or max_block_ms if it is None.
         """
@@ -292,7 +292,7 @@ class Appender:
         return self.accumulator.append_waiting(queue, row, size_bytes, timeout, room)
 
     def _remaining(self, deadline: float | None) -> float:
-        """Seconds for which this call can still block."""
+        """Return the seconds for which this call can still block."""
         return self.options.max_block if deadline is None else max(0.0, deadline - self.clock.monotonic())
 
 

@@ -142,7 +142,7 @@ class _DecoderWriter:
             self._read_sized(field.kind, target, nullable, compact)
 
     def _read_length(self, code: str, compact: bool, is_string: bool = False) -> str:
-        """Write the code that reads a length or count (-1 for null); returns its variable."""
+        """Write the code that reads a length or count (-1 for null); return its variable."""
         source = self.source
         name = source.fresh("n")
         if not compact:

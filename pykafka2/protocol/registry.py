@@ -113,7 +113,7 @@ class ApiInfo:
     flexible_from: int | None
 
     def is_flexible(self, version: int) -> bool:
-        """Whether headers and body of `version` have compact lengths and tagged fields (KIP-482)."""
+        """Return whether headers and body of `version` have compact lengths and tagged fields (KIP-482)."""
         return self.flexible_from is not None and version >= self.flexible_from
 
 

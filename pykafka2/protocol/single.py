@@ -53,7 +53,7 @@ def _codec_of(
     writer: _SingleEncoder | _SingleDecoder,
     kind: str,
 ) -> Any:
-    """Compile the code that `writer` generates; returns None if there is no fast path."""
+    """Compile the code that `writer` generates; return None if there is no fast path."""
     if cls.__name__ not in OFTEN_SINGLE or not flexible:
         return None
     try:

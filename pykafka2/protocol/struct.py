@@ -126,7 +126,7 @@ class Message(Struct):
 
     @classmethod
     def is_flexible(cls, version: int) -> bool:
-        """Whether `version` has compact lengths and tagged fields (KIP-482)."""
+        """Return whether `version` has compact lengths and tagged fields (KIP-482)."""
         return version >= cls.FLEXIBLE_FROM
 
     def encode(self, version: int) -> bytes:
@@ -179,7 +179,7 @@ class Message(Struct):
 
     @classmethod
     def decode_from(cls, data: Buffer, offset: int, version: int) -> tuple[Self, int]:
-        """Decode from `offset`; returns the message and the position after it."""
+        """Decode from `offset`; return the message and the position after it."""
         if type(data) is not bytes:
             data = flat(data)
         if len(data) > LONG_BYTES:

@@ -222,7 +222,7 @@ class Records:
         raise UnusualRecords
 
     def _are_chained(self, starts: Any, ends: Any) -> bool:
-        """Whether each record ends where the next begins, and each batch's records fill it."""
+        """Return whether each record ends where the next begins, and each batch's records fill it."""
         return (
             len(starts) == self.total
             and bool((ends[:-1] == starts[1:]).all())
@@ -231,7 +231,7 @@ class Records:
         )
 
     def _begins_alike(self) -> bool:
-        """Whether the first two records have one length."""
+        """Return whether the first two records have one length."""
         first = self._step(0)
         return first < self._ends[0] and self._buffer[:2] == self._buffer[first : first + 2]
 
@@ -335,6 +335,6 @@ class Records:
 
 
 def sizes_of(raw: Any) -> Any:
-    """Return the lengths that these unsigned numbers encode; raises UnusualRecords for a negative one."""
+    """Return the lengths that these unsigned numbers encode; raise UnusualRecords for a negative one."""
     expect(not (raw & 1).any())
     return raw >> 1

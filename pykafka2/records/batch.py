@@ -174,7 +174,7 @@ class RecordBatch:
             )
 
     def records_bytes(self, max_output_bytes: int = MAX_OUTPUT_BYTES) -> bytes:
-        """Return the encoded records, decompressed; raises CorruptData if they cannot be or are too large."""
+        """Return the encoded records, decompressed; raise CorruptData if they cannot be or are too large."""
         return bytes(self.records_view(max_output_bytes))
 
     def records_view(self, max_output_bytes: int = MAX_OUTPUT_BYTES) -> Buffer:
@@ -299,7 +299,7 @@ def slices(buffer: Buffer, where: str) -> Iterator[tuple[int, memoryview]]:
 
 
 def open_view(view: memoryview, where: str) -> RecordBatch:
-    """Return a view of a batch whose magic is 2; raises CorruptData if its header is invalid."""
+    """Return a view of a batch whose magic is 2; raise CorruptData if its header is invalid."""
     if len(view) < HEADER_BYTES:
         raise CorruptData(f"{where}: a batch of {len(view)} bytes is shorter than its header")
     batch = RecordBatch(view)
@@ -313,7 +313,7 @@ def open_view(view: memoryview, where: str) -> RecordBatch:
 
 
 def has_gaps(batch: RecordBatch) -> bool:
-    """Whether offsets must be read from the records because the header does not imply them."""
+    """Return whether offsets must be read from the records because the header does not imply them."""
     return batch.last_offset_delta != batch.count - 1 or batch.count > 1 << 20
 
 
@@ -323,7 +323,7 @@ def open_batch(batch: RecordBatch, where: str, check_crcs: bool, max_output_byte
 
 
 def open_body(batch: RecordBatch, where: str, check_crcs: bool, max_output_bytes: int) -> Buffer:
-    """Open a batch like `open_batch`; returns a view instead of a copy if the batch is not compressed."""
+    """Open a batch like `open_batch`; return a view instead of a copy if the batch is not compressed."""
     return finish(open_in_steps(batch, where, check_crcs, max_output_bytes))
 
 

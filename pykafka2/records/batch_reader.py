@@ -143,7 +143,7 @@ def decode_any_columns(
 
 
 def looks_uniform(batch: RecordBatch, buffer: bytes) -> bool:
-    """Whether a few bytes of the first records show one length, no gaps and no headers."""
+    """Return whether a few bytes of the first records show one length, no gaps and no headers."""
     if batch.count < ALIKE_AT_FIRST or batch.last_offset_delta != batch.count - 1 or not buffer:
         return False
     length = buffer[0]

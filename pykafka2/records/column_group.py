@@ -202,7 +202,7 @@ class WithoutArrays:
         self.records += records
 
     def should_end(self) -> bool:
-        """Whether it is time to load numpy; only if pyarrow is installed. Called until numpy is loaded."""
+        """Return whether it is time to load numpy; needs pyarrow. Called until numpy is loaded."""
         if self.records < WORTH_NUMPY or self._is_missing:
             return False
         self._is_missing = not all(map(find_spec, ("pyarrow", "numpy")))

@@ -469,7 +469,7 @@ def _name_of(encoded: bytes) -> str:
 
 
 def sizes_of_offsets(batch: RecordBatch, index: int, stop: int) -> Iterable[int]:
-    """The bytes that the offset delta of each record takes; zeros if it must be read, see `has_gaps`."""
+    """Return the size of each record's offset delta; zeros if it must be read, see `has_gaps`."""
     if has_gaps(batch):
         return repeat(0)
     if stop <= len(SIZES_OF_OFFSETS):

@@ -116,7 +116,7 @@ class BatchBuilder:
     def append(
         self, timestamp: int, key: Bytes | None, value: Bytes | None, headers: HeaderItems = None
     ) -> int | None:
-        """Add one record; returns its offset within the batch, or None if the batch is full.
+        """Add one record; return its offset within the batch, or None if the batch is full.
 
         Raise TypeError for a key or value that is not bytes-like, ValueError for a timestamp that does not
         fit into 64 bits; nothing is added then.
@@ -187,7 +187,7 @@ class BatchBuilder:
         return HEADER_BYTES + int(self.raw_bytes * self._ratio)
 
     def has_room_for(self, key: Bytes | None, value: Bytes | None, headers: HeaderItems = None) -> bool:
-        """Whether `append` would add this record; never True if it would return None."""
+        """Return whether `append` would add this record; never True if it would return None."""
         return not self._records or self.raw_bytes + record_size_bound(key, value, headers) <= self._limit
 
     def build(

@@ -31,7 +31,7 @@ def rows_of(fields: Fields) -> Iterator[Row]:
 
 
 def has_columns(fields: Fields) -> bool:
-    """Whether the batch is worth columns: enough records, no headers, no key unless the first has one."""
+    """Return whether columns pay off: enough records, no headers, no key unless the first has one."""
     count = len(fields) // FIELDS
     return (
         count >= FEW

@@ -20,7 +20,7 @@ NULL = b"\1"
 
 
 def varint(value: int) -> bytes:
-    """Return the zigzag varint of a signed 64-bit number; raises ValueError for a larger one."""
+    """Return the zigzag varint of a signed 64-bit number; raise ValueError for a larger one."""
     if 0 <= value < len(VARINTS):
         return VARINTS[value]
     if not -1 << 63 <= value < 1 << 63:
@@ -57,6 +57,6 @@ def read_raw(buffer: bytes, position: int, max_bytes: int = MAX_VARINT_BYTES) ->
 
 
 def read_varint(buffer: bytes, position: int, max_bytes: int = MAX_VARINT_BYTES) -> tuple[int, int]:
-    """Return the signed number at position and the position after it; raises like `read_raw`."""
+    """Return the signed number at position and the position after it; raise like `read_raw`."""
     raw, position = read_raw(buffer, position, max_bytes)
     return (raw >> 1) ^ -(raw & 1), position

@@ -69,7 +69,7 @@ class Topic:
 
 
 def _is_rack(rack: object) -> bool:
-    """Whether brokers can register with this rack."""
+    """Return whether brokers can register with this rack."""
     if not isinstance(rack, str):
         return False
     try:
@@ -200,7 +200,7 @@ class ClusterArguments:
         self._check_security()
 
     def _check_advertised(self) -> None:
-        """Refuses addresses that clients of every broker would take for their own machine."""
+        """Refuse addresses that clients of every broker would take for their own machine."""
         for address in self.addresses_of(self.first_broker_id):
             host, _ = address.advertised
             if is_every_interface(host):
@@ -310,7 +310,7 @@ class ClusterArguments:
         return self.first_broker_id if self.controller is None else self.controller
 
     def hosts(self) -> list[str]:
-        """The host names of the brokers, without duplicates."""
+        """Return the host names of the brokers, without duplicates."""
         addresses = [address for number in self.broker_ids for address in self.addresses_of(number)]
         advertised = [one.advertised_host for one in addresses]
         return [*dict.fromkeys([*(one.host for one in addresses), *filter(None, advertised)])]
@@ -351,7 +351,7 @@ class ClusterArguments:
         return self.tls is True or (self.tls is None and with_tls)
 
     def client_auth_of(self, listener: Listener) -> str:
-        """Whether clients must show a certificate at a listener with TLS."""
+        """Return whether clients must show a certificate at a listener with TLS."""
         if listener.client_auth is not None:
             return listener.client_auth
         # Kafka requires this option per listener for SASL_SSL.

@@ -60,7 +60,7 @@ class AsInstalled:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Installs the finder before a conftest.py imports pykafka2, and after pytest's own finder."""
+    """Install the finder before a conftest.py imports pykafka2, and after pytest's own finder."""
     finder = AsInstalled()
     sys.meta_path.insert(0, finder)
     early_config.add_cleanup(lambda: sys.meta_path.remove(finder))
@@ -121,7 +121,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, None]:
-    """Watches a test's fixtures."""
+    """Watch a test's fixtures."""
     watchdog = item.config.stash.get(WATCHDOG, None)
     if watchdog is not None:
         watchdog.begin(item.nodeid, lambda: getattr(item, "funcargs", None) or {})
@@ -134,7 +134,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, None]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, None]:
-    """Attaches timelines to the reports of failed tests with a cluster."""
+    """Attach timelines to the reports of failed tests with a cluster."""
     outcome = yield
     report: pytest.TestReport = outcome.get_result()
     if report.when == "teardown":

@@ -111,7 +111,7 @@ def open_storage(
 
 
 def _fence_all(state: State) -> None:
-    """Fences the brokers of before, because none is alive. Their partitions keep their leaders meanwhile.
+    """Fence the brokers of before, because none is alive. Their partitions keep their leaders meanwhile.
 
     Otherwise each broker that starts would move its leaderships to brokers that have not started yet.
     """

@@ -70,7 +70,7 @@ async def waited_async(
 
 
 def follows(clock: Clock) -> bool:
-    """Whether the running event loop has this clock's time, as the simulation's loops have."""
+    """Return whether the running event loop has this clock's time, as the simulation's loops have."""
     import asyncio
 
     return asyncio.get_running_loop().time() == clock.monotonic()
@@ -100,6 +100,6 @@ def _check_predicate(
 
 
 def _is_in_event_loop() -> bool:
-    """Whether this thread runs an asyncio event loop; does not import asyncio."""
+    """Return whether this thread runs an asyncio event loop; do not import asyncio."""
     asyncio = sys.modules.get("asyncio")
     return asyncio is not None and asyncio.events._get_running_loop() is not None

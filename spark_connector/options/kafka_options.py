@@ -128,7 +128,7 @@ def redacted(kafka: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of an option must not be shown, however its name is spelled."""
+    """Return whether the value of an option must not be shown, however its name is spelled."""
     return SECRET.search(name.lower().replace("_", ".")) is not None
 
 

@@ -38,7 +38,7 @@ class Sending:
     _under_way: deque[BulkDelivery] = attrs.field(factory=deque, init=False)
 
     def send(self, batch: pa.RecordBatch) -> None:
-        """Hands a batch to the producer.
+        """Hand a batch to the producer.
 
         Raises:
             WrongRow: a row cannot be written; no row of the batch was sent.

@@ -52,7 +52,7 @@ class Limits:
     # ------------------------------------------------------------------ inside
 
     def _apply(self, condition: Filter) -> bool:
-        """Whether the limits apply the filter exactly."""
+        """Return whether the limits apply the filter exactly."""
         path: tuple[str, ...] = getattr(condition, "attribute", ())
         if len(path) != 1:
             return False

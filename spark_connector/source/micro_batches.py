@@ -109,9 +109,7 @@ class MicroBatches:
     # ------------------------------------------------------------------ the first batch
 
     def _leaves_empty(self, start: Offsets | None, takes_all: bool) -> bool:
-        """Whether this batch is the empty first one.  With Trigger.Once only if the start cannot be found
-        again.
-        """
+        """Return whether this is the empty first batch: with Trigger.Once if the start cannot be found."""
         if self._is_begun or self._first is None or start not in (None, self._first):
             return False
         self._is_begun = True
@@ -172,7 +170,7 @@ class MicroBatches:
         return _but(recreated, ends), None if start is None else _but(recreated, start)
 
     def _up_to(self, target: Offsets, start: Offsets, ends: Offsets) -> Offsets:
-        """Limits ends to the target of Trigger.AvailableNow, and reports a target that no longer exists."""
+        """Limit ends to the target of Trigger.AvailableNow, and report a target that no longer exists."""
         gone = target.keys() - ends.keys() - start.keys()  # check_losses reported those in `start`
         if gone:
             self._report_loss(f"{shown(gone)} was deleted since the run of Trigger.AvailableNow began")
@@ -193,7 +191,7 @@ class MicroBatches:
         }
 
     def _existed_before(self) -> bool:
-        """Whether all topics of the options existed before: a missing one is then reported as a loss."""
+        """Return whether all topics of the options existed before; then a missing one is a loss."""
         named = {partition.topic for partition in self._options.assign or ()} | set(
             self._options.subscribe or ()
         )
@@ -218,7 +216,7 @@ class MicroBatches:
     # ------------------------------------------------------------------ how much of it
 
     def _is_held_back(self, total: int) -> bool:
-        """Whether minOffsetsPerTrigger delays the batch; never with Trigger.AvailableNow: no more will
+        """Return whether minOffsetsPerTrigger delays the batch; never with Trigger.AvailableNow: no more will
         come.
         """
         least = self._options.min_offsets_per_trigger
@@ -243,5 +241,5 @@ def _but(topics: set[str], offsets: Offsets) -> Offsets:
 
 
 def _reaches(ends: Offsets, known: Offsets) -> bool:
-    """Whether each partition exists and ends at its known end offset or later."""
+    """Return whether each partition exists and ends at its known end offset or later."""
     return all(partition in ends and ends[partition] >= offset for partition, offset in known.items())

@@ -51,7 +51,7 @@ def ending_offsets(options: SourceOptions, topics: Topics, partitions: set[Topic
 
 
 def is_reproducible(options: SourceOptions) -> bool:
-    """Whether the start of the query can be found again, except for records deleted by retention."""
+    """Return whether the start of the query can be found again, except for records deleted by retention."""
     if options.starting_timestamp is not None or options.starting_offsets_by_timestamp is not None:
         return options.starting_offsets_by_timestamp_strategy == "error"
     where = options.starting_offsets

@@ -56,6 +56,13 @@ ALLOWED_IN_TEST_NAMES = {
 OPENING = re.compile(r"(Who|Whose|Whom|What|Where|Of|As)\b")
 QUOTED_OPENING = re.compile(rf"[\"']\\?\s*{OPENING.pattern}")
 TEST_FUNCTION = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
+THIRD_PERSON = re.compile(r'-> .*:\n *"""([A-Z][a-z]*[a-rt-z]s)\b')
+"""A function whose docstring starts with a verb such as "Returns", or with a noun of `NOUNS`."""
+NOUNS = frozenset(
+    "Addresses Always Bars Brokers Bytes Faults Ids Its Limits Logs Options Orders Partitions Passwords "
+    "Producers Replicas Requests Rules Seconds Settings This Throttles Values".split()
+)
+IMPERATIVE = ("benchmarks", "examples", "pykafka2", "spark_connector")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -78,6 +85,17 @@ def test_docstrings_start_with_a_verb_or_a_noun(folder: str) -> None:
         )  # to parse all files takes seconds
         for docstring in docstrings_of(source)
         if OPENING.match(docstring)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("folder", IMPERATIVE)
+def test_docstrings_of_functions_start_in_the_imperative(folder: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {verb}"
+        for path in files_of(folder, ".py")
+        for verb in THIRD_PERSON.findall(path.read_text(encoding="utf-8"))
+        if verb not in NOUNS
     ]
     assert found == []
 

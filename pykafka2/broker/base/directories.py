@@ -14,5 +14,5 @@ MIGRATING: Final = bytes(15) + b"\2"
 
 
 def is_online(directory: bytes, online: Collection[bytes]) -> bool:
-    """Whether a directory is among those of its broker that work; a broker without any has not named them."""
+    """Return whether a directory works; a broker without directories has not reported them."""
     return directory in (UNASSIGNED, MIGRATING) or not online or directory in online

@@ -20,7 +20,7 @@ _ZEROS: Final = re.compile(r"0[xX0]?0*(\.0[xX0]?0*){0,3}", re.ASCII)
 
 
 def is_every_interface(host: str) -> bool:
-    """Whether a server at this host, such as 0.0.0.0, listens on all interfaces; clients need another."""
+    """Return whether a server at this host, such as 0.0.0.0, listens on every interface."""
     return loopback_of(host) != host
 
 

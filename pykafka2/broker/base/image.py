@@ -155,23 +155,23 @@ class ClusterImage:
         return broker is not None and not broker.is_fenced
 
     def is_eligible(self, broker_id: int) -> bool:
-        """Whether a broker can be a leader or in the ISR."""
+        """Return whether a broker can be a leader or in the ISR."""
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.is_fenced and not broker.is_shutting_down
 
     def has_directory(self, partition: PartitionImage, broker_id: int) -> bool:
-        """Whether the log directory of a replica works, as far as its broker has reported (KIP-858)."""
+        """Return whether the log directory of a replica works, as reported by its broker (KIP-858)."""
         if not partition.directories:
             return True
         broker = self.brokers.get(broker_id)
         return broker is None or is_online(partition.directory_of(broker_id), broker.directories)
 
     def is_online(self, partition: PartitionImage, broker_id: int) -> bool:
-        """Whether a replica is online: its broker is alive, and its log directory works."""
+        """Return whether a replica is online: its broker is alive, and its log directory works."""
         return self.is_alive(broker_id) and self.has_directory(partition, broker_id)
 
     def may_lead(self, partition: PartitionImage, broker_id: int) -> bool:
-        """Whether a replica of this partition can be the leader or in the ISR. Kafka's LeaderAcceptor."""
+        """Return whether a replica of this partition can lead or be in the ISR. Kafka's LeaderAcceptor."""
         return self.is_eligible(broker_id) and self.has_directory(partition, broker_id)
 
     def eligible_in(self, partition: PartitionImage) -> Callable[[int], bool]:

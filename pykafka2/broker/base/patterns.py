@@ -50,7 +50,7 @@ def steps_for_each(patterns: int) -> int:
 
 
 def compile_pattern(text: str, steps: Steps | None = None) -> Pattern:
-    """Compiles a pattern; its matching takes from the same steps.
+    """Compile a pattern; its matching takes from the same steps.
 
     Raises:
         InvalidRegularExpression: RE2 rejects the pattern, it is too long, or it takes too many steps.
@@ -92,7 +92,7 @@ class Pattern:
         self._first = self._state((first,), _START)
 
     def fullmatch(self, text: str) -> bool:
-        """Whether the whole text matches. Raise `InvalidRegularExpression` after too many steps."""
+        """Return whether the whole text matches. Raise `InvalidRegularExpression` after too many steps."""
         state = self._first
         for char in text:
             following = state.edges.get(char)
@@ -172,7 +172,7 @@ def _kind(char: str) -> int:
 
 
 def _holds(assertion: Assertion, before: int, following: str) -> bool:
-    """Whether an assertion holds between a kind of character and the next, which is empty at the end."""
+    """Return whether an assertion holds between two kinds of characters; the next is empty at the end."""
     if assertion is Assertion.BEGIN_TEXT:
         return before == _START
     if assertion is Assertion.END_TEXT:

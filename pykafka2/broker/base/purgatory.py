@@ -113,7 +113,7 @@ class Purgatory(Generic[K]):
         return completed
 
     def is_watched(self, key: K) -> bool:
-        """Whether an operation may be watching this key."""
+        """Return whether an operation may be watching this key."""
         return key in self._watchers
 
     def discard(self, operation: DelayedOperation) -> None:

@@ -94,7 +94,7 @@ def parse(text: str) -> Part:
 
 
 def is_word(char: str) -> bool:
-    """Whether RE2's \\w matches a character: ASCII letters, digits and the underscore."""
+    """Return whether RE2's \\w matches a character: ASCII letters, digits and the underscore."""
     return char.isascii() and (char.isalnum() or char == "_")
 
 

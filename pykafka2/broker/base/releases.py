@@ -168,7 +168,7 @@ class Release:
         return not _is_since(self.name, FIRST_WITH_KRAFT)
 
     def is_since(self, first: str) -> bool:
-        """Whether this release is `first` or a newer one."""
+        """Return whether this release is `first` or a newer one."""
         return _is_since(self.name, first)
 
     def versions_of(self, api_key: int, lowest: int, highest: int) -> tuple[int, int] | None:

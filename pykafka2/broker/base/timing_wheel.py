@@ -78,7 +78,7 @@ class TimingWheel:
         return self._count
 
     def add(self, deadline: float, action: Action) -> Timer:
-        """Schedules `action(now)` for `deadline`; one in the past runs at the next `advance`."""
+        """Schedule `action(now)` for `deadline`; one in the past runs at the next `advance`."""
         timer = Timer(deadline, math.ceil((deadline - self._origin) / self._tick - 1e-6), action)
         self._count += 1
         self._place(timer)

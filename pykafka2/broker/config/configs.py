@@ -199,7 +199,7 @@ class TopicConfig:
             )
 
     def __eq__(self, other: object) -> bool:
-        """Whether both have the same overrides and the same version of the same broker configuration."""
+        """Return whether both have equal overrides and the same version of one broker configuration."""
         if not isinstance(other, TopicConfig):
             return NotImplemented
         return (

@@ -175,7 +175,7 @@ def _reset(value: str) -> None:
 
 
 def _is_duration(text: str) -> bool:
-    """Whether Java parses it as a duration that is not negative."""
+    """Return whether Java parses it as a duration that is not negative."""
     found = _DURATION.match(text)
     if found is None:
         return False

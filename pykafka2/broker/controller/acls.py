@@ -63,7 +63,7 @@ def delete_acls(controller: Controller, filters: Iterable[AclFilter]) -> list[li
 
 
 def _is_filter(acl: Acl) -> bool:
-    """Whether an ACL has values that only filters can have."""
+    """Return whether an ACL has values that only filters can have."""
     return (
         acl.resource_type == ResourceType.ANY
         or acl.pattern_type in (PatternType.ANY, PatternType.MATCH)

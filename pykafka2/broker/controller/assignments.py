@@ -50,7 +50,7 @@ def new_partition(state: State, replicas: tuple[int, ...]) -> PartitionImage:
 
 
 def placed(state: State, partitions: int, factor: int) -> list[tuple[int, ...]]:
-    """Places new partitions on brokers; live brokers lead, continuing the round-robin of earlier topics."""
+    """Place new partitions on brokers; live brokers lead, continuing the round-robin of earlier topics."""
     hosts = [
         Host(broker.id, broker.rack, state.image.is_eligible(broker.id)) for broker in state.brokers.values()
     ]

@@ -129,7 +129,7 @@ class Controller:
         return epoch
 
     def fence_broker(self, broker_id: int) -> None:
-        """Fences a broker whose session has expired; its leaderships move."""
+        """Fence a broker whose session has expired; its leaderships move."""
         broker = self.state.brokers.get(broker_id)
         if broker is not None and (not broker.is_fenced or broker_id in self.leaders()):
             self.set_broker(attrs.evolve(broker, is_fenced=True))

@@ -117,7 +117,7 @@ class Controllers:
             node.events.end_slowness()
 
     def reaches(self, broker_id: int) -> bool:
-        """Whether there is an active controller that the broker can reach."""
+        """Return whether there is an active controller that the broker can reach."""
         node = self.active_node
         return node is not None and self.election.reaches(broker_id, node.broker_id)
 
@@ -173,7 +173,7 @@ class Controllers:
         return True
 
     def elect_at_once(self, now: float) -> None:
-        """Elects the next possible broker in the ring, because the controller is known to be down."""
+        """Elect the next possible broker in the ring, because the controller is known to be down."""
         stopped_id = self.log.controller_id
         for broker_id in sorted(self._members(), key=lambda member_id: (member_id <= stopped_id, member_id)):
             if self.election.holder != NO_CONTROLLER:
@@ -181,7 +181,7 @@ class Controllers:
             self.stand_for_election(broker_id, now)
 
     def give_up(self, broker_id: int, now: float) -> None:
-        """Resigns a controller on its own initiative."""
+        """Resign a controller on its own initiative."""
         self._nodes[broker_id].resign()
         self.election.give_up(broker_id)
         self.elect_at_once(now)
@@ -279,7 +279,7 @@ class Attempt:
         node.change(self._name, work, now)
 
     def is_over(self) -> bool:
-        """Whether it is done, or must be retried."""
+        """Return whether it is done, or must be retried."""
         if self.outcome is not None:
             return True
         if self._epoch is None:

@@ -100,7 +100,7 @@ def expire_token(
     period_ms: int,
     now_ms: int,
 ) -> int:
-    """Lets a token expire after a period, or removes it if that is negative.
+    """Let a token expire after a period, or remove it if that is negative.
 
     Return the new expiry time, or the negative number.
     """

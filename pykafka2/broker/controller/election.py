@@ -38,7 +38,7 @@ class ControllerElection:
             self._contacts[broker_id] = now
 
     def misses(self, broker_id: int, now: float) -> bool:
-        """Whether a broker has had no response for a session timeout, or there is no controller."""
+        """Return whether a broker has had no response for a session timeout, or there is no controller."""
         return self.holder == NO_CONTROLLER or now >= self.misses_at(broker_id)
 
     def misses_at(self, broker_id: int) -> float:
@@ -47,7 +47,7 @@ class ControllerElection:
     # ------------------------------------------------------------------ elections
 
     def may_win(self, candidate: int, now: float) -> bool:
-        """Whether a broker would be elected now."""
+        """Return whether a broker would be elected now."""
         if self.is_held or not can_act(self._members()[candidate]):
             return False
         running = self._running()
@@ -58,7 +58,7 @@ class ControllerElection:
         return votes * 2 > len(running) and self.misses(candidate, now)
 
     def has_majority(self, holder: int, has_session: Callable[[int], bool]) -> bool:
-        """Whether the controller still reaches half of the running brokers, including itself.
+        """Return whether the controller still reaches half of the running brokers, including itself.
 
         `has_session` returns whether a broker sent a heartbeat within a session timeout.
         """
@@ -82,5 +82,5 @@ class ControllerElection:
             self.holder = NO_CONTROLLER
 
     def reaches(self, source: int, target: int) -> bool:
-        """Whether two brokers can reach each other."""
+        """Return whether two brokers can reach each other."""
         return not self._links.is_cut(source, target) and not self._links.is_cut(target, source)

@@ -119,7 +119,7 @@ class EventQueue:
         event.expire(now)
 
     def _expire_others(self, now: float) -> float:
-        """Expires events behind a slow one. Return the next deadline."""
+        """Expire events behind a slow one. Return the next deadline."""
         behind = list(self._waiting)[1:]
         for event in behind:
             if now >= event.deadline:

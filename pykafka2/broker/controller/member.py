@@ -39,5 +39,5 @@ Members = Callable[[], Mapping[int, Member]]
 
 
 def can_act(member: Member) -> bool:
-    """Whether a broker's process is running and not paused."""
+    """Return whether a broker's process is running and not paused."""
     return member.is_running and not member.is_paused

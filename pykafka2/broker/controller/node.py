@@ -82,7 +82,7 @@ class ControllerNode(Part):
     # ------------------------------------------------------------------ active controller
 
     def activate(self, down: Iterable[int], now: float) -> None:
-        """Becomes the controller: starts an epoch, replays the log and publishes the whole state.
+        """Become the controller: start an epoch, replay the log and publish the whole state.
 
         `down` are the brokers that are known to be down.
         """
@@ -115,12 +115,12 @@ class ControllerNode(Part):
         self.sessions.restart([], 0.0)
 
     def resign_if_replaced(self) -> None:
-        """Resigns if the received image comes from another controller, so that this one's epoch has ended."""
+        """Resign if the received image comes from another controller, so that this one's epoch has ended."""
         if self.active is not None and self.active.epoch != self._common.log.epoch:
             self.resign()
 
     def restart_sessions(self, now: float) -> None:
-        """Restarts all sessions after a pause of this broker.
+        """Restart all sessions after a pause of this broker.
 
         Heartbeats sent during the pause are not processed yet.
         """
@@ -171,7 +171,7 @@ class ControllerNode(Part):
         self.events.submit(name, controller.epoch, run, now, deadline=deadline, expire=expire)
 
     def end_session(self, broker_id: int, now: float) -> None:
-        """Fences a broker that has stopped, or whose session has expired."""
+        """Fence a broker that has stopped, or whose session has expired."""
         controller = self.active
         if controller is not None:
             self.sessions.forget(broker_id)

@@ -53,7 +53,7 @@ class MetadataPublisher:
     # ------------------------------------------------------------------ faults
 
     def delay(self, broker_id: int, seconds: float) -> None:
-        """Delays images to this broker; 0 removes the delay."""
+        """Delay images to this broker; 0 removes the delay."""
         self._delays[broker_id] = seconds
 
     def hold(self, broker_id: int) -> None:

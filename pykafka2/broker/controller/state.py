@@ -114,7 +114,7 @@ class State:
         return other
 
     def replay(self, records: Iterable[Record], end_offset: int) -> Changes:
-        """Replays records, after which the log ends at `end_offset`. Return the topics that changed."""
+        """Replay records, after which the log ends at `end_offset`. Return the topics that changed."""
         self._changed = {}
         for record in records:
             self._replayers[type(record)](record)

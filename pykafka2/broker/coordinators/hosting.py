@@ -114,7 +114,7 @@ class Coordinators:
 
     @property
     def verifier(self) -> Verifier:
-        """Verifies batches that start a transaction with their transaction coordinator."""
+        """The verifier of batches that start a transaction."""
         if self._verifier is None:
             from pykafka2.broker.coordinators.transactions.verifier import Verifier
 
@@ -185,7 +185,7 @@ class Coordinators:
         self._service(key[0]).resign(key[1])
 
     def _note_topics(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
-        """Notifies the coordinators of created, deleted or grown topics.
+        """Notify the coordinators of created, deleted or grown topics.
 
         Most changes are of leaders and ISRs.
         """
@@ -282,15 +282,15 @@ class Coordinators:
         service.submit(caller, request, now).then(reply)
 
     def coordinates(self, key: Key) -> bool:
-        """Whether this broker coordinates a partition of an internal topic, loaded or not."""
+        """Return whether this broker coordinates a partition of an internal topic, loaded or not."""
         return key in self._epochs
 
     def is_active(self, key: Key) -> bool:
-        """Whether this broker coordinates the partition and has loaded its log."""
+        """Return whether this broker coordinates the partition and has loaded its log."""
         return key in self._epochs and self._service(key[0]).runtimes[key[1]].is_active
 
     def has_failed(self, key: Key) -> bool:
-        """Whether loading the log of this partition failed, so that it has no coordinator."""
+        """Return whether loading the log of this partition failed, so that it has no coordinator."""
         return self.coordinates(key) and self._service(key[0]).runtimes[key[1]].has_failed
 
     def log_of(self, key: Key) -> ReplicaLog:

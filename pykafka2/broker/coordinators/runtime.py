@@ -138,7 +138,7 @@ class ShardRuntime:
         self._held_actions: deque[tuple[int, WriteMarkers]] = deque()
 
     def load(self, entries: Iterable[Entry | Marker], end_offset: int, now: float) -> None:
-        """Replays the log up to `end_offset` and starts to respond.
+        """Replay the log up to `end_offset` and start to respond.
 
         Raises:
             CorruptData: a record is invalid; the partition has failed.
@@ -221,7 +221,7 @@ class ShardRuntime:
             self._carry_out(result, now)
 
     def unload(self) -> None:
-        """Answers all waiting requests with NOT_COORDINATOR because the leader has changed."""
+        """Answer all waiting requests with NOT_COORDINATOR because the leader has changed."""
         if self.state is RunState.CLOSED:
             return
         was_active = self.state is RunState.ACTIVE

@@ -60,7 +60,7 @@ class CoordinatorService(Generic[ShardT]):
         return runtime
 
     def load(self, partition: int, entries: Iterable[Entry | Marker], end_offset: int, now: float) -> None:
-        """Replays the partition's log and starts to respond."""
+        """Replay the partition's log and start to respond."""
         runtime = self.runtimes[partition]
         runtime.load(entries, end_offset, now)
         self._note(runtime)

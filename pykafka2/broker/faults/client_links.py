@@ -35,7 +35,7 @@ class ClientLink:
     answers_free_at: float = 0.0
 
     def is_between(self, broker_id: int, context: RequestContext) -> bool:
-        """Whether a request to this broker passes over the link."""
+        """Return whether a request to this broker passes over the link."""
         return context.client_id == self.client_id and self.broker in (None, broker_id)
 
     def carry_request(self, size_bytes: int, now: float) -> float:
@@ -80,7 +80,7 @@ class ClientLinks:
         self._under_way = {way: due for way, due in self._under_way.items() if way[0] != broker_id}
 
     def carry(self, target: Target, context: RequestContext, now: float) -> bool:
-        """Carries a request over its links. Return True if it has not arrived yet, or never will."""
+        """Carry a request over its links. Return True if it has not arrived yet, or never will."""
         marks = context.faults
         if (marks is not None and marks.is_carried) or context.is_from_broker:
             return False
@@ -113,7 +113,7 @@ class ClientLinks:
         target.handle(context, now)
 
     def carry_back(self, target: Target, context: RequestContext, response: Response | None) -> bool:
-        """Carries a response over its links.
+        """Carry a response over its links.
 
         Return True if it can be sent at once; otherwise it is delayed or lost.
         """

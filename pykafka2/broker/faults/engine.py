@@ -164,7 +164,7 @@ class Faults:
     def _refuse(
         self, rule: FaultRule, code: int, marks: FaultMarks, target: Target, context: RequestContext
     ) -> bool:
-        """Responds with an error.
+        """Respond with an error.
 
         Return False if only some partitions get it and the rest must be handled.
         """

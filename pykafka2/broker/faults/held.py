@@ -21,7 +21,7 @@ class Held:
     is_late: bool = False
 
     def release(self) -> None:
-        """Queues the request on its broker."""
+        """Queue the request on its broker."""
         if self.is_late:
             self.target.enqueue_late(self.context)
         else:

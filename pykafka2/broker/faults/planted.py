@@ -45,7 +45,7 @@ class Planted(Generic[Rule]):
         return rule
 
     def retire(self, rule: Rule) -> None:
-        """Deactivates a rule. Can be called repeatedly."""
+        """Deactivate a rule. Can be called repeatedly."""
         self.active = [known for known in self.active if known is not rule]
 
     def find(self, rule_id: int) -> Rule:
@@ -56,7 +56,7 @@ class Planted(Generic[Rule]):
         raise ConfigurationError(f"no {self._kind} has the id {rule_id}; see {self._listed_by}()")
 
     def forget_numbers(self) -> None:
-        """Restarts numbering from 1, unless there are rules."""
+        """Restart numbering from 1, unless there are rules."""
         if not self.all:
             self._count = 0
 

@@ -210,7 +210,7 @@ class FaultRule:
         context: RequestContext,
         named: Callable[[], Iterable[tuple[str, int | None]]],
     ) -> bool:
-        """Whether a request matches, apart from `nth` and `every`.
+        """Return whether a request matches, apart from `nth` and `every`.
 
         `named` returns the request's partitions.
         """
@@ -239,12 +239,12 @@ class FaultRule:
         return self.topic is not None or self.partition is not None
 
     def covers(self, named: tuple[str, int | None]) -> bool:
-        """Whether it applies to a partition."""
+        """Return whether it applies to a partition."""
         topic, partition = named
         return self.topic in (None, topic) and self.partition in (None, partition)
 
     def is_due(self) -> bool:
-        """Whether it fires on the request that was counted last."""
+        """Return whether it fires on the request that was counted last."""
         if self.is_spent:
             return False
         if self.every is not None:

@@ -39,11 +39,11 @@ class Target(Protocol):
         ...
 
     def enqueue(self, context: RequestContext) -> None:
-        """Queues a request that was held or delayed."""
+        """Queue a request that was held or delayed."""
         ...
 
     def enqueue_late(self, context: RequestContext) -> None:
-        """Queues a request whose connection is closed by now."""
+        """Queue a request whose connection is closed by now."""
         ...
 
     def refused(self, context: RequestContext, code: int | None) -> Response | None:

@@ -58,7 +58,7 @@ class Throttles:
         self.rules.retire(rule)
 
     def apply(self, context: RequestContext, response: Response | None) -> None:
-        """Throttles a response if a rule matches its request; the first matching rule counts."""
+        """Throttle a response if a rule matches its request; the first matching rule counts."""
         for rule in self.rules.active:
             if rule.client_id not in (None, context.client_id) or rule.api_key not in (None, context.api_key):
                 continue

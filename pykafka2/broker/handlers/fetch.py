@@ -126,7 +126,7 @@ def _use_session(
     access: Access | None,
     now: float,
 ) -> None:
-    """Lets an incremental fetch use its session; a full one closes the session that it names."""
+    """Let an incremental fetch use its session; a full one closes the session that it names."""
     sessions = services.replicas.sessions
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:

@@ -43,7 +43,7 @@ RESOLVE_PATTERNS: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HE
 
 
 def _has_consumer_protocol(services: Services) -> bool:
-    """Whether KIP-848 is enabled.
+    """Return whether KIP-848 is enabled.
 
     It needs group.coordinator.rebalance.protocols and a finalized group.version.
     """

@@ -79,7 +79,7 @@ def handle(
 
 
 def _is_usual(request: ProduceRequest) -> bool:
-    """Whether there is one batch, which nothing must verify or check in slices. Called for every request."""
+    """Return whether there is one batch that needs no verification or slices. Called for each request."""
     topics = request.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1:
         return False
@@ -124,7 +124,7 @@ def _append_usual(
 
 
 def _has_duplicates(request: ProduceRequest) -> bool:
-    """Whether a partition is named more than once."""
+    """Return whether a partition is named more than once."""
     topics = request.topic_data
     if len(topics) > 1 and len({(topic.name, topic.topic_id) for topic in topics}) < len(topics):
         return True
@@ -136,7 +136,7 @@ def _has_duplicates(request: ProduceRequest) -> bool:
 
 
 def is_transactional(request: ProduceRequest) -> bool:
-    """Whether any batch is transactional. Read one byte for each partition."""
+    """Return whether any batch is transactional. Read one byte for each partition."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records

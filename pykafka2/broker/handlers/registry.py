@@ -173,7 +173,7 @@ class ClientApis:
         self.ranges = client_ranges(release)
 
     def is_served(self, api_key: int, version: int) -> bool:
-        """Whether clients can send this request."""
+        """Return whether clients can send this request."""
         served = self.ranges.get(api_key)
         return served is not None and served[0] <= version <= served[1]
 

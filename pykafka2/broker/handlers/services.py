@@ -41,7 +41,7 @@ class Gate(Protocol):
     """Authorizes requests (authorization/gate.py)."""
 
     def lets_pass(self, context: RequestContext, image: ClusterImage) -> bool:
-        """Whether a request is known to be authorized. If False, `handle` decides."""
+        """Return whether a request is known to be authorized. If False, `handle` decides."""
         ...
 
     def handle(
@@ -134,7 +134,7 @@ class Services:
         return self.gate.access(context, self.image.acls)
 
     def resume_later(self, context: RequestContext, work: Callable[[float], Response | None]) -> None:
-        """Queues a request again behind waiting ones; `work` continues it, called with the time.
+        """Queue a request again behind waiting ones; `work` continues it, called with the time.
 
         `work` returns the response, or None if it is sent later.
         """
@@ -155,7 +155,7 @@ class Services:
 
     @property
     def verifier(self) -> Verifier:
-        """Verifies batches that start a transaction with their transaction coordinator."""
+        """The verifier of batches that start a transaction."""
         return self.coordinators.verifier
 
     @property

@@ -26,7 +26,7 @@ BY_CONTROLLER = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CR
 
 
 def throttle(quotas: ClientQuotas, context: RequestContext, response: Response | None, now: float) -> None:
-    """Measures a handled request and throttles its client; `response` is None if there is none (acks=0)."""
+    """Measure a handled request and throttle its client; `response` is None if there is none (acks=0)."""
     key, authentication = context.api_key, context.authentication
     if key in NOT_MEASURED or (authentication is not None and not authentication.is_complete):
         return

@@ -45,7 +45,7 @@ class BatchRules:
         )
 
     def need_walk(self, batch: RecordBatch, now_ms: int) -> bool:
-        """Whether the records must be decoded: to check keys, or timestamps that the header does not decide.
+        """Return whether the records must be decoded, for keys or for timestamps that the header leaves open.
 
         The header contains the maximum timestamp, not the minimum.
         """

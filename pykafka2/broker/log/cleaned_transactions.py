@@ -27,7 +27,7 @@ class CleanedTransactions:
         """Aborted transactions that stay in the transaction index."""
 
     def is_removable(self, batch: RecordBatch) -> bool:
-        """Whether the batch is aborted, or the marker of a transaction without remaining batches."""
+        """Return whether the batch is aborted, or the marker of a transaction without remaining batches."""
         self._begin_up_to(batch.last_offset)
         if batch.is_control:
             return self._is_removable_marker(batch)

@@ -95,7 +95,7 @@ class _Pace:
 
 
 def clean(work: CleaningRound) -> Steps[Cleaned]:
-    """Compacts the segments of one log, in steps. The segments of `work` do not change."""
+    """Compact the segments of one log, in steps. The segments of `work` do not change."""
     offsets = yield from build_offset_map(work)
     end_offset = offsets.latest_offset + 1
     replaced = [segment for segment in work.segments if segment.base_offset < end_offset]
@@ -222,7 +222,7 @@ def _cleaned_batch(
 
 
 def _is_last_of_producer(batch: RecordBatch, last_records: Mapping[int, LastRecord]) -> bool:
-    """Whether the batch has a producer's last sequence, or the marker with its last epoch."""
+    """Return whether the batch has a producer's last sequence, or the marker with its last epoch."""
     last = last_records.get(batch.producer_id) if batch.has_producer_id else None
     if last is None:
         return False

@@ -91,7 +91,7 @@ def dirty_ratio(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> flo
 def compact(
     log: PartitionLog, policy: CompactionPolicy, now_ms: int, *, from_start: bool = False
 ) -> Steps[Cleaned | None]:
-    """Compacts a log in steps.
+    """Compact a log in steps.
 
     `from_start` also compacts clean segments again, which removes tombstones past their delete horizon.
     Return None if no segment could be compacted, or if the log was truncated, moved or deleted meanwhile, or

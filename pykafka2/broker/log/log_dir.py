@@ -65,7 +65,7 @@ class LogDir:
         """No option of the broker applies to logs in memory."""
 
     def start(self) -> None:
-        """Log in memory outlive the broker."""
+        """Logs in memory outlive the broker."""
 
     def begin_flush(self, on_progress: Callable[[], object]) -> None:
         """Memory needs no flush."""
@@ -75,7 +75,7 @@ class LogDir:
         return 0
 
     def stop(self, *, is_clean: bool, broker_epoch: int) -> None:
-        """Log in memory outlive the broker."""
+        """Logs in memory outlive the broker."""
 
     def run(self, now: float) -> float:
         return FOREVER

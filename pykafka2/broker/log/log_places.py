@@ -35,7 +35,7 @@ class LogPlaces:
         return self._places[topic_id, partition]
 
     def add(self, topic: str, topic_id: bytes, partition: int, paths: Sequence[str] = ()) -> None:
-        """Chooses a directory for a new log, among `paths` if there are any."""
+        """Choose a directory for a new log, among `paths` if there are any."""
         preferred = self._preferred.pop((topic, partition), None)
         if preferred is None:
             counts = Counter(self._places.values())

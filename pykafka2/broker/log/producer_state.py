@@ -87,7 +87,7 @@ class ProducerStates:
         return None
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether exactly this epoch of the producer has an open transaction here."""
+        """Return whether exactly this epoch of the producer has an open transaction here."""
         state = self._states.get(producer_id)
         is_open = self.transactions.first_offset_of(producer_id) is not None
         return is_open and state is not None and state.epoch == epoch
@@ -212,7 +212,7 @@ class ProducerStates:
         return other
 
     def rebuild(self, batches: Iterable[RecordBatch], before: ProducerStates | None = None) -> None:
-        """Rebuilds the state from the log's batches, starting from the state `before` the first one."""
+        """Rebuild the state from the log's batches, starting from the state `before` the first one."""
         start = ProducerStates() if before is None else before.copy()
         self._states, self.transactions = start._states, start.transactions
         for batch in batches:

@@ -84,7 +84,7 @@ class Segments:
         self.size_bytes += len(batch.buffer)
 
     def is_full(self, batch: RecordBatch) -> bool:
-        """Whether this batch needs a new segment (Kafka's LogSegment.shouldRoll)."""
+        """Return whether this batch needs a new segment (Kafka's LogSegment.shouldRoll)."""
         active = self._segments[-1]
         if not active.size_bytes:
             return False

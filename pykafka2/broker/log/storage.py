@@ -55,7 +55,7 @@ class LogMove(Protocol):
         ...
 
     def is_flushed(self) -> bool:
-        """Whether what was copied is flushed; flushes it in the background if that has not begun."""
+        """Return whether what was copied is flushed; flush it in the background if that has not begun."""
         ...
 
     def finish(self) -> None:
@@ -96,7 +96,7 @@ class LogStorage(Protocol):
         ...
 
     def is_online(self, path: str) -> bool:
-        """Whether a directory works."""
+        """Return whether a directory works."""
         ...
 
     def directory_of(self, log: PartitionLog) -> bytes:
@@ -119,7 +119,7 @@ class LogStorage(Protocol):
         ...
 
     def begin_flush(self, on_progress: Callable[[], object]) -> None:
-        """Flushes all logs with several threads, before a clean `stop`; calls `on_progress` after each."""
+        """Flush all logs with several threads, before a clean `stop`; call `on_progress` after each."""
         ...
 
     @property
@@ -186,7 +186,7 @@ class LogStorage(Protocol):
         ...
 
     def lose_unflushed(self) -> int:
-        """Loses what a crash of the machine loses. Return the number of lost records."""
+        """Lose what a crash of the machine loses. Return the number of lost records."""
         ...
 
 

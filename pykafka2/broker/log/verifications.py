@@ -104,7 +104,7 @@ class Verifications:
             )
 
     def admits(self, producer_id: int, guard: VerificationGuard | None) -> bool:
-        """Whether `guard` is the one created since the last marker."""
+        """Return whether `guard` is the one created since the last marker."""
         found = self._by_producer.get(producer_id)
         return found is not None and found.guard is guard
 

@@ -290,7 +290,7 @@ def check_criteria(criteria: Criteria) -> None:
 
 
 def matches(entry: Entry, api: str | None, criteria: Criteria) -> bool:
-    """Whether an entry matches the filters; the caller handles a `since` that is an entry."""
+    """Return whether an entry matches the filters; the caller handles a `since` that is an entry."""
     since, where = criteria.get("since"), criteria.get("where")
     return (
         (api is None or entry.api == api)

@@ -61,7 +61,7 @@ class KeyQuotas(Generic[M]):
         self._cleaned_ms = 0
 
     def __bool__(self) -> bool:
-        """Whether any entity has this quota."""
+        """Return whether any entity has this quota."""
         return bool(self._limits)
 
     def apply(self, changed: Quotas, key: str) -> None:

@@ -88,7 +88,7 @@ class LogCleaner:
         return self._running is not None
 
     def compact_now(self, keys: Iterable[Key], now_ms: int, rolls: bool) -> Steps[int]:
-        """Compacts these logs at any dirty ratio, in steps. Return the number of removed records.
+        """Compact these logs at any dirty ratio, in steps. Return the number of removed records.
 
         `rolls` rolls the active segments first. Raise `PolicyViolation` if cleanup.policy lacks "compact".
         """

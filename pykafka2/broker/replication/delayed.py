@@ -168,7 +168,7 @@ class DelayedFetch(DelayedOperation):
         return self.is_ready(key) and self.force_complete(now)
 
     def is_ready(self, key: Hashable | None) -> bool:
-        """Whether enough can be read, or the fetch must complete for another reason."""
+        """Return whether enough can be read, or the fetch must complete for another reason."""
         plan = self._plan
         if plan.min_bytes <= 0 or (plan.is_from_follower and key == follower_key(plan.replica_id)):
             return True

@@ -58,7 +58,7 @@ class DirectoryAssignments:
             self._unsent[replica.key] = None
 
     def is_stored(self, replica: Replica, directory: bytes, now: float) -> bool:
-        """Whether the metadata has the directory that a replica is moving to. If not, it is reported."""
+        """Return whether the metadata has the directory that a replica moves to. If not, report it."""
         self._targets[replica.key] = directory
         if self._difference(replica) is None:
             return True

@@ -28,7 +28,7 @@ class SessionPartition:
     log_start_offset: int = -1
 
     def has_news(self, result: FetchResult) -> bool:
-        """Whether the response of a partition must be sent at all."""
+        """Return whether the response of a partition must be sent at all."""
         return (
             bool(len(result.records))
             or result.error is not None

@@ -135,7 +135,7 @@ class FetchSessions:
         return list(watching)
 
     def is_watched(self, key: Key) -> bool:
-        """Whether a session contains this partition."""
+        """Return whether a session contains this partition."""
         return key in self._watching
 
     def _close_previous(self, replica_id: int) -> None:

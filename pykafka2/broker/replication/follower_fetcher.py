@@ -329,7 +329,7 @@ class FollowerFetchers(Part):
         log.truncate_to(end)
 
     def _find_log_start(self, fetcher: Fetcher, followed: PartitionFetchState, now: float) -> None:
-        """Restarts at the leader's log start, because this log's end is outside the leader's log."""
+        """Restart at the leader's log start, because this log's end is outside the leader's log."""
         replica = followed.replica
         topic, partition = replica.key
 

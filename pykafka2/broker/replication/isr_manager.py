@@ -72,7 +72,7 @@ class IsrManager:
         self._is_in_flight = False
 
     def is_stale(self, plan: FetchPlan) -> bool:
-        """Whether a follower's fetch was sent before its latest registration."""
+        """Return whether a follower's fetch was sent before its latest registration."""
         broker = self._hosted.image.brokers.get(plan.replica_id)
         return broker is not None and plan.replica_epoch != -1 and plan.replica_epoch < broker.epoch
 
@@ -153,7 +153,7 @@ class IsrManager:
         return len(replica.image.isr) < len(replica.image.replicas)
 
     def _may_join(self, replica: Replica, broker_id: int) -> bool:
-        """Whether the broker is eligible, its log directory works, and its fetches carry its registration."""
+        """Return whether the broker is eligible, its log directory works, and its fetches are current."""
         fetched_with = replica.followers[broker_id].broker_epoch
         return self._hosted.image.may_lead(replica.image, broker_id) and fetched_with in (
             -1,

@@ -99,7 +99,7 @@ class Links(Part):
         self._inlets[broker_id] = inlet
 
     def disconnect(self, broker_id: int, now: float) -> None:
-        """Disconnects a stopped broker: its own calls are dropped, and calls to it fail."""
+        """Disconnect a stopped broker: its own calls are dropped, and call to it fail."""
         self._inlets.pop(broker_id, None)
         self._stashes.pop(broker_id, None)
         for call in list(self._calls):
@@ -119,11 +119,11 @@ class Links(Part):
                 self._fail_cut(call, source, target)
 
     def delay(self, source: int, target: int, seconds: float) -> None:
-        """Delays frames from `source` to `target`; 0 removes the delay."""
+        """Delay frames from `source` to `target`; 0 removes the delay."""
         self._delays[source, target] = seconds
 
     def throttle(self, source: int, target: int, bytes_per_second: float | None) -> None:
-        """Limits the rate from `source` to `target`.
+        """Limit the rate from `source` to `target`.
 
         None removes the limit, and delayed frames arrive at once.
         """
@@ -137,7 +137,7 @@ class Links(Part):
         self._stashes.setdefault(broker_id, [])
 
     def resume(self, broker_id: int) -> None:
-        """Delivers what was held, in the order of arrival."""
+        """Deliver what was held, in the order of arrival."""
         self._ready.extend(self._stashes.pop(broker_id, ()))
         self.signal()
 
@@ -163,7 +163,7 @@ class Links(Part):
         return (source, target) in self._cut
 
     def is_under_way(self, request: type[Request[Any]], source: int, target: int) -> bool:
-        """Whether a request of this type was sent that no handler has taken yet."""
+        """Return whether a request of this type was sent that no handler has taken yet."""
         return any(
             call.request is request
             and (call.source, call.target) == (source, target)
@@ -354,7 +354,7 @@ class Links(Part):
             return self._later[0][0] if self._later else FOREVER
 
     def _release(self) -> None:
-        """Delivers the frames that wait on links whose rate limit was removed, in order."""
+        """Deliver the frames that wait on links whose rate limit was removed, in order."""
         later, self._later = sorted(self._later), []
         for entry in later:
             if entry[2] in self._freed:

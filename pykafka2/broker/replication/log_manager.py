@@ -80,7 +80,7 @@ class LogManager:
             replica.log.flush()
 
     def flush_due(self, now: float) -> float:
-        """Flushes the logs whose last flush is flush.ms ago. Return the time of the next call.
+        """Flush the logs whose last flush is flush.ms ago. Return the time of the next call.
 
         Unlike Kafka, which looks every log.flush.scheduler.interval.ms (by default never), a log is flushed
         when it is due.

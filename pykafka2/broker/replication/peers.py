@@ -26,7 +26,7 @@ class Peers:
         self._is_closed = False
 
     def close(self) -> None:
-        """Stops: no callback of a pending request is called any more, not even after a restart."""
+        """Stop: no callback of a pending request is called any more, not even after a restart."""
         self._is_closed = True
 
     def send(

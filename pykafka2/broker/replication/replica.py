@@ -112,7 +112,7 @@ class Replica:
     # ------------------------------------------------------------------ roles
 
     def lead(self, image: PartitionImage, now: float) -> bool:
-        """Becomes the leader (True), or adopts a new ISR."""
+        """Become the leader (True), or adopt a new ISR."""
         begins = not self.is_leader or image.leader_epoch != self.image.leader_epoch
         if begins or image.partition_epoch != self.image.partition_epoch:
             self.pending_isr = None
@@ -132,7 +132,7 @@ class Replica:
         return begins
 
     def follow(self, image: PartitionImage) -> bool:
-        """Becomes a follower. Return True if the leader or its epoch is new."""
+        """Become a follower. Return True if the leader or its epoch is new."""
         changed = self.is_leader or (image.leader, image.leader_epoch) != (
             self.image.leader,
             self.image.leader_epoch,

@@ -128,7 +128,7 @@ class ReplicaManager:
     # ------------------------------------------------------------------ called by the controller
 
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
-        """Leads, follows or drops replicas according to the image."""
+        """Lead, follow or drop replicas according to the image."""
         before = self.image
         brokers_changed = image.brokers != before.brokers
         self.hosted.image = image
@@ -311,7 +311,7 @@ class ReplicaManager:
         return appended.last_offset + 1
 
     def is_replicated(self, key: Key, result: ProduceResult) -> bool:
-        """Whether all replicas that acks=all requires have a batch.
+        """Return whether all replicas that acks=all requires have a batch.
 
         `await_replicas` would then complete at once and without an error.
         """
@@ -376,7 +376,7 @@ class ReplicaManager:
         self._fetchers.log_start_moved(key)
 
     def is_awaited(self, key: Key) -> bool:
-        """Whether a waiting request may depend on this partition."""
+        """Return whether a waiting request may depend on this partition."""
         return (
             self.fetches.is_watched(key)
             or self.produces.is_watched(key)

@@ -49,7 +49,7 @@ class AclFilter:
     permission: int = _ANY
 
     def matches(self, acl: Acl) -> bool:
-        """Whether the filter selects an ACL."""
+        """Return whether the filter selects an ACL."""
         return (
             self.resource_type in (_ANY, acl.resource_type)
             and self._matches_name(acl)

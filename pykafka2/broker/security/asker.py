@@ -27,7 +27,7 @@ class Access:
         self._context = context
 
     def may(self, operation: int, resource_type: int, name: str, *, notes: bool = True) -> bool:
-        """Whether the operation is allowed on the resource.
+        """Return whether the operation is allowed on the resource.
 
         With `notes` a denial goes to the event log. Pass False if a denial only omits part of the response,
         or if another right may allow the same.
@@ -39,5 +39,5 @@ class Access:
         return False
 
     def may_on_cluster(self, operation: int, *, notes: bool = True) -> bool:
-        """Whether the operation is allowed on the cluster."""
+        """Return whether the operation is allowed on the cluster."""
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, notes=notes)

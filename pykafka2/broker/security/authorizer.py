@@ -158,7 +158,7 @@ class Rights:
         """Cached decisions, by operation, resource type and name."""
 
     def may(self, operation: int, resource_type: int, name: str) -> bool:
-        """Whether the operation is allowed on the resource."""
+        """Return whether the operation is allowed on the resource."""
         key = (operation, resource_type, name)
         decided = self.decided.get(key)
         if decided is None:
@@ -170,7 +170,7 @@ class Rights:
         return decided
 
     def may_any(self, operation: int, resource_type: int) -> bool:
-        """Whether the operation is allowed on at least one possible resource of this type (KIP-679).
+        """Return whether the operation is allowed on at least one possible resource of this type (KIP-679).
 
         Nothing is implied here: as in Kafka, only ACLs for WRITE and ALL allow WRITE.
         """
@@ -219,7 +219,7 @@ def _is_wildcard(acl: Acl) -> bool:
 
 
 def _is_dominated(acl: Acl, denied: set[tuple[int, str]], lengths: Iterable[int]) -> bool:
-    """Whether a DENY covers everything that an ACL allows.
+    """Return whether a DENY covers everything that an ACL allows.
 
     The DENY is for the same literal, or for a prefix of one of these lengths.
     """

@@ -58,18 +58,18 @@ class DelegationToken:
     credentials: TokenCredentials = attrs.field(repr=False)
 
     def belongs_to(self, principal: Principal) -> bool:
-        """Whether the principal is the owner or one of the renewers."""
+        """Return whether the principal is the owner or one of the renewers."""
         return principal == self.owner or principal in self.renewers
 
     def is_shown_to(self, principal: Principal) -> bool:
-        """Whether the principal can describe the token without an ACL.
+        """Return whether the principal can describe the token without an ACL.
 
         The owner, the renewers and the requester can (KIP-373).
         """
         return principal == self.requester or self.belongs_to(principal)
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether it has expired."""
+        """Return whether it has expired."""
         return now_ms > min(self.expires_at_ms, self.max_at_ms)
 
     def scram_user(self, kind: ScramMechanism, now_ms: int) -> ScramUser | None:
@@ -88,12 +88,12 @@ def hmac_of(secret_key: str, token_id: str) -> bytes:
 
 
 def may_ask(caller: Caller) -> bool:
-    """Whether the caller can send token requests: it is authenticated, but not by a token."""
+    """Return whether the caller can send token requests: it is authenticated, but not by a token."""
     if caller.protocol == "PLAINTEXT" or caller.principal.is_from_token:
         return False
     return caller.protocol != "SSL" or caller.principal != ANONYMOUS
 
 
 def matches_owners(token: DelegationToken, owners: Collection[Principal] | None) -> bool:
-    """Whether one of `owners` is the token's owner, renewer or requester; None matches every token."""
+    """Return whether one of `owners` is the token's owner, renewer or requester; None matches every token."""
     return owners is None or any(token.is_shown_to(owner) for owner in owners)

@@ -152,7 +152,7 @@ def _object(part: str) -> Mapping[str, Any]:
 
 
 def _fits_messages(name: str) -> bool:
-    """Whether a name fits into messages between brokers.
+    """Return whether a name fits into messages between brokers.
 
     JSON strings can be longer, and hold lone surrogates.
     """

@@ -31,7 +31,7 @@ class Passwords:
         return user in self._passwords
 
     def accept(self, user: str, password: str) -> bool:
-        """Whether this is the user's password."""
+        """Return whether this is the user's password."""
         known = self._passwords.get(user)
         expected = _FOR_UNKNOWN_USERS if known is None else known
         is_equal = hmac.compare_digest(expected.encode(), password.encode())

@@ -53,7 +53,7 @@ class ScramCredential:
 
     @classmethod
     def of_password(cls, mechanism: str, password: str, salt: bytes, iterations: int) -> ScramCredential:
-        """Hashes a password `iterations` times."""
+        """Hash a password `iterations` times."""
         keys = messages.derive_keys(mechanism, password, salt, iterations)
         return cls(salt, keys.stored_key, keys.server_key, iterations)
 

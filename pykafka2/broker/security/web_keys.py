@@ -36,7 +36,7 @@ class RsaKey:
     exponent: int
 
     def has_signed(self, data: bytes, signature: bytes) -> bool:
-        """Whether the signature is a valid RS256 signature of the data by this key."""
+        """Return whether the signature is a valid RS256 signature of the data by this key."""
         size = (self.modulus.bit_length() + 7) // 8
         number = int.from_bytes(signature, "big")
         if len(signature) != size or number >= self.modulus:
@@ -75,7 +75,7 @@ class WebKeys:
         return cls(tuple(keys))
 
     def have_signed(self, key_id: object, data: bytes, signature: bytes) -> bool:
-        """Whether one of the keys signed the data; if the token names a key, only that one counts."""
+        """Return whether one of the keys signed the data; if the token names a key, only that one counts."""
         return any(key.has_signed(data, signature) for key in self.keys if key_id is None or key.id == key_id)
 
 

@@ -91,7 +91,7 @@ class Answers:
         return self._apis[context.api_key].refusal(request, context.version, code)
 
     def refuse(self, context: RequestContext, code: int) -> None:
-        """Responds with an error in every field, unless a response was sent."""
+        """Respond with an error in every field, unless a response was sent."""
         if not context.is_answered:
             response = self.refused(context, code)
             if response is not None:

@@ -9,7 +9,7 @@ class ApiTable(Protocol):
     """The APIs and versions that clients can request."""
 
     def is_served(self, api_key: int, version: int) -> bool:
-        """Whether clients can send this request."""
+        """Return whether clients can send this request."""
         ...
 
     def why_not_served(self, api_key: int, version: int) -> str:

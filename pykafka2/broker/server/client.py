@@ -25,7 +25,7 @@ class ConnectionsProcessor(Protocol):
     name: str
 
     def finish(self, connection: Connection, context: RequestContext, response: Response | None) -> None:
-        """Queues the response, which is sent in request order."""
+        """Queue the response, which is sent in request order."""
         ...
 
     def accept_next(self, connection: Connection, context: RequestContext) -> None: ...

@@ -26,7 +26,7 @@ class MutedConnections:
         self._until[connection] = until if before is None else max(before, until)
 
     def due(self, now: float) -> list[Connection]:
-        """Unmutes and returns the connections that are due, in the order of muting."""
+        """Unmute and return the connections that are due, in the order of muting."""
         due = [connection for connection, until in self._until.items() if until <= now]
         for connection in due:
             del self._until[connection]

@@ -196,7 +196,7 @@ class Processor(Part):
         self._requests.put(context, is_fresh=is_fresh)
 
     def finish(self, connection: Connection, context: RequestContext, response: Response | None) -> None:
-        """Queues the response, which is sent in request order.
+        """Queue the response, which is sent in request order.
 
         From any thread; encodes on the caller's thread.
         """
@@ -280,7 +280,7 @@ class Processor(Part):
             self.take_frames(connection, now)
 
     def _end_throttles(self, now: float) -> float:
-        """Unmutes the connections whose time has passed. Return when the next one is unmuted."""
+        """Unmute the connections whose time has passed. Return when the next one is unmuted."""
         for connection in self._muted.due(now):
             try:
                 self.take_frames(connection, now)

@@ -57,7 +57,7 @@ def answer_bytes(
 
 
 def _cut_words(struct: Struct) -> bool:
-    """Shortens long error messages of a response. Return whether there were any."""
+    """Shorten long error messages of a response. Return whether there were any."""
     has_cut = False
     for field in resolved_fields(type(struct)):
         value = getattr(struct, field.name)

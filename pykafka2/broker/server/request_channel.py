@@ -60,7 +60,7 @@ class RequestChannel:
         return len(self._requests) + len(self._fresh)
 
     def put(self, context: RequestContext, *, is_fresh: bool = False) -> None:
-        """Queues a request and wakes a handler. The caller checks `is_full` first.
+        """Queue a request and wake a handler. The caller checks `is_full` first.
 
         `is_fresh`: it has just arrived, and no earlier request of its connection was waiting.
         """
@@ -95,7 +95,7 @@ class RequestChannel:
     # ------------------------------------------------------------------ the line of processors
 
     def has_room_for(self, processor: Part) -> bool:
-        """Whether the processor can enqueue a request now.
+        """Return whether the processor can enqueue a request now.
 
         There must be room, and no other processor before it.
         """

@@ -186,7 +186,7 @@ class RequestMetrics:
     def api(self, name: str) -> ApiMetrics:
         """Return the metrics of an API by Kafka's name, such as "Produce".
 
-        Empty if there was no request yet; raises for an unknown name.
+        Empty if there was no request yet; raise for an unknown name.
         """
         found = self._apis.get(name)
         if found is None:

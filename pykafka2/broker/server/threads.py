@@ -67,7 +67,7 @@ class Part:
         raise NotImplementedError
 
     def signal(self) -> None:
-        """Schedules `run` soon. From any thread; nearly free while the loop is running."""
+        """Schedule `run` soon. From any thread; nearly free while the loop is running."""
         if not self.is_signalled:
             self.is_signalled = True
             loop = self._loop
@@ -124,7 +124,7 @@ class Loop:
         self._task.wake()
 
     def is_turning_here(self) -> bool:
-        """Whether the caller runs inside `run_once`."""
+        """Return whether the caller runs inside `run_once`."""
         return self._turning_in == get_ident()
 
     def at_work(self) -> str:
@@ -268,7 +268,7 @@ class Loop:
             self._latest_sender = None  # its last request counts as that of another client
 
     def has_others(self, sender: object, now: float) -> bool:
-        """Whether other clients than this one have sent something lately. The loop's thread."""
+        """Return whether other clients than this one have sent something lately. The loop's thread."""
         at = self._other_at if sender is self._latest_sender else self._latest_at
         return now < at + ACTIVE_FOR
 

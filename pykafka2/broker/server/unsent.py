@@ -23,7 +23,7 @@ class AllUnsent:
     bytes: int = 0
 
     def is_too_much(self, of_connection: int) -> bool:
-        """Whether a connection with this many unsent bytes must send some before it is read."""
+        """Return whether a connection with this many unsent bytes must send some before it is read."""
         if of_connection >= MAX_UNSENT_BYTES:
             return True
         return of_connection > 0 and self.bytes >= MAX_ALL_UNSENT_BYTES

@@ -25,7 +25,7 @@ class WaitingForRoom:
         self.is_in_line = False
 
     def must_wait(self, *, has_turn: bool) -> bool:
-        """Whether a connection must wait with its request; `has_turn`: `turns` has just returned it."""
+        """Return whether a connection must wait with its request; `has_turn`: `turns` returned it."""
         if self.is_in_line and not has_turn:
             return True
         return not self._requests.has_room_for(self._processor)

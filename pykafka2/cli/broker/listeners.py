@@ -23,7 +23,7 @@ _LISTENER = re.compile(r"(?P<name>[^=:/]+)(?:=(?P<protocol>\w+))?://(?P<host>\[[
 
 
 def ports_from(option: str, first: int, brokers: int) -> list[int]:
-    """One port for each broker, from the first on; 0 takes free ones.  Raise `ConfigurationError`."""
+    """Return one port for each broker, from the first on; 0 takes free ones.  Raise `ConfigurationError`."""
     if first == 0:
         return [0] * max(brokers, 0)
     if not 0 < first <= MAX_PORT - brokers + 1:
@@ -34,7 +34,7 @@ def ports_from(option: str, first: int, brokers: int) -> list[int]:
 def parsed_listeners(
     texts: Sequence[str], advertised: Sequence[str], brokers: int
 ) -> dict[str, Listener] | None:
-    """The listeners by name; None where none was named.  Raise `ConfigurationError`."""
+    """Return the listeners by name; None where none was named.  Raise `ConfigurationError`."""
     from pykafka2.testing.listeners import Listener
 
     listeners: dict[str, Listener] = {}
@@ -76,7 +76,7 @@ def _check_apart(text: str, ports: Sequence[int], others: Mapping[str, Listener]
 
 
 def listener_names(texts: Sequence[str]) -> list[str]:
-    """The names alone, of texts that could be read."""
+    """Return the names alone, of texts that could be read."""
     return [_matched("--listener", text)["name"] for text in texts]
 
 
@@ -106,7 +106,7 @@ def parsed_users(
 
 
 def secret(option: str, typed: str | None, path: str | None, environment: Mapping[str, str]) -> str | None:
-    """The value of --token-key or --admin-token, of its file, or of its variable.  Raise `UsageError`."""
+    """Return --token-key or --admin-token, from option, file or variable.  Raise `UsageError`."""
     if path is None:
         variable = f"{VARIABLES}{option.strip('-').replace('-', '_').upper()}"
         return typed if typed is not None else environment.get(variable) or None

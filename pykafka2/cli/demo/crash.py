@@ -59,7 +59,7 @@ def look_again(cluster: KafkaCluster, topic: str, crash: Crash) -> None:
 
 
 def wait_until_in_sync(cluster: KafkaCluster, topic: str, partitions: int) -> bool:
-    """True once every replica of every partition is in sync again."""
+    """Return True once every replica of every partition is in sync again."""
     deadline = time.monotonic() + WAIT
     while time.monotonic() < deadline:
         views = [cluster.partition(topic, index) for index in range(partitions)]

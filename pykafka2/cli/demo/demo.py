@@ -152,7 +152,7 @@ class Demo:
             raise KafkaError(f"{counted(self.failures, 'record')} failed, the first: {self.failures[0]}")
 
     def _is_half_way(self, first: int) -> bool:
-        """True for the one chunk in whose midst the leader is to die."""
+        """Return True for the one chunk in whose midst the leader is to die."""
         half = len(self.records) // 2
         return self.figures.replication > 1 and first <= half < first + CHUNK
 

@@ -129,7 +129,7 @@ class Proof:
 
 
 def number_of(record: ConsumerRecord) -> int | None:
-    """The number that the record carries in its headers."""
+    """Return the number that the record carries in its headers."""
     for name, content in record.headers:
         if name == NUMBER_HEADER and content is not None and content.isdigit():
             return int(content)

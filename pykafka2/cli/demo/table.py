@@ -27,7 +27,7 @@ class Figures:
 
 
 def table(figures: Figures, verdict: Verdict, crash: Crash | None) -> str:
-    """The whole table, ready to print."""
+    """Return the whole table, ready to print."""
     rows = [
         (
             "cluster",

@@ -82,7 +82,7 @@ class _Run:
             consumer.subscribe([self._topic])
 
     def read_all(self, output: Output) -> bool:
-        """Read until the number or the end is reached; returns False if records stay away."""
+        """Read until the number or the end is reached; return False if records stay away."""
         total = self._available if self._wanted is None else self._wanted
         self._began = self._last = time.perf_counter()
         with output.progress(total, f"consume {self._topic}") as bar:

@@ -132,7 +132,7 @@ class _Run:
         self._producer.send(self._topic, value, partition=self._partition, on_delivery=on_delivery)
 
     def _read(self, wait_ms: float) -> int:
-        """Read once; returns how many records of this run arrived for the first time."""
+        """Read once; return how many records of this run arrived for the first time."""
         count = 0
         for records in self._consumer.poll(timeout_ms=wait_ms).values():
             now = time.perf_counter()

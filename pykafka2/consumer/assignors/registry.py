@@ -107,7 +107,7 @@ def _refuse_kafka_python(cls: type) -> None:
 
 
 def _checked(value: Any) -> Assignor:
-    """Return the object if it has all parts of an assignor; raises `ConfigurationError` otherwise."""
+    """Return the object if it has all parts of an assignor; raise `ConfigurationError` otherwise."""
     missing = [part for part in _PARTS if not callable(getattr(value, part, None))]
     missing += [part for part in ("name", "protocols") if not hasattr(value, part)]
     if missing:

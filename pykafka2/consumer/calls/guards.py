@@ -46,7 +46,7 @@ class Handover:
         """Whether to read them from the fetch buffer, as far as it has them."""
 
     def begin(self) -> bool:
-        """Start a call that returns records; returns the state that `undo_interrupted_call` needs.
+        """Start a call that returns records; return the state that `undo_interrupted_call` needs.
 
         Finish what an interrupt left of an earlier call first.
         """

@@ -287,7 +287,7 @@ class FetchedData:
     ) -> int:
         """Take whole batches like `take`, as columns: the last batch can exceed `limit`.
 
-        A very large batch is taken in several steps; between them `is_unfinished` is True. Record at or
+        A very large batch is taken in several steps; between them `is_unfinished` is True. Records at or
         after the offset `end` are not taken, if it is set.
         """
         if position != self._columns_at:

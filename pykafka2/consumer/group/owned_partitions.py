@@ -68,7 +68,7 @@ class OwnedPartitions:
         """Partitions that a listener is being called for.  If it unsubscribes or closes, they are skipped."""
 
     def due_in(self) -> float:
-        """Seconds until the last commit times out, when `revoke` must be called again."""
+        """Return the seconds until the last commit times out, when `revoke` must be called again."""
         if self.last_commit is None:
             return FOREVER
         return max(self._commit_until - self._driver.clock.monotonic(), 0.001)

@@ -64,7 +64,7 @@ class BulkSender:
         self._report: Report | None = None
 
     def send(self, arguments: BulkArguments, on_delivery: OnBatch | None) -> BulkDelivery:
-        """Append all records; raises as `KafkaProducer.send_many` does."""
+        """Append all records; raise as `KafkaProducer.send_many` does."""
         reader = BulkReader(self._clock, self._interceptors, self._appender.serializers)
         parts = reader.read(arguments)
         count = sum(len(part.columns) for part in parts)

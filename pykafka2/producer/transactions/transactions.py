@@ -131,7 +131,7 @@ class TransactionCalls:
     def abort_transaction(self, timeout: float | None = None) -> None:
         """Abort the transaction: read_committed consumers skip its records.
 
-        Record that were not sent yet fail with TransactionAborted.
+        Records that were not sent yet fail with TransactionAborted.
         """
         self._runner("abort_transaction").abort(timeout)
 

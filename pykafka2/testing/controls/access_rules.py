@@ -33,7 +33,7 @@ class AccessRules:
         self._controls.allow_access(principal, *operations, **resource)
 
     def deny(self, principal: str, *operations: str, **resource: Unpack[Resource]) -> None:
-        """Denies operations, even if another rule allows them.  Raise the errors of `allow`."""
+        """Deny operations, even if another rule allows them.  Raise the errors of `allow`."""
         self._controls.deny_access(principal, *operations, **resource)
 
     def revoke(self, principal: str | None = None, *operations: str, **resource: Unpack[Resource]) -> int:

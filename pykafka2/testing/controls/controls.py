@@ -61,7 +61,7 @@ class Controls:
     def crash_broker(
         self, broker_id: int, *, lose_unreplicated: bool = True, unnoticed: bool = False
     ) -> None:
-        """Kills a broker: its connections are reset, and its leaderships move to replicas in sync.
+        """Kill a broker: its connections are reset, and its leaderships move to replicas in sync.
 
         With `lose_unreplicated` its logs are truncated to its high watermarks, as if later records had not
         reached the disk.  With `unnoticed` the controller fences it only after the broker's session has timed
@@ -72,7 +72,7 @@ class Controls:
         self._brokers.crash_broker(broker_id, lose_unreplicated=lose_unreplicated, unnoticed=unnoticed)
 
     def kill_broker(self, broker_id: int, *, keep_unflushed: bool = False) -> None:
-        """Kills a broker like `crash_broker`, as a crash of its machine.  With `keep_unflushed` all records
+        """Kill a broker like `crash_broker`, as a crash of its machine.  With `keep_unflushed` all records
         survive, as after kill -9.  Otherwise, with a data directory, exactly the records after each log's
         recovery point are lost, which the last flush has set (`flush_logs`); in memory, those above the high
         watermark that no `flush_logs` has covered.
@@ -131,7 +131,7 @@ class Controls:
         return self._replicas.apply_retention(partition)
 
     def compact(self, topic: str | TopicPartition | tuple[str, int], *, roll_segments: bool = True) -> int:
-        """Compacts a topic, or one partition, now, on every replica.  Return the number of removed records,
+        """Compact a topic, or one partition, now, on every replica.  Return the number of removed records,
         counted on every replica.
 
         The log cleaner does the same in the background, depending on min.cleanable.dirty.ratio and
@@ -173,7 +173,7 @@ class Controls:
         self._replicas.hold_loading(broker)
 
     def release_loading(self) -> None:
-        """Lets coordinators load their logs."""
+        """Let coordinators load their logs."""
         self._replicas.release_loading()
 
     # ------------------------------------------------------------------ who is in sync
@@ -186,7 +186,7 @@ class Controls:
         self._isr.shrink_isr(partition, *brokers)
 
     def expand_isr(self, partition: TopicPartition | tuple[str, int], *brokers: int) -> None:
-        """Lets these followers fetch the partition, and waits until they are back in the ISR."""
+        """Let these followers fetch the partition, and wait until they are back in the ISR."""
         self._isr.expand_isr(partition, *brokers)
 
     # ------------------------------------------------------------------ the controller
@@ -196,7 +196,7 @@ class Controls:
         self._controller.move_controller(to)
 
     def hold_elections(self) -> None:
-        """Prevents the election of a controller until `release_elections`: if the present controller fails,
+        """Prevent the election of a controller until `release_elections`: if the present controller fails,
         the
         cluster has none.
         """
@@ -207,11 +207,11 @@ class Controls:
         self._controller.release_elections()
 
     def slow_controller(self, seconds: float, times: int = 1) -> None:
-        """Delays each of the controller's next changes by this time; later changes wait."""
+        """Delay each of the controller's next changes by this time; later changes wait."""
         self._controller.slow_controller(seconds, times)
 
     def delay_metadata(self, broker_id: int, seconds: float) -> None:
-        """Delays a broker's metadata updates; 0 ends it.  Update in flight keep their delay."""
+        """Delay a broker's metadata updates; 0 ends it.  Updates in flight keep their delay."""
         self._controller.delay_metadata(broker_id, seconds)
 
     def hold_metadata(self, broker_id: int) -> None:
@@ -229,13 +229,13 @@ class Controls:
         self._links.cut_link(source, target, one_way=one_way)
 
     def delay_link(self, source: int, target: int, seconds: float, *, one_way: bool = False) -> None:
-        """Delays messages between two brokers; 0 ends it."""
+        """Delay messages between two brokers; 0 ends it."""
         self._links.delay_link(source, target, seconds, one_way=one_way)
 
     def throttle_link(
         self, source: int, target: int, bytes_per_second: float | None, *, one_way: bool = False
     ) -> None:
-        """Limits the bytes per second in each direction; None ends it."""
+        """Limit the bytes per second in each direction; None ends it."""
         self._links.throttle_link(source, target, bytes_per_second, one_way=one_way)
 
     def heal(self) -> None:
@@ -245,23 +245,23 @@ class Controls:
         self._links.heal()
 
     def cut_client(self, client_id: str, broker: int | None = None, *, silently: bool = False) -> None:
-        """Disconnects a client from a broker, or from all, until `heal`: its connections are reset, and new
+        """Disconnect a client from a broker, or from all, until `heal`: its connections are reset, and new
         ones
         at their first request.
 
-        `silently`: connections stay open without responses, as if packets were lost.  Request in flight are
+        `silently`: connections stay open without responses, as if packets were lost.  Requests in flight are
         still handled, but their responses are lost.
         """
         self._links.cut_client(client_id, broker, silently=silently)
 
     def delay_client(self, client_id: str, seconds: float, broker: int | None = None) -> None:
-        """Delays a client's requests and responses; 0 ends it."""
+        """Delay a client's requests and responses; 0 ends it."""
         self._links.delay_client(client_id, seconds, broker)
 
     def throttle_client(
         self, client_id: str, bytes_per_second: float | None, broker: int | None = None
     ) -> None:
-        """Limits the bytes per second to and from a client; None ends it."""
+        """Limit the bytes per second to and from a client; None ends it."""
         self._links.throttle_client(client_id, bytes_per_second, broker)
 
     # ------------------------------------------------------------------ requests and answers
@@ -298,7 +298,7 @@ class Controls:
         *,
         times: int = FOR_EVER,
     ) -> ThrottleRule:
-        """Throttles a client's requests of one API (None: any client, any API), as after a quota violation.
+        """Throttle a client's requests of one API (None: any client, any API), as after a quota violation.
 
         The response with throttle_time_ms is immediate; then the connection is not read for that time.
         """
@@ -356,13 +356,13 @@ class Controls:
     def fail_next(
         self, request: AnyRequest, error: type[BrokerError], times: int = 1, **match: Unpack[Match]
     ) -> FaultRule:
-        """Responds to the next requests of this API with an error, without handling them."""
+        """Respond to the next requests of this API with an error, without handling them."""
         return self._rules.fail_next(request, error, times, **match)
 
     def delay(
         self, request: AnyRequest, seconds: float, *, times: int = FOR_EVER, **match: Unpack[Match]
     ) -> FaultRule:
-        """Delays the handling of requests of this API."""
+        """Delay the handling of requests of this API."""
         return self._rules.delay(request, seconds, times=times, **match)
 
     def lose_reply(self, request: AnyRequest, times: int = 1, **match: Unpack[Match]) -> FaultRule:
@@ -380,7 +380,7 @@ class Controls:
         self._access.allow_access(principal, *operations, **resource)
 
     def deny_access(self, principal: str, *operations: str, **resource: Unpack[Resource]) -> None:
-        """Denies operations on a resource, even if another rule allows them."""
+        """Deny operations on a resource, even if another rule allows them."""
         self._access.deny_access(principal, *operations, **resource)
 
     def revoke_access(
@@ -410,7 +410,7 @@ class Controls:
         self._security.remove_user(user)
 
     def refuse_mechanism(self, mechanism: str) -> None:
-        """Disables a SASL mechanism on all listeners, until `allow_mechanism`."""
+        """Disable a SASL mechanism on all listeners, until `allow_mechanism`."""
         self._security.refuse_mechanism(mechanism)
 
     def allow_mechanism(self, mechanism: str | None = None) -> None:
@@ -418,7 +418,7 @@ class Controls:
         self._security.allow_mechanism(mechanism)
 
     def expire_sessions(self, user: str | None = None) -> int:
-        """Expires the sessions of a user, or all.  Return their number.  A client that has not
+        """Expire the sessions of a user, or all.  Return their number.  A client that has not
         re-authenticated before its next request is disconnected (KIP-368).
         """
         return self._security.expire_sessions(user)

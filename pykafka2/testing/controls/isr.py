@@ -53,9 +53,7 @@ class IsrControls:
         self._wait_for_isr(key, lambda isr: not isr & set(brokers), "shrink", drop)
 
     def _is_fetch_under_way(self, key: tuple[str, int], brokers: tuple[int, ...]) -> bool:
-        """Whether the leader has not handled earlier fetches of these brokers yet: those would let them
-        rejoin.
-        """
+        """Return whether earlier fetches of these brokers wait at the leader and would let them rejoin."""
         running = self._running
         with running.lock:
             leader = running.controllers.partition(*key).leader

@@ -232,7 +232,7 @@ class ProcessCluster(ClusterApi):
 
     @property
     def brokers(self) -> list[BrokerView]:
-        """Returns addresses and states of the brokers, by id."""
+        """Addresses and states of the brokers, by id."""
         found: list[BrokerView] = from_data(list[BrokerView], self.call("brokers"))
         return found
 

@@ -142,7 +142,7 @@ class AdminPort:
             self._selector.unregister(caller.transport)
 
     def knows(self, token: str | None) -> bool:
-        """Whether the token is correct."""
+        """Return whether the token is correct."""
         from hmac import compare_digest
 
         return token is not None and compare_digest(token.encode(), self.token.encode())
@@ -331,7 +331,7 @@ class Caller:
             return True
 
     def _take_complete_request(self, now: float) -> bool:
-        """Bytes that were searched before are skipped."""
+        """Skip bytes that were searched before."""
         received = self._received
         if self._head is None:
             end = received.find(HEAD_END, self._searched)

@@ -188,7 +188,7 @@ class ActorThreads:
         return actor
 
     def hand_over(self, giver: Actor, taker: Actor) -> None:
-        """Lets `taker` run; returns when the baton comes back to `giver` (never, if it is done)."""
+        """Let `taker` run; return when the baton comes back to `giver` (never, if it is done)."""
         self.holder = taker
         if taker.thread is None and not taker.is_main:
             taker.thread = threading.Thread(target=taker.run, name=f"actor {taker.name}", daemon=True)
@@ -208,7 +208,7 @@ class ActorThreads:
             self.scheduler.run_on(actor)
 
     def close(self) -> None:
-        """Unwinds waiting actors, one at a time, and joins all threads."""
+        """Unwind waiting actors, one at a time, and join all threads."""
         self._closing = True
         for actor in self.actors:
             actor.is_cancelled = True

@@ -46,7 +46,7 @@ class ControllerFault:
         pass
 
     def is_missed(self, world: World) -> bool:
-        """Whether the broker lacks the newest metadata, or is fenced."""
+        """Return whether the broker lacks the newest metadata, or is fenced."""
         newest = world.cluster.controller.image
         known = newest.brokers.get(self._broker)
         behind = world.cluster.broker(self._broker).image.version < newest.version

@@ -63,7 +63,7 @@ class SimClock:
         return self.file_ms()
 
     def file_ms(self) -> int:
-        """The wall clock for times of files, whose use does not count as a reading."""
+        """Return the wall clock for times of files, whose use does not count as a reading."""
         offset = self._wall_offset
         if self._world is not None:
             offset += self._world._wall_offset
@@ -77,7 +77,7 @@ class SimClock:
         self._wall_offset += seconds
 
     def of(self, place: str) -> SimClock:
-        """The clock of one place."""
+        """Return the clock of one place."""
         clock = self.places.get(place)
         if clock is None:
             clock = self.places[place] = SimClock(self._scheduler, self)
@@ -121,7 +121,7 @@ class SimRuntime(RuntimeWaiters):
         self._calls = 0
 
     def at(self, place: str) -> SimRuntime:
-        """The same simulation, seen from another process."""
+        """Return the same simulation, seen from another process."""
         clock = self.sim_clock.of(place) if self.place is None else self.sim_clock
         return SimRuntime(self.scheduler, self.sim_network, clock, self._seed, place, self.sim_files)
 

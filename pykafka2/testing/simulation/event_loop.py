@@ -110,7 +110,7 @@ class SimEventLoop(asyncio.BaseEventLoop):
         return self._scheduler.now
 
     def select(self, timeout: float | None) -> list[object]:
-        """Lets other actors and loops run until a thread-safe call arrives, at most `timeout` seconds."""
+        """Let other actors and loops run until a thread-safe call arrives, at most `timeout` seconds."""
         self._scheduler.wait_until(self._woken, FOREVER if timeout is None else timeout, self._describe_tasks)
         self._is_woken = False
         return []

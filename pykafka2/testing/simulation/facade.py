@@ -61,7 +61,7 @@ class Simulation:
 
     @property
     def trace_hash(self) -> str:
-        """Returns the hash of every frame, wake-up and virtual time so far."""
+        """The hash of every frame, wake-up and virtual time so far."""
         return self.scheduler.trace.digest
 
     def timeline(self) -> str:
@@ -73,11 +73,11 @@ class Simulation:
         self.scheduler.trace.note(self.scheduler.now, text)
 
     def sleep(self, seconds: float) -> None:
-        """Lets virtual time pass for the calling actor."""
+        """Let virtual time pass for the calling actor."""
         self.scheduler.sleep(seconds)
 
     def run_for(self, seconds: float) -> None:
-        """Called by the test: lets the world run for this time."""
+        """Called by the test: let the world run for this time."""
         self.scheduler.sleep(seconds)
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float = FOREVER) -> bool:
@@ -193,7 +193,7 @@ class Simulation:
 
     @property
     def failures(self) -> list[BaseException]:
-        """Returns failures that no caller has received: of loops, of brokers (`KafkaCluster.problems`), then
+        """Failures that no caller has received: of loops, of brokers (`KafkaCluster.problems`), then
         of
         actors.
         """

@@ -51,7 +51,7 @@ def one_way(random: Random, world: World) -> list[tuple[str, str]]:
 
 
 def around(random: Random, world: World) -> list[tuple[str, str]]:
-    """All traffic between a broker and clients."""
+    """Return all traffic between a broker and clients."""
     place = f"broker-{random.choice(world.broker_ids)}"
     return [("*", place), (place, "*")]
 

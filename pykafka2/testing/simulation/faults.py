@@ -50,7 +50,7 @@ class FaultKind(Protocol):
         ...
 
     def outcome(self, world: World) -> str:
-        """Called after `stop`; returns the outcome, an empty string without effect."""
+        """Called after `stop`; return the outcome, an empty string without effect."""
         ...
 
 
@@ -81,7 +81,7 @@ class FaultPlan:
         start: float = 2.0,
         window: float = WINDOW,
     ) -> FaultPlan:
-        """Draws a plan for `seconds` of virtual time from the seed; calm is drawn for whole windows."""
+        """Draw a plan for `seconds` of virtual time from the seed; calm is drawn for whole windows."""
         random = Random(f"{seed}/faults")
         known = list(kinds)
         chosen = [kind for kind in known if random.random() < 0.5]
@@ -175,7 +175,7 @@ class Injector:
         return sum(tally.effective for tally in self.tallies.values())
 
     def _wait_until(self, when: float) -> None:
-        """Sleeps, and ends faults whose time is over on the way."""
+        """Sleep, and end faults whose time is over on the way."""
         while True:
             due = [running for running in self._running if running.stops_at <= self._world.now]
             for running in due:

@@ -58,7 +58,7 @@ class SimFiles:
     # ------------------------------------------------------------------ faults
 
     def crash(self, path: str, *, keeps_metadata: bool = True) -> int:
-        """Loses unflushed pages of the files below `path`. Return how many files have changed.
+        """Lose unflushed pages of the files below `path`. Return how many files have changed.
 
         With `keeps_metadata`, those of `__cluster_metadata-0` are kept.
         """

@@ -12,7 +12,7 @@ TIMELINE_LINES = 40
 
 
 def simulated(request: pytest.FixtureRequest) -> Iterator[Simulation]:
-    """A `Simulation` with the seed of --simulation-seed; background failures fail the test.
+    """Yield a `Simulation` with the seed of --simulation-seed; background failures fail the test.
 
     The report of a failed test shows the seed, how to replay it, and the end of the timeline.
     """

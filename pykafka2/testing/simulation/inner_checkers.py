@@ -51,7 +51,7 @@ class InSyncHasAll(Checker):
         self._look_at(world, world.cluster.controller.image)
 
     def _has_moved(self, world: World, broker: Broker) -> bool:
-        """Whether this broker raises the highest known committed offset."""
+        """Return whether this broker raises the highest known committed offset."""
         replicas, committed = broker.replicas.replicas, self._committed
         return any(
             key in replicas and replicas[key].log.high_watermark > committed.get(key, 0)
@@ -169,7 +169,7 @@ class LogsKnowThemselves(Checker):
 
 
 def _mark_at(world: World, where: tuple[int, str, int], when: float) -> int:
-    """A replica's high watermark at a moment of the brokers' clock."""
+    """Return a replica's high watermark at a moment of the brokers' clock."""
     moves = world.watermarks.get(where, [])
     index = bisect_right(moves, when, key=lambda move: move[0])
     return moves[index - 1][1] if index else 0

@@ -213,7 +213,7 @@ class SimNetwork:
         connection.client.fail(RESET)
 
     def cut(self, source: str, target: str) -> None:
-        """Cuts one direction from one place to another ("*": any)."""
+        """Cut one direction from one place to another ("*": any)."""
         for link in self.links.matching(source, target):
             link.is_cut = True
         self.trace.note(self.now, f"cut {source} -> {target}")

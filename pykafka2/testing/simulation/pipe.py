@@ -99,7 +99,7 @@ class Pipe:
         self.under_way.clear()
 
     def delay_under_way(self, seconds: float) -> None:
-        """Delays everything that has not arrived."""
+        """Delay everything that has not arrived."""
         for segment in self.under_way:
             segment.arrives_at += seconds
         self._last_arrival += seconds
@@ -143,7 +143,7 @@ class Pipe:
             self._timer = self._network.scheduler.call_at(self.under_way[0].arrives_at, self._arrive)
 
     def _arrive(self) -> None:
-        """Delivers everything that is due to the target, if the link permits it."""
+        """Deliver everything that is due to the target, if the link permits it."""
         now = self._network.now
         self._timer = None
         opens_at = self.link.opens_at(now)

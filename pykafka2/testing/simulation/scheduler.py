@@ -43,7 +43,7 @@ MOST_TURNS_PER_SECOND = 40_000
 
 
 def holds(predicate: Callable[[], bool] | None) -> bool:
-    """Whether the predicate is true; also if it raises: the actor evaluates it again, and raises there."""
+    """Return whether the predicate is true or raises: the actor evaluates it again, and raises there."""
     try:
         return predicate is not None and bool(predicate())
     except Exception:
@@ -51,7 +51,7 @@ def holds(predicate: Callable[[], bool] | None) -> bool:
 
 
 def NEVER() -> bool:  # noqa: N802 - a constant of the type that predicates have
-    """The predicate of a sleeping actor, which is never evaluated."""
+    """Return the predicate of a sleeping actor, which is never evaluated."""
     return False
 
 
@@ -94,7 +94,7 @@ class Scheduler:
     # ------------------------------------------------------------------ what will happen
 
     def hop(self) -> float:
-        """The seeded cost of one wake-up."""
+        """Return the seeded cost of one wake-up."""
         return SHORTEST_HOP + HOP_SPREAD * self._draw()
 
     def push(self, when: float, due: Due) -> None:
@@ -190,7 +190,7 @@ class Scheduler:
             self._waiting = [other for other in self._waiting if other is not actor]
 
     def sleep(self, seconds: float) -> None:
-        """Lets `seconds` of virtual time pass for the calling actor."""
+        """Let `seconds` of virtual time pass for the calling actor."""
         self.wait_until(NEVER, seconds, f"sleep({seconds})")
 
     def _resume_later(self, actor: Actor) -> None:
@@ -318,7 +318,7 @@ class Scheduler:
             self.trace.note(self.now, f"failed: {error!r}")
 
     def close(self) -> None:
-        """Unwinds every waiting actor and ends the watchdog.  Called by the main actor; can be repeated."""
+        """Unwind every waiting actor and end the watchdog.  Called by the main actor; can be repeated."""
         self.is_over = True
         self.threads.close()
         self._heap.clear()

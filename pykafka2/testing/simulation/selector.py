@@ -78,7 +78,7 @@ class SimSelector:
             self._scheduler.notify()
 
     def has_ready(self) -> bool:
-        """Whether the next `select` would report an event; drops sources that are no longer ready."""
+        """Return whether the next `select` would report an event; drop sources that are no longer ready."""
         candidates = self._candidates
         while candidates:
             source = next(iter(candidates))

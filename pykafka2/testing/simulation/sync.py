@@ -49,7 +49,7 @@ class SimEvent:
         self._is_set = False
 
     def is_set(self) -> bool:
-        """Whether it is set now; does not wait."""
+        """Return whether it is set now; do not wait."""
         return self._is_set
 
     def set(self) -> None:

@@ -125,7 +125,7 @@ class SimTask:
             self.be_turned_by(self._scheduler.now + self._scheduler.hop())
 
     def be_turned_by(self, when: float) -> None:
-        """Schedules the next turn at `when`, unless an earlier one is scheduled."""
+        """Schedule the next turn at `when`, unless an earlier one is scheduled."""
         if when < self._due_at and not self._stopped:
             self._due_at = when
             self.token += 1

@@ -63,7 +63,7 @@ class Trace:
 
     @property
     def digest(self) -> str:
-        """Returns the hash so far, in hexadecimal."""
+        """The hash so far, in hexadecimal."""
         self._hash_gathered()
         return self._hash.hexdigest()
 

@@ -192,7 +192,7 @@ class SimListener(Source):
 
     @property
     def place(self) -> str:
-        """Returns the broker of the host's name, else the place that listens here."""
+        """The broker of the host's name, else the place that listens here."""
         place = place_of(self.host)
         return place if place != self.host or self.selector is None else self.selector.place
 

@@ -70,7 +70,7 @@ class World:
     def records(self, topic: str, number: int, broker: int | None = None) -> list[tuple[int, bytes]]:
         """Return offsets and values of a replica's log (the leader's by default), all appended records.
 
-        Record that were deleted on request are included.
+        Records that were deleted on request are included.
         """
         log = self.cluster.log(topic, number, broker)
         held = (log.log_start_offset, log.batches())
@@ -118,9 +118,8 @@ class World:
         return [one for one in self.partitions() if self.partition(*one).leader == broker]
 
     def may_lose_a_tail(self, broker: int) -> bool:
-        """Whether a broker can crash without its unflushed records and no committed record is lost: all
-        others are
-        known to be up, and it is nowhere the only one in sync.
+        """Return whether a broker can lose its unflushed records while no committed record is lost: all
+        others are known to be up, and it is nowhere the only one in sync.
         """
         image = self.cluster.controller.image
         are_up = self.live_brokers == self.broker_ids and all(map(self._is_known_to_be_up, self.broker_ids))
@@ -140,7 +139,7 @@ class World:
         self.cluster.controls.move_leader((topic, number), to, unclean=False)
 
     def cut_link(self, source: int, target: int) -> None:
-        """Cuts one direction between two brokers."""
+        """Cut one direction between two brokers."""
         self.cluster.controls.cut_link(source, target, one_way=True)
 
     def join_link(self, source: int, target: int) -> None:

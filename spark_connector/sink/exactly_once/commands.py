@@ -151,7 +151,7 @@ class AbortLeftovers:
     registered: bool = True
 
     def concerns(self, run: int, *, is_open: bool) -> bool:
-        """Whether an id of this run must be fenced."""
+        """Return whether an id of this run must be fenced."""
         if self.before is not None:
             return run < self.before and (is_open or run == self.before - 1)
         return self.run in (None, run)

@@ -102,7 +102,7 @@ class BatchIdentity:
         return None
 
     def has_same_rows(self, replayed: BatchIdentity) -> bool:
-        """Whether both are known to have the same rows, however they are split into tasks.
+        """Return whether both are known to have the same rows, however they are split into tasks.
 
         A digest is a sum over rows, so the sum over all tasks does not depend on the split.
         """
@@ -121,7 +121,7 @@ def _total(numbers: Iterable[int]) -> int:
 
 
 def is_other_source(before: str | None, now: str | None) -> bool:
-    """Whether two batches are known to come from different source offsets."""
+    """Return whether two batches are known to come from different source offsets."""
     return before is not None and now is not None and before != now
 
 

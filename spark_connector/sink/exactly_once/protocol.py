@@ -226,7 +226,7 @@ def _wait_until_readable(marker: int, run_number: int) -> Script[None]:
 def commit(
     epoch: Epoch, messages: Sequence[Written], checks: Checks = STRICT, *, id_per_attempt: bool
 ) -> Script[None]:
-    """Decides to commit the batch, and ends its tasks' transactions.
+    """Decide to commit the batch, and end its tasks' transactions.
 
     Another query can fence this driver during any write that stays open for long, also after the decision.
     Then the ledger is read again, and a decided batch is finished again.
@@ -408,7 +408,7 @@ def _decide(
 
 
 def _is_decision(state: LedgerState, epoch: Epoch, transactions: Sequence[OpenTransaction]) -> bool:
-    """Whether the ledger has decided these transactions: a fenced write may have reached it after all."""
+    """Return whether the ledger has decided these transactions: a fenced write can have reached it."""
     return bool(transactions) and state.batch == epoch.number and state.transactions == transactions
 
 

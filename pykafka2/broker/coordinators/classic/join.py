@@ -109,7 +109,7 @@ class ClassicJoins(ClassicRebalance):
         out.on_append_error = remove
 
     def _has_room_for(self, group: ClassicGroup, member_id: str) -> bool:
-        """Whether group.max.size allows a member.
+        """Return whether group.max.size allows a member.
 
         Count joining members while the group prepares, all members afterwards.
         """

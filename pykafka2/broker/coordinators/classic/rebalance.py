@@ -152,7 +152,7 @@ class ClassicRebalance:
         self.prepare_rebalance(group, out, now)
 
     def stabilize(self, group: ClassicGroup, assignments: dict[str, bytes], out: Result, now: float) -> None:
-        """Distributes the leader's assignment, which is in the log now."""
+        """Distribute the leader's assignment, which is in the log now."""
         for member in group.members.values():
             member.assignment = assignments.get(member.id, b"")
         self._answer_syncs(group, 0, out, now)
@@ -227,7 +227,7 @@ class ClassicRebalance:
         group.remove(member.id)
 
     def dismiss(self, member: ClassicMember, code: int, member_id: str, out: Result) -> None:
-        """Answers a member's waiting requests with an error; for JoinGroup with this member id."""
+        """Answer a member's waiting requests with an error; for JoinGroup with this member id."""
         joining, syncing = member.awaiting_join, member.awaiting_sync
         member.awaiting_join = member.awaiting_sync = None
         if joining is not None:
@@ -251,7 +251,7 @@ class ClassicRebalance:
             self.dismiss(member, NotCoordinator.code, member.id, out)
 
     def park_join(self, member: ClassicMember, deferred: Deferred[Any], out: Result) -> None:
-        """Lets a member wait for the join phase.
+        """Let a member wait for the join phase.
 
         Its earlier waiting request gets an error (Apache drops it).
         """

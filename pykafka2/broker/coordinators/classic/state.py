@@ -275,7 +275,7 @@ class ClassicGroup:
         return max(votes, key=lambda name: votes[name])
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member with these protocols can join the group."""
+        """Return whether a member with these protocols can join the group."""
         offered = set(names)
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(offered)

@@ -204,7 +204,7 @@ class ConsumerGroups(ConsumerSteps):
         )
 
     def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember], out: Result, now: float) -> None:
-        """Fences members; a new epoch assigns their partitions to others."""
+        """Fence members; a new epoch assigns their partitions to others."""
         draft = group.draft()
         for member in members:
             draft.remove_member(member.id)
@@ -242,7 +242,7 @@ class ConsumerGroups(ConsumerSteps):
         self.schedule_fencing("session", group_id, member.id, now + timeout)
 
     def schedule_fencing(self, name: str, group_id: str, member_id: str, deadline: float) -> None:
-        """Fences the member at this time, unless the timer is cancelled before."""
+        """Fence the member at this time, unless the timer is cancelled before."""
         self.timers.set(
             (name, group_id, member_id),
             deadline,

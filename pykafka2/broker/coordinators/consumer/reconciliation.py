@@ -110,7 +110,7 @@ def _strip(member: ConsumerMember, subscribed: frozenset[bytes], owned: Owned) -
 
 
 def _still_owns(owned: Owned, revoked: Assignment) -> bool:
-    """Whether the member can still own any of these; it can if it does not report."""
+    """Return whether the member can still own any of these; it can if it does not report."""
     if owned is None:
         return True
     return any(

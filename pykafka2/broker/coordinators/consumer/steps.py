@@ -106,7 +106,7 @@ class ConsumerSteps:
         )
 
     def bump_epoch(self, draft: ConsumerGroup, must: bool, out: Result) -> None:
-        """Increments the epoch if subscriptions or their topics changed."""
+        """Increment the epoch if subscriptions or their topics changed."""
         is_new = draft.epoch == 0
         if not must and not is_new and draft.topics_seen is self.topics:
             return

@@ -280,7 +280,7 @@ class MixedGroups(ConsumerGroups):
         out.reply(deferred, HeartbeatResponse(error_code=code))
 
     def _is_waiting(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
-        """Whether another member still owns a partition of its target."""
+        """Return whether another member still owns a partition of its target."""
         return any(
             group.owners.get((topic_id, partition), member.id) != member.id
             for topic_id, partitions in group.targets.get(member.id, {}).items()

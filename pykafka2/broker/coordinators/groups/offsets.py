@@ -61,7 +61,7 @@ class CommittedOffset:
         )
 
     def is_of(self, topic_id: bytes) -> bool:
-        """Whether it is valid for a request with this topic id; NO_TOPIC_ID matches every topic."""
+        """Return whether it is valid for a request with this topic id; NO_TOPIC_ID matches every topic."""
         return NO_TOPIC_ID in (self.topic_id, topic_id) or self.topic_id == topic_id
 
 
@@ -130,7 +130,7 @@ class OffsetStore:
                 groups.pop(group_id, None)
 
     def is_pending(self, group_id: str, place: Place) -> bool:
-        """Whether an open transaction would commit this partition."""
+        """Return whether an open transaction would commit this partition."""
         return any(place in groups.get(group_id, ()) for groups in self.pending.values())
 
     def has_open_transaction(self, group_id: str) -> bool:

@@ -150,7 +150,7 @@ class GroupShard:
         out.on_append_error = restore
 
     def _is_mixed(self, group_id: str) -> bool:
-        """Whether the group is a KIP-848 group, which can have classic members."""
+        """Return whether the group is a KIP-848 group, which can have classic members."""
         return isinstance(self.groups.get(group_id), ConsumerGroup)
 
     def poll(self, now: float) -> Result | None:
@@ -219,7 +219,7 @@ class GroupShard:
         self.timers.set("cleanup", now + self.settings.offsets_retention_check_interval, self._clean_up)
 
     def _clean_up(self, now: float) -> Result:
-        """Expires offsets; a group without members is removed with its last offset (rule offsets-expire)."""
+        """Expire offsets; a group without members is removed with its last offset (rule offsets-expire)."""
         out = Result()
         for group_id, group in list(self.groups.items()):
             has_no_members = not group.members and (

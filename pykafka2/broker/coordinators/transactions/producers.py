@@ -121,7 +121,7 @@ def fence(
 
 
 def _can_continue(transaction: Transaction, expected: Expected) -> bool:
-    """Whether the producer can continue: a new transactional id accepts any id.
+    """Return whether the producer can continue: a new transactional id accepts any id.
 
     Otherwise it must be the current one, or the previous one if the producer does not know that its epochs
     are exhausted.

@@ -79,7 +79,7 @@ LEGAL_MOVES: Final[dict[TransactionState, frozenset[TransactionState]]] = {
 
 
 def is_exhausted(epoch: int) -> bool:
-    """Whether the epochs are exhausted; the last epoch is reserved for fencing.
+    """Return whether the epochs are exhausted; the last epoch is reserved for fencing.
 
     See rule used-up-epochs-bring-a-new-producer-id.
     """
@@ -170,7 +170,7 @@ class Transaction:
         )
 
     def ended(self, committed: bool, client_version: int, next_producer_id: int, now_ms: int) -> Transaction:
-        """Decides the transaction: from here on it is going to be committed or aborted.
+        """Decide the transaction: from here on it is going to be committed or aborted.
 
         With transaction.version 2 this increments the epoch.
         """
@@ -191,7 +191,7 @@ class Transaction:
     def aborted_and_fenced(self, transaction_version: int, next_producer_id: int, now_ms: int) -> Transaction:
         """Abort the open transaction with an epoch that the producer does not have.
 
-        Increments the epoch once in every version: transaction.version 2 does so anyway (KAFKA-19367, fixed
+        Increment the epoch once in every version: transaction.version 2 does so anyway (KAFKA-19367, fixed
         in 4.1).
         """
         if transaction_version >= EPOCH_BUMP:

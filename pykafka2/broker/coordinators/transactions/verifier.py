@@ -147,7 +147,7 @@ class Verifier:
         self._finish(pending, codes, CoordinatorNotAvailable.code, now)
 
     def _is_stale(self, pending: _PendingVerification, codes: Codes) -> bool:
-        """Whether a marker was appended since the request, and the response accepts something.
+        """Return whether a marker was appended since the request, and the response accepts something.
 
         Usually it is the marker of the previous transaction. If the verification transaction itself has ended
         meanwhile, the next response reports that, because each end increments the epoch.

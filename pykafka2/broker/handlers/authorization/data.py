@@ -107,7 +107,7 @@ def check_delete_topics(checked: Checked) -> Verdict:
 
 
 def _may_delete(access: Any, name: str, checked: Checked) -> bool:
-    """Whether a topic can be deleted; a missing topic that the client can describe counts as unknown."""
+    """Return whether a topic can be deleted; a missing topic counts as unknown if it can be described."""
     if name not in checked.image.topics and access.may(Operation.DESCRIBE, TOPIC, name, notes=False):
         return True
     return bool(access.may(Operation.DELETE, TOPIC, name))

@@ -53,7 +53,7 @@ class Gate:
         self._rights: dict[int, tuple[Caller, Rights]] = {}
 
     def lets_pass(self, context: RequestContext, image: ClusterImage) -> bool:
-        """Whether a request is known to be authorized. If False, `handle` decides.
+        """Return whether a request is known to be authorized. If False, `handle` decides.
 
         Repeated requests only look up cached decisions: a hundredth of the cost of a Produce.
         """

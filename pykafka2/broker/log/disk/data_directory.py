@@ -124,7 +124,7 @@ class DataDirectory:
 def open_directories(
     paths: Sequence[str], files: FileSystem, identity: Identity, new_id: Callable[[], UUID]
 ) -> list[DataDirectory]:
-    """Open and locks the data directories of one broker; empty ones are formatted with new ids.
+    """Open and lock the data directories of one broker; empty ones are formatted with new ids.
 
     Raise `ConfigurationError` with path, reason and remedy; then none is open.
     """
@@ -241,7 +241,7 @@ def logs_in(path: str, files: FileSystem) -> list[str]:
 
 
 def _is_log(path: str, files: FileSystem) -> bool:
-    """Whether this is a directory of a log: its name ends in a partition's number."""
+    """Return whether this is a directory of a log: its name ends in a partition's number."""
     return path.rpartition("-")[2].isdigit() and files.is_directory(path)
 
 

@@ -54,7 +54,7 @@ def parse_directory_name(name: str) -> LogDirectoryName | None:
 
 
 def is_deleted(name: str) -> bool:
-    """Whether a directory of this name has a deleted log."""
+    """Return whether a directory of this name has a deleted log."""
     return DELETED_NAME.fullmatch(name) is not None
 
 
@@ -69,5 +69,5 @@ def unique_name(name: str, unique: UUID, ending: str) -> str:
 
 
 def is_too_long_for_a_copy(name: LogName) -> bool:
-    """Whether the name of the copy's directory would have to be cut, so that its log would be unknown."""
+    """Return whether the name of the copy's directory would be cut, so that its log would be unknown."""
     return len(str(name)) + UNIQUE_BYTES + len(FUTURE) > MAX_NAME

@@ -125,7 +125,7 @@ class FutureLog:
         return found[0] if found and found[0].next_offset == offset else None
 
     def is_flushed(self) -> bool:
-        """Whether what was copied so far is flushed; flushes it in the background if that has not begun.
+        """Return whether what was copied so far is flushed; flush it in the background if that has not begun.
 
         So the end of the move has only the latest records to flush.
         """

@@ -122,7 +122,7 @@ class DiskLogFiles:
         self._flush_later(log, active, flushes, flushed)
 
     def flush_new(self) -> None:
-        """Flushes the topic id and the name of a new directory in the background."""
+        """Flush the topic id and the name of a new directory in the background."""
         volume = self.volume
         self._unflushed_names.add(PARTITION_METADATA)
 
@@ -155,7 +155,7 @@ class DiskLogFiles:
     def flush_later(
         self, log: OpenLog, others: Sequence[str] = (), done: Callable[[], object] = lambda: None
     ) -> None:
-        """Flushes the log up to its end, and others, in the background; then its recovery point advances.
+        """Flush the log up to its end, and others, in the background; then its recovery point advances.
 
         `done` is called at the end, also after a failure.
         """
@@ -318,7 +318,7 @@ class DiskLogFiles:
         self.flush(log)
 
     def lose_unflushed(self, log: OpenLog) -> None:
-        """Cuts every file at its last flush, as a crash of the machine does. The log must not be used."""
+        """Cut every file at its last flush, as a crash of the machine does. The log must not be used."""
         for segment in on_disk(log.segments):
             if segment.base_offset > log.recovery_point:
                 for path in segment.close():
@@ -344,7 +344,7 @@ class DiskLogFiles:
             raise self.volume.fail(error, f"renaming {self.directory}") from error
 
     def moved(self, log: OpenLog, volume: Volume, directory: str) -> None:
-        """Follows a log whose directory has another path."""
+        """Follow a log whose directory has another path."""
         log.changes += 1  # the unfinished segments of a compaction stay behind
         self.volume = volume
         self.directory = self.snapshots.directory = directory

@@ -196,7 +196,7 @@ class LogLoader:
             set_segment_aside(self._volume, self._directory, base)
 
     def _lacks_records(self, segment: DiskSegment, following: int) -> bool:
-        """Whether the end of a recovered segment was lost together with its size.
+        """Return whether the end of a recovered segment was lost together with its size.
 
         Offsets may be missing before the next segment only if the log was compacted, here or on its leader.
         """

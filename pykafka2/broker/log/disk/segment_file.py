@@ -335,7 +335,7 @@ class DiskSegment:
             raise self.volume.fail(error, f"truncating {self.log.path}") from error
 
     def cut(self, position: int) -> None:
-        """Cuts file and indexes at the position of a batch. Raise `OSError`."""
+        """Cut file and indexes at the position of a batch. Raise `OSError`."""
         self._known.clear()
         # Indexes first: after a crash in between, none points behind the end of the file.
         self.offsets.truncate_below(position, field=1)
@@ -388,7 +388,7 @@ class DiskSegment:
         return renamed
 
     def move_to(self, volume: Volume, directory: str) -> None:
-        """Follows a directory that has another path."""
+        """Follow a directory that has another path."""
         self.close()
         self.volume, self.directory = volume, directory
         self._set_paths()

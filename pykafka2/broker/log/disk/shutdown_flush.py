@@ -30,12 +30,12 @@ class ShutdownFlush:
         return len(self._waiting) + self._running
 
     def start(self, threads: int) -> None:
-        """Flushes the logs in the background, at most `threads` of them at a time."""
+        """Flush the logs in the background, at most `threads` of them at a time."""
         for _ in range(min(threads, len(self._waiting))):
             self._flush_next()
 
     def cancel(self) -> None:
-        """Flushes no further log, and does not call `on_progress`: the storage is closed."""
+        """Flush no further log, and do not call `on_progress`: the storage is closed."""
         self._is_cancelled = True
         self._waiting.clear()
         self._running = 0

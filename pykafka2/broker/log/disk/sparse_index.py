@@ -92,7 +92,7 @@ class SparseIndex:
         )
 
     def _covers(self, value: int, field: int) -> bool:
-        """Whether the entries before and after `value` are in the block."""
+        """Return whether the entries before and after `value` are in the block."""
         size = len(self._block) // self._layout.size
         return size > 0 and self._in_block(0)[field] <= value < self._in_block(size - 1)[field]
 

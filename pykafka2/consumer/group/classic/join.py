@@ -206,7 +206,7 @@ def leave_group(
     backoff: Backoff,
     way: Way = to_coordinator,
 ) -> Script[None]:
-    """Send LeaveGroup, so that the group need not wait for the session timeout; raises if that fails.
+    """Send LeaveGroup, so that the group need not wait for the session timeout; raise if that fails.
 
     `way` returns the destination of each attempt, until a broker responds that it is not the coordinator.
     """
@@ -387,7 +387,7 @@ class Joining:
         then: Callable[[Outcome[Assigned]], None],
         now: float,
     ) -> None:
-        """Join as soon as the backoff is over; calls `then(outcome)` unless the join is cancelled."""
+        """Join as soon as the backoff is over; call `then(outcome)` unless the join is cancelled."""
 
         def on_end(outcome: Outcome[Assigned], now: float) -> None:
             if self._runner is runner:  # otherwise the member has left in the meantime

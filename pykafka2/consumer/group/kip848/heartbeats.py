@@ -97,7 +97,7 @@ def leave_group(
 ) -> Script[None]:
     """Send the heartbeat that leaves the group (`LEAVE_EPOCH` or `STATIC_LEAVE_EPOCH`).
 
-    Retriable errors are retried; raises the error of the last attempt.
+    Retriable errors are retried; raise the error of the last attempt.
     """
     while True:
         attempts -= 1
