@@ -59,9 +59,12 @@ TEST_FUNCTION = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 THIRD_PERSON = re.compile(r'-> .*:\n *"""([A-Z][a-z]*[a-rt-z]s)\b')
 """A function whose docstring starts with a verb such as "Returns", or with a noun of `NOUNS`."""
 NOUNS = frozenset(
-    "Addresses Always Bars Brokers Bytes Faults Ids Its Limits Logs Options Orders Partitions Passwords "
-    "Producers Replicas Requests Rules Seconds Settings This Throttles Values".split()
-)
+    {
+        "Addresses", "Always", "Bars", "Brokers", "Bytes", "Failures", "Faults", "Ids", "Its", "Limits",
+        "Logs", "Options", "Orders", "Partitions", "Passwords", "Producers", "Replicas", "Requests",
+        "Rules", "Seconds", "Settings", "This", "Throttles", "Values",
+    }
+)  # fmt: skip
 IMPERATIVE = ("benchmarks", "examples", "pykafka2", "spark_connector")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
