@@ -24,7 +24,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 def commands_of(text: str) -> list[str]:
     """Return the modules with their arguments, as one string each; a placeholder N becomes a size."""
-    commands = re.findall(r"python -m (benchmarks\.[^`|\n]+?)(?=`|\n| *\|)", text)
+    joined = re.sub(r" *\\\n *", " ", text)
+    commands = re.findall(r"python -m (benchmarks\.[^`|\n]+?)(?=`|\n| *\|)", joined)
     return [re.sub(r"\bN\b", "262144", found) for found in commands]
 
 
@@ -58,8 +59,14 @@ def test_printed_benchmark_command_is_accepted(printed: str, monkeypatch: pytest
 def test_commands_are_found_in_text_tables_and_blocks() -> None:
     text = (
         "`python -m benchmarks.aio --rounds N`\n| python -m benchmarks.spark |\npython -m benchmarks.micro\n"
+        "python -m benchmarks.tuning \\\n    --write F\n"
     )
-    assert commands_of(text) == ["benchmarks.aio --rounds 262144", "benchmarks.spark", "benchmarks.micro"]
+    assert commands_of(text) == [
+        "benchmarks.aio --rounds 262144",
+        "benchmarks.spark",
+        "benchmarks.micro",
+        "benchmarks.tuning --write F",
+    ]
     assert len(PRINTED) > 10
 
 
