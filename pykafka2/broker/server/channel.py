@@ -163,14 +163,14 @@ class Channel:
         return self._processing
 
     def move(self, event: ChannelEvent) -> None:
-        """Changes the state by the table. Any other event raises `IllegalTransition` and changes nothing."""
+        """Change the state by the table. Any other event raises `IllegalTransition` and changes nothing."""
         after = self._moves.get((self.state, event))
         if after is None:
             raise IllegalTransition(self.state, event)
         self.state = after
 
     def receive(self, size_bytes: int) -> Slot:
-        """Adds a request, which is now being processed."""
+        """Add a request, which is now being processed."""
         if self.state is ChannelState.NOT_MUTED:
             self.move(ChannelEvent.MUTED)
         self.move(ChannelEvent.REQUEST_RECEIVED)
@@ -181,13 +181,13 @@ class Channel:
         return slot
 
     def local_processed(self, slot: Slot) -> None:
-        """Allows the next request once this one is processed locally. No effect in serial mode."""
+        """Allow the next request once this one is processed locally. No effect in serial mode."""
         if slot is self._processing and self.is_pipelined and not slot.is_complete:
             self.move(ChannelEvent.REQUEST_LOCAL_PROCESSED)
             self._processing = None
 
     def complete(self, slot: Slot, payload: Sequence[FramePart] | None) -> None:
-        """Sets the response (None: nothing to send); it is sent after those of earlier requests."""
+        """Set the response (None: nothing to send); it is sent after those of earlier requests."""
         if slot.is_complete:
             raise IllegalState("a request has one response")
         slot.is_complete = True
@@ -199,7 +199,7 @@ class Channel:
             self._processing = None
 
     def take_ready(self) -> list[Slot]:
-        """Returns the responses that can be sent; the caller calls `sent` for each."""
+        """Return the responses that can be sent; the caller calls `sent` for each."""
         taken: list[Slot] = []
         while self._waiting and self._waiting[0].is_complete:
             slot = self._waiting.popleft()
@@ -208,7 +208,7 @@ class Channel:
         return taken
 
     def sent(self) -> Slot:
-        """Records that the oldest of these responses was sent; unmutes the channel if it was the last one."""
+        """Record that the oldest of these responses was sent; unmute the channel if it was the last one."""
         slot = self._writing.popleft()
         self.bytes -= slot.size_bytes
         cached = len(self._waiting) + len(self._writing) - (self._processing is not None)
@@ -218,7 +218,7 @@ class Channel:
         return slot
 
     def throttle(self) -> None:
-        """Stops reading until `end_throttle`; responses are still sent."""
+        """Stop reading until `end_throttle`; responses are still sent."""
         self.move(ChannelEvent.THROTTLE_STARTED)
 
     def end_throttle(self) -> None:

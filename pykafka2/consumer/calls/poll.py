@@ -83,7 +83,7 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
 
         `Columns.to_arrow()` returns a pyarrow table. A list is created at its first use, so unused columns
         cost little. Deserializers and interceptors' `on_consume` are not called. Batches of up to 65,536
-        records are returned whole, so the result can have more than `max_records`. Raises the errors of
+        records are returned whole, so the result can have more than `max_records`. Raise the errors of
         `poll`.
         """
         limit, timeout = self._limit(max_records), checked_timeout(timeout_ms)
@@ -141,7 +141,7 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Iterate over records until consumer_timeout_ms passes without one, or until `wakeup`.
 
-        Raises the errors of `poll`. An iterator that has ended or raised stays ended; iterate over the
+        Raise the errors of `poll`. An iterator that has ended or raised stays ended; iterate over the
         consumer again to continue.
         """
         return chain.from_iterable(Slices(self._next_slice))
@@ -221,7 +221,7 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
     def _checked_choice(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """Return the partitions that a read is limited to.
 
-        Raises IllegalState if one cannot be assigned during the read, because `assign` chose others.
+        Raise IllegalState if one cannot be assigned during the read, because `assign` chose others.
         """
         chosen = frozenset(checked_partitions(partitions))
         if self._subscription.mode is not Mode.TOPICS:
