@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -71,6 +72,51 @@ def test_progress_is_hidden_without_a_terminal(capsys: pytest.CaptureFixture[str
     with Output("x").progress(10, "reading") as bar:
         bar.update(5)
     assert capsys.readouterr().err == ""
+
+
+class FakeTerminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+    def lines(self) -> list[str]:
+        """Return what a terminal shows: a carriage return lets later text overwrite the line."""
+        shown = []
+        for line in self.getvalue().split("\n"):
+            cells: list[str] = []
+            for text in line.split("\r"):
+                cells[: len(text)] = text
+            shown.append("".join(cells).rstrip())
+        return shown
+
+
+@pytest.mark.parametrize("leave", [False, True])
+def test_warnings_stand_on_lines_of_their_own_above_a_progress_bar(
+    leave: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = FakeTerminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Output("x").progress(10, "reading", leave=leave) as bar:
+        bar.update(5)
+        sys.stderr.write("WARNING pykafka2: broker 1 is lost\n")  # as the log handler of last resort does
+        Output("x").note("a remark")
+        bar.update(5)
+    assert sys.stderr is terminal
+    lines = terminal.lines()
+    assert lines.index("a remark") == lines.index("WARNING pykafka2: broker 1 is lost") + 1
+    assert any("reading: 100%" in line for line in lines) == leave
+
+
+def test_log_lines_of_verbose_stand_above_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = FakeTerminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    handler = logging.StreamHandler()  # with the stream of this moment, as basicConfig creates it
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
+    with Output("x").progress(10, "reading") as bar:
+        bar.update(5)
+        logging.getLogger("pykafka2.tests").warning("broker 1 is lost")
+        bar.update(5)
+    assert "WARNING pykafka2.tests: broker 1 is lost" in terminal.lines()
 
 
 def test_messages_and_lines_show_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, redirect_stderr, suppress
 from typing import Any, TextIO
 
 from pykafka2.cli.common.tables import Column, fields, layout
@@ -136,16 +136,8 @@ class Output:
         note(f"pykafka2 {self.verb}: {text}", "bad")
 
     def progress(self, total: float | None, text: str, unit: str = " records", **options: Any) -> Any:
-        """Return a tqdm bar, which is a context manager; it is disabled unless stderr is a terminal."""
-        if not is_terminal(sys.stderr):
-            return NoProgress()
-        from tqdm import tqdm
-
-        tqdm.monitor_interval = 0  # no monitor thread
-        if not _columns_of(sys.stderr):  # unknown, as in some containers: tqdm would show nothing
-            columns, rows = shutil.get_terminal_size()
-            options = {"ncols": columns, "nrows": rows, **options}
-        return tqdm(total=total, desc=text, unit=unit, file=sys.stderr, leave=False, **options)
+        """Return a progress bar, which is a context manager; it is hidden unless stderr is a terminal."""
+        return ProgressBar(total, text, unit, **options) if is_terminal(sys.stderr) else NoProgress()
 
     # ------------------------------------------------------------------ inside
 
@@ -155,6 +147,38 @@ class Output:
 
     def _paint(self, text: str, style: str) -> str:
         return _painted(text, style) if self._has_color else text
+
+
+class ProgressBar:
+    """A tqdm bar on stderr. Until it is closed, lines on stderr such as warnings are printed above it."""
+
+    def __init__(self, total: float | None, text: str, unit: str, **options: Any) -> None:
+        import logging
+
+        from tqdm import tqdm
+        from tqdm.contrib import DummyTqdmFile
+        from tqdm.contrib.logging import logging_redirect_tqdm
+
+        tqdm.monitor_interval = 0  # no monitor thread
+        if not _columns_of(sys.stderr):  # unknown, as in some containers: tqdm would show nothing
+            columns, rows = shutil.get_terminal_size()
+            options = {"ncols": columns, "nrows": rows, **options}
+        options = {"leave": False, **options}
+        self._stack = ExitStack()
+        bar = self._stack.enter_context(tqdm(total=total, desc=text, unit=unit, file=sys.stderr, **options))
+        if logging.getLogger().handlers:  # of --verbose, which keep the stream that they were created with
+            self._stack.enter_context(logging_redirect_tqdm())
+        self._stack.enter_context(redirect_stderr(DummyTqdmFile(sys.stderr)))
+        self.update = bar.update
+
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stack.close()
 
 
 class NoProgress:
@@ -170,9 +194,6 @@ class NoProgress:
         pass
 
     def close(self) -> None:
-        pass
-
-    def set_postfix_str(self, text: str, refresh: bool = True) -> None:
         pass
 
 

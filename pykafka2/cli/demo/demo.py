@@ -18,14 +18,13 @@ import argparse
 import secrets
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from pykafka2.cli.common.output import Output
+from pykafka2.cli.common.output import NoProgress, Output
 from pykafka2.cli.demo.crash import Crash, crash_leader, look_again, stop_replication, wait_until_in_sync
 from pykafka2.cli.demo.data import DemoRecord, lines_of, order_events
 from pykafka2.cli.demo.proof import Proof, Verdict
@@ -78,7 +77,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
 
             cluster = stack.enter_context(KafkaCluster(brokers=arguments.brokers))
         servers = cluster.bootstrap_servers if cluster else arguments.bootstrap_servers
-        demo = Demo(arguments, records, servers, cluster)
+        demo = Demo(arguments, output, records, servers, cluster)
         verdict = demo.carry_out()
     print(table(demo.figures, verdict, demo.crash))
     for finding in verdict.findings:
@@ -94,6 +93,7 @@ class Demo:
     """One run, step by step."""
 
     arguments: argparse.Namespace
+    output: Output
     records: list[DemoRecord]
     servers: str
     cluster: KafkaCluster | None
@@ -194,14 +194,10 @@ class Demo:
                 received += len(records)
                 bar.update(len(records))
 
-    @contextmanager
-    def _progress(self, what: str) -> Iterator[Any]:
-        from tqdm import tqdm
-
-        tqdm.monitor_interval = 0  # no monitor thread
-        total = len(self.records)
-        with tqdm(total=total, desc=what, unit=" records", disable=self.arguments.no_progress) as bar:
-            yield bar
+    def _progress(self, text: str) -> Any:
+        if self.arguments.no_progress:
+            return NoProgress()
+        return self.output.progress(len(self.records), text, leave=True)
 
 
 class _Acknowledgement:

@@ -155,7 +155,9 @@ class _Run:
             "topic": self._topic,
             "records": len(self._consumed),
             "size": self._size,
-            "mode": "one at a time" if self._rate is None else f"{self._rate:g} records per second",
+            "mode": "one at a time"
+            if self._rate is None
+            else f"{self._rate:g} record{'' if self._rate == 1 else 's'} per second",
             "acknowledged_ms": self._acknowledged.in_ms(),
             "end_to_end_ms": self._consumed.in_ms(),
             "interrupted": is_interrupted,
