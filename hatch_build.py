@@ -1,19 +1,30 @@
-"""Adds a software bill of materials to the wheel (PEP 770): `.dist-info/sboms/pykafka2.cdx.json`.
+"""Hooks of the build: a software bill of materials in the wheel, and the page on the package index.
 
-The wheel contains no other project's code: the document names the package and its declared requirements.
+The bill of materials (PEP 770) is `.dist-info/sboms/pykafka2.cdx.json`.  The wheel contains no other
+project's code: the document names the package and its declared requirements.
+
+The page on the package index is README.md with absolute links.  The addresses of the repository and the site
+are in `[tool.pykafka2]` of pyproject.toml, and nowhere else.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 FILE_NAME = "pykafka2.cdx.json"
+CODE_OR_LINK = re.compile(
+    r"^```.*?^```|(?P<image>!?)\[(?P<text>[^\]]+)\]\((?P<target>(?!\w+:|#)[^)\s]+)\)",
+    re.MULTILINE | re.DOTALL,
+)
+"""A block of code, or a link or image whose target is a path in the repository."""
 
 
 class SbomHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -66,3 +77,51 @@ def _requirement(requirement: str) -> dict[str, Any]:
     purl = f"pkg:pypi/{re.sub('[-_.]+', '-', name).lower()}"
     declared = {"name": "pykafka2:requirement", "value": requirement}
     return {"type": "library", "bom-ref": purl, "name": name, "purl": purl, "properties": [declared]}
+
+
+class AddressesHook(MetadataHookInterface):
+    """Sets the metadata that depend on the addresses: `[project.urls]` and the long description."""
+
+    PLUGIN_NAME = "custom"
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Set `urls` and `readme`, which are dynamic."""
+        root = Path(self.root)
+        addresses = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pykafka2"]
+        tag = f"v{metadata['version']}"
+        text = absolute_links((root / "README.md").read_text(encoding="utf-8"), tag=tag, **addresses)
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
+        metadata["urls"] = project_urls(tag=tag, **addresses)
+
+
+def project_urls(repository: str, site: str, tag: str) -> dict[str, str]:
+    """Return the links of the package index; only those whose address is known."""
+    urls = {"Documentation": site} if site else {}
+    if repository:
+        urls["Source"] = repository
+        urls["Issues"] = f"{repository}/issues"
+        urls["Changelog"] = f"{repository}/blob/{tag}/CHANGELOG.md"
+    return urls
+
+
+def absolute_links(text: str, repository: str, site: str, tag: str) -> str:
+    """Return Markdown whose links and images work outside the repository.
+
+    Pages and images of `docs/` are on the site, all files in the repository at the release's tag.  A link
+    whose address is unknown becomes plain text; an image is left out.
+    """
+
+    def turned(found: re.Match[str]) -> str:
+        if found["target"] is None:
+            return found[0]
+        path, hash_mark, anchor = found["target"].partition("#")
+        if site and path.startswith("docs/"):
+            page = re.sub(r"\.md$", "/", path.removeprefix("docs/"))
+            address = f"{site}/{page}"
+        elif repository:
+            address = f"{repository}/{'raw' if found['image'] else 'blob'}/{tag}/{path}"
+        else:
+            return "" if found["image"] else found["text"]
+        return f"{found['image']}[{found['text']}]({address}{hash_mark}{anchor})"
+
+    return CODE_OR_LINK.sub(turned, text)

@@ -2,12 +2,13 @@
 
 README, CHANGELOG, CONTRIBUTING and SECURITY are written once, for the repository, and shown here as pages.
 Links are turned to where the page is on the site; a link to a file that is not part of the site (tests,
-the licence) becomes the file's path in the repository.
+the licence) leads to the repository, or becomes the file's path if the repository's address is unknown.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
 from typing import Any
@@ -23,7 +24,21 @@ ROOT_PAGES = {
 }
 """Files of the repository's root, and the pages of the site that show them."""
 
+ADDRESSES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+    "pykafka2"
+]
+"""The addresses of the repository and the site; empty while unknown."""
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]+)\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
+
+
+def on_config(config: Any) -> Any:
+    """Set the addresses of the site and the repository."""
+    if ADDRESSES["site"]:
+        config.site_url = f"{ADDRESSES['site']}/"
+    if ADDRESSES["repository"]:
+        config.repo_url = ADDRESSES["repository"]
+        config.repo_name = "/".join(ADDRESSES["repository"].split("/")[-2:])
+    return config
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -50,6 +65,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             return f"{link['image']}[{link['text']}]({relpath(shown, str(place.parent))}{anchor})"
         if not (ROOT / wanted).exists():
             return link[0]  # MkDocs will say that it leads nowhere
+        if ADDRESSES["repository"]:
+            return f"[{link['text']}]({ADDRESSES['repository']}/blob/HEAD/{wanted}{anchor})"
         return f"{link['text']} (`{wanted}`)" if link["text"] != wanted else f"`{wanted}`"
 
     return LINK.sub(turned, markdown)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
+import subprocess
+import sys
 import tomllib
 from email.message import Message
 from email.parser import Parser
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -133,6 +137,115 @@ def test_the_version_is_written_in_one_place_only() -> None:
 def test_the_newest_heading_of_the_changelog_is_this_version() -> None:
     newest = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)[0]
     assert newest == pykafka2.__version__
+
+
+REPOSITORY, SITE = "https://forge.example/team/project", "https://docs.example/project"
+
+
+@pytest.fixture(scope="module")
+def build_hooks() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "hatch_build.py"))
+
+
+def test_every_link_of_the_long_description_is_absolute_once_the_addresses_are_known(
+    build_hooks: dict[str, Any],
+) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for repository, site in [(REPOSITORY, SITE), (REPOSITORY, "")]:
+        text = build_hooks["absolute_links"](readme, repository=repository, site=site, tag="v1.2")
+        targets = re.findall(r"\]\(([^)]+)\)", text)
+        assert len(targets) == len(re.findall(r"\]\(([^)]+)\)", readme)) > 20
+        assert [one for one in targets if not one.startswith((REPOSITORY, SITE))] == []
+
+
+def test_links_of_the_long_description_lead_to_pages_of_the_site_or_to_files_of_the_release(
+    build_hooks: dict[str, Any],
+) -> None:
+    text = (
+        "![a](docs/images/a.svg) [b](docs/guides/b.md#c) [d](CHANGELOG.md) [e](https://e.example) [f](#g)\n"
+        "```\n[h](docs/i.md)\n```\n"
+    )
+    unchanged = "[e](https://e.example) [f](#g)\n```\n[h](docs/i.md)\n```\n"
+    absolute_links = build_hooks["absolute_links"]
+    assert absolute_links(text, repository=REPOSITORY, site=SITE, tag="v1.2") == (
+        f"![a]({SITE}/images/a.svg) [b]({SITE}/guides/b/#c) "
+        f"[d]({REPOSITORY}/blob/v1.2/CHANGELOG.md) {unchanged}"
+    )
+    assert absolute_links(text, repository=REPOSITORY, site="", tag="v1.2") == (
+        f"![a]({REPOSITORY}/raw/v1.2/docs/images/a.svg) [b]({REPOSITORY}/blob/v1.2/docs/guides/b.md#c) "
+        f"[d]({REPOSITORY}/blob/v1.2/CHANGELOG.md) {unchanged}"
+    )
+    assert absolute_links(text, repository="", site="", tag="v1.2") == f" b d {unchanged}"
+
+
+def test_project_urls_name_only_known_addresses(build_hooks: dict[str, Any]) -> None:
+    project_urls = build_hooks["project_urls"]
+    assert project_urls(repository="", site="", tag="v1.2") == {}
+    assert project_urls(repository=REPOSITORY, site=SITE, tag="v1.2") == {
+        "Documentation": SITE,
+        "Source": REPOSITORY,
+        "Issues": f"{REPOSITORY}/issues",
+        "Changelog": f"{REPOSITORY}/blob/v1.2/CHANGELOG.md",
+    }
+
+
+def test_the_wheel_has_the_readme_without_relative_links_and_the_urls(
+    metadata: Message, build_hooks: dict[str, Any]
+) -> None:
+    addresses = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pykafka2"]
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    text = str(metadata.get_payload())
+    assert text.startswith("# pykafka2\n")
+    assert [one for one in re.findall(r"\]\(([^)]+)\)", text) if not one.startswith("https://")] == []
+    urls = build_hooks["project_urls"](**addresses, tag=f"v{pykafka2.__version__}")
+    assert metadata.get_all("Project-URL", []) == [f"{name}, {address}" for name, address in urls.items()]
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+def test_twine_accepts_wheel_and_source_distribution(wheel: ZipFile, tmp_path: Path) -> None:
+    [sdist] = SdistBuilder(str(ROOT)).build(directory=str(tmp_path))
+    command = [sys.executable, "-m", "twine", "check", "--strict", str(wheel.filename), sdist]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+OWN_ADDRESS = re.compile(r"(?:https?://|git@)(?:[\w.-]+[/:])*[\w.-]*pykafka2[\w./-]*", re.IGNORECASE)
+"""An address of a repository or site of this project, whoever hosts it."""
+
+
+def own_addresses(text: str) -> list[str]:
+    """Return the addresses in a text that can only be those of `[tool.pykafka2]`."""
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pykafka2"].values()
+    return [*OWN_ADDRESS.findall(text), *(one for one in known if one and one in text)]
+
+
+def test_only_pyproject_has_the_addresses_of_repository_and_site() -> None:
+    tops = [*ROOT.glob("*.md"), *ROOT.glob("*.yml"), *ROOT.glob("*.py"), ROOT / ".ci" / "run"]
+    tops += [
+        ROOT / name for name in (".github", "benchmarks", "docs", "examples", "pykafka2", "spark_connector")
+    ]
+    files = [path for top in tops for path in ([top] if top.is_file() else top.rglob("*"))]
+    found = {
+        str(path.relative_to(ROOT)): addresses
+        for path in files
+        if path in tops or path.suffix in {".md", ".py", ".yml", ".yaml", ".toml", ".html", ".js", ".css"}
+        if (addresses := own_addresses(path.read_text(encoding="utf-8")))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://github.com/a/pykafka2/issues",
+        "git@gitlab.com:a/pykafka2.git",
+        "https://pykafka2.readthedocs.io",
+    ],
+)
+def test_an_address_written_elsewhere_is_found(address: str) -> None:
+    assert own_addresses(f"see [x]({address}).")
+    assert own_addresses("https://kafka.apache.org pkg:pypi/pykafka2 https://example.com/") == []
 
 
 @pytest.mark.parametrize("extra", ["spark", "spark-local", "spark-test"])
