@@ -248,6 +248,15 @@ def test_an_address_written_elsewhere_is_found(address: str) -> None:
     assert own_addresses("https://kafka.apache.org pkg:pypi/pykafka2 https://example.com/") == []
 
 
+def test_the_changelog_is_one_page_by_user_before_the_first_release() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    if "(unreleased)" in text and len(re.findall("^## ", text, re.MULTILINE)) == 1:
+        assert len(text.splitlines()) <= 100
+        parts = re.findall("^### (.*)", text, re.MULTILINE)
+        users = ["application engineers", "test authors", "data engineers", "operators"]
+        assert parts == [f"For {user}" for user in users]
+
+
 @pytest.mark.parametrize("extra", ["spark", "spark-local", "spark-test"])
 def test_extras_for_spark_bring_all_that_columns_take(extra: str) -> None:
     """An environment for tests has numpy anyway, so none of them would miss it."""
