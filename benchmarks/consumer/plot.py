@@ -7,6 +7,7 @@ from pathlib import Path
 from benchmarks.consumer.runs import Cell
 from benchmarks.producer.plot import COLORS
 from benchmarks.producer.report import cpu, rate
+from benchmarks.side_by_side.drawing import save
 from benchmarks.side_by_side.turns import Results
 
 
@@ -35,6 +36,4 @@ def plot(results: Results[Cell], path: Path) -> None:
             panel.grid(axis="x", alpha=0.3)
         panels[0][column].set_title(str(cell), fontsize=10)
     figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
-    plt.close(figure)
+    save(figure, path)

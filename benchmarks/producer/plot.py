@@ -6,6 +6,7 @@ from pathlib import Path
 
 from benchmarks.producer.report import cpu, rate
 from benchmarks.producer.runs import Cell
+from benchmarks.side_by_side.drawing import save
 from benchmarks.side_by_side.turns import Results
 
 COLORS = {"pykafka2": "tab:blue", "confluent-kafka": "tab:orange", "kafka-python": "tab:green"}
@@ -36,6 +37,4 @@ def plot(results: Results[Cell], path: Path) -> None:
             panel.grid(axis="x", alpha=0.3)
         panels[0][column].set_title(f"{cell.broker}, {cell.mode}: {cell.size} B, no keys", fontsize=10)
     figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
-    plt.close(figure)
+    save(figure, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from benchmarks.side_by_side.drawing import save
 from benchmarks.side_by_side.report import rate
 from benchmarks.side_by_side.turns import Results
 from benchmarks.spark.runs import Cell
@@ -31,9 +32,7 @@ def plot(results: Results[Cell], path: Path) -> None:
             else:
                 panel.axis("off")
     figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
-    plt.close(figure)
+    save(figure, path)
 
 
 def _draw(panel: object, results: Results[Cell], cell: Cell) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from benchmarks.side_by_side.drawing import save
 from benchmarks.tuning.curves import KIB, Curve
 from benchmarks.tuning.points import Outcome
 
@@ -53,9 +54,7 @@ def plot(curve: Curve, outcomes: dict[Any, Outcome], path: Path) -> None:
         axis.tick_params(labelsize=9)
         axis.grid(alpha=0.3)
     figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
+    save(figure, path)
 
 
 def _panels(curve: Curve, outcomes: list[Outcome]) -> list[tuple[str, Lines]]:

@@ -75,6 +75,7 @@ def drawing() -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
         'font-size="12">',
+        "<style>@media (prefers-color-scheme: dark) {svg {filter: invert(0.88) hue-rotate(180deg)}}</style>",
         '<defs><marker id="end" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" '
         'orient="auto"><path d="M0 0L8 4L0 8z" fill="#555"/></marker></defs>',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',

@@ -53,9 +53,19 @@ def bar(number: int, label: str, value: float) -> str:
     )
 
 
+def measured(tables: str) -> str:
+    """Returns date and commit of the newest run of the producer's table."""
+    section = tables.split("\n## Producer\n")[1]
+    date, commit = re.search(r"\d{4}-\d\d-\d\d", section), re.search(r"`([0-9a-f]{7,12})`", section)
+    if date is None or commit is None:
+        raise ValueError("the section Producer has no date or no commit")
+    return f"{date[0]}, commit {commit[1]}"
+
+
 def draw(tables: str) -> str:
     """Returns the chart as SVG."""
-    height = TOP + len(BARS) * STEP + 12
+    height = TOP + len(BARS) * STEP + 30
+    end = TOP + len(BARS) * STEP
     one = LEFT + (WIDTH - LEFT - RIGHT) / LONGEST
     bars = []
     for number, (label, row, is_latency) in enumerate(BARS):
@@ -70,7 +80,8 @@ def draw(tables: str) -> str:
             '<rect class="page" width="100%" height="100%" rx="6"/>',
             f'<text x="20" y="28" font-size="15" font-weight="bold">{title}</text>',
             *bars,
-            f'<line x1="{one:.0f}" y1="{TOP - 8}" x2="{one:.0f}" y2="{height - 8}" stroke-dasharray="4 3"/>',
+            f'<line x1="{one:.0f}" y1="{TOP - 8}" x2="{one:.0f}" y2="{end + 4}" stroke-dasharray="4 3"/>',
+            f'<text x="20" y="{height - 12}" font-size="11">Measured on {measured(tables)}</text>',
             "</svg>",
             "",
         ]

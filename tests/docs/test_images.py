@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
+PICTURES = sorted(IMAGES.parent.rglob("*.svg"))
 
 
 def script(name: str) -> ModuleType:
@@ -40,6 +42,27 @@ def test_speed_chart_includes_a_latency_and_a_ratio_below_one() -> None:
     tables = chart.TABLES.read_text(encoding="utf-8")
     assert any(is_latency for _, _, is_latency in chart.BARS)
     assert any(not is_latency and chart.ratio_of(tables, row) < 1 for _, row, is_latency in chart.BARS)
+
+
+def test_speed_chart_names_date_and_commit_of_the_newest_run() -> None:
+    chart = script("speed_chart")
+    tables = "2026-11-01 `abcdef0`\n## Producer\n\nat 2026-11-27 (`1234567`) and 2026-11-20 (`89abcde`)\n"
+    assert chart.measured(tables) == "2026-11-27, commit 1234567"
+    with pytest.raises(ValueError, match="no date or no commit"):
+        chart.measured("\n## Producer\n\n2026-11-27\n")
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda path: path.name)
+def test_picture_can_be_read_on_light_and_dark_pages(picture: Path) -> None:
+    """It is drawn in grey without a background, or with a background that dark pages turn dark."""
+    drawing = picture.read_text(encoding="utf-8")
+    has_background = re.search(
+        r'<rect[^>]*(?:width="100%"|fill="(?:white|#161b22)")|style="fill: #ffffff"', drawing
+    )
+    if has_background:
+        assert "prefers-color-scheme:" in drawing or 'fill="#161b22"' in drawing
+    else:
+        assert "#7d8590" in drawing
 
 
 @pytest.mark.gate
