@@ -22,14 +22,23 @@ NOT_A_WORD = re.compile(r"_|[a-z][A-Z]")
 QUOTED = re.compile(r"(?<!\w)'([^']*)'(?!\w)")
 JSON = re.compile(r"\{.*\}")
 
+NO_BREAK = "\u00a0"
+"""Keeps a label on the line of a short text."""
+SHORT = 20
+"""Characters of a text that fits beside its label on a phone, where a longer one would be split."""
+
 Facts = Iterable[tuple[str, str]]
 """Label and text; a fact without a text is left out."""
 
 
 def definition(name: str, facts: Facts, *paragraphs: str) -> str:
     """Return the heading, which is the anchor, the line of facts, and the paragraphs that are not empty."""
-    line = " · ".join(f"**{label}:** {text}" for label, text in facts if text)
+    line = " · ".join(f"**{label}:**{_space_before(text)}{text}" for label, text in facts if text)
     return "\n\n".join(part for part in (f"### `{name}`", line, *paragraphs) if part) + "\n"
+
+
+def _space_before(text: str) -> str:
+    return NO_BREAK if len(text) <= SHORT else " "
 
 
 def section(title: str, *parts: str) -> str:

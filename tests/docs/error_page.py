@@ -35,8 +35,6 @@ BASE = """\
 """
 
 SUBJECTS: Mapping[str, str] = {
-    "Base classes": """
-        KafkaError BrokerError RetriableError InvalidMetadataError AuthorizationError""",
     "Configuration and use": """
         ConfigurationError UnknownOption IllegalArgument IllegalState ClientClosed ConcurrentUse
         ForkedClientError WrongEventLoop LoopBlocked ClientFailed ClientNotStarted IllegalTransition""",
@@ -104,6 +102,8 @@ SUBJECTS: Mapping[str, str] = {
     "Names of kafka-python": """
         Cancelled MetadataEmptyBrokerList NodeNotReadyError NoError QuotaViolationError StaleMetadata
         TooManyInFlightRequests UnknownBrokerIdError UnrecognizedBrokerVersion""",
+    "Base classes": """
+        KafkaError BrokerError RetriableError InvalidMetadataError AuthorizationError""",
 }
 """The errors of each subject, those that programs meet most first."""
 
@@ -155,9 +155,9 @@ def _code(error: type[KafkaError]) -> str:
 
 
 def _bases(error: type[KafkaError], known: Iterable[str]) -> Iterator[str]:
-    """The classes by which a program can also catch the error: ours as links, then Python's."""
+    """The classes by which a program can also catch the error, except KafkaError: ours, then Python's."""
     for base in error.__mro__[1:]:
-        if base.__name__ in known:
+        if base is not KafkaError and base.__name__ in known:
             yield f"[`{base.__name__}`](#{base.__name__.lower()})"
     for base in error.__mro__[1:]:
         if base.__module__ == "builtins" and base not in (Exception, BaseException, object):

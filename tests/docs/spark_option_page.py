@@ -163,7 +163,7 @@ def _sections(options_class: type[Any], subjects: Mapping[str, Subject]) -> list
 
 
 def _definition(option: SparkOption, advice: Advice, known: Mapping[str, SparkOption]) -> str:
-    kinds = "streams and batches"
+    kinds = ""
     if not (option.batch and option.stream):
         kinds = "batches only" if option.batch else "streams only"
     default = option.default.removesuffix(".0")

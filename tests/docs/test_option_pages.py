@@ -11,7 +11,7 @@ import pytest
 from pykafka2.option_fields import Option
 from pykafka2.producer.options import PRODUCER_OPTIONS, ProducerConfig
 from pykafka2.producer.partitioning.partitioners import STRATEGIES
-from tests.docs.definitions import anchor, linked, values
+from tests.docs.definitions import NO_BREAK, anchor, linked, values
 from tests.docs.option_pages import PAGES, REFERENCE, default_of, page
 from tests.docs.option_subjects import ADMIN, CONSUMER, HIGH, IMPORTANCE, LOW, PRODUCER, Advice
 
@@ -33,7 +33,7 @@ def definitions(name: str) -> Iterator[tuple[str, str]]:
     _, *parts = re.split(r"^### ", without_code(made(name)), flags=re.MULTILINE)
     for part in parts:
         heading, _, text = part.partition("\n")
-        yield heading, re.split(r"^## ", text, flags=re.MULTILINE)[0]
+        yield heading, re.split(r"^## ", text, flags=re.MULTILINE)[0].replace(NO_BREAK, " ")
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -74,7 +74,7 @@ def test_page_names_no_test(name: str) -> None:
 @pytest.mark.parametrize("name", ["producer-options.md", "consumer-options.md", "admin-options.md"])
 def test_options_of_a_subject_are_in_the_order_of_importance(name: str) -> None:
     for section in re.split(r"^## ", made(name), flags=re.MULTILINE):
-        found = [IMPORTANCE.index(word) for word in re.findall(r"\*\*Importance:\*\* (\w+)", section)]
+        found = [IMPORTANCE.index(word) for word in re.findall(r"\*\*Importance:\*\*\s(\w+)", section)]
         assert found == sorted(found)
 
 
