@@ -198,7 +198,7 @@ OAUTH: Subject = {
     "sasl_oauth_token_provider": Advice(
         HIGH,
         "Use it for tokens of a cloud's own library, such as Amazon MSK's; "
-        "[Security](../guides/security.md) has examples.",
+        "[managed services](../guides/managed-services.md) has examples.",
         KAFKA_PYTHON,
     ),
     "sasl_oauthbearer_token_endpoint_url": Advice(
@@ -457,8 +457,8 @@ CONSUMER: Mapping[str, Subject] = {
         "fetch_max_wait_ms": Advice(LOW, "Lower it together with a larger fetch_min_bytes."),
         "client_rack": Advice(
             LOW,
-            "Set it to the availability zone to save traffic between zones, if the brokers have "
-            "`replica.selector.class` set to the rack-aware selector.",
+            "Set it to the availability zone to save traffic between zones. "
+            "[The nearest replica](../guides/nearest-replica.md) names the settings that the brokers need.",
         ),
         "check_crcs": Advice(LOW, "Keep it. `False` saves little time and returns damaged data."),
         "max_decompressed_bytes": Advice(
