@@ -368,7 +368,7 @@ def explain_arguments(error: TypeError, owner: object, call: str, names: Iterabl
 
 
 def _named_after_client(text: str, kind: type, call: str) -> str:
-    """Replace the name of the mixin that defines `call`, which Python's error begins with."""
+    """Replace the name of the class in Python's error by that of the application's subclass."""
     ours = kind.__name__ if call in ("__init__", "__new__") else f"{kind.__name__}.{call}"
     defined = getattr(getattr(kind, call), "__qualname__", ours)
     return f"{ours}{text.removeprefix(defined)}" if text.startswith(f"{defined}()") else text

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, overload
 
 from pykafka2.errors import ConfigurationError, KafkaError, SerializationError
+from pykafka2.flattened import own_copy
 from pykafka2.option_fields import NOT_AWAITED, is_async
 from pykafka2.types import Headers
 
@@ -43,13 +44,17 @@ class ToBytes(Protocol[T_contra]):
 class SupportsSerialize(Protocol[T_contra]):
     """The interface of a user's serializer; the result None writes a null."""
 
-    def serialize(self, topic: str, headers: Headers, data: T_contra) -> bytes | None: ...
+    def serialize(self, topic: str, headers: Headers, data: T_contra) -> bytes | None:
+        """Return the bytes of a key or value that is not None. It can add items to `headers`."""
+        ...
 
 
 class SupportsDeserialize(Protocol[T_co]):
     """The interface of a user's deserializer."""
 
-    def deserialize(self, topic: str, headers: Headers, data: bytes) -> T_co: ...
+    def deserialize(self, topic: str, headers: Headers, data: bytes) -> T_co:
+        """Return the value of a key's or value's bytes."""
+        ...
 
 
 def serialize_function(option: Any, name: str = "serializer") -> SerializeFunction | None:
@@ -98,6 +103,7 @@ class Serializer(Generic[T]):
     """The size of every value, if fixed; lists are then written without sizes."""
 
     def to_bytes(self, data: T) -> bytes | None:
+        """Return the bytes of a value that is not None. Subclasses define this method."""
         raise NotImplementedError
 
     def serialize(self, topic: str, headers: Headers, data: T | None) -> bytes | None:
@@ -120,6 +126,7 @@ class Deserializer(Generic[T]):
     fixed_bytes: ClassVar[int | None] = None
 
     def from_bytes(self, data: bytes) -> T:
+        """Return the value of these bytes. Subclasses define this method."""
         raise NotImplementedError
 
     @overload
@@ -242,6 +249,8 @@ class _NumberSerializer(Serializer[T]):
 
     def __init_subclass__(cls) -> None:
         cls.fixed_bytes = cls.layout.size
+        if _NumberSerializer in cls.__bases__:
+            setattr(cls, "to_bytes", own_copy(_NumberSerializer.to_bytes, cls))  # noqa: B010 - for mypy
 
     def to_bytes(self, data: T) -> bytes:
         return self.layout.pack(data)
@@ -252,6 +261,8 @@ class _NumberDeserializer(Deserializer[T]):
 
     def __init_subclass__(cls) -> None:
         cls.fixed_bytes = cls.layout.size
+        if _NumberDeserializer in cls.__bases__:
+            setattr(cls, "from_bytes", own_copy(_NumberDeserializer.from_bytes, cls))  # noqa: B010 - for mypy
 
     def from_bytes(self, data: bytes) -> T:
         value: T = self.layout.unpack(data)[0]

@@ -75,6 +75,7 @@ def _new_topic_partition(
 
 if not TYPE_CHECKING:  # type checkers know the two fields
     _new_topic_partition.__qualname__ = "TopicPartition.__new__"
+    _new_topic_partition.__wrapped__ = TopicPartition.__new__  # has the signature that `inspect` shows
     TopicPartition.__new__ = _new_topic_partition
     for _name in INSTEAD_OF_CALLS["TopicPartition"]:
         setattr(TopicPartition, _name, ForeignCall(_name))
@@ -240,6 +241,7 @@ class BadRecord:
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """The partition, with its topic."""
         return TopicPartition(self.topic, self.partition)
 
 
@@ -256,6 +258,7 @@ class RecordMetadata(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """The partition, with its topic."""
         return TopicPartition(self.topic, self.partition)
 
 
@@ -276,10 +279,12 @@ class BatchMetadata:
 
     @property
     def count(self) -> int:
+        """The number of records."""
         return len(self.rows)
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """The partition, with its topic."""
         return TopicPartition(self.topic, self.partition)
 
 
@@ -316,7 +321,7 @@ class ClientHealth(TypedDict):
 
 
 class ProducerHealth(ClientHealth):
-    """`health()` of a producer."""
+    """The result of `KafkaProducer.health`: the fields of `ClientHealth`, and these."""
 
     records_waiting: int
     requests_in_flight: int
@@ -338,7 +343,7 @@ class ProducerHealth(ClientHealth):
 
 
 class ConsumerHealth(ClientHealth):
-    """`health()` of a consumer."""
+    """The result of `KafkaConsumer.health`: the fields of `ClientHealth`, and these."""
 
     group: Any
     """The membership as a dict; None without a group_id."""
@@ -350,7 +355,7 @@ class ConsumerHealth(ClientHealth):
 
 
 class AdminHealth(ClientHealth):
-    """`health()` of an admin client."""
+    """The result of `KafkaAdminClient.health`: the fields of `ClientHealth`, and these."""
 
     calls: list[str]
     """The requests that callers wait for."""

@@ -28,6 +28,7 @@ from pykafka2.admin.topics import TopicsAdmin
 from pykafka2.admin.users import UsersAdmin
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import ForkedClientError
+from pykafka2.flattened import flattened
 from pykafka2.other_clients import explaining_all, no_such_attribute
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 
 @explaining_all
+@flattened
 class KafkaAdminClient(
     TopicsAdmin,
     PartitionsAdmin,
@@ -52,14 +54,24 @@ class KafkaAdminClient(
 ):
     """Creates, describes, alters and deletes the resources of a cluster. Thread-safe.
 
-    Options are Kafka's with underscores (a mapping with dotted names is accepted as the first argument);
-    an unknown one raises `UnknownOption`. The constructor sends nothing. Calls take `timeout` in seconds
-    (default: default_api_timeout_ms) and raise `KafkaTimeoutError`, `NoBrokersAvailable` or the broker's
-    error. Calls with several items return `Outcomes`, and raise `ItemsFailed` if any failed, unless
-    `raise_errors` is False.
+    Options have Kafka's names with underscores and the Java client's defaults. The first call opens the first
+    connection. Close the client, or use it as a context manager.
 
-    Use it as a context manager, or call `close()`; a client dropped without it causes a `ResourceWarning`.
-    In a forked child all calls raise `ForkedClientError`.
+        with KafkaAdminClient(bootstrap_servers="localhost:9092") as admin:
+            admin.create_topics([NewTopic("orders", partitions=3)])
+
+    Calls take `timeout` in seconds (default: default_api_timeout_ms) and raise `KafkaTimeoutError`,
+    `NoBrokersAvailable` or the broker's error. Calls with several items return `Outcomes`, and raise
+    `ItemsFailed` if any failed, unless `raise_errors` is False. In a forked child all calls raise
+    `ForkedClientError`.
+
+    Args:
+        config: options by dotted or underscored name.
+        runtime: `simulation.runtime.at("shop")` in a `Simulation`; None for real threads and sockets.
+        options: options by underscored name.
+
+    Raises:
+        UnknownOption, ConfigurationError: an option is unknown, invalid, or contradicts another.
     """
 
     def __init__(

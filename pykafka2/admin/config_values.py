@@ -82,6 +82,7 @@ class ConfigResource:
 
     @property
     def type(self) -> ConfigResourceType:
+        """The kind of resource; confluent-kafka's name for `resource_type`."""
         return self.resource_type
 
     def __str__(self) -> str:
@@ -120,4 +121,5 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
+        """Whether no setting of any kind overrides Kafka's default."""
         return self.source == "DEFAULT_CONFIG"

@@ -105,6 +105,8 @@ class AclBinding:
 
 @attrs.define(frozen=True)
 class TransactionListing:
+    """A transactional id, its producer, and its state at the coordinator, such as "Ongoing"."""
+
     transactional_id: str
     producer_id: int
     state: str

@@ -16,6 +16,7 @@ from pykafka2.aio.aiokafka_options import adapt_options
 from pykafka2.aio.bridge import Bridge
 from pykafka2.aio.client import AsyncClient
 from pykafka2.errors import ClientClosed, KafkaError
+from pykafka2.flattened import flattened
 from pykafka2.other_clients import no_such_attribute
 from pykafka2.types import AdminHealth
 
@@ -36,9 +37,11 @@ def awaited(
     async def call(self: KafkaAdminClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._bridge.run(method, self._admin, *args, **kwargs)
 
+    call.__module__ = __name__
     return call
 
 
+@flattened
 class KafkaAdminClient(AsyncClient):
     """Creates, describes, alters and deletes the resources of a cluster, from the tasks of one event loop.
 
@@ -47,6 +50,14 @@ class KafkaAdminClient(AsyncClient):
 
         async with KafkaAdminClient(bootstrap_servers="localhost:9092") as admin:
             await admin.create_topics([NewTopic("orders", partitions=3)])
+
+    Args:
+        config: options by dotted or underscored name.
+        runtime: `simulation.runtime.at("shop")` in a `Simulation`; None for real threads and sockets.
+        options: options by underscored name.
+
+    Raises:
+        UnknownOption, ConfigurationError: an option is unknown, invalid, or contradicts another.
     """
 
     def __init__(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, NoReturn
 
 from pykafka2 import lifecycle
@@ -18,21 +17,8 @@ class AsyncClient:
     _sync: Any
 
     def __init_subclass__(cls) -> None:
-        """Name the methods of the mixins after the client, as Python's errors and warnings show the name.
-
-        Names of other clients' calls get an error that names ours.
-        """
-        if AsyncClient not in cls.__bases__:
-            return  # a subclass of the application
-        for base in cls.__mro__:
-            if base is AsyncClient or not base.__module__.startswith("pykafka2.aio."):
-                continue
-            for name, method in vars(base).items():
-                if inspect.isfunction(method) and not name.startswith("_"):
-                    method.__qualname__ = f"{cls.__name__}.{name}"
-                    inner = inspect.unwrap(method)
-                    if inner.__module__ == method.__module__ == base.__module__:
-                        inner.__qualname__ = method.__qualname__
+        """Add the names of other clients' calls, with an error that names ours."""
+        super().__init_subclass__()
         for name in INSTEAD_OF_CALLS[cls.__name__]:
             if not hasattr(cls, name):
                 setattr(cls, name, ForeignCall(name))

@@ -26,6 +26,7 @@ from pykafka2.consumer.calls.arguments import checked_close
 from pykafka2.consumer.consumer import KafkaConsumer as SyncConsumer
 from pykafka2.consumer.options import ConsumerConfig
 from pykafka2.errors import ClientClosed, IllegalState, KafkaError
+from pykafka2.flattened import flattened
 from pykafka2.other_clients import explaining
 from pykafka2.types import K, V
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
 
 
+@flattened
 class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
     """Reads records from a cluster, in the tasks of one event loop.
 
@@ -46,7 +48,8 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
 
     Args:
         topics: topics to subscribe to; a mapping of options can precede them.
-        runtime: the threads and sockets to run on; None creates its own.
+        runtime: `simulation.runtime.at("shop")` in a `Simulation`; None for real threads and sockets.
+        options: options by underscored name.
 
     Raises:
         UnknownOption, ConfigurationError: an option is unknown, invalid, or not supported yet.

@@ -24,6 +24,7 @@ from pykafka2.aio.transactions import TransactionCalls
 from pykafka2.cluster.arguments import checked_timeout
 from pykafka2.cluster.client import GRACE
 from pykafka2.errors import ClientClosed, IllegalState, KafkaError, LoopBlocked
+from pykafka2.flattened import flattened
 from pykafka2.option_fields import NOT_AWAITED, is_async
 from pykafka2.other_clients import explaining, unexpected_argument
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
@@ -58,6 +59,7 @@ STEPS_OF_A_RECORD = 4
 is due about every 60 records, and in each millisecond."""
 
 
+@flattened
 class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
     """Sends records to a cluster in batches, from the tasks of one event loop.
 
@@ -70,7 +72,8 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
 
     Args:
         config: options by dotted or underscored name.
-        runtime: the threads and sockets to run on; None creates its own.
+        runtime: `simulation.runtime.at("shop")` in a `Simulation`; None for real threads and sockets.
+        options: options by underscored name.
 
     Raises:
         UnknownOption, ConfigurationError: an option is unknown, invalid, or contradicts another.
@@ -139,12 +142,12 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
             partition: if None, the partitioner chooses.
             timestamp_ms: milliseconds since the epoch; None is now.
             on_delivery: called once on the event loop as on_delivery(metadata, error), one of them None.
-            callback: always None; `callback=f` raises a TypeError that names `on_delivery`.
 
         Raises:
             WrongEventLoop: another loop, or no loop, runs in this thread.
             KafkaError: as for `pykafka2.KafkaProducer.send`.
         """
+        # `callback` is always None: `callback=f` gets a TypeError that names `on_delivery`.
         # Hot: no task, no future and no other thread for a record that finds room. The shortcut is that of
         # the sync `send` for plain records. The class has no `__getattr__`, which slows every attribute.
         if self._loop is not running_loop():

@@ -36,6 +36,7 @@ from pykafka2.errors import (
     ForkedClientError,
     KafkaError,
 )
+from pykafka2.flattened import flattened
 from pykafka2.interrupts import run_all
 from pykafka2.other_clients import explaining, no_such_attribute
 from pykafka2.protocol.messages.metadata import MetadataRequest
@@ -193,6 +194,7 @@ LAST_WORDS = 1.0
 IS_CLOSED = "the consumer is closed"
 
 
+@flattened
 class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCalls, Generic[K, V]):
     """Reads records from a cluster. Only one thread can use it at a time.
 
@@ -209,7 +211,8 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
 
     Args:
         topics: topics to subscribe to; a mapping of options can precede them.
-        runtime: clock, threads and sockets; None for real ones.
+        runtime: `simulation.runtime.at("shop")` in a `Simulation`; None for real threads and sockets.
+        options: options by underscored name.
 
     Raises:
         UnknownOption, ConfigurationError: an option is unknown, invalid, or not supported yet.

@@ -44,10 +44,12 @@ class Columns:
 
     @property
     def offsets(self) -> list[int]:
+        """The offset of each record."""
         return self._list("offsets")
 
     @property
     def timestamps(self) -> list[int]:
+        """The timestamp of each record, in milliseconds since the epoch."""
         return self._list("timestamps")
 
     @property
@@ -73,14 +75,17 @@ class Columns:
 
     @property
     def keys(self) -> Bytes:
+        """The key of each record, None for a null."""
         return self._list("keys")
 
     @property
     def values(self) -> Bytes:
+        """The value of each record, None for a null."""
         return self._list("values")
 
     @property
     def headers(self) -> list[Headers]:
+        """The headers of each record: a list of names and values."""
         found = self._lists.get("headers")
         if found is None:
             found = [one for run in self._runs for one in run.headers_list()]

@@ -92,7 +92,7 @@ class KafkaCluster(ClusterApi):
             (docs/guides/data-on-disk.md); `DATA_DIR/broker-0` is what Kafka has as log.dirs of node 0.  It
             can be new.  If it has a cluster, `features` and `users` do not change that, and only missing
             `topics` are created.  Default: everything is in memory.
-        runtime: the runtime; default: real threads and sockets.
+        runtime: the runtime of a `Simulation`, whose `cluster` passes it; default: real threads and sockets.
         history_entries: how many requests the history keeps; 0 disables it.
         process: run the cluster in a child process, with the same controls and views (`ClusterApi`); the
             cluster is then a `ProcessCluster`.
@@ -378,6 +378,9 @@ class KafkaCluster(ClusterApi):
     def has_admin_port(self) -> bool:
         return self._admin_port is not None
 
+
+# Has the signature that `inspect` and `help` show for the class.
+setattr(KafkaCluster.__new__, "__wrapped__", KafkaCluster.__init__)  # noqa: B010 - for mypy
 
 # Makes `isinstance(KafkaCluster(process=True), KafkaCluster)` true: only these two are a `ClusterApi`.
 KafkaCluster.register(ProcessCluster)

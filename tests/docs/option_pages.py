@@ -84,7 +84,7 @@ With `group_protocol="consumer"` the brokers decide instead of these options, wh
 `ConfigurationError`: {classic_only}.
 """
 
-ASYNCIO = "The clients of [pykafka2.aio](asyncio.md) have the same options with the same defaults."
+ASYNCIO = "The clients of [pykafka2.aio](../guides/asyncio.md) have the same options with the same defaults."
 
 REFUSED_HEAD = """\
 ## Not supported

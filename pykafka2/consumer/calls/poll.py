@@ -104,7 +104,8 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         It uses no group, assignment or position. Several threads can call it at the same time. Each piece has
         batches of up to `max_bytes`, or one larger batch; `size_bytes` is their size. The next piece is
         fetched in the background. Offsets without a record (compacted, aborted, control batches) are skipped.
-        Records that were not written yet are waited for. Deserializers and interceptors are not called.
+        Records that were not written yet are waited for. Deserializers and interceptors are not called. The
+        errors are raised when the result is iterated.
 
         Args:
             partition: the partition; it need not be assigned.
@@ -113,11 +114,11 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
             isolation: 'read_uncommitted' or 'read_committed'; isolation_level by default.
             max_bytes: the maximum size of one fetch.
 
-        Raises, when iterated:
+        Raises:
             OffsetOutOfRange: records of the range are no longer in the log. Beyond the end of the log it is
                 raised after five seconds, because the leader can be out of date.
-            LogTruncated (a subclass): the log was truncated below the pieces that were returned; `offset` is
-                the new end (KIP-320).
+            LogTruncated: the log was truncated below the pieces that were returned; `offset` is the new end
+                (KIP-320). It is an OffsetOutOfRange.
             CorruptMessage, CorruptData: a batch cannot be read; the pieces before it were returned.
             KafkaTimeoutError, NoBrokersAvailable: no broker responded, or no records arrived, within
                 default_api_timeout_ms.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from pykafka2.driver.loop_wait import wait_in_loop
 from pykafka2.errors import KafkaError, KafkaTimeoutError
+from pykafka2.flattened import flattened
 from pykafka2.producer.delivery.batch_outcome import BatchOutcome
 from pykafka2.producer.delivery.callbacks import is_same
 from pykafka2.producer.delivery.loop_future import LoopFuture
@@ -44,6 +45,7 @@ class _FieldOfResult:
         )
 
 
+@flattened
 class Delivery(LoopFuture):
     """The future of one sent record.  Thread-safe; can be awaited, and passed to `asyncio.gather`.
 

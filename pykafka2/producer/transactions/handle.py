@@ -77,7 +77,7 @@ def end_transaction(
         handle: the handle of the transaction.
         commit: True commits, False aborts.
         timeout: seconds, by default 60 (default_api_timeout_ms).
-        runtime: the threads and sockets to run on; None creates its own.
+        runtime: `simulation.runtime.at("shop")` in a `Simulation`; None for real threads and sockets.
         options: how to reach the cluster: `bootstrap_servers`, `security_protocol` and so on.
 
     Raises:

@@ -39,9 +39,11 @@ class Checker:
 
     @property
     def name(self) -> str:
+        """The name of the class."""
         return type(self).__name__
 
     def fail(self, evidence: str) -> None:
+        """Raise `InvariantViolated` with the name and the evidence."""
         raise InvariantViolated(f"{self.name}: {evidence}")
 
 

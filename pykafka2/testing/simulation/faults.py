@@ -172,6 +172,7 @@ class Injector:
 
     @property
     def effective(self) -> int:
+        """The number of faults that changed something."""
         return sum(tally.effective for tally in self.tallies.values())
 
     def _wait_until(self, when: float) -> None:

@@ -52,6 +52,7 @@ class World:
 
     @property
     def now(self) -> float:
+        """Virtual seconds since the simulation began."""
         return self.simulation.now
 
     def partitions(self) -> list[tuple[str, int]]:
@@ -115,6 +116,7 @@ class World:
             return None
 
     def partitions_led_by(self, broker: int) -> list[tuple[str, int]]:
+        """Return the partitions whose leader is this broker."""
         return [one for one in self.partitions() if self.partition(*one).leader == broker]
 
     def may_lose_a_tail(self, broker: int) -> bool:
@@ -135,6 +137,7 @@ class World:
         return known.incarnation_id == broker.lifecycle.incarnation_id
 
     def move_leader(self, topic: str, number: int, to: int) -> None:
+        """Make another replica the leader; raises `IneligibleReplica` if it is not in sync."""
         # Checked when the controller handles it: there may be none now, and the ISR can change before.
         self.cluster.controls.move_leader((topic, number), to, unclean=False)
 
@@ -143,6 +146,7 @@ class World:
         self.cluster.controls.cut_link(source, target, one_way=True)
 
     def join_link(self, source: int, target: int) -> None:
+        """Restore one direction between two brokers."""
         with self.cluster.lock:
             self.cluster.links.join(source, target)
 
