@@ -9,11 +9,10 @@ from typing import Any
 import attrs
 
 from benchmarks.acks_runs import ARTICLE, COLUMNS, MODES, Runner, Setting
+from benchmarks.side_by_side.drawing import save
 
-INK = "#7d8590"
-"""Grey that can be read on white and on black; the background is transparent."""
 STYLES = dict(zip(MODES, ("--", "-"), strict=True))
-COLORS = {"acks=-1": "#2f81f7", "acks=1": "#db6d28"}
+COLORS = {"acks=-1": "tab:blue", "acks=1": "tab:orange"}
 
 
 def by_depth(panel: Any, runner: Runner, driver: str) -> bool:
@@ -42,7 +41,7 @@ def by_depth(panel: Any, runner: Runner, driver: str) -> bool:
                 )
     for mode, marker in zip(MODES, "v^", strict=True):
         points = {depth: mb[0] for (depth, of), mb in ARTICLE.items() if of == mode}
-        panel.plot([*points], [*points.values()], marker, color=INK, label=f"article, acks=-1, {mode}")
+        panel.plot([*points], [*points.values()], marker, color="grey", label=f"article, acks=-1, {mode}")
     panel.set(xscale="log", yscale="log", xlabel="requests in flight", ylabel="MB/s")
     return is_drawn
 
@@ -82,7 +81,7 @@ def by_time(panel: Any, runner: Runner, driver: str) -> bool:
         return False
     seconds = [at - flow.times[0] for at in flow.times[1:]]
     panel.plot(seconds, flow.rates(flow.bytes_in), color=COLORS["acks=1"], label="bytes in")
-    panel.plot(seconds, flow.rates(flow.replicated), ":", color=INK, label="replicated")
+    panel.plot(seconds, flow.rates(flow.replicated), ":", color="grey", label="replicated")
     panel.set(xlabel="seconds, acks=1", ylabel="MB/s", ylim=(0, None))
     return True
 
@@ -97,22 +96,18 @@ def plot(runner: Runner, drivers: Sequence[str], path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-    style = {**dict.fromkeys(inks, INK), "legend.framealpha": 0.0, "svg.hashsalt": "acks"}
-    with mpl.rc_context(style):
-        figure, rows = plt.subplots(
-            len(drivers), len(PANELS), figsize=(4.6 * len(PANELS), 3.8 * len(drivers)), squeeze=False
-        )
-        for row, driver in zip(rows, drivers, strict=True):
-            for panel, draw in zip(row, PANELS, strict=True):
-                if not draw(panel, runner, driver):
-                    panel.set_visible(False)
-                    continue
-                panel.set_title(driver, fontsize=10)
-                panel.grid(alpha=0.3)
-                panel.legend(fontsize=7)
-        figure.tight_layout()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, transparent=True, metadata={"Date": None} if path.suffix == ".svg" else None)
-        plt.close(figure)
+    mpl.rcParams["svg.hashsalt"] = "acks"
+    figure, rows = plt.subplots(
+        len(drivers), len(PANELS), figsize=(4.6 * len(PANELS), 3.8 * len(drivers)), squeeze=False
+    )
+    for row, driver in zip(rows, drivers, strict=True):
+        for panel, draw in zip(row, PANELS, strict=True):
+            if not draw(panel, runner, driver):
+                panel.set_visible(False)
+                continue
+            panel.set_title(driver, fontsize=10)
+            panel.grid(alpha=0.3)
+            panel.legend(fontsize=7)
+    figure.tight_layout()
+    save(figure, path)
     print(f"\nplot: {path}")

@@ -1,8 +1,8 @@
 """Measures acks=all on one connection: serial, as in Apache Kafka, and pipelined.
 
-    python -m benchmarks.broker_acks --plot docs/guides/pipelined-acks.svg   # all parts, 25 minutes
-    python -m benchmarks.broker_acks --short                                 # one round at 1 ms, 3 minutes
-    python -m benchmarks.broker_acks --short --part window                   # one part
+    python -m benchmarks.broker_acks --into docs/guides/pipelined-acks.md   # all parts, 25 minutes
+    python -m benchmarks.broker_acks --short                                # one round at 1 ms, 5 minutes
+    python -m benchmarks.broker_acks --short --part window                  # one part
 
 One topic with one partition and replication factor 2, records of 10 KB, one a request, unless a part varies
 them. A serial connection is muted until its request is answered, a pipelined one only until it is processed
@@ -42,7 +42,9 @@ from benchmarks.side_by_side.command import why_no_plot
 
 CLIENTS = (1, 2, 4, 8)
 # Milliseconds by acks in an article on the broker's requests, which measured no cluster of its own.
-ARTICLE_MS = {0: "0.1", 1: "1-2", -1: "3-10"}
+ARTICLE_MS = {0: "0.1", 1: "1–2", -1: "3–10"}
+MISSED = "**missed**"
+BEGIN, END = "<!-- figures -->\n", "<!-- end of the figures -->\n"
 
 
 @attrs.define(frozen=True)
@@ -56,82 +58,116 @@ class Axes:
     """Rounds of the parts that compare medians."""
 
 
-def _depths(result: Result) -> str:
-    return f"{result.client.in_flight_max}/{result.broker['in_flight_max']}"
+@attrs.define(frozen=True)
+class Figures:
+    """A table whose rows are measured when they are read."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Iterator[Sequence[str]]
+
+    def lines(self) -> Iterator[str]:
+        """Yield the table in Markdown, padded to its columns."""
+        yield f"\n**{self.title}**\n"
+        yield f"| {' | '.join(self.columns)} |"
+        yield f"|{'|'.join('-' * (len(name) + 2) for name in self.columns)}|"
+        for row in self.rows:
+            padded = (cell.ljust(len(name)) for name, cell in zip(self.columns, row, strict=True))
+            yield f"| {' | '.join(padded)} |"
 
 
-def throughput(runner: Runner, axes: Axes) -> None:
-    """Print a table for each client and round trip, the article's figures beside ours."""
-    for driver in axes.drivers:
-        for rtt in axes.rtts:
-            print(f"\n{driver}, round trip {rtt * 1000:g} ms, MB/s (depth in client / in broker)")
-            print(
-                f"{'in flight':>10} {'mode':<10}" + "".join(f"{name:>24}" for name in COLUMNS) + "   article"
-            )
-            for depth in axes.depths:
-                for mode in MODES:
-                    cells = []
-                    for acks, replicas in COLUMNS.values():
-                        result = runner.run(Setting(driver, mode, rtt, acks, replicas, depth))
-                        cells.append(f"{result.rate:>10.1f} {f'({_depths(result)})':>13}")
-                    article = " ".join(f"{mb:>4}" for mb in ARTICLE.get((depth, mode), ()))
-                    print(f"{depth:>10} {mode:<10}" + "".join(cells) + f"   {article}", flush=True)
+def _rate_and_depth(result: Result) -> str:
+    return f"{result.rate:.1f} ({result.client.in_flight_max}, {result.broker['in_flight_max']})"
 
 
-def window(runner: Runner, axes: Axes) -> None:
-    """Print how often the client must stop because the broker does not read."""
-    for driver in axes.drivers:
-        print(f"\n{driver}, round trip 1 ms: time with a full TCP window, and windows of zero in the run")
-        print(f"{'in flight':>10} {'mode':<10}{'acks=-1':>20}{'acks=1':>20}")
+def throughput(runner: Runner, axes: Axes) -> Iterator[Figures]:
+    """Yield both tables of the article, for each client and round trip, beside its figures."""
+
+    def rows(driver: str, rtt: float) -> Iterator[list[str]]:
         for depth in axes.depths:
             for mode in MODES:
-                cells = ""
+                cells = [
+                    _rate_and_depth(runner.run(Setting(driver, mode, rtt, acks, replicas, depth)))
+                    for acks, replicas in COLUMNS.values()
+                ]
+                article = ", ".join(map(str, ARTICLE.get((depth, mode), ()))) or "–"
+                yield [f"{depth:,}", mode, *cells, article]
+
+    for driver in axes.drivers:
+        for rtt in axes.rtts:
+            yield Figures(
+                f"Throughput, {driver}, round trip {rtt * 1000:g} ms: MB/s (depth in client, in broker)",
+                ["in flight", "mode     ", *(name.ljust(16) for name in COLUMNS), "article      "],
+                rows(driver, rtt),
+            )
+
+
+def window(runner: Runner, axes: Axes) -> Iterator[Figures]:
+    """Yield how long the client is stopped because the broker does not read."""
+
+    def rows(driver: str) -> Iterator[list[str]]:
+        for depth in axes.depths:
+            for mode in MODES:
+                cells = []
                 for acks in (-1, 1):
                     client = runner.run(Setting(driver, mode, acks=acks, in_flight=depth)).client
-                    full = "–" if client.window_full is None else f"{client.window_full:.0%}"
-                    zeros = "–" if client.zero_windows is None else str(client.zero_windows)
-                    cells += f"{full:>12}{zeros:>8}"
-                print(f"{depth:>10} {mode:<10}{cells}", flush=True)
+                    cells.append("–" if client.window_full is None else f"{client.window_full:.0%}")
+                    cells.append("–" if client.zero_windows is None else str(client.zero_windows))
+                yield [f"{depth:,}", mode, *cells]
 
-
-def flow(runner: Runner, axes: Axes) -> None:
-    """Print the bytes from the client beside those that the follower copied."""
     for driver in axes.drivers:
-        print(f"\n{driver}, 5 in flight, round trip 1 ms, MB/s: median of each tenth of a second")
-        print(f"{'acks':>10} {'mode':<10}{'bytes in':>12}{'replicated':>12}{'share copied':>14}")
+        yield Figures(
+            f"TCP window, {driver}: time in which it is full, and how often it was closed",
+            ["in flight", "mode     ", "acks=-1: full", "closed", "acks=1: full", "closed"],
+            rows(driver),
+        )
+
+
+def flow(runner: Runner, axes: Axes) -> Iterator[Figures]:
+    """Yield the bytes from the client beside those that the follower copied."""
+
+    def rows(driver: str) -> Iterator[list[str]]:
         for acks in (1, -1):
             for mode in MODES:
                 seen = runner.flow(Setting(driver, mode, acks=acks))
                 rates = [statistics.median(seen.rates(counts)) for counts in (seen.bytes_in, seen.replicated)]
                 share = seen.replicated[-1] / max(seen.bytes_in[-1], 1)
-                print(f"{acks:>10} {mode:<10}{rates[0]:>12.1f}{rates[1]:>12.1f}{share:>14.1%}", flush=True)
+                yield [str(acks), mode, f"{rates[0]:.1f}", f"{rates[1]:.1f}", f"{share:.0%}"]
 
-
-def clients(runner: Runner, axes: Axes) -> None:
-    """Print the rates of several serial clients, and of one that is pipelined, by turns in one run."""
-    rounds = max(1, axes.pairs)
     for driver in axes.drivers:
+        yield Figures(
+            f"Replication, {driver}, 5 in flight: MB/s, medians of tenths of a second",
+            ["acks", "mode     ", "bytes in", "replicated", "copied of all bytes"],
+            rows(driver),
+        )
+
+
+def clients(runner: Runner, axes: Axes) -> Iterator[Figures]:
+    """Yield the rates of several serial clients, and of one that is pipelined, by turns in one run."""
+    rounds = max(1, axes.pairs)
+
+    def rows(driver: str) -> Iterator[list[str]]:
         one = Setting(driver, "serial")
+        leader_only = attrs.evolve(one, acks=1)
         sides = {
-            **{
-                f"acks=-1, serial, {count} client{'s' * (count > 1)}": attrs.evolve(one, producers=count)
-                for count in CLIENTS
-            },
-            "acks=-1, pipelined, 1 client, 200 in flight": Setting(driver, "pipelined", in_flight=200),
-            "acks=1, serial, 1 client": attrs.evolve(one, acks=1),
+            **{f"{count} serial, acks=-1": attrs.evolve(one, producers=count) for count in CLIENTS},
+            "1 pipelined, acks=-1, 200 in flight": Setting(driver, "pipelined", in_flight=200),
+            "1 serial, acks=1": leader_only,
         }
         played = runner.side_by_side([*sides.values()], rounds)
-        print(f"\n{driver}, one partition, 5 in flight, round trip 1 ms, medians of rounds: {rounds}")
         for name, setting in sides.items():
-            rate = statistics.median(each[setting] for each in played)
             over = [
                 statistics.median(each[setting] / max(each[other], 1e-9) for each in played)
-                for other in (one, sides["acks=1, serial, 1 client"])
+                for other in (one, leader_only)
             ]
-            print(
-                f"  {name:<46}{rate:>8.1f} MB/s {over[0]:>7.2f} x one serial {over[1]:>7.2f} x acks=1",
-                flush=True,
-            )
+            yield [name, f"{runner.medians[setting]:.1f}", *(f"{ratio:.2f} ×" for ratio in over)]
+
+    for driver in axes.drivers:
+        yield Figures(
+            f"Clients, {driver}, one partition, medians; rounds: {rounds}",
+            ["clients".ljust(35), "MB/s ", "over one serial", "over acks=1"],
+            rows(driver),
+        )
 
 
 SHAPES = [
@@ -142,14 +178,10 @@ SHAPES = [
 ]
 
 
-def shapes(runner: Runner, axes: Axes) -> None:
-    """Print acks=-1 by partitions, leaders, replicas and idempotence, with the depth of each run."""
-    for driver in axes.drivers:
-        print(f"\n{driver}, acks=-1, 5 in flight, round trip 1 ms, MB/s (depth in client / in broker)")
-        print(
-            f"{'partitions':>11}{'leaders':>8}{'replicas':>9}{'idempotent':>11}"
-            + "".join(f"{mode:>20}" for mode in MODES)
-        )
+def shapes(runner: Runner, axes: Axes) -> Iterator[Figures]:
+    """Yield the rate of acks=-1 by partitions, leaders, replicas and idempotence, with depths."""
+
+    def rows(driver: str) -> Iterator[list[str]]:
         for partitions, leaders, replicas, idempotent in SHAPES:
             setting = Setting(
                 driver,
@@ -159,39 +191,55 @@ def shapes(runner: Runner, axes: Axes) -> None:
                 leaders=leaders,
                 idempotent=idempotent,
             )
-            cells = ""
-            for mode in MODES:
-                result = runner.run(attrs.evolve(setting, mode=mode))
-                cells += f"{result.rate:>10.1f} {f'({_depths(result)})':>9}"
-            print(f"{partitions:>11}{leaders:>8}{replicas:>9}{idempotent!s:>11}{cells}", flush=True)
+            cells = [_rate_and_depth(runner.run(attrs.evolve(setting, mode=mode))) for mode in MODES]
+            yield [str(partitions), str(leaders), str(replicas), "yes" if idempotent else "no", *cells]
 
-
-def latency(runner: Runner, axes: Axes) -> None:
-    """Print milliseconds of one record at a time by acks, with one and with three replicas."""
     for driver in axes.drivers:
-        print(f"\n{driver}, round trip 1 ms, one record of 10 KB at a time: ms p50 / p99")
-        print(f"{'acks':>6}{'1 replica':>18}{'3 replicas':>18}{'article':>10}")
+        yield Figures(
+            f"Shapes, {driver}, acks=-1, 5 in flight: MB/s (depth in client, in broker)",
+            ["partitions", "leaders", "replicas", "idempotent", *(mode.ljust(14) for mode in MODES)],
+            rows(driver),
+        )
+
+
+def latency(runner: Runner, axes: Axes) -> Iterator[Figures]:
+    """Yield the milliseconds of one record at a time by acks, with one and with three replicas."""
+
+    def rows(driver: str) -> Iterator[list[str]]:
         for acks in (0, 1, -1):
-            cells = ""
+            cells = []
             for replicas in (1, 3):
                 setting = Setting(driver, "pipelined", acks=acks, replicas=replicas)
                 with runner.cluster(setting) as cluster:
                     took = one_at_a_time(driver, runner.load(setting, cluster), 200)
-                cells += f"{f'{took[100] * 1000:.2f} / {took[198] * 1000:.2f}':>18}"
-            print(f"{acks:>6}{cells}{ARTICLE_MS[acks]:>10}", flush=True)
+                cells.append(f"{took[100] * 1000:.2f}, {took[198] * 1000:.2f}")
+            yield [str(acks), *cells, ARTICLE_MS[acks]]
 
-
-def times(runner: Runner, axes: Axes) -> None:
-    """Print the Produce times of the broker, and what the client waits for a hundred records at once."""
     for driver in axes.drivers:
-        print(f"\n{driver}, round trip 1 ms, 100 acks=-1 produces at once, ms p99 (article: 1 in the broker)")
-        print(f"{'mode':<10}{'in the broker':>16}{'in the client':>16}")
+        yield Figures(
+            f"Latency, {driver}, one record at a time: ms, p50 and p99",
+            ["acks", "1 replica   ", "3 replicas  ", "article"],
+            rows(driver),
+        )
+
+
+def times(runner: Runner, axes: Axes) -> Iterator[Figures]:
+    """Yield the Produce times of the broker, and what the client waits for a hundred records at once."""
+
+    def rows(driver: str) -> Iterator[list[str]]:
         for mode in MODES:
             setting = Setting(driver, mode, in_flight=100)
             with runner.cluster(setting) as cluster:
                 took = queued(driver, runner.load(setting, cluster), 100)
                 broker = cluster.metrics()
-            print(f"{mode:<10}{broker['total_p99'] * 1000:>16.2f}{took[98] * 1000:>16.2f}", flush=True)
+            yield [mode, f"{broker['total_p99'] * 1000:.1f}", f"{took[98] * 1000:.1f}", "1"]
+
+    for driver in axes.drivers:
+        yield Figures(
+            f"Times, {driver}, 100 produces with acks=-1 at once: ms, p99",
+            ["mode     ", "in the broker", "in the client", "article, in the broker"],
+            rows(driver),
+        )
 
 
 @attrs.define(frozen=True)
@@ -206,13 +254,17 @@ class Target:
     def is_reached(self) -> bool:
         return statistics.median(self.ratios) >= self.wanted
 
-    def __str__(self) -> str:
+    @property
+    def row(self) -> list[str]:
+        """Name, median, range of the ratios, and the wanted ratio."""
         ratios = sorted(self.ratios)
-        spread = f"({ratios[0]:.2f} to {ratios[-1]:.2f})"
-        return (
-            f"{self.name:<52}{statistics.median(ratios):>8.2f}x {spread:<18}>= {self.wanted:.1f}x"
-            f"{'' if self.is_reached else '  MISSED'}"
-        )
+        wanted = f"≥ {self.wanted:.1f} ×{'' if self.is_reached else f' {MISSED}'}"
+        return [
+            self.name,
+            f"{statistics.median(ratios):.2f} ×",
+            f"{ratios[0]:.2f} to {ratios[-1]:.2f}",
+            wanted,
+        ]
 
 
 def _targets_of(runner: Runner, driver: str, rounds: int) -> Iterator[Target]:
@@ -235,43 +287,50 @@ def _targets_of(runner: Runner, driver: str, rounds: int) -> Iterator[Target]:
 
         for name in COLUMNS:
             yield Target(
-                f"{driver}: {name} pipelined / serial at {depth}",
+                f"{name}, pipelined over serial at {depth}",
                 ratio((name, "pipelined"), (name, "serial")),
                 wanted if name == "acks=-1" else 0.9,
             )
         if depth == 200:
             yield Target(
-                f"{driver}: pipelined at {depth}, acks=-1 / acks=1",
+                f"acks=-1 over acks=1, pipelined at {depth}",
                 ratio(("acks=-1", "pipelined"), ("acks=1", "pipelined")),
                 1.0,
             )
 
 
-def targets(runner: Runner, axes: Axes) -> bool:
-    """Print the targets; return whether one was missed."""
-    if not axes.pairs:
-        return False
-    print(f"\nat a round trip of 1 ms, medians (least to greatest); rounds: {axes.pairs}")
-    is_missed = False
-    for driver in axes.drivers:
-        for target in _targets_of(runner, driver, axes.pairs):
-            is_missed |= not target.is_reached
-            print(target, flush=True)
-    return is_missed
+def targets(runner: Runner, axes: Axes) -> Iterator[Figures]:
+    """Yield the wanted ratios at a round trip of 1 ms; none without rounds."""
+    for driver in axes.drivers if axes.pairs else ():
+        yield Figures(
+            f"Targets, {driver}, medians; rounds: {axes.pairs}",
+            ["ratio".ljust(37), "median", "range".ljust(14), "target"],
+            (target.row for target in _targets_of(runner, driver, axes.pairs)),
+        )
 
 
-PARTS: dict[str, Callable[[Runner, Axes], bool | None]] = {
-    part.__name__: part for part in (throughput, times, flow, window, clients, shapes, latency, targets)
+PARTS: dict[str, Callable[[Runner, Axes], Iterator[Figures]]] = {
+    part.__name__: part for part in (throughput, window, flow, times, latency, shapes, clients, targets)
 }
 
 
 def machine() -> str:
-    """Return commit, date, Python, processors, and their other load."""
+    """Return date, commit, Python, processors, and their other load."""
     done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
     commit = done.stdout.strip() or "unknown"
     python = sys.version.split()[0]
-    return f"commit {commit}, {date.today()}, CPython {python}, {os.cpu_count()} cores, load average {load}"
+    return f"{date.today()}, commit `{commit}`, CPython {python}, {os.cpu_count()} cores, load average {load}"
+
+
+def replace_figures(page: Path, lines: Sequence[str]) -> None:
+    """Put the lines between the page's two marks.  Raises ValueError without them."""
+    text = page.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"{page} has no lines {BEGIN.strip()} and {END.strip()}")
+    page.write_text("\n".join([before + BEGIN, *lines, "", END + after]), encoding="utf-8")
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -314,8 +373,16 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         type=int,
         help="rounds of `clients` and `targets`; 0 skips the targets (default 7, with --short 0)",
     )
-    parser.add_argument("--plot", type=Path, help="write a plot here (png or svg)")
+    parser.add_argument(
+        "--into",
+        type=Path,
+        metavar="PAGE",
+        help="replace the figures between the marks of this page, and draw the plot beside it as .svg",
+    )
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="write a plot here (svg)")
     arguments = parser.parse_args(argv)
+    if arguments.into is not None and arguments.plot is None:
+        arguments.plot = arguments.into.with_suffix(".svg")
     if arguments.plot is not None and (reason := why_no_plot()) is not None:
         parser.error(f"--plot: {reason}")  # now, not after the runs
     return arguments
@@ -331,16 +398,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         pairs=(0 if is_short else 7) if arguments.pairs is None else arguments.pairs,
     )
     runner = Runner(arguments.seconds or (0.5 if is_short else 1.2), arguments.rounds)
-    print(f"{machine()}; records of 10 KB, one a request")
-    is_missed = False
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+        lines.append(line)
+
+    say(f"{machine()}; runs of {runner.seconds} s.")
     for name in arguments.part or PARTS:
-        is_missed |= bool(PARTS[name](runner, axes))
-    print(f"\nload average at the end {os.getloadavg()[0]:.1f}")
+        for figures in PARTS[name](runner, axes):
+            for line in figures.lines():
+                say(line)
+    say(f"\nLoad average at the end: {os.getloadavg()[0]:.1f}.")
+    if arguments.into is not None:
+        replace_figures(arguments.into, lines)
     if arguments.plot is not None:
         from benchmarks.acks_plot import plot
 
         plot(runner, axes.drivers, arguments.plot)
-    return 1 if is_missed else 0
+    return 1 if any(MISSED in line for line in lines) else 0
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.acks_clients import Measured
 from benchmarks.acks_runs import Flow, Result, Runner, Setting
-from benchmarks.broker_acks import PARTS, main, parse
+from benchmarks.broker_acks import BEGIN, END, PARTS, main, parse, replace_figures
 from pykafka2.broker.server.channel import (
     PIPELINED_MOVES,
     READABLE_STATES,
@@ -137,10 +137,11 @@ def test_short_form_covers_the_articles_figures(
     assert {one.partitions for one in instant_runs} == {1, 4}
     assert {one.producers for one in instant_runs} == {1, 2, 4, 8}
     assert {one.rtt for one in instant_runs} == {0.001}
-    assert re.search(r"200 pipelined .* 140  110  115$", shown, re.MULTILINE), "the article's column"
-    assert re.search(r"2000 serial +93% +17 +93% +17$", shown, re.MULTILINE), "the TCP window"
-    assert re.search(r"1 serial +60\.0 +50\.0 +83\.3%$", shown, re.MULTILINE), "replicated bytes"
-    assert "8 clients" in shown
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.splitlines()]
+    assert ["200", "pipelined", *["50.0 (200, 1)"] * 3, "140, 110, 115"] in rows, "the article's column"
+    assert ["2,000", "serial", "93%", "17", "93%", "17"] in rows, "the TCP window"
+    assert ["1", "serial", "60.0", "50.0", "83%"] in rows, "replicated bytes"
+    assert ["8 serial, acks=-1", "40.0", "8.00 ×", "8.00 ×"] in rows
 
 
 def test_missed_target_is_the_exit_status(
@@ -157,7 +158,7 @@ def test_missed_target_is_the_exit_status(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Runner, "_run_once", slower)
         assert main(argv) == 1
-    assert "MISSED" in capsys.readouterr().out
+    assert "**missed**" in capsys.readouterr().out
 
 
 def test_plot_has_a_panel_for_each_figure(instant_runs: list[Setting], tmp_path: Path) -> None:
@@ -167,3 +168,25 @@ def test_plot_has_a_panel_for_each_figure(instant_runs: list[Setting], tmp_path:
     drawn = target.read_text(encoding="utf-8")
     for part in ("requests in flight", "serial clients on one partition", "seconds, acks=1", "replicated"):
         assert f"<!-- {part}" in drawn
+
+
+def test_figures_of_the_guide_can_be_replaced(instant_runs: list[Setting], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    page = tmp_path / "pipelined-acks.md"
+    page.write_text(TEXT, encoding="utf-8")
+    argv = ["--short", "--part", "shapes", "--driver", "pykafka2", "--into", str(page)]
+    for _ in range(2):
+        assert main(argv) == 0
+        text = page.read_text(encoding="utf-8")
+        assert text.count("| 1          | 1       | 3        | no         | 5.0 (5, 1)") == 1
+    assert page.with_suffix(".svg").exists()
+    assert text.partition(BEGIN)[0] == TEXT.partition(BEGIN)[0]
+    assert text.partition(END)[2] == TEXT.partition(END)[2]
+
+
+def test_page_without_marks_for_figures_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "other.md"
+    page.write_text("no marks", encoding="utf-8")
+    with pytest.raises(ValueError, match="<!-- figures -->"):
+        replace_figures(page, ["figures"])
+    assert page.read_text(encoding="utf-8") == "no marks"
