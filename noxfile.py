@@ -32,7 +32,7 @@ def lint(session: nox.Session) -> None:
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
     """Run the main suite, including the tests that a plain `pytest` skips."""
-    session.install(".[test]")
+    session.install(".[test,docs]")
     session.run("pytest", "-m", "", *session.posargs)
 
 

@@ -28,6 +28,12 @@ ADDRESSES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text(en
     "pykafka2"
 ]
 """The addresses of the repository and the site; empty while unknown."""
+NEXT_STEPS = """
+[Five minutes](guides/start.md){ .md-button .md-button--primary }
+[Test your code](guides/testing.md){ .md-button }
+[Why pykafka2](guides/why.md){ .md-button }
+"""
+"""What the start page of the site shows below its first paragraph."""
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]+)\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 
@@ -69,7 +75,15 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             return f"[{link['text']}]({ADDRESSES['repository']}/blob/HEAD/{wanted}{anchor})"
         return f"{link['text']} (`{wanted}`)" if link["text"] != wanted else f"`{wanted}`"
 
-    return LINK.sub(turned, markdown)
+    turned_links = LINK.sub(turned, markdown)
+    return _start_page(turned_links) if place.name == "index.md" else turned_links
+
+
+def _start_page(readme: str) -> str:
+    """Add the next steps, and leave out the list of pages: the site has tabs for it."""
+    title, claim, rest = readme.split("\n\n", 2)
+    rest = rest.partition("\n## Documentation\n")[0]
+    return f"{title}\n\n{claim}\n{NEXT_STEPS}\n{rest}"
 
 
 def _is_shown(files: Files, page: str) -> bool:
