@@ -42,7 +42,8 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
     sent by the IO thread, so a task that blocks the loop loses its partitions only after
     max_poll_interval_ms. The consumer belongs to the event loop of its first awaited call.
 
-        async with KafkaConsumer("orders", bootstrap_servers="localhost:9092") as consumer:
+        servers = "localhost:9092"
+        async with KafkaConsumer("orders", bootstrap_servers=servers) as consumer:
             async for record in consumer:
                 print(record.offset, record.value)
 

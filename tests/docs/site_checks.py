@@ -74,7 +74,7 @@ def build(folder: Path) -> str:
     """Build the site with --strict; return what MkDocs printed if it failed."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
