@@ -23,7 +23,7 @@ QUOTED = re.compile(r"(?<!\w)'([^']*)'(?!\w)")
 JSON = re.compile(r"\{.*\}")
 
 NO_BREAK = "\u00a0"
-"""Keeps a label on the line of a short text."""
+"""Keeps a label on the line of a short text, and a separator behind its fact."""
 SHORT = 20
 """Characters of a text that fits beside its label on a phone, where a longer one would be split."""
 
@@ -33,7 +33,7 @@ Facts = Iterable[tuple[str, str]]
 
 def definition(name: str, facts: Facts, *paragraphs: str) -> str:
     """Return the heading, which is the anchor, the line of facts, and the paragraphs that are not empty."""
-    line = " · ".join(f"**{label}:**{_space_before(text)}{text}" for label, text in facts if text)
+    line = f"{NO_BREAK}· ".join(f"**{label}:**{_space_before(text)}{text}" for label, text in facts if text)
     return "\n\n".join(part for part in (f"### `{name}`", line, *paragraphs) if part) + "\n"
 
 
