@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
 from types import ModuleType
 
 import pykafka2.errors
@@ -14,6 +17,7 @@ import spark_connector.errors
 from pykafka2.errors import KafkaError, name_of
 from tests.docs.definitions import anchor, check_entries, definition, linked, section
 
+FAQ = Path(__file__).parents[2] / "docs" / "guides" / "faq.md"
 HEAD = """\
 # Errors
 
@@ -138,6 +142,7 @@ def _definition(error: type[KafkaError], known: Mapping[str, type[KafkaError]]) 
         ("Retried", "yes" if error.retriable else ""),
         ("Fatal", "yes" if error.fatal else ""),
         ("Kind of", ", ".join(_bases(error, known))),
+        ("Messages", ", ".join(_messages().get(anchor(error.__name__), ()))),
     )
     return definition(
         error.__name__,
@@ -145,6 +150,17 @@ def _definition(error: type[KafkaError], known: Mapping[str, type[KafkaError]]) 
         linked(what, known, error.__name__),
         f"**What to do:** {linked(error.what_to_do, known)}",
     )
+
+
+@cache
+def _messages() -> dict[str, list[str]]:
+    """Return links to the entries of the FAQ by the anchors of the errors that they link to."""
+    found: dict[str, list[str]] = {}
+    for entry in FAQ.read_text(encoding="utf-8").split("\n### ")[1:]:
+        heading = entry.partition("\n")[0]
+        for name in dict.fromkeys(re.findall(r"reference/errors\.md#(\w+)", entry.partition("\n## ")[0])):
+            found.setdefault(name, []).append(f"[{heading}](../guides/faq.md#{anchor(heading)})")
+    return found
 
 
 def _code(error: type[KafkaError]) -> str:
