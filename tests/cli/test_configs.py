@@ -111,7 +111,7 @@ def test_set_append_subtract_and_reset(admin: Admin) -> None:
 def test_dry_run_changes_nothing(admin: Admin) -> None:
     name = new_topic(admin)
     code, shown, _ = admin("configs", "set", "topic", name, "retention.ms=5", "--dry-run")
-    assert (code, shown) == (0, f"topic '{name}': valid, settings retention.ms\n")
+    assert (code, shown) == (0, f"topic '{name}': valid, setting retention.ms\n")
     assert admin.rows("configs", "describe", "topic", name) == []
     code, _, errors = admin("configs", "set", "topic", name, "retention.ms=soon", "--dry-run")
     assert code == 1
@@ -122,7 +122,7 @@ def test_dry_run_resets_nothing(admin: Admin) -> None:
     name = new_topic(admin, "retention.ms=5000")
     for words in (["retention.ms"], ["--all"]):
         code, shown, _ = admin("configs", "reset", "topic", name, *words, "--dry-run")
-        assert (code, shown) == (0, f"topic '{name}': valid, settings retention.ms\n")
+        assert (code, shown) == (0, f"topic '{name}': valid, setting retention.ms\n")
     assert len(admin.rows("configs", "describe", "topic", name)) == 1
 
 

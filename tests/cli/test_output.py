@@ -177,6 +177,13 @@ def test_table_that_fits_a_terminal_looks_as_in_a_pipe(
     assert capsys.readouterr().out.splitlines() == shown
 
 
+def test_head_of_an_empty_table_is_hidden_if_the_terminal_is_too_narrow(
+    terminal: Callable[..., list[str]],
+) -> None:
+    assert terminal(14, ["topic", "offsets"], []) == ["TOPIC  OFFSETS"]
+    assert terminal(13, ["topic", "offsets"], []) == []
+
+
 def test_topics_become_headings_in_a_terminal_of_80_columns(terminal: Callable[..., list[str]]) -> None:
     assert terminal(80, LAG_COLUMNS, LAGS) == [
         "  PARTITION  COMMITTED  LATEST  LAG  CLIENT ID        HOST",

@@ -36,7 +36,7 @@ def test_quotas_of_two_entities_are_set_listed_and_reset(admin: Admin) -> None:
     both = {**own, "client_id": app, "quota": "request_percentage", "value": 12.5}
     assert admin.rows("quotas", "list", "--user", user) == [*rows, both]
     code, shown, _ = admin("quotas", "reset", "--user", user, "consumer_byte_rate")
-    assert (code, shown) == (0, f"user '{user}': reset, quotas consumer_byte_rate\n")
+    assert (code, shown) == (0, f"user '{user}': reset, quota consumer_byte_rate\n")
     assert admin("quotas", "reset", "--user", user, "--all")[0] == 0
     assert admin.rows("quotas", "list", "--user", user) == [both]
     assert admin("quotas", "reset", "--user", user, "--all") == (
@@ -48,7 +48,7 @@ def test_quotas_of_two_entities_are_set_listed_and_reset(admin: Admin) -> None:
 
 def test_defaults_are_entities_of_their_own(admin: Admin) -> None:
     code, shown, _ = admin("quotas", "set", "--client-defaults", "controller_mutation_rate=7")
-    assert (code, shown) == (0, "default client id: set, quotas controller_mutation_rate\n")
+    assert (code, shown) == (0, "default client id: set, quota controller_mutation_rate\n")
     assert admin("quotas", "set", "--ip-defaults", "connection_creation_rate=1000")[0] == 0
     (row,) = admin.rows("quotas", "list", "--client-defaults")
     assert (row["client_id"], row["quota"], row["value"]) == ("<default>", "controller_mutation_rate", 7)
@@ -62,7 +62,7 @@ def test_defaults_are_entities_of_their_own(admin: Admin) -> None:
 def test_dry_run_of_quotas_changes_nothing(admin: Admin) -> None:
     user = admin.name("user")
     words = ("quotas", "set", "--user", user, "producer_byte_rate=5", "--dry-run")
-    assert admin(*words) == (0, f"user '{user}': valid, quotas producer_byte_rate\n", "")
+    assert admin(*words) == (0, f"user '{user}': valid, quota producer_byte_rate\n", "")
     assert admin.rows("quotas", "list", "--user", user) == []
     admin("quotas", "set", "--user", user, "producer_byte_rate=5")
     assert admin("quotas", "reset", "--user", user, "--all", "--dry-run")[0] == 0

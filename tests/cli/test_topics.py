@@ -160,7 +160,7 @@ def test_alter_sets_appends_and_resets(admin: Admin) -> None:
 def test_dry_run_alters_nothing_and_has_the_error_of_a_bad_value(admin: Admin) -> None:
     name = new_topic(admin)
     code, shown, _ = admin("topics", "alter", name, "--set", "retention.ms=5", "--dry-run")
-    assert (code, shown) == (0, f"{name}: valid, settings retention.ms\n")
+    assert (code, shown) == (0, f"{name}: valid, setting retention.ms\n")
     assert admin("topics", "alter", name, "--set", "retention.ms=soon", "--dry-run")[0] == 1
     assert admin.rows("topics", "describe", name)[0]["configs"] == {}
 

@@ -275,7 +275,11 @@ def _log_dirs(arguments: argparse.Namespace, output: Output) -> int:
     else:
         columns = ["broker", "path", "replica_count", "size_bytes", "total_bytes", "usable_bytes", "error"]
         output.table(
-            columns, directories, styles={"error": true_is_bad}, quiet=("error",), can_be_cut=("error",)
+            columns,
+            directories,
+            styles={"error": true_is_bad},
+            quiet=("total_bytes", "usable_bytes", "error"),
+            can_be_cut=("error",),
         )
     return code
 

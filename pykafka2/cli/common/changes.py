@@ -90,9 +90,15 @@ def _print_outcome(
     if output.is_json:
         output.json({**fields(item), "result": word, "error": None, **found})
     else:
-        more = "".join(f", {name.replace('_', ' ')} {_text(value)}" for name, value in found.items())
+        more = "".join(f", {_name(name, value)} {_text(value)}" for name, value in found.items())
         output.line(f"{item}: {word}{more}")
     return True
+
+
+def _name(name: str, value: Any) -> str:
+    """Return the name of a value for people: `settings` of a list with one item are one setting."""
+    text = name.replace("_", " ")
+    return text.removesuffix("s") if isinstance(value, list) and len(value) == 1 else text
 
 
 def _text(value: Any) -> str:

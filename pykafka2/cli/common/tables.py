@@ -59,6 +59,8 @@ def layout(columns: Sequence[Column], width: int | None, paint: Paint) -> list[s
     """Return the lines of a table; `width` is that of the terminal, None if there is none."""
     if width is None or _width(columns) <= width:
         return _rows(columns, paint)
+    if not columns[0].cells:
+        return []
     above = [one for one in columns if one.is_constant]
     lines = fields([(one.head.lower(), one.cells[0], one.styles[0]) for one in above], paint)
     rest = [one for one in columns if not one.is_constant]
