@@ -1,9 +1,9 @@
 """Asyncio applications under faults: the copying of copy_story.py, and senders and readers, all cancelled.
 
-One or two event loops have tasks that send, that copy in transactions, and that read with coroutine
-listeners; a sync producer sends beside them. Any of their calls can be cancelled at any moment, and a task
-can block its loop. In the end each record that a sender was told to be written is in the log once, none of a
-cancelled send is, the copies are the input, each reader read in order, and no task is left.
+One or two event loops run tasks that send, that copy in transactions, and that read with coroutine listeners;
+a sync producer sends beside them. Each of their calls can be cancelled at any moment, and a task can block
+its loop. At the end, each acknowledged record is in the log once, no record of a cancelled send is, the
+copies equal the input, each reader has read in order, and no task is left.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ OF_CONSUMER_GROUPS: Mapping[str, object] = {
 
 
 def aio_kinds() -> tuple[Kind, ...]:
-    """What goes wrong for copies, but for wakeups, which asyncio's consumers do not have."""
+    """Faults for copies, except wakeups, which asyncio's consumers do not have."""
     return tuple(kind for kind in copy_kinds() if kind.name != "wakeup")
 
 
@@ -84,7 +84,7 @@ def run_seed(
 
 
 def _drawn_readers(draw: Random) -> dict[str, Any]:
-    """What the readers have in common: a group of either protocol (KIP-848)."""
+    """Options that all readers share: a group of either protocol (KIP-848)."""
     classic = drawn_group(draw)
     if draw.random() < 0.6:
         return classic
@@ -104,13 +104,13 @@ class AioStory(CopyStory):
     def _make_copiers(self, draw: Random, options: dict[str, Any]) -> None:
         cancels = draw.choice(CANCELS[1:]) if self._cancels is None else self._cancels
         group = {**_drawn_readers(draw), "request_timeout_ms": 3000, "fetch_max_wait_ms": 500}
-        given = self.world, self._stop, self._done
+        shared = self.world, self._stop, self._done
         self._copiers = [
-            Copier(*given, number, draw.choice([0.0, cancels, cancels]), options)
+            Copier(*shared, number, draw.choice([0.0, cancels, cancels]), options)
             for number in range(self._shape.consumers or draw.choice([1, 2, 2]))
         ]
-        self._senders = [Sender(*given, number, cancels) for number in range(draw.choice([1, 1, 2]))]
-        self._readers = [Reader(*given, number, cancels, group) for number in range(draw.choice([1, 2, 2]))]
+        self._senders = [Sender(*shared, number, cancels) for number in range(draw.choice([1, 1, 2]))]
+        self._readers = [Reader(*shared, number, cancels, group) for number in range(draw.choice([1, 2, 2]))]
         self._loops: list[list[Application]] = [[] for _ in range(draw.choice([1, 1, 2, 3]))]
         for application in self._applications():
             draw.choice(self._loops).append(application)

@@ -150,7 +150,7 @@ class Member(Application):
 
 @attrs.define(eq=False)
 class Record:
-    """A record that a sender has sent, and what it was told."""
+    """A record that a sender has sent, and its outcome."""
 
     place: TopicPartition
     value: bytes

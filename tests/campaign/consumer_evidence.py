@@ -47,8 +47,8 @@ class WrittenCommit:
 
 
 @attrs.define(eq=False)
-class ToldOffset:
-    """A committed offset that the coordinator told a consumer; -1 for none."""
+class FetchedOffset:
+    """A committed offset that the coordinator returned to a consumer; -1 for none."""
 
     life: str
     place: TopicPartition
@@ -56,12 +56,12 @@ class ToldOffset:
     asked_at: float
     answered_at: float
     is_outdated: bool = False
-    """Another broker was the coordinator by then, and the one that was asked had not heard of it."""
+    """Another broker was the coordinator by then, and the broker that answered did not know it yet."""
 
 
 @attrs.define(eq=False)
-class Given:
-    """What the coordinator gave a member in a generation."""
+class Assigned:
+    """The coordinator's assignment for a member in a generation."""
 
     generation: int
     member: str
@@ -74,9 +74,9 @@ class Given:
 class Joined:
     """A member's own question to join, and the generation that it was answered with.
 
-    Kafka counts in also a static member that has not asked, and what came over a connection that was given
-    up; those do not know of it.  Until somebody was given partitions in it a generation is lost with its
-    coordinator, and the next one counts from there.
+    Kafka also counts a static member that did not send a JoinGroup, and requests that arrived over an
+    abandoned connection; those do not know of the generation. Until a member has received partitions in a
+    generation, the generation is lost with its coordinator, and the next coordinator counts from there.
     """
 
     generation: int
@@ -93,12 +93,12 @@ class Joined:
 
 @attrs.define
 class Evidence:
-    """All that was written, told and given."""
+    """All log contents, commits, fetched offsets and assignments."""
 
     logs: dict[TopicPartition, list[tuple[int, bytes]]]
     commits: list[WrittenCommit]
-    told: list[ToldOffset]
-    given: list[Given]
+    fetched: list[FetchedOffset]
+    assigned: list[Assigned]
     joins: list[Joined]
 
     @classmethod
@@ -115,9 +115,9 @@ class Evidence:
             if entry.api == "OffsetCommit":
                 found.commits += _commits(entry, first, names)
             elif entry.api == "OffsetFetch":
-                found.told += _told(entry, names, coordinators)
+                found.fetched += _fetched(entry, names, coordinators)
             elif entry.api == "SyncGroup" and not entry.response.error_code:
-                found.given.append(_given(entry))
+                found.assigned.append(_assigned(entry))
             elif entry.api == "JoinGroup" and not entry.response.error_code and not _is_late(entry):
                 found.joins.append(_joined(entry))
         return found
@@ -128,7 +128,7 @@ def _is_late(entry: Entry) -> bool:
 
 
 def _names_by_id(world: World) -> dict[bytes, str]:
-    """What clients were told of the topics' ids; no topic is made anew here."""
+    """Topic names by id, from the Metadata responses to clients; no topic is created again in these runs."""
     return {
         topic.topic_id: topic.name
         for entry in world.cluster.history.entries("Metadata")
@@ -153,21 +153,21 @@ def _coordinators(world: World) -> list[tuple[float, int]]:
 
 
 def _commits(entry: Entry, first: float, names: dict[bytes, str]) -> Iterator[WrittenCommit]:
-    asked = entry.request
+    requested = entry.request
     taken = {
         TopicPartition(topic.name or names[topic.topic_id], one.partition_index)
         for topic in entry.response.topics
         for one in topic.partitions
         if not one.error_code
     }
-    for topic in asked.topics:
+    for topic in requested.topics:
         for one in topic.partitions:
             place = TopicPartition(topic.name or names[topic.topic_id], one.partition_index)
-            if asked.group_id == GROUP_ID and place in taken:
+            if requested.group_id == GROUP_ID and place in taken:
                 yield WrittenCommit(
                     entry.client_id or "",
-                    asked.member_id,
-                    asked.generation_id_or_member_epoch,
+                    requested.member_id,
+                    requested.generation_id_or_member_epoch,
                     place,
                     one.committed_offset,
                     entry.received_at,
@@ -177,32 +177,32 @@ def _commits(entry: Entry, first: float, names: dict[bytes, str]) -> Iterator[Wr
                 )
 
 
-def _told(
+def _fetched(
     entry: Entry, names: dict[bytes, str], coordinators: list[tuple[float, int]]
-) -> Iterator[ToldOffset]:
+) -> Iterator[FetchedOffset]:
     elected = next((broker for since, broker in coordinators if since <= entry.received_at), entry.broker)
     for group in entry.response.groups:
         for topic in group.topics if group.group_id == GROUP_ID and not group.error_code else ():
             for one in topic.partitions:
                 if not one.error_code:
                     place = TopicPartition(topic.name or names[topic.topic_id], one.partition_index)
-                    asked, answered = entry.received_at, (entry.answered_at or 0.0)
-                    yield ToldOffset(
+                    requested, answered = entry.received_at, (entry.answered_at or 0.0)
+                    yield FetchedOffset(
                         entry.client_id or "",
                         place,
                         one.committed_offset,
-                        asked,
+                        requested,
                         answered,
                         is_outdated=elected != entry.broker,
                     )
 
 
-def _given(entry: Entry) -> Given:
+def _assigned(entry: Entry) -> Assigned:
     assignment = read_assignment(bytes(entry.response.assignment))
-    asked = entry.request
-    return Given(
-        asked.generation_id,
-        asked.group_instance_id or asked.member_id,
+    requested = entry.request
+    return Assigned(
+        requested.generation_id,
+        requested.group_instance_id or requested.member_id,
         entry.client_id or "",
         sorted(assignment.partitions),
     )

@@ -82,7 +82,7 @@ PASSING = {
     "Metadata": ("LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION"),
 }
 OF_GROUPS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch")
-ASKED = (*OF_GROUPS, *OF_GROUPS, *PASSING)
+REQUESTS = (*OF_GROUPS, *OF_GROUPS, *PASSING)
 """Two in three faults of requests are about the group."""
 
 LATE_TOPIC = "orders-late"
@@ -147,7 +147,7 @@ class NewTopic:
                     timeout=CHANGE_TIMEOUT,
                 )
             finally:
-                # Also where nobody could say whether it was done.
+                # Also if it is unknown whether the request was carried out.
                 if LATE_TOPIC in world.cluster.controller.image.topics:
                     world.topics[LATE_TOPIC] = self._partitions
                     self._became = "found"
@@ -160,7 +160,7 @@ class NewTopic:
 
 
 class Expel:
-    """Somebody takes a member out of the group, as an operator does (KIP-345)."""
+    """Removes a member from the group, as an operator does (KIP-345)."""
 
     def __init__(self, pick: float) -> None:
         self._pick = pick
@@ -187,7 +187,7 @@ class Expel:
 
 
 class Wakeup:
-    """Somebody wakes a consumer, whatever it is doing."""
+    """Wakes a consumer, whatever it is doing."""
 
     def __init__(self, pick: float) -> None:
         self._pick = pick
@@ -224,10 +224,10 @@ OF_GROUPS_ALONE: tuple[Kind, ...] = (
     Kind("new topic", 0.0, NewTopic, lambda random, world: {"partitions": random.choice([1, 2])}),
     Kind("expel", 0.0, Expel, lambda random, world: {"pick": random.random()}),
     Kind("wakeup", 0.0, Wakeup, lambda random, world: {"pick": random.random()}),
-    Kind("passing error", 3.0, RequestFault, passing_errors(ASKED, PASSING)),
-    Kind("request cut short", 3.0, RequestFault, lost_connections([*ASKED, "ApiVersions"])),
+    Kind("passing error", 3.0, RequestFault, passing_errors(REQUESTS, PASSING)),
+    Kind("request cut short", 3.0, RequestFault, lost_connections([*REQUESTS, "ApiVersions"])),
     Kind("late request", 3.0, RequestFault, _late),
-    Kind("delay", 4.0, RequestFault, delays(ASKED, 2.0, times=3)),
+    Kind("delay", 4.0, RequestFault, delays(REQUESTS, 2.0, times=3)),
     Kind("stale metadata", 6.0, RequestFault, stale_metadata),
     Kind("hidden topics", 4.0, RequestFault, hidden_topics),
     Kind(

@@ -1,6 +1,6 @@
 """A consumer of the consumers' scenario: its options, drawn from the seed, and what became of what it read.
 
-Kept by the applications (consumer_work.py), looked at by the promises (consumer_promises.py).
+Written by the applications (consumer_work.py), read by the promises (consumer_promises.py).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ BLOCKING = "blocking"
 ASYNCHRONOUS = "asynchronous"
 WAYS_TO_COMMIT = (AUTOMATIC, AUTOMATIC, MARKED, BLOCKING, ASYNCHRONOUS)
 
-REVOKED, LOST, GIVEN_BACK, CRASHED = "revoked", "lost", "given back", "crashed"
+REVOKED, LOST, RETURNED, CRASHED = "revoked", "lost", "given back", "crashed"
 
 
 def drawn_group(draw: Random) -> dict[str, Any]:
-    """What all members of the group have in common: the assignors, and how patient the group is."""
+    """Options that all members of the group share: the assignors and the timeouts."""
     strategy = draw.choice(
         [
             ("range", "cooperative-sticky"),
@@ -50,7 +50,7 @@ def drawn_group(draw: Random) -> dict[str, Any]:
 
 
 def drawn_options(draw: Random, way: str) -> dict[str, Any]:
-    """What each member has of its own."""
+    """Options of a single member."""
     options: dict[str, Any] = {
         "enable_auto_commit": way in (AUTOMATIC, MARKED),
         "auto_commit_interval_ms": draw.choice([100, 1000, 5000]),
@@ -79,19 +79,19 @@ class Handed:
 
 @attrs.define(eq=False)
 class Holding:
-    """A partition in one consumer's hands, from what its listener was told to what it was told next."""
+    """A partition that a consumer holds, from one call of its listener to the next."""
 
     place: TopicPartition
     life: str
     member_id: str
     generation: int
-    """In which it was given; -1 where the membership had ended by the time the listener was told."""
+    """Generation in which it was assigned; -1 if the membership had ended before the listener was called."""
     since: float
     until: float | None = None
     ended: str = ""
     handed: list[Handed] = attrs.field(factory=list)
     sought: list[tuple[int, int]] = attrs.field(factory=list)
-    """Where the application went by itself: how many records it had by then, and to which offset."""
+    """Seeks of the application: how many records it had read by then, and the offset."""
 
     def __str__(self) -> str:
         return f"{self.place} of {self.life} since {self.since:.3f}"
@@ -105,8 +105,8 @@ class Holding:
 
 
 @attrs.define(eq=False)
-class AskedCommit:
-    """A commit that the application asked for, and what it was told; `offsets` are what it must write."""
+class ExpectedCommit:
+    """A commit by the application and its outcome; `offsets` are what it must write."""
 
     offsets: dict[TopicPartition, int]
     at: float
@@ -126,7 +126,7 @@ class Life:
     topics: tuple[str, ...]
     held: dict[TopicPartition, Holding] = attrs.field(factory=dict)
     past: list[Holding] = attrs.field(factory=list)
-    commits: list[AskedCommit] = attrs.field(factory=list)
+    commits: list[ExpectedCommit] = attrs.field(factory=list)
     is_over: bool = False
 
     @property

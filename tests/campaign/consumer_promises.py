@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from pykafka2.clock import FOREVER
 from pykafka2.testing.simulation.checkers import Checker
 from pykafka2.types import TopicPartition
-from tests.campaign.consumer_evidence import Evidence, ToldOffset, WrittenCommit
+from tests.campaign.consumer_evidence import Evidence, FetchedOffset, WrittenCommit
 from tests.campaign.consumer_lives import ASYNCHRONOUS, BLOCKING, CRASHED, Holding, Life
 
 if TYPE_CHECKING:
     from pykafka2.testing.simulation.world import World
 
 MOST_QUESTIONS_PER_SECOND = 60
-"""Of one API by one client: with back-off and three brokers it is ten or twenty."""
+"""For one API and one client: with back-off and three brokers it is ten or twenty."""
 
 
 class Promise(Checker):
@@ -54,16 +54,16 @@ class OneOwnerPerGeneration(Promise):
 
     def look(self, world: World, evidence: Evidence) -> None:
         owners: dict[tuple[int, TopicPartition], str] = {}
-        for given in evidence.given:
-            for place in given.places:
-                known = owners.setdefault((given.generation, place), given.member)
-                if known != given.member:
-                    self.fail(f"{place} was given to {known} and {given.member} in {given.generation}")
+        for assigned in evidence.assigned:
+            for place in assigned.places:
+                known = owners.setdefault((assigned.generation, place), assigned.member)
+                if known != assigned.member:
+                    self.fail(f"{place} was given to {known} and {assigned.member} in {assigned.generation}")
 
 
 class OwnersDoNotOverlap(Promise):
-    """Who is given a partition is its only owner, but for those that are no members any more and do not
-    know it yet.
+    """An assigned partition has no other owner, except former members that do not know yet that they were
+    removed.
     """
 
     def look(self, world: World, evidence: Evidence) -> None:
@@ -73,12 +73,12 @@ class OwnersDoNotOverlap(Promise):
         joins = {(one.member_id, one.generation): one for one in evidence.joins}
         for holdings in by_place.values():
             for new in holdings:
-                given = joins.get((new.member_id, new.generation))
+                earlier = joins.get((new.member_id, new.generation))
                 for old in holdings:
                     joined = joins.get((old.member_id, new.generation))
                     is_held = old.since <= new.since and (old.until or FOREVER) > new.since
                     is_other = old.life != new.life
-                    if is_held and is_other and given and joined and joined.is_of(given):
+                    if is_held and is_other and earlier and joined and joined.is_of(earlier):
                         self.fail(f"{new} in generation {new.generation} amid {old}, a member of it")
 
 
@@ -112,15 +112,17 @@ class PositionsAreTheGroups(Promise):
             if not holding.handed or (holding.sought and not holding.sought[0][0]):
                 continue
             first = holding.handed[0]
-            told = {
+            fetched = {
                 max(one.offset, 0)
-                for one in evidence.told
+                for one in evidence.fetched
                 if one.life == holding.life
                 and one.place == holding.place
                 and holding.since <= one.answered_at <= first.at
             }
-            if first.offset not in told:
-                self.fail(f"{holding} begins at {first.offset}, and was told {sorted(told)}")
+            if first.offset not in fetched:
+                self.fail(
+                    f"{holding} begins at {first.offset}, but the fetched offsets were {sorted(fetched)}"
+                )
 
 
 class EverythingIsRead(Promise):
@@ -134,7 +136,7 @@ class EverythingIsRead(Promise):
         for place, log in evidence.logs.items():
             missing = [offset for offset, _ in log if offset not in read.get(place, set())]
             if missing and place.topic in topics:
-                self.fail(f"{place}: nobody was handed {missing}")
+                self.fail(f"{place}: no consumer received {missing}")
 
 
 # ---------------------------------------------------------------------- commits
@@ -156,15 +158,18 @@ class CommitsAreOfWhatIsDone(Promise):
             times = done.get(commit.place, {})
             for offset, value in evidence.logs[commit.place]:
                 if offset < commit.offset and times.get(offset, FOREVER) > commit.asked_at:
-                    self.fail(f"{commit} at {commit.asked_at:.3f}, before anybody was done with {value!r}")
+                    self.fail(
+                        f"{commit} at {commit.asked_at:.3f}, before any consumer had processed {value!r}"
+                    )
 
 
 class CommitsNeverGoBack(Promise):
-    """What is committed is not taken back by an older commit: not by the same member, not by a former owner.
+    """A commit is not overwritten by an older one, neither from the same member nor from a former owner.
 
-    Requests that arrive over a connection that was given up are the exception: nobody can tell them apart.
-    So is who goes on where a coordinator that was replaced, and has not heard of it, told it to (see
-    `CommitsAreKept`): in Apache Kafka, too, it answers from memory; or where such a late commit had put it.
+    Requests that arrive over an abandoned connection are the exception: they look like any other request. So is a
+    member that continues from an offset of a replaced coordinator which does not know yet that it was
+    replaced (see `CommitsAreKept`; Apache Kafka answers from memory, too), or from an offset that such a late
+    commit has written.
     """
 
     def look(self, world: World, evidence: Evidence) -> None:
@@ -203,56 +208,57 @@ def _was_misled(commit: WrittenCommit, evidence: Evidence) -> bool:
     """Whether who committed this went on where it was sent by old news, or by an overtaken commit."""
     wrong = {one.offset for one in _overtaken([one for one in evidence.commits if one.place == commit.place])}
     return any(
-        (told.is_outdated or told.offset in wrong) and _leads_to(told, commit) for told in evidence.told
+        (fetched.is_outdated or fetched.offset in wrong) and _leads_to(fetched, commit)
+        for fetched in evidence.fetched
     )
 
 
-def _leads_to(told: ToldOffset, commit: WrittenCommit) -> bool:
-    """Whether who committed this may have gone on where it was told so."""
+def _leads_to(fetched: FetchedOffset, commit: WrittenCommit) -> bool:
+    """Whether the committing member may have continued from this fetched offset."""
     return (
-        (told.life, told.place) == (commit.life, commit.place)
-        and told.answered_at <= commit.asked_at
-        and told.offset <= commit.offset
+        (fetched.life, fetched.place) == (commit.life, commit.place)
+        and fetched.answered_at <= commit.asked_at
+        and fetched.offset <= commit.offset
     )
 
 
 class CommitsAreKept(Promise):
-    """What the coordinator took is what it tells afterwards, whichever broker that is by then.
+    """Offsets that the coordinator accepted are those it returns later, whichever broker it is by then.
 
-    A broker that has not heard yet that another took its place is no coordinator any more.  It takes no
-    commit, as no follower copies it, but answers OffsetFetch from memory: Apache Kafka asks nobody first.
-    And a commit that is carried out late, over a connection that was given up, overwrites the next one.
+    A broker that does not know yet that another one has replaced it is no coordinator any more. It accepts no
+    commit, as no follower copies it, but answers OffsetFetch from memory, as Apache Kafka does. And a commit
+    that arrives late, over an abandoned connection, overwrites the next one.
     """
 
     def look(self, world: World, evidence: Evidence) -> None:
         sought = self.sought()
         late = {commit.place for commit in evidence.commits if commit.is_late}
-        for told in evidence.told:
-            if told.place in sought or told.place in late or told.is_outdated:
+        for fetched in evidence.fetched:
+            if fetched.place in sought or fetched.place in late or fetched.is_outdated:
                 continue
-            of_place = [one for one in evidence.commits if one.place == told.place]
-            taken = [one for one in of_place if one.answered_at < told.asked_at]
+            of_place = [one for one in evidence.commits if one.place == fetched.place]
+            taken = [one for one in of_place if one.answered_at < fetched.asked_at]
             latest = sorted(taken, key=lambda one: one.answered_at)[-1:]
-            is_behind = latest and told.offset < latest[0].offset
-            if is_behind and told.offset not in {one.offset for one in _overtaken(taken)}:
-                self.fail(f"{told.place}: {told.life} was told {told.offset} after {latest[0]}")
+            is_behind = latest and fetched.offset < latest[0].offset
+            if is_behind and fetched.offset not in {one.offset for one in _overtaken(taken)}:
+                self.fail(f"{fetched.place}: {fetched.life} fetched {fetched.offset} after {latest[0]}")
 
 
 class CommitsAreTold(Promise):
-    """A commit that the application was told to be written is: the coordinator took every offset of it."""
+    """Every offset of a commit that succeeded for the application was accepted by the coordinator."""
 
     def look(self, world: World, evidence: Evidence) -> None:
         for life in self.lives:
             written = [one for one in evidence.commits if one.life == life.name]
-            for asked in life.commits:
-                if asked.told_at is None or asked.error:
+            for attempt in life.commits:
+                if attempt.told_at is None or attempt.error:
                     continue
-                for place, offset in asked.offsets.items():
+                for place, offset in attempt.offsets.items():
                     if not any(
-                        one.place == place and one.offset == offset and one.asked_at >= asked.at
+                        one.place == place and one.offset == offset and one.asked_at >= attempt.at
                         for one in written
                     ):
-                        self.fail(f"{life.name} at {asked.at:.3f}: {place} at {offset} was not written")
+                        self.fail(f"{life.name} at {attempt.at:.3f}: {place} at {offset} was not written")
 
 
 # ---------------------------------------------------------------------- resources
@@ -263,16 +269,16 @@ class NobodyAsksWithoutRest(Promise):
 
     def look(self, world: World, evidence: Evidence) -> None:
         ways = {life.name: life.way for life in self.lives}
-        asked: Counter[tuple[str, str, int]] = Counter()
+        attempts: Counter[tuple[str, str, int]] = Counter()
         for entry in world.cluster.history.entries():
             way = ways.get(entry.client_id or "")
             # How often they commit is up to these applications.
-            is_asked_for = entry.api == "OffsetCommit" and way in (BLOCKING, ASYNCHRONOUS)
-            if way is not None and not is_asked_for:
-                asked[entry.client_id or "", entry.api, int(entry.received_at)] += 1
-        for (client, api, second), count in asked.items():
+            is_requested = entry.api == "OffsetCommit" and way in (BLOCKING, ASYNCHRONOUS)
+            if way is not None and not is_requested:
+                attempts[entry.client_id or "", entry.api, int(entry.received_at)] += 1
+        for (client, api, second), count in attempts.items():
             if count > MOST_QUESTIONS_PER_SECOND:
-                self.fail(f"{client} asked {count} times for {api} in the second from {second}")
+                self.fail(f"{client} sent {count} requests of {api} in the second from {second}")
 
 
 PROMISES: Sequence[Any] = (

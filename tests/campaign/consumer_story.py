@@ -160,13 +160,13 @@ class ConsumerStory:
         self._seeks = draw.random() < 0.2
         for number in range(self._shape.consumers or draw.choice([2, 2, 3])):
             random = Random(f"{seed}/options/{number}")
-            # The first reads everything, so that somebody does.
+            # The first application reads all partitions, so each partition has a reader.
             topics = tuple(TOPICS) if number == 0 or random.random() < 0.8 else ("orders",)
             way = random.choice(WAYS_TO_COMMIT)
             way = self._shape.habits.get("way", way)
             own = {"group_instance_id": f"till-{number}"} if is_static else {}
-            asked = {**group, **own, **self._shape.options}
-            options = [{**drawn_options(random, way), **asked} for _ in range(MOST_LIVES)]
+            settings = {**group, **own, **self._shape.options}
+            options = [{**drawn_options(random, way), **settings} for _ in range(MOST_LIVES)]
             habits = Habits(
                 f"application-{number}",
                 (*TOPICS, LATE_TOPIC) if pattern else topics,
@@ -296,7 +296,7 @@ class ConsumerStory:
         return "group_instance_id" in self._applications[0].life.options
 
     def _uncommitted(self) -> set[TopicPartition]:
-        """Of these an application was told that its last commit was not made."""
+        """Records whose application got an error for its last commit."""
         return {place for one in self._applications for place in one.uncommitted}
 
     def _check_applications(self) -> None:

@@ -1,8 +1,9 @@
 """Work of an application as a member of a group while faults happen, and the outcomes it sees.
 
-Blocking code; each application is an actor with one consumer after another, made with options drawn from the
-seed.  What it can see itself it looks at here: calls end in time, listeners are told in pairs, callbacks come
-once and in order, who does not poll is put out.  What only the brokers can tell is in consumer_promises.py.
+Blocking code: each application is an actor with one consumer after another, made with options drawn from the
+seed. It checks here what it can see itself: calls end in time, listener calls come in pairs, callbacks come
+once and in order, and a member that does not poll is removed. consumer_promises.py checks what only the
+brokers can see.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from tests.campaign.consumer_lives import (
     ASYNCHRONOUS,
     BLOCKING,
     CRASHED,
-    GIVEN_BACK,
     LOST,
     MARKED,
+    RETURNED,
     REVOKED,
-    AskedCommit,
+    ExpectedCommit,
     Handed,
     Holding,
     Life,
@@ -62,7 +63,7 @@ PASSING_IN_COMMITS = (
     NoBrokersAvailable,
 )
 
-Given = dict[TopicPartition, OffsetAndMetadata]
+Offsets = dict[TopicPartition, OffsetAndMetadata]
 Plan = Mapping[str, float]
 """For how many seconds faults stop which client."""
 
@@ -85,7 +86,7 @@ class Habits:
 
 
 class Application:
-    """Reads its share of the topics until told to stop, with one consumer after another."""
+    """Reads its share of the topics until stopped, with one consumer after another."""
 
     def __init__(self, world: World, stop: SimEvent, done: SimEvent, seed: str, habits: Habits) -> None:
         self._world = world
@@ -102,10 +103,11 @@ class Application:
         self.computes = 0.0
         """At the end: for so many seconds the story has it compute without a poll, and stay a member."""
         self.is_at_peace = False
-        """It has heard that the faults are over, and leaves out nothing from now on."""
+        """Set once the faults are over; from then on it skips no step."""
         self.uncommitted: set[TopicPartition] = set()
-        """It gave these up at peace amid a rebalance that others began, and was told that it cannot commit
-        then, as in Apache Kafka."""
+        """Partitions that it gave up, without a fault, during a rebalance that others began. It got an error
+        for the commit then, as in Apache Kafka.
+        """
         self._in_listener = ""
         self._listened = 0.0
         """Seconds that listeners took in the call that is being made."""
@@ -174,14 +176,14 @@ class Application:
             return
         self._come_back()
         self._call("close", timeout, lambda: life.consumer.close(timeout=timeout))
-        self._end_life(GIVEN_BACK)
-        for asked in life.commits:
-            if asked.told_at is None:
-                self._complain("CallsKeepTheirWord", f"{life.name} was closed, and {asked} was told nothing")
+        self._end_life(RETURNED)
+        for attempt in life.commits:
+            if attempt.told_at is None:
+                self._complain("CallsKeepTheirWord", f"{life.name} was closed, and {attempt} had no outcome")
 
     def _end_life(self, how: str) -> None:
         life = self.life
-        if how == GIVEN_BACK and life.held:
+        if how == RETURNED and life.held:
             self._complain("ListenersArePaired", f"{life.name} was closed and still holds {list(life.held)}")
         life.end(list(life.held), how, self._world.now)
         life.is_over = True
@@ -189,13 +191,13 @@ class Application:
         self._world.consumers.remove(life.consumer)
 
     def _crash(self) -> None:
-        """As a process that is killed."""
+        """Ends like a process that is killed."""
         self._world.simulation.note(f"{self.life.name} crashes")
         self.life.consumer._cluster.close(0)
         self._end_life(CRASHED)
 
     def _end_of_fenced(self) -> None:
-        """Somebody, or a request that came late, took the place of this static member."""
+        """Another member, or a request that came late, took the place of this static member."""
         self.close(CLOSE_TIMEOUT)
         self._begin()
         self._subscribe()
@@ -264,12 +266,12 @@ class Application:
         self._call("unsubscribe", CLOSE_TIMEOUT, life.consumer.unsubscribe)
         if life.held:
             self._complain("ListenersArePaired", f"{life.name} unsubscribed and holds {list(life.held)}")
-        life.end(list(life.held), GIVEN_BACK, self._world.now)
+        life.end(list(life.held), RETURNED, self._world.now)
         self._rest(self._random.choice([0.0, 1.0]))
         self._subscribe()
 
     def _ask(self) -> None:
-        """What the group has committed, and where this consumer is."""
+        """The group's committed offsets, and this consumer's positions."""
         consumer, place = self.life.consumer, self._any_held()
         if place is None:
             return
@@ -313,7 +315,7 @@ class Application:
                 if not self._call("next", timeout_ms / 1000, self._iterate):
                     return
                 if self._handed == before:
-                    break  # nobody waits twenty times for nothing
+                    break  # not twenty waits for nothing
                 self._mark()
                 self._rest(self._random.choice([0.0, 0.0, 0.0, 0.05]))
                 self._come_back()
@@ -381,35 +383,41 @@ class Application:
 
     def _commit_and_wait(self, timeout: float) -> None:
         life = self.life
-        given, expected = self._what_to_commit()
-        asked = AskedCommit(expected, self._world.now)
-        life.commits.append(asked)
-        is_done = self._call("commit", timeout, lambda: life.consumer.commit(given, timeout * 1000))
-        asked.told_at = self._world.now
-        asked.error = "" if is_done else "failed"
+        offsets_to_commit, expected = self._what_to_commit()
+        attempt = ExpectedCommit(expected, self._world.now)
+        life.commits.append(attempt)
+        is_done = self._call(
+            "commit", timeout, lambda: life.consumer.commit(offsets_to_commit, timeout * 1000)
+        )
+        attempt.told_at = self._world.now
+        attempt.error = "" if is_done else "failed"
 
     def _commit_later(self) -> None:
         life = self.life
-        given, expected = self._what_to_commit()
-        asked = AskedCommit(expected, self._world.now)
+        offsets_to_commit, expected = self._what_to_commit()
+        attempt = ExpectedCommit(expected, self._world.now)
 
-        def told(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
-            before = [one for one in life.commits[: life.commits.index(asked)] if one.told_at is None]
-            if asked.told_at is not None:
-                self._complain("CallbacksComeOnceInOrder", f"{life.name}: {asked} was told twice")
+        def on_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
+            before = [one for one in life.commits[: life.commits.index(attempt)] if one.told_at is None]
+            if attempt.told_at is not None:
+                self._complain("CallbacksComeOnceInOrder", f"{life.name}: {attempt} had two outcomes")
             if before:
-                self._complain("CallbacksComeOnceInOrder", f"{life.name}: {asked} was told before {before}")
+                self._complain(
+                    "CallbacksComeOnceInOrder", f"{life.name}: {attempt} had its outcome before {before}"
+                )
             if error is not None and not isinstance(error, PASSING_IN_COMMITS):
-                self._complain("CallsKeepTheirWord", f"{life.name}: a commit was told {error!r}")
-            asked.told_at = self._world.now
-            asked.error = "" if error is None else repr(error)
+                self._complain("CallsKeepTheirWord", f"{life.name}: a commit failed with {error!r}")
+            attempt.told_at = self._world.now
+            attempt.error = "" if error is None else repr(error)
 
-        life.commits.append(asked)
-        if not self._call("commit_async", 0.0, lambda: life.consumer.commit_async(given, told)):
-            life.commits.remove(asked)
+        life.commits.append(attempt)
+        if not self._call(
+            "commit_async", 0.0, lambda: life.consumer.commit_async(offsets_to_commit, on_commit)
+        ):
+            life.commits.remove(attempt)
 
-    def _what_to_commit(self) -> tuple[Given | None, dict[TopicPartition, int]]:
-        """What the call is given, None for all that was handed over; and what must be there afterwards."""
+    def _what_to_commit(self) -> tuple[Offsets | None, dict[TopicPartition, int]]:
+        """The argument for the call (None for all returned records) and the offsets it must write."""
         held = self.life.held
         places = {place: one.next_offset for place, one in held.items()}
         expected = {place: offset for place, offset in places.items() if offset is not None}

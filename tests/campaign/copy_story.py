@@ -1,9 +1,10 @@
 """Copying exactly once: a group reads, transforms and writes in transactions while faults happen (KIP-447).
 
-Two or three applications, each with a consumer of the group and a transactional producer of its own; what is
-written and the offsets of what was read stand or fall together.  They crash, stall amid a transaction beyond
-max_poll_interval_ms, and begin anew under the same transactional id.  In the end, whatever happened, the
-output has every input record once, in the order of its partition, and the group stands at its end.
+Two or three applications, each with a consumer of the group and a transactional producer of its own. Output
+records and the offsets of the records read are committed together or not at all. The applications crash,
+stall in a transaction beyond max_poll_interval_ms, and start again under the same transactional id. Whatever
+happened, at the end the output has every input record once, in the order of its partition, and the group is
+at the end of the input.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class CopyShape:
 
 
 def copy_kinds() -> tuple[Kind, ...]:
-    """What goes wrong for groups, but for new partitions."""
+    """Faults for groups, except new partitions."""
     return tuple(kind for kind in consumer_kinds() if kind.name not in NOT_HERE)
 
 
@@ -188,7 +189,7 @@ class Copier:
             consumer.seek(place, 0 if stands is None else stands.offset)
 
     def _crash(self) -> None:
-        """As a process that is killed: no good-bye, no abort."""
+        """Ends like a process that is killed: it neither leaves the group nor aborts."""
         self._world.simulation.note(f"{self.name} crashes")
         if self.consumer is not None:
             self.consumer._cluster.close(0)
@@ -215,7 +216,7 @@ class Copier:
 
 
 def copy_of(place: TopicPartition, record: ConsumerRecord) -> bytes:
-    """What is written of a record that was read."""
+    """The output record for a record that was read."""
     return b"%d/%d/%b" % (place.partition, record.offset, record.value or b"")
 
 
@@ -230,7 +231,7 @@ class CopyStory:
     """One play of the story; belongs to the simulation's main actor."""
 
     config: Mapping[str, object] = {}
-    """Of the cluster, beside this story's own."""
+    """Configuration of the cluster, in addition to this story's own."""
 
     def __init__(self, simulation: Simulation, shape: CopyShape, report: Report) -> None:
         self._simulation = simulation
@@ -278,7 +279,7 @@ class CopyStory:
         ]
 
     def _places_of_clients(self) -> list[str]:
-        """Of those that faults can meet."""
+        """Partitions that faults can affect."""
         return [f"consumer-{number + 1}" for number in range(len(self._copiers))]
 
     def _start(self) -> list[Actor]:

@@ -72,7 +72,7 @@ class Member:
     # ------------------------------------------------------------------ the actor's body
 
     def run(self) -> None:
-        """Be a member until told to stop; then, in peace, once more to the end."""
+        """Be a member until stopped; then, without faults, once more to the end."""
         while not self._stop.is_set():
             try:
                 self._be_a_member(lambda: self._stop.is_set())
@@ -106,7 +106,7 @@ class Member:
                 self._leave()
                 return
             if chance < 0.03:
-                # The coordinator takes it for dead, and it has not heard of that when it commits.
+                # The coordinator considers it dead, and it does not know that when it commits.
                 self._world.simulation.sleep(SESSION_TIMEOUT + 2.0)
                 self._commit_one()
             self._heartbeat()
@@ -196,7 +196,7 @@ class Member:
         return error
 
     def _assign(self, members: Iterable[str]) -> list[SyncGroupRequestAssignment]:
-        """As the group's leader: partitions by turns (a byte each); nobody else is told the members."""
+        """Assign as the group's leader: partitions in turn (a byte each). Only it gets the members."""
         ordered = sorted(members)
         partitions = self._world.topics[self._topic]  # it may have grown
         return [
@@ -207,7 +207,7 @@ class Member:
         ]
 
     def _committed(self, partitions: tuple[int, ...]) -> dict[int, int]:
-        """Where to go on counting; -1 where nothing was committed yet."""
+        """The offset to continue from; -1 if nothing was committed yet."""
         if not partitions:
             return {}
         asked_at = self._world.now
@@ -219,9 +219,9 @@ class Member:
             _error_in_fetch,
         )
         counts = {}
-        for told in response.groups[0].topics[0].partitions:
-            counts[told.partition_index] = told.committed_offset
-            self._history.fetched.append(Fetched(told.partition_index, told.committed_offset, asked_at))
+        for fetched in response.groups[0].topics[0].partitions:
+            counts[fetched.partition_index] = fetched.committed_offset
+            self._history.fetched.append(Fetched(fetched.partition_index, fetched.committed_offset, asked_at))
         return counts
 
     def _commit(self, partition: int) -> None:
@@ -317,7 +317,7 @@ class CommitsAreKept(Checker):
             highest = _highest(taken, fetched.partition, fetched.asked_at)
             if fetched.offset < highest:
                 self.fail(
-                    f"partition {fetched.partition}: {fetched.offset} was told after {highest} was committed"
+                    f"partition {fetched.partition}: fetched {fetched.offset} after {highest} was committed"
                 )
         for commit in taken:
             highest = _highest(taken, commit.partition, commit.asked_at)

@@ -34,7 +34,7 @@ class Logged:
 
 
 @attrs.define
-class Asked:
+class Attempt:
     """A batch in a produce request that reached a broker."""
 
     client: str
@@ -51,10 +51,10 @@ class Asked:
 
 @attrs.define
 class Evidence:
-    """What the logs hold and what the brokers were asked for."""
+    """The contents of the logs, and the requests that brokers received."""
 
     logs: dict[Place, list[Logged]]
-    asked: list[Asked]
+    attempts: list[Attempt]
     sent: dict[bytes, Sent]
 
     @classmethod
@@ -67,10 +67,10 @@ class Evidence:
             ]
             for place in world.partitions()
         }
-        return cls(logs, list(_asked(world)), world.history.by_value())
+        return cls(logs, list(_attempts(world)), world.history.by_value())
 
     def offsets(self, place: Place) -> dict[bytes, list[int]]:
-        """Where each value is in a partition's log."""
+        """Positions of each value in a partition's log."""
         found: dict[bytes, list[int]] = {}
         for logged in self.logs[place]:
             found.setdefault(logged.value, []).append(logged.offset)
@@ -86,7 +86,7 @@ def _number(batch: RecordBatch) -> Numbered:
     return batch.producer_id, batch.producer_epoch, batch.base_sequence
 
 
-def _asked(world: World) -> Iterator[Asked]:
+def _attempts(world: World) -> Iterator[Attempt]:
     names = world.cluster.controller.image.topic_names
     values_of: dict[bytes, list[bytes]] = {}
     for entry in world.cluster.history.entries("Produce"):
@@ -102,7 +102,7 @@ def _asked(world: World) -> Iterator[Asked]:
                     number, client = _number(batch), entry.client_id or ""
                     is_late = entry.peer.endswith("(dead)")
                     was_too_large = (topic.name, topic.topic_id, partition.index) in too_large
-                    yield Asked(
+                    yield Attempt(
                         client, entry.received_at, place, number, data, values, is_late, was_too_large
                     )
 

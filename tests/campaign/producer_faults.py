@@ -66,7 +66,7 @@ PASSING = {
     "InitProducerId": ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"),
     "Metadata": ("LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_SERVER_ERROR"),
 }
-ASKED = ("Produce", "Produce", "Produce", "InitProducerId", "Metadata")
+REQUESTS = ("Produce", "Produce", "Produce", "InitProducerId", "Metadata")
 REFUSALS = ("MESSAGE_TOO_LARGE", "INVALID_RECORD", "INVALID_TIMESTAMP", "TOPIC_AUTHORIZATION_FAILED")
 """Batches with these are given up, and leave a hole in the numbers of what follows."""
 AFTER_APPEND = (
@@ -75,7 +75,7 @@ AFTER_APPEND = (
     "NOT_LEADER_OR_FOLLOWER",
     "UNKNOWN_SERVER_ERROR",
 )
-"""What a broker may answer although the batch is in its log."""
+"""Errors that a broker can return although the batch is in its log."""
 
 
 @attrs.define(frozen=True)
@@ -118,7 +118,7 @@ def _refusal(random: Random, world: World) -> dict[str, object]:
 def _after_append(random: Random, world: World) -> dict[str, object]:
     reply = AppendedAndCalled(random.choice(AFTER_APPEND))
     return {
-        "became": "appended, and an error told",
+        "became": "appended, and an error returned",
         "api": "Produce",
         "then": "replace_reply",
         "reply": reply,
@@ -132,10 +132,10 @@ def _late(random: Random, world: World) -> dict[str, object]:
 
 
 OF_REQUESTS: tuple[Kind, ...] = (
-    Kind("passing error", 3.0, RequestFault, passing_errors(ASKED, PASSING)),
+    Kind("passing error", 3.0, RequestFault, passing_errors(REQUESTS, PASSING)),
     Kind("refusal", 3.0, RequestFault, _refusal),
     Kind("error after append", 4.0, RequestFault, _after_append),
-    Kind("request cut short", 3.0, RequestFault, lost_connections([*ASKED, "ApiVersions"])),
+    Kind("request cut short", 3.0, RequestFault, lost_connections([*REQUESTS, "ApiVersions"])),
     Kind("late request", 3.0, RequestFault, _late),
     Kind(
         "delay",

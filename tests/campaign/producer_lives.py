@@ -1,6 +1,6 @@
 """A producer of the producers' scenario: its options, drawn from the seed, and what was sent with it.
 
-Kept by the workers (producer_work.py), looked at by the promises (producer_promises.py).
+Written by the workers (producer_work.py), read by the promises (producer_promises.py).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Life:
     producer: KafkaProducer
     sent: list[Sent] = attrs.field(factory=list)
     bulks: list[Bulk] = attrs.field(factory=list)
-    """What `send_many` took and what is not yet known to be done."""
+    """Records that `send_many` accepted and that have no outcome yet."""
 
     @property
     def is_idempotent(self) -> bool:
@@ -85,6 +85,6 @@ class Life:
 
 
 def outcome_of(error: KafkaError) -> str:
-    """What an application knows by the error of a delivery: nothing, but where the producer is sure."""
+    """The application's knowledge from the error of a delivery: none, unless the producer is certain."""
     is_sure = isinstance(error, DeliveryTimeout) and "was never sent" in str(error)
     return FAILED if is_sure else UNKNOWN

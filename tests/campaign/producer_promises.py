@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pykafka2.testing.simulation.world import World
 
 MOST_QUESTIONS_PER_SECOND = 60
-"""Of one API by one client: with back-off and three brokers it is ten or twenty."""
+"""For one API and one client: with back-off and three brokers it is ten or twenty."""
 
 
 class Promise(Checker):
@@ -48,7 +48,7 @@ class Promise(Checker):
 
 
 class AcknowledgedIsAtItsOffset(Promise):
-    """What acks=all acknowledged is in the log at the offset that was told."""
+    """A record acknowledged with acks=all is in the log at the reported offset."""
 
     def look(self, world: World, evidence: Evidence) -> None:
         at = {place: {one.offset: one.value for one in log} for place, log in evidence.logs.items()}
@@ -74,7 +74,7 @@ class LogsHoldWhatWasSent(Promise):
                 sent = evidence.sent.get(one.value)
                 where = f"{place[0]}-{place[1]} offset {one.offset}"
                 if sent is None:
-                    self.fail(f"{where} holds {one.value!r}, which nobody sent")
+                    self.fail(f"{where} holds {one.value!r}, which was never sent")
                 elif (sent.topic, sent.partition) != place:
                     self.fail(f"{where} holds {sent}")
                 elif sent.outcome == FAILED:
@@ -82,19 +82,21 @@ class LogsHoldWhatWasSent(Promise):
 
 
 class CopiesAreAttempts(Promise):
-    """A record is not in the log more often than brokers were asked to write it, nor asked more often than
-    `retries` allows.  What was too large is sent in parts, which is no retry (KIP-126).
+    """A record is not in the log more often than brokers received it, and is not sent more often than
+    `retries` allows. A batch that was too large is sent in parts, which does not count as a retry (KIP-126).
     """
 
     def look(self, world: World, evidence: Evidence) -> None:
-        attempts = Counter(value for asked in evidence.asked if not asked.is_late for value in asked.values)
+        attempts = Counter(
+            value for attempt in evidence.attempts if not attempt.is_late for value in attempt.values
+        )
         for place in evidence.logs:
             for value, offsets in evidence.offsets(place).items():
                 if len(offsets) > attempts[value]:
-                    self.fail(
-                        f"{value!r} is {len(offsets)} times in the log, asked for {attempts[value]} times"
-                    )
-        split = Counter(value for asked in evidence.asked if asked.was_too_large for value in asked.values)
+                    self.fail(f"{value!r} is {len(offsets)} times in the log, sent {attempts[value]} times")
+        split = Counter(
+            value for attempt in evidence.attempts if attempt.was_too_large for value in attempt.values
+        )
         for value, count in (attempts - split).items():
             sent = evidence.sent.get(value)
             retries = self.lives[sent.producer].options.get("retries") if sent is not None else None
@@ -103,7 +105,7 @@ class CopiesAreAttempts(Promise):
 
 
 class CommittedIsKept(Promise):
-    """What all in-sync replicas had stays where it is, also where acks=1 was content with less."""
+    """Records that all in-sync replicas had keep their offset, also if acks=1 needed fewer replicas."""
 
     def __init__(self, lives: Mapping[str, Life], evidence: list[Evidence]) -> None:
         super().__init__(lives, evidence)
@@ -147,14 +149,14 @@ class NobodyAsksWithoutRest(Promise):
     """Whatever brokers answer, a client asks for metadata, versions and ids with pauses between."""
 
     def look(self, world: World, evidence: Evidence) -> None:
-        asked: Counter[tuple[str, str, int]] = Counter()
+        attempts: Counter[tuple[str, str, int]] = Counter()
         for entry in world.cluster.history.entries():
             client = entry.client_id or ""
             if entry.api in ("Metadata", "ApiVersions", "InitProducerId") and client in self.lives:
-                asked[client, entry.api, int(entry.received_at)] += 1
-        for (client, api, second), count in asked.items():
+                attempts[client, entry.api, int(entry.received_at)] += 1
+        for (client, api, second), count in attempts.items():
             if count > MOST_QUESTIONS_PER_SECOND:
-                self.fail(f"{client} asked {count} times for {api} in the second from {second}")
+                self.fail(f"{client} sent {count} requests of {api} in the second from {second}")
 
 
 class WindowsAreKept(Promise):
@@ -163,7 +165,7 @@ class WindowsAreKept(Promise):
     def look(self, world: World, evidence: Evidence) -> None:
         for life in self.lives.values():
             if life.acks == 0:
-                continue  # nobody waits for answers
+                continue  # no caller waits for answers
             most = world.cluster.history.in_flight_max("Produce", client_id=life.name)
             if most > life.options["max_in_flight_requests_per_connection"]:
                 self.fail(f"{life.name} had {most} requests in flight: {life.options}")
@@ -201,7 +203,7 @@ class IdempotentPromise(Promise):
         raise NotImplementedError
 
     def of(self, life: Life, place: TopicPartition, evidence: Evidence) -> list[tuple[Sent, Logged]]:
-        """What the log has of this producer, in its order."""
+        """This producer's records in the log, in log order."""
         return [
             (sent, logged)
             for logged in evidence.logs[place]
@@ -232,25 +234,26 @@ class OrderIsKept(IdempotentPromise):
 
 
 class HolesEndAnEpoch(IdempotentPromise):
-    """Where a record is missing between two of its producer, its send did not succeed, and if a broker was
-    ever asked to write it, what follows was written in a later epoch: the missing one cannot come late.
+    """If a record is missing between two others of its producer, its send did not succeed. If a broker has
+    received it at all, the records after it were written in a later epoch, so the missing one cannot arrive
+    late.
     """
 
     def look_at(self, life: Life, place: TopicPartition, evidence: Evidence) -> None:
         there = self.of(life, place, evidence)
         present = {sent.number for sent, _ in there}
-        asked = {
-            value: asked.number[:2]
-            for asked in evidence.asked
-            if asked.client == life.name and asked.place == place
-            for value in asked.values
+        numbers = {
+            value: attempt.number[:2]
+            for attempt in evidence.attempts
+            if attempt.client == life.name and attempt.place == place
+            for value in attempt.values
         }
         for sent in life.sent:
             if (sent.topic, sent.partition) != place or sent.number in present:
                 continue
             if sent.outcome == OK:
                 self.fail(f"{place}: {sent} was acknowledged and is missing")
-            under = asked.get(sent.value)
+            under = numbers.get(sent.value)
             after = next((logged for later, logged in there if later.number > sent.number), None)
             if under is not None and after is not None and after.number[:2] == under:
                 self.fail(
@@ -276,25 +279,26 @@ class NumbersHaveNoGaps(IdempotentPromise):
 
 
 class RetriesAreIdentical(Promise):
-    """What is sent under one number is the same bytes each time, unless it was too large and is split."""
+    """A sequence number always carries the same bytes, unless the batch was too large and is split."""
 
     def look(self, world: World, evidence: Evidence) -> None:
         # The bytes under a number, and those of its batch before it was split: a copy of that may come late.
         known: dict[tuple[str, Place, Numbered], set[bytes]] = {}
         split: set[tuple[str, Place, Numbered]] = set()
-        for asked in evidence.asked:
-            if asked.number[0] < 0:
+        for attempt in evidence.attempts:
+            if attempt.number[0] < 0:
                 continue
-            key = (asked.client, asked.place, asked.number)
-            told = known.setdefault(key, {asked.data})
-            if asked.data not in told:
+            key = (attempt.client, attempt.place, attempt.number)
+            known_data = known.setdefault(key, {attempt.data})
+            if attempt.data not in known_data:
                 if key not in split:
                     self.fail(
-                        f"{asked.client} {asked.place}: other bytes under {asked.number}: {asked.values}"
+                        f"{attempt.client} {attempt.place}: other bytes under {attempt.number}: "
+                        f"{attempt.values}"
                     )
                 split.remove(key)
-                told.add(asked.data)
-            if asked.was_too_large:
+                known_data.add(attempt.data)
+            if attempt.was_too_large:
                 split.add(key)
 
 

@@ -1,8 +1,8 @@
 """The producers' story: three brokers, one or two producers of all sorts, faults; then peace and the proof.
 
-A seed is made to be cheap (a quarter of a second of processor time), so that many can be played: a dozen
-virtual seconds, few partitions, nobody who reads.  What brokers do among themselves is the other story's
-(system_story.py).
+A seed is cheap (a quarter of a second of processor time), so that many can be played: a dozen virtual
+seconds, few partitions, no consumers. The other story (system_story.py) covers what brokers do among
+themselves.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class ProducerStory:
         if sabotage is not None:
             sabotage(self.world)
         if any(life["acks"] != ALL for worker in self._workers for life in worker.options):
-            watch(self.world, self._checkers)  # what acks=all was told needs no looking after each turn
+            watch(self.world, self._checkers)  # acks=all outcomes need no check after each turn
         plan = FaultPlan.draw(simulation.seed, shape.seconds, shape.kinds, self.world, start=0.0, window=2.0)
         for worker in self._workers:
             worker.allowance = paused_seconds(plan.faults, worker.life.name)

@@ -1,8 +1,8 @@
 """Work of an application with a producer while faults happen, and the outcomes it sees.
 
-Blocking code; each worker is an actor with one producer after another, made with options drawn from the seed.
-What the application itself can see, it looks at here: each record has one outcome, in time; calls end in
-time; a flush that returned has left nothing open.  What only the logs can tell is in producer_promises.py.
+Blocking code: each worker is an actor with one producer after another, made with options drawn from the seed.
+It checks here what the application can see: each record has one outcome, in time; calls end in time; a flush
+that returned has left nothing open. producer_promises.py checks what only the logs can show.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RECOVERY_TIME = 60.0
 
 
 class Worker:
-    """Sends numbered records to every partition until told to stop, with one producer after another."""
+    """Sends numbered records to every partition until stopped, with one producer after another."""
 
     def __init__(self, world: World, stop: SimEvent, seed: str, options: Sequence[dict[str, Any]]) -> None:
         self._world = world
@@ -148,16 +148,16 @@ class Worker:
     def _send(self, topic: str, partition: int) -> Any:
         world, life = self._world, self.life
         sent = self._record(topic, partition)
-        told = self._teller(sent)
-        is_told_later = self._random.random() < 0.2
+        on_delivery = self._teller(sent)
+        has_late_callback = self._random.random() < 0.2
         delivery = None
         try:
-            if is_told_later:
+            if has_late_callback:
                 delivery = life.producer.send(topic, sent.value, partition=partition)
-                delivery.add_callback(lambda metadata: told(metadata, None))
-                delivery.add_errback(lambda error: told(None, error))
+                delivery.add_callback(lambda metadata: on_delivery(metadata, None))
+                delivery.add_errback(lambda error: on_delivery(None, error))
             else:
-                delivery = life.producer.send(topic, sent.value, partition=partition, on_delivery=told)
+                delivery = life.producer.send(topic, sent.value, partition=partition, on_delivery=on_delivery)
         except KafkaError as error:
             # send() raises only where nothing was appended.
             sent.outcome, sent.error, sent.done_at = FAILED, repr(error), world.now
@@ -173,7 +173,7 @@ class Worker:
     def _teller(self, sent: Sent) -> OnDelivery:
         world, life = self._world, self.life
 
-        def told(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
+        def on_delivery(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
             if sent.outcome != OPEN:
                 self.problems.append(f"{sent} has a second outcome after {sent.outcome}: {metadata or error}")
             sent.done_at = world.now
@@ -185,7 +185,7 @@ class Worker:
             elif error is not None:
                 sent.outcome, sent.error = outcome_of(error), repr(error)
 
-        return told
+        return on_delivery
 
     # ------------------------------------------------------------------ many at once
 

@@ -67,7 +67,9 @@ class RequestFault:
 
 
 class Throttled:
-    """As if a quota were violated: answers say how long to be silent, and connections stay unread so long."""
+    """Acts as if a quota were exceeded: responses contain a throttle time, and connections stay unread for
+    that time.
+    """
 
     def __init__(self, api: str, seconds: float, times: int) -> None:
         self._api, self._seconds, self._times = api, seconds, times
@@ -86,7 +88,7 @@ class Throttled:
 
 @attrs.define(frozen=True)
 class WithoutTopics:
-    """The answer of a broker that has not heard of any topic yet, as one that has just started."""
+    """The response of a broker that knows no topic yet, like one that has just started."""
 
     def __call__(self, request: Any, response: Any) -> Any:
         if response is None:
@@ -151,13 +153,13 @@ def throttles(apis: Sequence[str]) -> Draw:
 
 
 def stale_metadata(random: Random, world: World) -> Drawn:
-    """A broker that has not heard the news."""
+    """A broker with outdated metadata."""
     broker = random.choice(world.broker_ids)
-    return {"became": "told old news", "api": "Metadata", "then": "stale_metadata", "broker": broker}
+    return {"became": "outdated metadata", "api": "Metadata", "then": "stale_metadata", "broker": broker}
 
 
 def hidden_topics(random: Random, world: World) -> Drawn:
-    """A broker that has not heard of any topic."""
+    """A broker that knows no topic."""
     return {
         "became": "topics hidden",
         "api": "Metadata",

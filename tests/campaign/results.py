@@ -30,7 +30,7 @@ class UnlikeParts(ValueError):
 
 @attrs.define(frozen=True)
 class Played:
-    """What seeds were played of: the first line of a file."""
+    """Header of the seeds that were played: the first line of a file."""
 
     code: str
     """A hash of the package's source, whatever its commit: the same code plays the same stories."""
@@ -91,7 +91,7 @@ def to_line(report: Report) -> str:
 
 
 def from_line(line: str) -> Report:
-    """What `to_line` wrote."""
+    """Reads a line of `to_line`."""
     known = json.loads(line)
     known["tallies"] = {kind: Tally(**tally) for kind, tally in known["tallies"].items()}
     return Report(**known)
@@ -159,7 +159,7 @@ def add_parts(paths: Sequence[Path]) -> tuple[Played, list[Report], list[str]]:
 
 
 def total(reports: Iterable[Report]) -> Tallies:
-    """What became of all faults."""
+    """Outcomes of all faults."""
     tallies: Tallies = {}
     for report in reports:
         for kind, tally in report.tallies.items():

@@ -68,14 +68,16 @@ class UnknownSize(ValueError):
 
 
 def _sizes(options: argparse.Namespace, scenario: Scenario) -> dict[str, Any]:
-    """The scenario's own, over which stands what was asked for."""
+    """The scenario's sizes, overridden by the command line."""
     sizes = dict(scenario.sizes)
     for name in SIZES:
-        asked = getattr(options, "virtual_seconds" if name == "seconds" else name)
-        if asked is not None and name not in sizes:
-            raise UnknownSize(f"--{name} {asked}: the scenario {scenario.name!r} has none; it has {[*sizes]}")
-        if asked is not None:
-            sizes[name] = asked
+        wanted = getattr(options, "virtual_seconds" if name == "seconds" else name)
+        if wanted is not None and name not in sizes:
+            raise UnknownSize(
+                f"--{name} {wanted}: the scenario {scenario.name!r} has none; it has {[*sizes]}"
+            )
+        if wanted is not None:
+            sizes[name] = wanted
     return sizes
 
 
@@ -119,7 +121,8 @@ class _Run:
         corpus = [seed for seed in self._options.corpus if seed not in known]
         if known:
             print(f"{len(known)} seeds are in {self._options.resume}, {len(corpus)} are left to play")
-        # Whoever stops a long run wants to see how far it came; within a seed a signal would lose the baton.
+        # If you stop a long run, you want to see how far it came; within a seed a signal would lose the
+        # baton.
         before = signal.signal(signal.SIGTERM, lambda number, frame: self._stop())
         play = partial(play_one, scenario=self._scenario.name, sizes=self._sizes)
         total_seeds = None if self._options.fresh else len(corpus)

@@ -19,7 +19,7 @@ PlaySeed = Callable[[int, Mapping[str, Any], bool], Report]
 
 @attrs.define(frozen=True)
 class Scenario:
-    """One scenario: what plays a seed of it, how large it is if nobody says, what may go wrong in it."""
+    """One scenario: the function that plays a seed, its default size, and its faults."""
 
     name: str
     play: PlaySeed

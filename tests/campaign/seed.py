@@ -26,11 +26,11 @@ Sabotage = Callable[[World], object]
 
 @attrs.define
 class Report:
-    """What a seed did."""
+    """Results of a seed."""
 
     seed: int
     scenario: str = "system"
-    """As the runner's `--scenario` says it."""
+    """The runner's `--scenario` value."""
     seconds: float = 0.0
     operations: int = 0
     records: int = 0

@@ -57,7 +57,7 @@ def begin_job() -> None:
 
 @contextmanager
 def without_logs() -> Iterator[None]:
-    """What clients and brokers log of faults stays unsaid meanwhile: the timeline says it better."""
+    """Logging of faults by clients and brokers is off meanwhile: the timeline shows more."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

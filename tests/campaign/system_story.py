@@ -42,7 +42,7 @@ class Shape:
     producers: int = 1
     consumers: int = 1
     members: int = 0
-    """Of one group that counts up committed offsets, see groups.py."""
+    """Parameters of one group that increments committed offsets, see groups.py."""
     producer_options: dict[str, Any] = attrs.field(factory=dict)
     consumer_options: dict[str, Any] = attrs.field(factory=dict)
     config: dict[str, object] = attrs.field(factory=dict)
@@ -86,7 +86,7 @@ def every_checker() -> list[Checker]:
 
 
 def _drawn_config(seed: int) -> dict[str, object]:
-    """How patient leaders are: no fault lasts for Kafka's 30 s, so with those nobody leaves an ISR.
+    """Leaders' patience: no fault lasts for Kafka's 30 s, so with the default no replica would leave an ISR.
 
     There is one group, so most seeds have few partitions for groups; with 50 each move of a leader and each
     new session of a follower costs many times as much and shows nothing more.

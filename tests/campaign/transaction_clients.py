@@ -83,7 +83,7 @@ class ClientProducing:
         self._world.simulation.note(f"{self.name}: {error!r}")
         self.fenced += isinstance(error, ProducerFenced)
         if self.transactions and self.transactions[-1].outcome == OPEN:
-            self.transactions[-1].outcome = ABORTED  # it never asked for a commit
+            self.transactions[-1].outcome = ABORTED  # it never requested a commit
         producer, self._producer = self._producer, None
         if producer is not None:
             with suppress(KafkaError):
@@ -196,7 +196,7 @@ class ClientProducing:
             written.outcome = COMMITTED
 
     def committed_offset(self) -> int:
-        """What its group has committed; -1 for nothing."""
+        """The group's committed offset; -1 for none."""
         from pykafka2.admin.options import ADMIN_OPTIONS
         from pykafka2.cluster.client import ClusterClient
 

@@ -30,7 +30,7 @@ R = TypeVar("R", bound=Response)
 TOPIC: Final = "orders"
 OPEN, COMMITTED, ABORTED, UNKNOWN = "open", "committed", "aborted", "unknown"
 TIMEOUT_MS: Final = 10_000
-"""Of a transaction: less than some faults last."""
+"""Timeout of a transaction: shorter than some faults."""
 PATIENCE: Final = 15.0
 """Seconds that a producer tries one request."""
 RECOVERY_TIME: Final = 90.0
@@ -62,7 +62,7 @@ class Written:
 
 
 class TransactionalProducing:
-    """One producer, as an actor: begins, writes, commits or aborts or walks away, until told to stop.
+    """One producer, as an actor: begins, writes, then commits, aborts or abandons, until stopped.
 
     With `is_new` it speaks transaction.version 2 (KIP-890), else 1.  Two of them may share a transactional id
     and fence each other.
@@ -115,7 +115,7 @@ class TransactionalProducing:
         self._world.simulation.note(f"{self.name}: {error!r}")
         self.fenced += isinstance(error, ProducerFenced | InvalidProducerEpoch)
         if self.transactions and self.transactions[-1].outcome == OPEN:
-            self.transactions[-1].outcome = ABORTED  # it never asked for a commit
+            self.transactions[-1].outcome = ABORTED  # it never requested a commit
         self._id = -1
 
     def _begin(self) -> None:
@@ -140,7 +140,7 @@ class TransactionalProducing:
         if random.random() < 0.5:
             self._commit_offset(written)
         how = random.random()
-        if how < 0.1:  # a crash of the application: the next one begins anew
+        if how < 0.1:  # a crash of the application: the next one starts from scratch
             written.outcome = ABORTED
             self._id = -1
             return
@@ -235,7 +235,7 @@ class TransactionalProducing:
         )
 
     def committed_offset(self) -> int:
-        """What its group has committed; -1 for nothing."""
+        """The group's committed offset; -1 for none."""
         return committed_offset(self._client, self.group, RECOVERY_TIME)
 
     @property
@@ -257,10 +257,10 @@ def _checked(code: Callable[[Any], int]) -> Callable[[Any], KafkaError | None]:
 
 
 def committed_offset(client: ClusterClient, group: str, timeout: float) -> int:
-    """What the group has committed, once nothing of it is open; -1 for nothing."""
+    """The group's committed offset, once no transaction is open; -1 for none."""
     topic = committed_offsets.OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])
-    asked = committed_offsets.OffsetFetchRequestGroup(group_id=group, topics=[topic])
-    request = committed_offsets.OffsetFetchRequest(groups=[asked], require_stable=True)
+    requested = committed_offsets.OffsetFetchRequestGroup(group_id=group, topics=[topic])
+    request = committed_offsets.OffsetFetchRequest(groups=[requested], require_stable=True)
 
     def code(answer: Any) -> int:
         one = answer.groups[0]

@@ -44,7 +44,7 @@ TOPICS: Final = {TOPIC: 3}
 class CommittedReading:
     """A read_committed consumer of all partitions, as an actor; `seen` is what it was shown, in order.
 
-    It ends by `InvariantViolated` if it is shown what nobody has asked to commit by then.
+    Ends with `InvariantViolated` if it reads a record that no producer had requested to commit by then.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class CommittedReading:
             for place, records in polled.items():
                 for record in records:
                     value = record.value or b""
-                    self._check_asked(place, value)
+                    self._check_expected(place, value)
                     self.seen[place].append(value)
 
-    def _check_asked(self, place: TopicPartition, value: bytes) -> None:
+    def _check_expected(self, place: TopicPartition, value: bytes) -> None:
         name, number, _ = value.decode().split("/")
         written = self._producers[name].transactions[int(number)]
         if written.outcome in (OPEN, ABORTED):
@@ -93,7 +93,7 @@ class CommittedReading:
 
 @attrs.define
 class Story:
-    """What a seed did."""
+    """Results of a seed."""
 
     seed: int
     outcomes: dict[str, int] = attrs.field(factory=dict)

@@ -21,7 +21,7 @@ RECOVERY_TIME = 60.0
 
 
 class Producing:
-    """Sends numbered records to every partition until told to stop, then flushes."""
+    """Sends numbered records to every partition until stopped, then flushes."""
 
     def __init__(self, world: World, stop: SimEvent, seed: str, options: dict[str, Any]) -> None:
         self._world = world
@@ -91,7 +91,7 @@ class Producing:
 
 
 class Consuming:
-    """Reads all partitions from the beginning until told to stop, then until it has reached the end."""
+    """Reads all partitions from the beginning until stopped, then until it has reached the end."""
 
     def __init__(self, world: World, stop: SimEvent, seed: str, options: dict[str, Any]) -> None:
         self._world = world

@@ -68,7 +68,7 @@ def a_listener_is_not_awaited(world: World, patch: pytest.MonkeyPatch) -> None:
 
 
 def a_cancelled_read_leaves_a_task(world: World, patch: pytest.MonkeyPatch) -> None:
-    """A read that is cancelled goes on waiting in a task that nobody ends."""
+    """A cancelled read continues to wait in a task that never ends."""
     poll = KafkaConsumer.poll
 
     async def poll_and_leave(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -40,7 +40,7 @@ def watermark_counts_the_leader_alone(world: World, patch: pytest.MonkeyPatch) -
 
 
 def followers_join_before_they_caught_up(world: World, patch: pytest.MonkeyPatch) -> None:
-    """Whoever fetches is in sync, and may lead what it has not got."""
+    """A replica that fetches counts as in sync, and may lead without having all records."""
     patch.setattr(FollowerState, "may_join", lambda self, high_watermark, start: True)
     patch.setattr(Replica, "advance_high_watermark", lambda self, *args, **kwargs: _by_fetchers(self))
 
@@ -71,7 +71,7 @@ def controller_elects_anybody(world: World, patch: pytest.MonkeyPatch) -> None:
 
 
 def followers_do_not_truncate(world: World, patch: pytest.MonkeyPatch) -> None:
-    """A follower that is told where the logs parted keeps its own records and goes on behind them."""
+    """A follower that learns where the logs diverged keeps its own records and continues behind them."""
     patch.setattr(FollowerFetchers, "_truncate", lambda self, replica, epoch, end: None)
     patch.setattr(Replica, "divergence", lambda self, epoch, offset: None)
 
@@ -135,6 +135,6 @@ def reads_miss_the_first_batch(world: World, patch: pytest.MonkeyPatch) -> None:
 
 
 def logs_forget_their_epochs(world: World, patch: pytest.MonkeyPatch) -> None:
-    """No leader epoch is remembered, so that nobody notices where two logs parted."""
+    """No leader epoch is remembered, so a divergence of two logs is not found."""
     patch.setattr(LeaderEpochs, "assign", lambda self, epoch, offset: None)
     patch.setattr(Replica, "divergence", lambda self, epoch, offset: None)

@@ -11,6 +11,6 @@ from tests.campaign.seed_pool import without_logs
 
 @pytest.fixture
 def quiet() -> Iterator[None]:
-    """What faults make clients log is not of interest here."""
+    """Logs of clients about faults are of no interest here."""
     with without_logs():
         yield

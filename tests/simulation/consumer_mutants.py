@@ -56,8 +56,8 @@ def eager_members_keep_what_they_have(world: World, patch: pytest.MonkeyPatch) -
     patch.setattr(Rebalance, "_to_revoke_before_joining", lambda self: [])
 
 
-def nobody_is_told_of_losses(world: World, patch: pytest.MonkeyPatch) -> None:
-    """What is lost goes without a word to the listener."""
+def losses_are_not_reported(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Losses are not reported to the listener."""
 
     def go_silently(self: OwnedPartitions, because: str) -> None:
         self._forget(list(self._subscription.assigned))
@@ -66,7 +66,7 @@ def nobody_is_told_of_losses(world: World, patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_run_ahead_of_iteration(world: World, patch: pytest.MonkeyPatch) -> None:
-    """What was polled counts as handed over, although iteration has not come to it (KAFKA-2942's kind)."""
+    """Polled records count as handed over, although iteration has not reached them (KAFKA-2942's kind)."""
     patch.setattr(IterationQueue, "places", lambda self: {})
 
 
@@ -78,7 +78,7 @@ def commits_are_made_as_polls_return(world: World, patch: pytest.MonkeyPatch) ->
     patch.setattr(Committer, "on_return", lambda self: attend(self, 0.0))
 
 
-def groups_positions_are_not_asked_for(world: World, patch: pytest.MonkeyPatch) -> None:
+def group_positions_are_not_fetched(world: World, patch: pytest.MonkeyPatch) -> None:
     """Every partition is read where auto_offset_reset says."""
     patch.setattr(StartPositions, "without_commit", lambda self, partitions: list(partitions))
 
@@ -90,8 +90,8 @@ def failed_questions_count_as_no_commit(world: World, patch: pytest.MonkeyPatch)
     def believe(
         self: CommittedOffsets, answer: Any, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        told = self._partitions_of(answer)
-        known = read(self, answer, [one for one in partitions if one in told])
+        known_offsets = self._partitions_of(answer)
+        known = read(self, answer, [one for one in partitions if one in known_offsets])
         return {one: known.get(one) for one in partitions}
 
     def accept(self: CommittedOffsets, answer: Any, partitions: Any, ids: Any) -> None:
@@ -103,7 +103,7 @@ def failed_questions_count_as_no_commit(world: World, patch: pytest.MonkeyPatch)
 
 
 def refused_commits_count_as_written(world: World, patch: pytest.MonkeyPatch) -> None:
-    """What a coordinator could not write is told as written."""
+    """A commit that the coordinator could not write is reported as written."""
 
     def believe(self: CommitQueue, commit: Commit, error: KafkaError, now: float) -> None:
         commit.send = None
@@ -115,10 +115,10 @@ def refused_commits_count_as_written(world: World, patch: pytest.MonkeyPatch) ->
 def commits_are_now_and_then_old(world: World, patch: pytest.MonkeyPatch) -> None:
     """Every third commit is of what was handed over by the one before."""
     consumed_offsets = Committer.consumed_offsets
-    told: dict[int, list[Offsets]] = {}
+    known_offsets: dict[int, list[Offsets]] = {}
 
     def remember(self: Committer, partitions: Collection[TopicPartition] | None = None) -> Offsets:
-        before = told.setdefault(id(self), [])
+        before = known_offsets.setdefault(id(self), [])
         now = consumed_offsets(self, partitions)
         before.append(now)
         return {**now, **before[-2]} if len(before) % 3 == 0 and before[-2].keys() == now.keys() else now
@@ -127,7 +127,7 @@ def commits_are_now_and_then_old(world: World, patch: pytest.MonkeyPatch) -> Non
 
 
 def callbacks_come_backwards(world: World, patch: pytest.MonkeyPatch) -> None:
-    """Of several commits that are over the last is told first."""
+    """The last of several finished commits is reported first."""
 
     def call_back(self: Committer) -> None:
         done = [one for one in self._pending_callbacks if one.completion.is_done]
@@ -158,7 +158,9 @@ def last_commits_are_left_out(world: World, patch: pytest.MonkeyPatch) -> None:
 
 
 def silence_of_the_application_is_not_noticed(world: World, patch: pytest.MonkeyPatch) -> None:
-    """Who does not poll for longer than max_poll_interval_ms goes on beating (before KIP-62)."""
+    """A member that does not poll for longer than max_poll_interval_ms continues its heartbeats (before
+    KIP-62).
+    """
     patch.setattr(PollClock, "is_overrun", lambda self, now: False)
     patch.setattr(PollClock, "wake_at", lambda self, now: FOREVER)
 
@@ -173,8 +175,8 @@ def heartbeats_stop_while_the_application_computes(world: World, patch: pytest.M
     patch.setattr(Membership, "_poll_heartbeat", beat_in_polls)
 
 
-def coordinators_are_never_looked_up_again(world: World, patch: pytest.MonkeyPatch) -> None:
-    """Who is no coordinator any more is asked for ever (KAFKA-13840)."""
+def coordinators_are_cached_forever(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Requests to a former coordinator are repeated forever (KAFKA-13840)."""
     patch.setattr(Coordinators, "forget_answerer", lambda self, send: None)
 
 
@@ -195,12 +197,12 @@ def goodbyes_are_not_said(world: World, patch: pytest.MonkeyPatch) -> None:
 
 
 def leaders_do_not_watch_topics(world: World, patch: pytest.MonkeyPatch) -> None:
-    """Partitions that are added are given to nobody."""
+    """Added partitions are assigned to no member."""
     patch.setattr(GroupLeader, "news", lambda self, now: "")
 
 
 def rewinding_goes_one_too_far(world: World, patch: pytest.MonkeyPatch) -> None:
-    """What iteration had not handed out when a rebalance came is left out."""
+    """Records that iteration had not returned before a rebalance are skipped."""
     first_offsets = IterationQueue.first_offsets
 
     def forget(self: IterationQueue, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

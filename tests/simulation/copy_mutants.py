@@ -20,7 +20,7 @@ Mutant = Callable[[World, pytest.MonkeyPatch], None]
 
 
 def offsets_are_committed_beside_the_transaction(world: World, patch: pytest.MonkeyPatch) -> None:
-    """What was read is committed by the consumer, before anybody knows what becomes of the copies."""
+    """The consumer commits its positions before the outcome of the copies is known."""
     group = KafkaConsumer.group_metadata
 
     def commit_at_once(self: KafkaConsumer) -> ConsumerGroupMetadata:

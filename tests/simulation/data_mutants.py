@@ -48,10 +48,10 @@ def fetches_of_a_parted_log_count(world: World, patch: pytest.MonkeyPatch) -> No
     """A follower whose log parted from the leader's counts as far as it asks, whatever it has there."""
     record_fetch = Replica.record_fetch
 
-    def credulous(self: Replica, broker_id: int, asked: FetchItem, *args: Any) -> bool:
+    def credulous(self: Replica, broker_id: int, item: FetchItem, *args: Any) -> bool:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(Replica, "divergence", lambda self, epoch, offset: None)
-            return record_fetch(self, broker_id, asked, *args)
+            return record_fetch(self, broker_id, item, *args)
 
     patch.setattr(Replica, "record_fetch", credulous)
 
@@ -101,7 +101,7 @@ def times_never_run_back(world: World, patch: pytest.MonkeyPatch) -> None:
 
 
 def deletions_take_one_record_more(world: World, patch: pytest.MonkeyPatch) -> None:
-    """The log begins one record behind what was asked for (delete records)."""
+    """The log begins one record behind the requested offset (delete records)."""
     delete = LogManager._delete
     patch.setattr(
         LogManager,
@@ -111,7 +111,7 @@ def deletions_take_one_record_more(world: World, patch: pytest.MonkeyPatch) -> N
 
 
 def new_partitions_are_taken_for_the_first(world: World, patch: pytest.MonkeyPatch) -> None:
-    """What is sent to a partition that came later goes to the first (add partition)."""
+    """Records for a partition that was added later go to the first (add partition)."""
     send = KafkaProducer.send
 
     def misled(self: KafkaProducer, topic: str, *args: Any, partition: int, **options: Any) -> Delivery:

@@ -41,7 +41,7 @@ def many_members(seed: int) -> str:
         offered = dict.fromkeys(("range", "sticky", "uniform", "roundrobin"), b"")
         for member in bench.stable(4, protocols=offered):
             bench.join(member, protocols=offered, rebalance=2.0)
-        bench.advance(5.0)  # nobody syncs in time
+        bench.advance(5.0)  # no member syncs in time
         for topic, partitions in TOPICS.items():
             for partition in range(partitions):
                 bench.commit(partition, topic=topic, partition=partition, group_id=plain)

@@ -91,7 +91,7 @@ def replica_loses_a_batch_in_the_middle(world: World, patch: pytest.MonkeyPatch)
 
 
 def callbacks_are_forgotten(world: World, patch: pytest.MonkeyPatch) -> None:
-    """One batch in fifty is done without telling anybody."""
+    """One batch in fifty is done without a callback."""
     counted = [0]
 
     def forgetful(tell: Any) -> Any:
@@ -146,7 +146,7 @@ def broker_shows_what_is_not_committed(world: World, patch: pytest.MonkeyPatch) 
 
 
 def watermark_runs_back(world: World, patch: pytest.MonkeyPatch) -> None:
-    """A replica now and then believes a smaller high watermark that it is told."""
+    """A replica sometimes believes a smaller high watermark from the leader."""
     advance = PartitionLog.advance_high_watermark
     counted = [0]
 
@@ -161,7 +161,7 @@ def watermark_runs_back(world: World, patch: pytest.MonkeyPatch) -> None:
 
 
 def send_fails_after_it_appended(world: World, patch: pytest.MonkeyPatch) -> None:
-    """The application is told that nothing was written, and it was."""
+    """The application gets an error although the record was written."""
     send = KafkaProducer.send
     counted = [0]
 

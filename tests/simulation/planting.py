@@ -1,4 +1,4 @@
-"""The checkers' self-test: a planted bug must be seen within so many seeds, by whom it is meant for."""
+"""The checkers' self-test: a planted bug must be found within a few seeds, by the promise that it breaks."""
 
 from __future__ import annotations
 

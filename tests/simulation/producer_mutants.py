@@ -47,7 +47,7 @@ def errors_count_as_success(world: World, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Outcomes, "attempt_failed", believe)
 
 
-def one_replica_is_asked_for(world: World, patch: pytest.MonkeyPatch) -> None:
+def one_replica_is_enough(world: World, patch: pytest.MonkeyPatch) -> None:
     """acks=all is sent as acks=1."""
     produce = Sender._produce
 
@@ -61,7 +61,7 @@ def one_replica_is_asked_for(world: World, patch: pytest.MonkeyPatch) -> None:
 
 
 def a_lost_answer_counts_as_never_sent(world: World, patch: pytest.MonkeyPatch) -> None:
-    """The application is told that a batch was never sent, and it was."""
+    """The application learns that a batch was never sent, although it was."""
 
     def expired(self: Outcomes, batch: ProducerBatch, waited_for: str) -> DeliveryTimeout:
         return DeliveryTimeout("it was never sent")
@@ -99,7 +99,7 @@ def retries_are_not_counted(world: World, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Outcomes, "attempt_failed", forget)
 
 
-def metadata_is_asked_for_without_rest(world: World, patch: pytest.MonkeyPatch) -> None:
+def metadata_is_requested_without_pause(world: World, patch: pytest.MonkeyPatch) -> None:
     """No back-off between two requests for metadata that bring nothing new."""
 
     def at_once(self: Metadata) -> None:
@@ -187,7 +187,7 @@ def order_of_retries_is_not_kept(world: World, patch: pytest.MonkeyPatch) -> Non
     )
 
 
-def outcomes_are_told_twice(world: World, patch: pytest.MonkeyPatch) -> None:
+def outcomes_are_reported_twice(world: World, patch: pytest.MonkeyPatch) -> None:
     """The callbacks of one batch in twenty are called two times."""
     tell = batch_module.call_written
     counted = [0]
@@ -216,7 +216,7 @@ def flush_returns_early(world: World, patch: pytest.MonkeyPatch) -> None:
 
 
 def expired_batches_keep_their_memory(world: World, patch: pytest.MonkeyPatch) -> None:
-    """What a batch took is not given back where it expired."""
+    """An expired batch does not return its memory."""
     release = Accumulator.release
 
     def keep(self: Accumulator, batch: ProducerBatch) -> None:

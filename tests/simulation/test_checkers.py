@@ -20,7 +20,7 @@ WITH_PATIENCE = (
 )
 
 
-# They look at brokers after every turn, and so see many bugs before the checkers of what clients were told.
+# They check brokers after every turn, and so find many bugs before the checkers of the clients' outcomes.
 INNER = {"AnswersAreTrue", "InSyncHasAll", "LogsKnowThemselves"}
 # What few seeds meet is soon met from here on; the first one only in one seed of a hundred.
 FIRST_SEED = {

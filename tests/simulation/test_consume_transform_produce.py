@@ -31,7 +31,7 @@ SLOW = CopyShape(
 def test_copies_of_expelled_members_do_not_count() -> None:
     report = run_seed(0, SLOW)
     assert report.error is None, f"{report.error!r}\n{report.timeline[-6000:]}"
-    assert report.outcomes["failures"], "nobody was put out amid a transaction"
+    assert report.outcomes["failures"], "no member was removed during a transaction"
 
 
 @pytest.mark.gate

@@ -20,7 +20,7 @@ from pykafka2.testing import Simulation
 from pykafka2.testing.simulation.problems import InvariantViolated
 from pykafka2.testing.simulation.world import GROUP_ID, World
 from pykafka2.types import TopicPartition
-from tests.campaign.consumer_evidence import Evidence, ToldOffset, WrittenCommit
+from tests.campaign.consumer_evidence import Evidence, FetchedOffset, WrittenCommit
 from tests.campaign.consumer_lives import AUTOMATIC
 from tests.campaign.consumer_promises import CommitsAreKept, CommitsNeverGoBack
 from tests.campaign.consumer_work import Application, Habits
@@ -36,7 +36,9 @@ def commit(offset: int) -> OffsetCommitRequest:
 
 @pytest.mark.slow
 def test_stale_coordinator_may_return_old_offsets(simulation: Simulation) -> None:
-    """As in Apache Kafka; so what it tells breaks no promise, and the same of the coordinator does."""
+    """The same as in Apache Kafka; so its response breaks no promise, while the same response of the
+    coordinator does.
+    """
     config = {"offsets.topic.num.partitions": 1, "replica.lag.time.max.ms": 500}
     cluster = simulation.cluster(brokers=2, topics={"orders": 1}, config=config)
     world = World(simulation, cluster, {"orders": 1})
@@ -56,11 +58,15 @@ def test_stale_coordinator_may_return_old_offsets(simulation: Simulation) -> Non
     ask(fetch, ToNode(1 - former))
     ask(commit(5), ToNode(1 - former))  # by who went on at 3
     evidence = Evidence.gather(world)
-    assert [(told.offset, told.is_outdated) for told in evidence.told] == [(3, True), (3, True), (15, False)]
+    assert [(fetched.offset, fetched.is_outdated) for fetched in evidence.fetched] == [
+        (3, True),
+        (3, True),
+        (15, False),
+    ]
     CommitsAreKept([], [evidence]).finish(world)
     CommitsNeverGoBack([], [evidence]).finish(world)
-    evidence.told = [attrs.evolve(told, is_outdated=False) for told in evidence.told]
-    with pytest.raises(InvariantViolated, match="was told 3 after orders-0 at 15"):
+    evidence.fetched = [attrs.evolve(fetched, is_outdated=False) for fetched in evidence.fetched]
+    with pytest.raises(InvariantViolated, match="fetched 3 after orders-0 at 15"):
         CommitsAreKept([], [evidence]).finish(world)
     with pytest.raises(InvariantViolated, match=r"orders-0 at 5 .* after orders-0 at 15"):
         CommitsNeverGoBack([], [evidence]).finish(world)
@@ -83,14 +89,14 @@ def test_reading_from_a_late_commit_of_the_same_member_breaks_no_promise(
         written("first", 18, 9.0, answered_at, 8.5),
         written("second", 17, 12.0, 12.0, 11.0),
     ]
-    told = [ToldOffset("second", place, 16, 11.0, 11.0)]
-    CommitsNeverGoBack([], [Evidence({}, commits, told, [], [])]).finish(world)
-    CommitsAreKept([], [Evidence({}, commits, told, [], [])]).finish(world)
+    fetched = [FetchedOffset("second", place, 16, 11.0, 11.0)]
+    CommitsNeverGoBack([], [Evidence({}, commits, fetched, [], [])]).finish(world)
+    CommitsAreKept([], [Evidence({}, commits, fetched, [], [])]).finish(world)
     commits[0] = written("first", 16, 8.0, 8.0, 2.0)
-    with pytest.raises(InvariantViolated, match="was told 16 after orders-0 at 18"):
-        CommitsAreKept([], [Evidence({}, commits, told, [], [])]).finish(world)
+    with pytest.raises(InvariantViolated, match="fetched 16 after orders-0 at 18"):
+        CommitsAreKept([], [Evidence({}, commits, fetched, [], [])]).finish(world)
     with pytest.raises(InvariantViolated, match=r"orders-0 at 17 .* after orders-0 at 18"):
-        CommitsNeverGoBack([], [Evidence({}, commits, told, [], [])]).finish(world)
+        CommitsNeverGoBack([], [Evidence({}, commits, fetched, [], [])]).finish(world)
 
 
 class Slow(Random):

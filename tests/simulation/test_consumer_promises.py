@@ -29,10 +29,10 @@ MUTANTS = [
         mutants.eager_members_keep_what_they_have,
         {"OwnersDoNotOverlap", "ListenersArePaired", "CleanStopsRepeatNothing"} | NO_REST,
     ),
-    (mutants.nobody_is_told_of_losses, {"ListenersArePaired", "CallsKeepTheirWord"}),
+    (mutants.losses_are_not_reported, {"ListenersArePaired", "CallsKeepTheirWord"}),
     (mutants.commits_run_ahead_of_iteration, {"CommitsAreOfWhatIsDone", "EverythingIsRead"}),
     (mutants.commits_are_made_as_polls_return, {"CommitsAreOfWhatIsDone"}),
-    (mutants.groups_positions_are_not_asked_for, {"PositionsAreTheGroups", "CleanStopsRepeatNothing"}),
+    (mutants.group_positions_are_not_fetched, {"PositionsAreTheGroups", "CleanStopsRepeatNothing"}),
     (mutants.failed_questions_count_as_no_commit, {"PositionsAreTheGroups"}),
     (mutants.refused_commits_count_as_written, {"CommitsAreTold"}),
     (
@@ -44,7 +44,7 @@ MUTANTS = [
     (mutants.last_commits_are_left_out, {"CleanStopsRepeatNothing", "CallsKeepTheirWord"}),
     (mutants.silence_of_the_application_is_not_noticed, {"WhoDoesNotPollLeaves"}),
     (mutants.heartbeats_stop_while_the_application_computes, {"HeartbeatsGoOn"} | NO_REST),
-    (mutants.coordinators_are_never_looked_up_again, NO_REST),
+    (mutants.coordinators_are_cached_forever, NO_REST),
     (mutants.nothing_rests_between_attempts, {"NobodyAsksWithoutRest", "HotLoop"}),
     (mutants.goodbyes_are_not_said, {"WhoClosesLeaves"}),
     (mutants.leaders_do_not_watch_topics, NO_REST),
@@ -84,7 +84,7 @@ SHAPES = {
     mutants.callbacks_come_backwards: shape("delay", "slow", "pause broker", way=ASYNCHRONOUS),
     mutants.callbacks_come_twice: shape(way=ASYNCHRONOUS),
     mutants.silence_of_the_application_is_not_noticed: shape(**LISTENED),
-    mutants.coordinators_are_never_looked_up_again: shape("move group", "crash coordinator"),
+    mutants.coordinators_are_cached_forever: shape("move group", "crash coordinator"),
     mutants.leaders_do_not_watch_topics: shape("add partition", "new topic", **LISTENED),
     mutants.rewinding_goes_one_too_far: shape(
         options={"partition_assignment_strategy": "cooperative-sticky", "max_poll_records": 500},
@@ -137,7 +137,9 @@ def test_faults_of_groups_have_names_of_their_own() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("quiet")
 def test_the_consumers_leave_the_same_trace_in_two_fresh_interpreters() -> None:
-    """Whatever order their sets of names have: in this seed two brokers are asked at the same moment."""
+    """The order of their sets of names must not matter: in this seed two brokers get a request at the same
+    moment.
+    """
     report = tell(19)
     assert report.error is None, f"{report.error!r}\n{report.timeline[-6000:]}"
     hashes = {

@@ -72,7 +72,9 @@ def test_a_change_without_a_controller_keeps_no_other_faults_going(
 
 
 def test_no_tail_is_lost_while_a_restart_is_not_known() -> None:
-    """The controller finds the restarted broker out of sync when it hears of it: the other one has it all."""
+    """The controller finds the restarted broker out of sync as soon as it returns: the other one has all
+    records.
+    """
     with Simulation(3) as simulation:
         cluster = simulation.cluster(brokers=3, topics={"orders": 1}, config=dict(QUICK))
         world = World(simulation, cluster, {"orders": 1})

@@ -1,4 +1,4 @@
-"""One short story told again and again, each time with the next write of any end of a connection lost."""
+"""One short story played again and again, each time with the next write of any end of a connection lost."""
 
 from __future__ import annotations
 

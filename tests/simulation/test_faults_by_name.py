@@ -1,4 +1,4 @@
-"""Faults are chosen by name; a name that is none is refused, and the nearest is told."""
+"""Faults are chosen by name; an unknown name is refused, and the error contains the nearest one."""
 
 from __future__ import annotations
 

@@ -26,14 +26,14 @@ CALLS = {"CallsKeepTheirWord"}
 MUTANTS = [
     (mutants.holes_are_filled, {"HolesEndAnEpoch", "AcknowledgedIsAtItsOffset", "RetriesAreIdentical"}),
     (mutants.errors_count_as_success, {"AcknowledgedIsAtItsOffset"}),
-    (mutants.one_replica_is_asked_for, {"AcknowledgedIsAtItsOffset"}),
+    (mutants.one_replica_is_enough, {"AcknowledgedIsAtItsOffset"}),
     (mutants.a_lost_answer_counts_as_never_sent, {"LogsHoldWhatWasSent"}),
     (
         mutants.batches_go_to_the_next_partition,
         {"AcknowledgedIsAtItsOffset", "LogsHoldWhatWasSent", "NothingIsDoubled"},
     ),
     (mutants.retries_are_not_counted, {"CopiesAreAttempts"}),
-    (mutants.metadata_is_asked_for_without_rest, {"NobodyAsksWithoutRest"}),
+    (mutants.metadata_is_requested_without_pause, {"NobodyAsksWithoutRest"}),
     (mutants.windows_have_one_more, {"WindowsAreKept"}),
     (mutants.retries_queue_up_behind, {"OneInFlightKeepsOrder"}),
     (mutants.every_retry_is_numbered_anew, {"NothingIsDoubled"}),
@@ -41,7 +41,7 @@ MUTANTS = [
     (mutants.first_numbers_are_one, {"NumbersHaveNoGaps"}),
     (mutants.order_of_retries_is_not_kept, {"NothingIsDoubled", "OrderIsKept"}),
     (mutants.moved_leaders_end_a_batch, {"HolesEndAnEpoch", "LogsHoldWhatWasSent", "RetriesAreIdentical"}),
-    (mutants.outcomes_are_told_twice, CALLS),
+    (mutants.outcomes_are_reported_twice, CALLS),
     (callbacks_are_forgotten, CALLS),
     (mutants.nothing_expires, CALLS),
     (mutants.flush_returns_early, CALLS),
@@ -59,7 +59,7 @@ FIRST_SEED = {
     mutants.flush_takes_no_timeout: 3,
     mutants.moved_leaders_end_a_batch: 5,
     mutants.nothing_expires: 4,
-    mutants.one_replica_is_asked_for: 10,
+    mutants.one_replica_is_enough: 10,
     mutants.send_waits_for_ever: 23,
     broker_mutants.followers_do_not_truncate: 23,
 }
@@ -77,7 +77,7 @@ SHAPES = {
         *("passing error", "move leader", "break", "request cut short"),
     ),
     mutants.errors_count_as_success: shape({}, "passing error", "cut brokers", "slow replication"),
-    mutants.metadata_is_asked_for_without_rest: shape(
+    mutants.metadata_is_requested_without_pause: shape(
         {"metadata_max_age_ms": 1000}, *("hidden topics", "crash", "pause broker", "passing error")
     ),
     mutants.flush_returns_early: shape({"linger_ms": 0}, "slow", "delay", "pause broker", "clog"),
@@ -175,6 +175,6 @@ def test_faults_of_requests_have_names_of_their_own() -> None:
 
 
 def test_answers_of_brokers_that_know_no_topic_yet_can_be_made() -> None:
-    told = MetadataResponse(brokers=[], topics=[MetadataResponseTopic(name="orders", partitions=[])])
-    assert WithoutTopics()(None, told).topics == []
-    assert len(told.topics) == 1, "the broker may have kept its own"
+    response = MetadataResponse(brokers=[], topics=[MetadataResponseTopic(name="orders", partitions=[])])
+    assert WithoutTopics()(None, response).topics == []
+    assert len(response.topics) == 1, "the broker may have kept its own"

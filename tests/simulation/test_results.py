@@ -81,7 +81,7 @@ def test_summary_lists_failed_seeds(tmp_path: Path, capsys: pytest.CaptureFixtur
     path = tmp_path / "seeds.jsonl"
     ResultFile(path, PLAYED).add(report(5, failure="InvariantViolated: a record is gone\n"))
     assert main(["--summary", str(path)]) == 1
-    # Whoever called it in this process logs as before.
+    # Loggers of this process work as before.
     assert logging.root.manager.disable == logging.NOTSET
     printed = capsys.readouterr().out
     assert "failed seeds: 5" in printed

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def hash_in_a_fresh_interpreter(module: str, seed: int, hash_seed: str) -> str:
-    """What the module prints, in an interpreter whose sets of strings have an order of their own."""
+    """The module's output, in an interpreter whose sets of strings have an order of their own."""
     finished = subprocess.run(
         [sys.executable, "-m", module, str(seed)],
         env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},

@@ -12,7 +12,7 @@ from tests.campaign.seed import Report
 def print_trace_hash(tell: Callable[[int], Report]) -> None:
     """Play the seed named on the command line; raises the error that ended it."""
     logging.disable(logging.CRITICAL)
-    told = tell(int(sys.argv[1]))
-    if told.error is not None:
-        raise told.error
-    sys.stdout.write(told.trace_hash)
+    story = tell(int(sys.argv[1]))
+    if story.error is not None:
+        raise story.error
+    sys.stdout.write(story.trace_hash)

@@ -30,7 +30,7 @@ def commits_do_not_wait_for_their_batches(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_that_failed_count_as_done(patch: pytest.MonkeyPatch) -> None:
-    """The application is told that all is well."""
+    """The application gets no error."""
     run = TransactionRunner.run
 
     def hopeful(self: TransactionRunner, call: Call, timeout: float | None, *arguments: Any) -> Any:

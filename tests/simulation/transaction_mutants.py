@@ -41,7 +41,7 @@ def aborted_list_forgets_earlier_ones(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_new_coordinator_orders_no_markers(patch: pytest.MonkeyPatch) -> None:
-    """What the coordinator before had decided is never carried out."""
+    """Decisions of the former coordinator are never carried out."""
     loaded = TransactionShard.on_loaded
 
     def without_markers(self: TransactionShard, now: float) -> Result:
@@ -64,7 +64,7 @@ def every_answer_to_a_marker_counts_as_written(patch: pytest.MonkeyPatch) -> Non
 
 
 def timeouts_do_not_abort(patch: pytest.MonkeyPatch) -> None:
-    """What a producer left behind stays open until the next one comes."""
+    """A transaction that a producer left open stays open until the next one starts."""
     patch.setattr(TransactionShard, "_abort_timed_out", lambda self, now: None)
 
 
@@ -82,19 +82,19 @@ def aborted_offsets_are_committed(patch: pytest.MonkeyPatch) -> None:
 
 
 def batches_of_a_transaction_are_not_verified(patch: pytest.MonkeyPatch) -> None:
-    """A batch that comes after the end opens a transaction that nobody ends (KIP-890)."""
+    """A batch that comes after the end opens a transaction that never ends (KIP-890)."""
     patch.setattr(Verifications, "begin", lambda self, *args: None)
     patch.setattr(Verifications, "check", lambda self, batch, guard: None)
 
 
 def a_commit_is_decided_as_an_abort_now_and_then(patch: pytest.MonkeyPatch) -> None:
-    """The coordinator writes another decision than the one it was asked for."""
+    """The coordinator writes another decision than the requested one."""
     ended = Transaction.ended
-    asked = [0]
+    calls = [0]
 
     def mistaken(self: Transaction, committed: bool, *args: Any) -> Transaction:
-        asked[0] += 1
-        return ended(self, committed and asked[0] % 7 != 0, *args)
+        calls[0] += 1
+        return ended(self, committed and calls[0] % 7 != 0, *args)
 
     patch.setattr(Transaction, "ended", mistaken)
 
