@@ -20,8 +20,9 @@ ROOT = Path(__file__).parents[1]
 
 
 def keep_bytecode() -> None:
-    """Whatever the environment says: also for the Pythons that tests start, each of which would compile the
-    package anew.  PYTHONPYCACHEPREFIX says where to, if not beside the sources."""
+    """Set whatever the environment has: also for the Pythons that tests start, each of which would compile
+    the package again. PYTHONPYCACHEPREFIX sets the folder, if it is not beside the sources.
+    """
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -48,7 +49,7 @@ class SharedCompiling:
 
 
 def _import(name: str) -> None:
-    """What is wrong with a file is told when it is collected, which tries again."""
+    """Errors in a file are reported when it is collected, which compiles it again."""
     with (
         warnings.catch_warnings(action="error"),
         contextlib.suppress(Exception, pytest.skip.Exception),

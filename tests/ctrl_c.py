@@ -17,7 +17,7 @@ WITHIN = 5.0
 
 @contextmanager
 def interrupted(waits: Callable[[], object] = lambda: True) -> Iterator[None]:
-    """What is done inside is hit by a Ctrl-C soon, once this says that it waits, and ends in time."""
+    """The body is interrupted by a Ctrl-C soon after this signals that it waits, and ends in time."""
     pressed_at: list[float] = []
 
     def press() -> None:

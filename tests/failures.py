@@ -1,4 +1,4 @@
-"""Failures are told when they happen: a stage of the gate that is ended by its time limit has no summary."""
+"""Failures are printed when they happen: a stage of the gate that exceeds its time limit has no summary."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import os
 import pytest
 
 MOST_LINES = 60
-"""So many of the last lines of a failure are told at once; all of them follow at the end of the run."""
+"""Number of last lines of a failure that are printed at once; all of them follow at the end of the run."""
 
 
 class FailuresAtOnce:
-    """A pytest plugin (see tests/conftest.py) for runs that nobody watches."""
+    """A pytest plugin (see tests/conftest.py) for unattended runs."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
 
     @staticmethod
     def is_wanted(config: pytest.Config) -> bool:
-        """In the gate, by the one process that is told of all tests."""
+        """In the gate, used by the one process that collects the reports of all tests."""
         return bool(os.environ.get("CI")) and not hasattr(config, "workerinput")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -44,7 +44,9 @@ def examples(most: int) -> int:
 
 
 class GateReport:
-    """A pytest plugin (see tests/conftest.py): whoever names a test of the gate is told how to run it."""
+    """A pytest plugin (see tests/conftest.py): if you select a test of the gate by name, it prints how to run
+    it.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -58,9 +60,9 @@ class GateReport:
         self._left_out += sum(item.get_closest_marker(MARKER) is not None for item in items)
 
     def pytest_sessionfinish(self) -> None:
-        told: dict[str, object] | None = getattr(self._config, "workeroutput", None)
-        if told is not None:
-            told["left_out"] = self._left_out
+        output: dict[str, object] | None = getattr(self._config, "workeroutput", None)
+        if output is not None:
+            output["left_out"] = self._left_out
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
@@ -77,9 +79,9 @@ class OneCase:
     """A pytest plugin: in a run of all the tests, all cases of a test but one are marked as the gate's."""
 
     def __init__(self, config: pytest.Config, report: GateReport) -> None:
-        told: dict[str, Any] | None = getattr(config, "workerinput", None)
+        options: dict[str, Any] | None = getattr(config, "workerinput", None)
         everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-        self._everything: bool = everything if told is None else told["everything"]
+        self._everything: bool = everything if options is None else options["everything"]
         self._is_plain = config.getoption("markexpr") == PLAIN_RUN
         self._report = report
 

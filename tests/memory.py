@@ -1,4 +1,4 @@
-"""How much memory a run of the tests takes: kept low, told at its end, and limited by `--max-memory-mb`."""
+"""The memory of a test run: kept low, printed at its end, and limited by `--max-memory-mb`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 KEPT_MB = 12
-"""What the tests of one file may leave behind before it is collected in their midst."""
+"""Memory that the tests of one file may leave behind before it is collected in their midst."""
 
 FILES_KEPT_APART = 100
-"""After so many files everything is looked at, also what earlier ones left in use."""
+"""After this many files all objects are collected, also those that earlier files left in use."""
 
 IN_USE = Path("/proc/self/statm")
 
@@ -31,11 +31,11 @@ class MemorySaver:
     """A pytest plugin that gives back what tests have left, after each file of them.
 
     The parts of a cluster refer to each other in cycles, so a closed one stays until the garbage collector
-    has run, which it does the more seldom, and takes the longer, the more objects there are: those of pytest,
-    which last, are set aside, and so is what a file of tests leaves in use.  And glibc keeps what is freed
-    until it is told to trim: small blocks in an arena of each of many short-lived threads, blocks as large as
-    one that was freed before among the small ones.  So arenas are shared, and each large block is one of its
-    own, which goes back to the system when it is freed.
+    has run. It runs less often, and takes longer, the more objects there are. So the long-lived objects of
+    pytest are set aside, and those that a file of tests leaves in use. And glibc keeps freed memory until it
+    trims: small blocks in an arena of each of many short-lived threads, blocks as large as one that was freed
+    before among the small ones. So arenas are shared, and each large block is one of its own, which goes back
+    to the system when it is freed.
     """
 
     def __init__(self) -> None:
@@ -110,9 +110,9 @@ class MemoryReport:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self._peaks["pytest"] = peak_memory_mb()
-        told: dict[str, object] | None = getattr(self._config, "workeroutput", None)
-        if told is not None:
-            told["peak_memory_mb"] = self._peaks["pytest"]
+        output: dict[str, object] | None = getattr(self._config, "workeroutput", None)
+        if output is not None:
+            output["peak_memory_mb"] = self._peaks["pytest"]
         elif self._too_large() and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -1,4 +1,4 @@
-"""An async function where a plain one is called: nobody awaits it, so it is refused, and not forgotten.
+"""An async function in place of a plain callback: it is never awaited, so it is refused, and not forgotten.
 
 Before, `on_bad_record` lost each record that it was to take, and values were coroutines.
 """
@@ -17,41 +17,41 @@ from pykafka2.errors import ConfigurationError, IllegalArgument
 WORDS = "it is async, and this client does not await it; pass a plain function"
 
 
-async def later(*given: Any) -> None:
-    """What nobody awaits."""
+async def later(*arguments: Any) -> None:
+    """Never awaited."""
 
 
 class Later:
-    async def __call__(self, given: Any) -> None:
-        """What nobody awaits."""
+    async def __call__(self, arguments: Any) -> None:
+        """Never awaited."""
 
 
 class LateDeserializer:
     async def deserialize(self, topic: str, headers: Any, data: bytes) -> None:
-        """What nobody awaits."""
+        """Never awaited."""
 
 
 class LateSerializer:
     async def serialize(self, topic: str, headers: Any, data: Any) -> None:
-        """What nobody awaits."""
+        """Never awaited."""
 
 
 class LateListener(ConsumerRebalanceListener):
     async def on_partitions_revoked(self, revoked: Any) -> None:  # type: ignore[override]
-        """What nobody awaits."""
+        """Never awaited."""
 
 
 class LatePartitioner:
-    async def partition(self, *given: Any) -> None:
-        """What nobody awaits."""
+    async def partition(self, *arguments: Any) -> None:
+        """Never awaited."""
 
 
 class LateInterceptor:
     async def on_send(self, record: Any) -> None:
-        """What nobody awaits."""
+        """Never awaited."""
 
     async def on_consume(self, records: Any) -> None:
-        """What nobody awaits."""
+        """Never awaited."""
 
 
 OPTIONS: dict[str, Callable[[], object]] = {

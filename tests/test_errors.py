@@ -1,4 +1,4 @@
-"""Errors as values: what is raised in one process may be looked at in another."""
+"""Errors as values: an error raised in one process can be read in another."""
 
 from __future__ import annotations
 

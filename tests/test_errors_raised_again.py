@@ -27,7 +27,9 @@ def test_an_error_that_is_raised_again_is_the_same(kind: type[KafkaError]) -> No
 
 
 def test_unknown_error_code_keeps_its_message_when_raised_again() -> None:
-    """As the records of a batch have it that may be in the log: of words, and raised by each `result()`."""
+    """An error like those of a batch's records that may be in the log: of words, and raised by each
+    `result()`.
+    """
     first = UnknownErrorCode(4711, "orders-3: no")
     later = UnknownErrorCode(f"{first}; it may or may not be in the log")
     for error in (first, later):

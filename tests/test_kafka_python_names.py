@@ -161,8 +161,8 @@ def test_kafka_pythons_partitioners_place_keys_as_ours_does(cls: type[DefaultPar
     keys = [b"key %d" % number for number in range(20)]
     with KafkaCluster(brokers=1, topics={"orders": 5}) as cluster:
         placed = []
-        for given in (None, cls(), Traced()):
-            with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, partitioner=given) as producer:
+        for listener in (None, cls(), Traced()):
+            with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, partitioner=listener) as producer:
                 sent = [producer.send("orders", b"v", key=key) for key in keys]
                 placed.append([one.result(timeout=30).partition for one in sent])
                 plain = {producer.send("orders", b"v").result(timeout=30).partition for _ in range(10)}

@@ -65,7 +65,7 @@ def test_a_client_is_released_where_warnings_are_errors() -> None:
     raised: list[object] = []
     clients = [Client()]
     lifecycle.track(clients[0], "a client", lambda: released.append("released"))
-    before, sys.unraisablehook = sys.unraisablehook, lambda told: raised.append(told.exc_type)
+    before, sys.unraisablehook = sys.unraisablehook, lambda unraisable: raised.append(unraisable.exc_type)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", ResourceWarning)
@@ -155,7 +155,7 @@ def test_thread_that_loads_modules_can_load_others_and_fork() -> None:
 def test_clients_are_flushed_at_exit_and_undelivered_records_counted(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Clients of other tests may still be alive in a cycle that nobody has collected yet.
+    # Clients of other tests may still be alive in a cycle that is not collected yet.
     monkeypatch.setattr(lifecycle, "_tracked", set())
     clients = [Client(), Client(remaining=7)]
     tracked = [lifecycle.track(client, "a client", lambda: None) for client in clients]
@@ -232,17 +232,17 @@ class TestAProducer:
             assert pending.result(0).offset == 0
             assert cluster.log("orders", 0).values() == [b"v"]
 
-    @pytest.mark.parametrize("asked_for", [SystemExit, GeneratorExit])
+    @pytest.mark.parametrize("requested", [SystemExit, GeneratorExit])
     def test_dropping_it_ends_its_thread_though_a_callback_asks_for_the_end(
-        self, asked_for: type[BaseException], monkeypatch: pytest.MonkeyPatch
+        self, requested: type[BaseException], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Nobody else ends it: the connections and the thread were there as long as the process."""
+        """No other call ends it: the connections and the thread lived as long as the process."""
         unraisable: list[Any] = []
         monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
         monkeypatch.setattr("pykafka2.producer.shutdown.DROP_TIMEOUT", 10)
 
         def on_delivery(metadata: object, error: object) -> None:
-            raise asked_for
+            raise requested
 
         with KafkaCluster(brokers=1, topics={"orders": 1, "spread": 1}) as cluster:
             cluster.controls.rule(api="Produce", topic="spread", nth=1, then="error:NOT_ENOUGH_REPLICAS")
@@ -256,7 +256,7 @@ class TestAProducer:
             assert driver.is_closed
             assert has_ended(driver)
             assert last.done()
-            if asked_for is SystemExit:
+            if requested is SystemExit:
                 assert last.result(0).offset == 0, "the rest is sent"
                 assert unraisable == []
 
@@ -300,7 +300,9 @@ class TestAProducer:
     def test_producer_dropped_in_a_broker_thread_does_not_block_the_broker(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It waited there for the broker, and its record, which was written after that, was told failed."""
+        """It waited there for the broker, and its record, which was written after that, was reported as
+        failed.
+        """
         monkeypatch.setattr("pykafka2.producer.shutdown.DROP_TIMEOUT", 10)
         select = SocketSelector.select
         took: list[float] = []

@@ -93,8 +93,8 @@ class TokenProvider:
         return "token"
 
 
-def parse(**given: Any) -> ProducerOptions:
-    return PRODUCER_OPTIONS.parse(None, given)
+def parse(**settings: Any) -> ProducerOptions:
+    return PRODUCER_OPTIONS.parse(None, settings)
 
 
 @pytest.mark.parametrize("name", KAFKA_DEFAULTS)
@@ -128,7 +128,7 @@ def test_literal_types_name_the_values_that_the_clients_accept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "versions"),
+    ("settings", "versions"),
     [
         ({"ssl.protocol": "TLS"}, ("TLSv1.2", "TLSv1.3")),
         ({"ssl.protocol": "TLSv1.1"}, ("TLSv1.2", "TLSv1.3")),
@@ -139,10 +139,10 @@ def test_literal_types_name_the_values_that_the_clients_accept() -> None:
     ],
 )
 def test_ssl_protocol_of_java_sets_the_lowest_version_of_tls(
-    given: dict[str, str], versions: tuple[str, ...]
+    settings: dict[str, str], versions: tuple[str, ...]
 ) -> None:
     for table in (PRODUCER_OPTIONS, CONSUMER_OPTIONS, ADMIN_OPTIONS):
-        assert table.parse(given, {}).ssl_enabled_protocols == versions
+        assert table.parse(settings, {}).ssl_enabled_protocols == versions
 
 
 def test_ssl_protocol_that_contradicts_the_enabled_versions_raises() -> None:
@@ -158,7 +158,7 @@ def test_durations_are_milliseconds_outside_and_seconds_inside() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "same"),
+    ("settings", "same"),
     [
         ({"linger_ms": "5"}, {"linger_ms": 5}),
         ({"linger.ms": "0.5"}, {"linger_ms": 0.5}),
@@ -167,8 +167,8 @@ def test_durations_are_milliseconds_outside_and_seconds_inside() -> None:
         ({"acks": "1"}, {"acks": 1}),
     ],
 )
-def test_numbers_may_be_text_as_in_property_files(given: dict[str, Any], same: dict[str, Any]) -> None:
-    assert PRODUCER_OPTIONS.parse(given, {}) == parse(**same)
+def test_numbers_may_be_text_as_in_property_files(settings: dict[str, Any], same: dict[str, Any]) -> None:
+    assert PRODUCER_OPTIONS.parse(settings, {}) == parse(**same)
 
 
 def test_dotted_and_underscored_names_mean_the_same() -> None:
@@ -195,7 +195,7 @@ def test_an_unknown_option_names_the_nearest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("settings", "words"),
     [
         ({"linger_ms": -1}, "linger_ms=-1 is not valid; use a number of milliseconds, at least 0"),
         ({"linger_ms": "soon"}, "linger_ms='soon'"),
@@ -289,10 +289,10 @@ def test_an_unknown_option_names_the_nearest() -> None:
     ],
 )
 def test_illegal_value_is_rejected_with_name_value_and_legal_values(
-    given: dict[str, Any], words: str
+    settings: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=words):
-        parse(**given)
+        parse(**settings)
 
 
 def test_refused_options_accept_the_values_that_ask_for_nothing() -> None:
@@ -314,16 +314,16 @@ def test_the_warning_points_at_the_line_that_makes_the_client(
     monkeypatch: pytest.MonkeyPatch, client: Callable[..., Any], option: str
 ) -> None:
     monkeypatch.setattr(options_module, "_warned", set())
-    with pytest.warns(IgnoredOption) as told:
+    with pytest.warns(IgnoredOption) as caught:
         client(**{option: "2.0"}).close()
-    assert [warning.filename for warning in told] == [__file__]
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_tls_options_without_tls_warn() -> None:
-    # Otherwise somebody who forgot security_protocol believes that the connection is encrypted.
-    with pytest.warns(IgnoredOption, match="ssl_cafile is ignored: .* does not encrypt") as told:
+    # Otherwise a user who forgot security_protocol believes that the connection is encrypted.
+    with pytest.warns(IgnoredOption, match="ssl_cafile is ignored: .* does not encrypt") as caught:
         parse(ssl_cafile="ca.pem")
-    assert len(told) == 1
+    assert len(caught) == 1
     assert parse(security_protocol="SSL", ssl_cafile="ca.pem").ssl_cafile == "ca.pem"
 
 
@@ -346,10 +346,10 @@ def test_the_level_is_that_of_the_codec() -> None:
 
 
 class TestConflicts:
-    """As in Java 4.3.1."""
+    """The same conflicts as in Java 4.3.1."""
 
     @pytest.mark.parametrize(
-        ("given", "words"),
+        ("settings", "words"),
         [
             ({"acks": 1}, "acks=1 contradicts enable_idempotence"),
             ({"acks": 0}, "acks=0 contradicts enable_idempotence"),
@@ -361,17 +361,17 @@ class TestConflicts:
         ],
     )
     def test_explicit_idempotence_with_a_conflicting_option_raises(
-        self, given: dict[str, Any], words: str
+        self, settings: dict[str, Any], words: str
     ) -> None:
         with pytest.raises(ConfigurationError, match=words):
-            parse(enable_idempotence=True, **given)
+            parse(enable_idempotence=True, **settings)
 
-    @pytest.mark.parametrize("given", [{"acks": 1}, {"acks": "0"}, {"retries": 0}])
+    @pytest.mark.parametrize("settings", [{"acks": 1}, {"acks": "0"}, {"retries": 0}])
     def test_default_idempotence_is_disabled_by_a_conflicting_option_with_a_log_line(
-        self, given: dict[str, Any], caplog: pytest.LogCaptureFixture
+        self, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
     ) -> None:
         with caplog.at_level(logging.INFO, "pykafka2"):
-            assert not parse(**given).enable_idempotence
+            assert not parse(**settings).enable_idempotence
         assert [record.levelname for record in caplog.records] == ["INFO"]
 
     def test_too_many_in_flight_requests_raise_with_default_idempotence(self) -> None:

@@ -71,7 +71,7 @@ def test_recommended_options_and_calls_exist_and_the_foreign_ones_do_not() -> No
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("options", "words"),
     [
         ({"group.id": "g"}, "there is no option 'group.id'; group_id is an option of KafkaConsumer"),
         ({"message.timeout.ms": 5}, "no option 'message.timeout.ms'; write delivery_timeout_ms"),
@@ -82,9 +82,9 @@ def test_recommended_options_and_calls_exist_and_the_foreign_ones_do_not() -> No
         ({"buffer_timeout": 1.0}, "no option 'buffer_timeout'; write linger_ms, in milliseconds"),
     ],
 )
-def test_option_of_another_client_recommends_ours(given: dict[str, object], words: str) -> None:
+def test_option_of_another_client_recommends_ours(options: dict[str, object], words: str) -> None:
     with pytest.raises(UnknownOption, match=words):
-        KafkaProducer(given)
+        KafkaProducer(options)
 
 
 @pytest.mark.parametrize(
@@ -128,15 +128,15 @@ def test_an_address_alone_is_no_mapping_of_options() -> None:
 
 
 def test_unused_password_warns_without_its_value() -> None:
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         KafkaProducer(sasl_plain_username="ada", sasl_plain_password="s3cret").close()
-    assert [one.category for one in told] == [IgnoredOption]
+    assert [one.category for one in caught] == [IgnoredOption]
     assert (
         "sasl_username, sasl_password are ignored: security_protocol='PLAINTEXT' does not authenticate"
-        in str(told[0].message)
+        in str(caught[0].message)
     )
-    assert "s3cret" not in str(told[0].message)
+    assert "s3cret" not in str(caught[0].message)
 
 
 def test_calls_of_a_producer() -> None:
@@ -243,7 +243,7 @@ def test_arguments_of_confluent_kafkas_calls_are_explained() -> None:
             (lambda: consumer.poll(timeout=1.0), "instead of timeout use timeout_ms=..., in milliseconds"),
             (lambda: consumer.commit(message=None, asynchronous=False), r"instead of message use commit\(\{"),
             (lambda: consumer.store_offsets(message=None), r"instead of message use store_offsets\(record\)"),
-            (lambda: consumer.subscribe(["orders"], nobody=1), "unexpected keyword argument 'nobody'$"),
+            (lambda: consumer.subscribe(["orders"], unknown=1), "unexpected keyword argument 'unknown'$"),
         ):
             with pytest.raises(TypeError, match=words):
                 call()
@@ -363,8 +363,8 @@ def test_errors_about_arguments_name_the_client_and_not_a_mixin() -> None:
 
     with Mine(**UNREACHABLE, group_id="g") as consumer:
         for call in ("commit", "subscribe", "end_offsets", "poll"):
-            with pytest.raises(TypeError, match=rf"^Mine\.{call}\(\) got an unexpected .* 'nobody'$"):
-                getattr(consumer, call)(nobody=5)
+            with pytest.raises(TypeError, match=rf"^Mine\.{call}\(\) got an unexpected .* 'unknown'$"):
+                getattr(consumer, call)(unknown=5)
     with (
         KafkaAdminClient(**UNREACHABLE) as client,
         pytest.raises(TypeError, match=r"^KafkaAdminClient\.list_topics\(\) takes 1 positional argument"),

@@ -22,7 +22,7 @@ CANARY = "canary-in-the-coal-mine"
 FORMS = (CANARY, base64.b64encode(CANARY.encode()).decode()[:-4], CANARY.encode().hex())
 SERVER = {"bootstrap_servers": "127.0.0.1:1"}
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-GIVEN: dict[str, dict[str, Any]] = {
+SECRETS: dict[str, dict[str, Any]] = {
     "ssl_key_pem": {"security_protocol": "SSL", "ssl_certificate_pem": "x", "ssl_key_pem": CANARY},
     "ssl_password": {"security_protocol": "SSL", "ssl_password": CANARY, "ssl_certfile": "no.pem"},
     "sasl_password": {"sasl_mechanism": "PLAIN", "sasl_username": "ann", "sasl_password": CANARY},
@@ -46,8 +46,8 @@ CLIENTS = [
 
 def shown_by(client: Any) -> list[str]:
     """All that a client says of itself."""
-    told = [getattr(client, name, None) for name in ("health", "explain", "metrics")]
-    shown = [repr(client), str(client), *(repr(call()) for call in told if call is not None)]
+    calls = [getattr(client, name, None) for name in ("health", "explain", "metrics")]
+    shown = [repr(client), str(client), *(repr(call()) for call in calls if call is not None)]
     try:
         pickle.dumps(client)
     except Exception as error:
@@ -55,38 +55,42 @@ def shown_by(client: Any) -> list[str]:
     return shown
 
 
-def told_by(error: BaseException) -> list[str]:
+def texts_of(error: BaseException) -> list[str]:
     return [repr(error), str(error), *traceback.format_exception(error)]
 
 
 def test_every_secret_option_has_a_case() -> None:
     for _, table in CLIENTS:
         secret = {name for name, option in table.options.items() if option.secret}
-        assert secret == set(GIVEN)
+        assert secret == set(SECRETS)
 
 
 @pytest.mark.parametrize(("kind", "table"), CLIENTS, ids=["producer", "consumer", "admin"])
-@pytest.mark.parametrize("option", GIVEN)
+@pytest.mark.parametrize("option", SECRETS)
 def test_a_secret_is_not_shown(
     simulation: Simulation, caplog: pytest.LogCaptureFixture, kind: Any, table: Any, option: str
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    given = {**SERVER, **GIVEN[option]}
-    if "sasl_mechanism" in given:
-        given = {"security_protocol": "SASL_PLAINTEXT", **given}
+    settings = {**SERVER, **SECRETS[option]}
+    if "sasl_mechanism" in settings:
+        settings = {"security_protocol": "SASL_PLAINTEXT", **settings}
     seen: list[str] = []
-    for options in (given, {**given, "no_such_option": 1}, {**given, "client_id": 7, "retries": "x"}):
+    for options in (
+        settings,
+        {**settings, "no_such_option": 1},
+        {**settings, "client_id": 7, "retries": "x"},
+    ):
         try:
             seen.append(repr(table.parse(None, dict(options))))
         except KafkaError as error:
-            seen += told_by(error)
+            seen += texts_of(error)
         try:
             with kind(runtime=simulation.runtime.at("app"), **options) as client:
                 seen += shown_by(client)
-                seen += told_by(failing(client))
+                seen += texts_of(failing(client))
                 seen += shown_by(client)
         except KafkaError as error:
-            seen += told_by(error)
+            seen += texts_of(error)
     seen.append(caplog.text)
     assert [form for form in FORMS for text in seen if form in text] == []
 
@@ -118,7 +122,7 @@ def test_wrong_password_is_not_shown(simulation: Simulation, caplog: pytest.LogC
         )
         with pytest.raises(KafkaError) as caught:
             producer.send("orders", b"v").result(10)
-        seen = [*told_by(caught.value), *shown_by(producer), caplog.text, simulation.timeline()]
+        seen = [*texts_of(caught.value), *shown_by(producer), caplog.text, simulation.timeline()]
         seen += [repr(cluster.history), repr(cluster.events.events()), cluster.timeline().text()]
         assert [form for form in FORMS for text in seen if form in text] == []
 
@@ -155,7 +159,7 @@ def test_secret_in_a_wrong_place_is_not_shown(case: str, kind: Any) -> None:
     options, advice = WRONG[case]
     with pytest.raises(KafkaError) as caught:
         kind({**SERVER, **options})
-    seen = told_by(caught.value)
+    seen = texts_of(caught.value)
     assert advice in seen[1]
     assert [form for form in (*FORMS, CANARY.replace("-", "")) for text in seen if form in text] == []
 
@@ -163,7 +167,7 @@ def test_secret_in_a_wrong_place_is_not_shown(case: str, kind: Any) -> None:
 def test_address_with_a_password_in_place_of_a_mapping_is_not_shown() -> None:
     with pytest.raises(KafkaError, match="must be a mapping of options") as caught:
         KafkaProducer(f"ann:{CANARY}@kafka-1:9093")  # type: ignore[arg-type]
-    assert [form for form in FORMS for text in told_by(caught.value) if form in text] == []
+    assert [form for form in FORMS for text in texts_of(caught.value) if form in text] == []
 
 
 def test_file_of_options_in_place_of_a_mapping_is_not_shown() -> None:

@@ -181,7 +181,7 @@ def test_any_bytes_are_a_list_or_an_error(data: bytes) -> None:
 
 
 class Tagged:
-    """A user's own pair that looks at topic and headers."""
+    """A user's own pair that reads topic and headers."""
 
     def serialize(self, topic: str, headers: Headers, data: str) -> bytes:
         headers.append(("type", b"text"))

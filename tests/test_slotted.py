@@ -27,7 +27,7 @@ class Counted:
 
 @slotted(frozen=True)
 class Place:
-    """Where a partition is."""
+    """The address of a broker."""
 
     host: str
     port: int = 9092

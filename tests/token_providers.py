@@ -24,7 +24,7 @@ def opaque() -> tuple[str, float]:
 
 
 def with_config(config: str) -> tuple[str, float]:
-    """As confluent-kafka's callback."""
+    """Returns a token like confluent-kafka's callback."""
     _note()
     return config, time.time() + 3600
 

@@ -1,4 +1,4 @@
-"""JSON web tokens that nobody signed, for tests of OAUTHBEARER."""
+"""Unsigned JSON web tokens, for tests of OAUTHBEARER."""
 
 from __future__ import annotations
 

@@ -166,8 +166,8 @@ class CommitsAreOfWhatIsDone(Promise):
 class CommitsNeverGoBack(Promise):
     """A commit is not overwritten by an older one, neither from the same member nor from a former owner.
 
-    Requests that arrive over an abandoned connection are the exception: they look like any other request. So is a
-    member that continues from an offset of a replaced coordinator which does not know yet that it was
+    Requests that arrive over an abandoned connection are the exception: they look like any other request. So
+    is a member that continues from an offset of a replaced coordinator which does not know yet that it was
     replaced (see `CommitsAreKept`; Apache Kafka answers from memory, too), or from an offset that such a late
     commit has written.
     """
