@@ -15,7 +15,7 @@ FOLLOWING, ALONE = "the ISR is whole", "the leader is the ISR"
 def outcome(
     simulation: Simulation, acks: int | str, min_in_sync: int, replicas: str, *, unclean: bool
 ) -> tuple[bool, bool]:
-    """The leader dies with a record that nobody has copied: whether that was acknowledged, and is there."""
+    """The leader dies with a record that no follower has copied: was it acknowledged, and does it survive?"""
     configs = {"min.insync.replicas": min_in_sync, "unclean.leader.election.enable": unclean}
     cluster: KafkaCluster = simulation.cluster(brokers=3, topics={"orders": Topic(1, 3, configs)})
     producer = simulation.producer(

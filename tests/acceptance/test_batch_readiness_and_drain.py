@@ -1,4 +1,4 @@
-"""When a batch leaves although nobody waits for it, and which batches a request takes."""
+"""When a batch is sent although no caller waits for it, and which batches a request takes."""
 
 from __future__ import annotations
 

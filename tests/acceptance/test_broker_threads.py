@@ -17,8 +17,8 @@ METADATA = MetadataRequest(topics=None)
 
 @pytest.mark.parametrize("threads", ["separate", "shared"])
 def test_the_timeline_names_acceptor_processor_handler_and_the_same_processor(threads: str) -> None:
-    """Who sends the reply is looked up where it is handed to the socket, also when a follower's fetch ended
-    the wait of acks=all: a handler that wrote it itself would be named.
+    """The sender of a reply is looked up at the moment the reply is handed to the socket, also if a
+    follower's fetch ended the wait of acks=all. So a handler that wrote the reply itself would be named.
     """
     config = {"threads": threads, "num.network.threads": 3, "num.io.threads": 2}
     with KafkaCluster(2, {"t": Topic(1, 2)}, config=config) as cluster:
@@ -31,7 +31,7 @@ def test_the_timeline_names_acceptor_processor_handler_and_the_same_processor(th
             for wire in wires:
                 wire.close()
         entries = cluster.history.entries("Produce")
-        told = [item for item in cluster.timeline().as_list() if item.get("api") == "Produce"]
+        produces = [item for item in cluster.timeline().as_list() if item.get("api") == "Produce"]
     processors = set()
     for entry in entries:
         acceptor, taken_by, handler, sent_by = entry.path
@@ -40,7 +40,7 @@ def test_the_timeline_names_acceptor_processor_handler_and_the_same_processor(th
         assert sent_by == taken_by
         processors.add(taken_by)
     assert processors == {"processor-0-0", "processor-0-1", "processor-0-2"}
-    assert [tuple(item["path"]) for item in told] == [entry.path for entry in entries]
+    assert [tuple(item["path"]) for item in produces] == [entry.path for entry in entries]
 
 
 @pytest.mark.gate

@@ -17,13 +17,13 @@ ONE_REPLICA = 1
 """In ten minutes followers would fetch thousands of times, which is nothing to a client's metadata."""
 
 
-def asked(cluster: KafkaCluster, client: str) -> list[list[str | None]]:
+def requested_topics(cluster: KafkaCluster, client: str) -> list[list[str | None]]:
     """The topics of each Metadata request that this client has sent."""
     requests: list[Any] = cluster.history.requests("Metadata", client_id=client)
     return [[topic.name for topic in request.topics or []] for request in requests]
 
 
-def asked_at(cluster: KafkaCluster, client: str) -> list[float]:
+def request_times(cluster: KafkaCluster, client: str) -> list[float]:
     return [entry.received_at for entry in cluster.history.entries("Metadata", client_id=client)]
 
 
@@ -37,7 +37,7 @@ def test_a_producer_asks_for_nothing_before_the_first_send_and_then_once(simulat
     for number in range(100):
         producer.send("orders", b"%d" % number)
     producer.flush(timeout=30)
-    assert asked(cluster, "p") == [["orders"]]
+    assert requested_topics(cluster, "p") == [["orders"]]
 
 
 @pytest.mark.gate
@@ -49,10 +49,10 @@ def test_metadata_is_refreshed_after_five_minutes(simulation: Simulation) -> Non
         producer.send("orders", b"x")
         producer.flush(timeout=30)
         simulation.run_for(100)
-    moments = asked_at(cluster, "p")
+    moments = request_times(cluster, "p")
     assert len(moments) == 2
     assert moments[1] - moments[0] == pytest.approx(5 * MINUTE, abs=1)
-    assert asked(cluster, "p")[1] == ["orders"]
+    assert requested_topics(cluster, "p")[1] == ["orders"]
 
 
 @pytest.mark.gate
@@ -69,11 +69,13 @@ def test_a_topic_idle_for_five_minutes_is_forgotten(simulation: Simulation) -> N
         producer.send("bills", b"x")
         producer.flush(timeout=30)
         simulation.run_for(50)
-    assert asked(cluster, "p")[0] == ["orders"]
-    assert asked(cluster, "p")[-1] == ["bills"], "the refresh leaves the idle topic out"
-    before = len(asked(cluster, "p"))
+    assert requested_topics(cluster, "p")[0] == ["orders"]
+    assert requested_topics(cluster, "p")[-1] == ["bills"], "the refresh leaves the idle topic out"
+    before = len(requested_topics(cluster, "p"))
     producer.send("orders", b"y").result(timeout=30)
-    assert asked(cluster, "p")[before:] == [["orders"]], "and it is asked for anew when it is used again"
+    assert requested_topics(cluster, "p")[before:] == [["orders"]], (
+        "and it is requested again once it is used again"
+    )
 
 
 def test_an_unknown_topic_raises_within_max_block(simulation: Simulation) -> None:
@@ -83,7 +85,7 @@ def test_an_unknown_topic_raises_within_max_block(simulation: Simulation) -> Non
     with pytest.raises(UnknownTopicOrPartition, match="'nowhere' does not exist"):
         producer.send("nowhere", b"x")
     assert simulation.now - before == pytest.approx(7, abs=0.1)
-    gaps = [b - a for a, b in zip(asked_at(cluster, "p"), asked_at(cluster, "p")[1:], strict=False)]
+    gaps = [b - a for a, b in zip(request_times(cluster, "p"), request_times(cluster, "p")[1:], strict=False)]
     assert min(gaps) >= 0.099, "at least retry_backoff_ms apart"
     assert max(gaps) <= 1.3, "and at most retry_backoff_max_ms with its jitter"
 
@@ -96,12 +98,12 @@ def test_a_consumer_keeps_its_topics_and_refreshes_them(simulation: Simulation) 
     simulation.run_for(MINUTE)
     assert cluster.history.entries(client_id="c") == []
     consumer.poll(timeout_ms=11 * MINUTE * 1000)
-    moments = asked_at(cluster, "c")
+    moments = request_times(cluster, "c")
     assert [b - a for a, b in itertools.pairwise(moments)] == [
         pytest.approx(5 * MINUTE, abs=2),
         pytest.approx(5 * MINUTE, abs=2),
     ]
-    assert set(map(tuple, asked(cluster, "c"))) == {("orders",)}
+    assert set(map(tuple, requested_topics(cluster, "c"))) == {("orders",)}
 
 
 def test_metadata_has_offline_replicas_and_a_reachable_controller(simulation: Simulation) -> None:

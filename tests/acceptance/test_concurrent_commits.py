@@ -22,10 +22,10 @@ def test_commits_of_one_group_apply_in_the_order_of_their_arrival(simulation: Si
     bench.cluster.controls.pause_followers()
     wires = [bench.wire(bench.coordinator) for _ in range(8)]
     for number, wire in enumerate(wires, start=1):
-        asked = offsets.OffsetCommitRequestPartition(
+        requested = offsets.OffsetCommitRequestPartition(
             partition_index=0, committed_offset=number, committed_metadata=""
         )
-        topic = offsets.OffsetCommitRequestTopic(name="orders", partitions=[asked])
+        topic = offsets.OffsetCommitRequestTopic(name="orders", partitions=[requested])
         wire.send(offsets.OffsetCommitRequest(group_id="billing", topics=[topic]), 9)
         bench.advance(0.01)
     assert not any(wire.has_reply() for wire in wires)
@@ -48,10 +48,10 @@ def test_the_commits_of_a_group_apply_in_order(
     wait_for(lambda: wire.call(FindCoordinatorRequest(key="g"), 3).error_code == 0)
 
     def commit(offset: int) -> offsets.OffsetCommitRequest:
-        asked = offsets.OffsetCommitRequestPartition(
+        requested = offsets.OffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset, committed_metadata=""
         )
-        topics = [offsets.OffsetCommitRequestTopic(name="t", partitions=[asked])]
+        topics = [offsets.OffsetCommitRequestTopic(name="t", partitions=[requested])]
         return offsets.OffsetCommitRequest(group_id="g", topics=topics)
 
     wait_for(lambda: wire.call(commit(0), 7).topics[0].partitions[0].error_code == 0)

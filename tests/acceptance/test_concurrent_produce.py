@@ -77,7 +77,7 @@ def test_concurrent_produces_with_handler_threads_lose_no_record(
     config={"threads": "separate", "num.io.threads": 4, "num.network.threads": 3},
 )
 def test_four_handlers_take_turns(kafka_cluster: KafkaCluster, connect: Callable[[], Wire]) -> None:
-    """Requests on their way in and replies on their way out are looked at by one thread at a time."""
+    """One thread at a time works on incoming requests and outgoing replies."""
     looking, most = set[int](), [0]
 
     def look() -> None:

@@ -1,5 +1,5 @@
-"""The active controller is killed, paused, cut off: exactly one new one
-comes, its epoch is one higher, and the old one, when it wakes up late, is refused.
+"""The active controller is killed, paused, cut off: exactly one new one comes, its epoch is one higher, and
+the old one, when it wakes up late, is refused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ENDS: dict[str, tuple[Callable[[KafkaCluster], None], Callable[[KafkaCluster], N
 
 
 def elections(cluster: KafkaCluster) -> list[tuple[object, object]]:
-    """Who was elected, and in which epoch."""
+    """The elected controller and its epoch."""
     events = cluster.events.events("controller")
     return [(one.facts["broker"], one.facts["epoch"]) for one in events if "event" not in one.facts]
 
@@ -156,7 +156,7 @@ def test_the_controller_is_moved_by_hand(simulation: Simulation) -> None:
 
 
 def test_controller_without_a_majority_resigns(simulation: Simulation) -> None:
-    """Three islands: nobody has a majority, so nobody is the controller until the links are joined."""
+    """Three islands: no broker has a majority, so there is no controller until the links are restored."""
     cluster = simulation.cluster(brokers=3, topics={"t": 3})
     simulation.run_for(1)
     image = cluster.controller.image

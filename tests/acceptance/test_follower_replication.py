@@ -66,7 +66,9 @@ class Example:
 
 @pytest.fixture
 def example(simulation: Simulation) -> Example:
-    """Leader and follower two at log end 5, follower one two behind; both have told so."""
+    """Leader and follower two are at log end offset 5, follower one is two behind; both followers have
+    fetched since.
+    """
     made = Example(simulation, CONFIG)
     for number in range(5):
         append(made.cluster, KEY, b"%d" % number)
@@ -79,7 +81,7 @@ def example(simulation: Simulation) -> Example:
 
 def test_high_watermark_advances_from_4_to_5_step_by_step(example: Example) -> None:
     x, leader, one, two = example, example.leader, example.one, example.two
-    # The fourth fetch of follower one asked at 3 and brought it the record there.
+    # Follower one's fourth fetch started at offset 3 and brought it the record there.
     assert (x.end(leader), x.end(two), x.end(one)) == (5, 5, 4)
     assert x.remote_ends == {one: 3, two: 5}
     assert x.mark(leader) == 3
@@ -98,7 +100,7 @@ def test_high_watermark_advances_from_4_to_5_step_by_step(example: Example) -> N
     assert x.remote_ends[one] == 5
     assert x.mark(leader) == 5
     assert x.mark(one) == 4
-    assert x.mark(two) == 4, "it has not asked since"
+    assert x.mark(two) == 4, "it has not fetched since"
 
     x.fetch(two)
     assert x.mark(two) == 5

@@ -56,7 +56,7 @@ def test_a_loop_of_rebalances_ends_when_its_cause_is_healed(simulation: Simulati
     ids = [*bench.group.members, bench.member_id()]
 
     def rebalance(number: int) -> list[int]:
-        """Everybody joins, with news of what it owns, and syncs; the codes of the syncs."""
+        """All members join with their owned partitions, and sync. Returns the error codes of the syncs."""
         news = {"range": subscription(*["orders", "refunds"][: 1 + number % 2])}
         joins = [bench.join(one, protocols=news) for one in ids]
         bench.advance(1.0)

@@ -30,7 +30,7 @@ def test_a_group_resumes_when_its_coordinators_broker_is(simulation: Simulation,
     bench.idle.clear()
     bench.advance(10.0)  # a crash is noticed when the broker's session ends
     bench.find((first + 1) % 3)
-    assert [bench.heartbeat(one, 1) for one in members] == [0, 0], "nobody has to join again"
+    assert [bench.heartbeat(one, 1) for one in members] == [0, 0], "no member has to join again"
     assert (bench.committed(), bench.group.state, bench.group.epoch) == (7, "Stable", 1)
     assert bench.commit(8, member=members[1], generation=1) == 0
 
@@ -46,7 +46,7 @@ def test_a_group_resumes_when_its_coordinators_broker_is(simulation: Simulation,
 
 
 def test_pending_join_gets_not_coordinator_when_its_broker_stops(simulation: Simulation) -> None:
-    """A controlled shutdown moves the coordinator first: a pending JoinGroup is told NOT_COORDINATOR."""
+    """A controlled shutdown moves the coordinator first: a pending JoinGroup gets NOT_COORDINATOR."""
     bench = GroupBench(simulation, brokers=3)
     leader, other = bench.stable(2, session=60.0)
     waiting = bench.join(leader, session=60.0)

@@ -33,7 +33,7 @@ def test_paused_follower_leaves_the_isr_after_the_lag_time_and_returns(simulatio
     assert marks(cluster, KEY)[leader] == 0, "what it has not got is not safe"
     simulation.run_for(LAG / 2 + 2)  # the leader looks twice in the lag time
     assert isr(cluster) == {leader}
-    assert marks(cluster, KEY)[leader] == 1, "nobody waits for it any more"
+    assert marks(cluster, KEY)[leader] == 1, "no request waits for it any more"
     append(cluster, KEY, b"b")
     cluster.controls.resume_followers()
     assert simulation.wait_until(lambda: isr(cluster) == {leader, follower}, 2)

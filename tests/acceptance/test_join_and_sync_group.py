@@ -35,7 +35,7 @@ def joined(reply: Reply[JoinGroupResponse]) -> JoinGroupResponse:
 
 
 def one_each(members: list[str]) -> dict[str, bytes]:
-    """What a leader's assignor gives: a partition to each, nothing to who comes fourth."""
+    """The assignment of a leader's assignor: one partition for each member, none for the fourth."""
     assigned: dict[str, bytes] = {}
     for number, member in enumerate(members):
         own = [TopicAssignment(topic=TOPIC, partitions=[number])] if number < 3 else []
@@ -44,23 +44,26 @@ def one_each(members: list[str]) -> dict[str, bytes]:
 
 
 def sync_all(bench: GroupBench, answers: list[JoinGroupResponse]) -> None:
-    """The second phase: the leader sends everybody's assignment, each gets its own."""
+    """The second phase: the leader sends all assignments, and each member receives its own."""
     leader = next(one for one in answers if one.leader == one.member_id)
-    given = one_each([one.member_id for one in leader.members])
+    assignments = one_each([one.member_id for one in leader.members])
     replies = [
         bench.sync(
-            one.member_id, one.generation_id, given if one is leader else None, protocol=one.protocol_name
+            one.member_id,
+            one.generation_id,
+            assignments if one is leader else None,
+            protocol=one.protocol_name,
         )
         for one in answers
     ]
     bench.advance(0.1)
     for one, reply in zip(answers, replies, strict=True):
         assert reply.response is not None
-        assert (reply.response.error_code, reply.response.assignment) == (0, given[one.member_id])
+        assert (reply.response.error_code, reply.response.assignment) == (0, assignments[one.member_id])
 
 
 def owners(bench: GroupBench) -> dict[TopicPartition, list[str]]:
-    """Who owns each partition, as the coordinator tells it."""
+    """The owner of each partition, from the coordinator's point of view."""
     found: dict[TopicPartition, list[str]] = {TopicPartition(TOPIC, number): [] for number in range(3)}
     for member in bench.group.members.values():
         for partition in member.assignment:
@@ -92,8 +95,8 @@ def test_three_members_share_three_partitions_and_a_fourth_idles(
     answers = [joined(reply) for reply in joins]
     assert {(one.generation_id, one.leader, one.protocol_name) for one in answers} == {(1, ids[0], "range")}
     assert [[member.member_id for member in one.members] for one in answers] == [ids, [], []]
-    told = ConsumerProtocolSubscription.decode(answers[0].members[2].metadata[2:], 1)
-    assert told.topics == [TOPIC]
+    decoded = ConsumerProtocolSubscription.decode(answers[0].members[2].metadata[2:], 1)
+    assert decoded.topics == [TOPIC]
 
     assert bench.group.state == "CompletingRebalance"
     sync_all(bench, answers)

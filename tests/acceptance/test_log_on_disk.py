@@ -46,7 +46,7 @@ def fill(cluster: KafkaCluster, count: int, *, first: int = 0, size: int = 1000)
 
 
 NOW = int(time.time() * 1000) - 10_000_000
-"""Some hours ago: brokers forget producers of whom they have had no record for a day."""
+"""A time some hours ago: brokers forget producers that have sent no record for a day."""
 
 
 def numbers(cluster: KafkaCluster, isolation_level: str = "read_uncommitted") -> list[int]:

@@ -35,7 +35,7 @@ PRODUCER = 7
 
 
 class Partition:
-    """One partition on two brokers, seen by whoever may look at it."""
+    """One partition on two brokers, as consumers and replicas see it."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
@@ -80,16 +80,16 @@ class Partition:
         assert answer.markers[0].topics[0].partitions[0].error_code == 0
 
     def commit(self, offset: int) -> None:
-        asked = OffsetCommitRequestPartition(
+        requested = OffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset, committed_metadata=""
         )
-        topics = [OffsetCommitRequestTopic(name="t", partitions=[asked])]
+        topics = [OffsetCommitRequestTopic(name="t", partitions=[requested])]
         answer = self.group.call(OffsetCommitRequest(group_id="g", topics=topics), 7)
         assert answer.topics[0].partitions[0].error_code == 0
 
     def delete(self, offset: int) -> int:
-        asked = DeleteRecordsPartition(partition_index=0, offset=offset)
-        topics = [DeleteRecordsTopic(name="t", partitions=[asked])]
+        requested = DeleteRecordsPartition(partition_index=0, offset=offset)
+        topics = [DeleteRecordsTopic(name="t", partitions=[requested])]
         answer = (
             self.wire.call(DeleteRecordsRequest(topics=topics, timeout_ms=5000), 2).topics[0].partitions[0]
         )
@@ -136,7 +136,7 @@ def test_each_operation_moves_its_partition_offsets(partition: Partition) -> Non
     controls.pause_followers()
     run_for(1)
     partition.produce(b"3", acks=1)
-    assert partition.offsets == (0, 2, 3, 3, 4), "the log's end alone: nobody else has it"
+    assert partition.offsets == (0, 2, 3, 3, 4), "the log's end alone: no other replica has it"
     controls.resume_followers()
     run_for(1)
     assert partition.offsets == (0, 2, 4, 4, 4)

@@ -104,7 +104,7 @@ def test_more_producers_in_serial_mode_add_up() -> None:
 
 @pytest.mark.slow
 def test_the_brokers_p99_stays_low_while_the_serial_client_waits_a_hundred_round_trips() -> None:
-    """What waits in the socket's buffer is in none of the broker's figures."""
+    """Time in the socket's buffer is part of none of the broker's figures."""
     with Simulation(seed=25) as simulation:
         cluster = two_replica_cluster(simulation, pipelined=False)
         producer = simulation.producer(
@@ -126,8 +126,8 @@ def test_the_brokers_p99_stays_low_while_the_serial_client_waits_a_hundred_round
         ]
         for future in futures:
             future.result(60)
-        told = broker.metrics.api("Produce")
-        assert told.count == 100
-        assert ROUND_TRIP * 0.9 < told.total.p99 < 2.5 * ROUND_TRIP
-        assert told.remote.p99 > 0.9 * told.total.p50
+        figures = broker.metrics.api("Produce")
+        assert figures.count == 100
+        assert ROUND_TRIP * 0.9 < figures.total.p99 < 2.5 * ROUND_TRIP
+        assert figures.remote.p99 > 0.9 * figures.total.p50
         assert max(times) > 90 * ROUND_TRIP

@@ -96,7 +96,7 @@ def race(seed: int) -> World:
     while len(world.wheel):  # one that ends may have begun another
         world.now += 1.0
         world.wheel.advance(world.now)
-    # The sweep below only takes completed ones off the lists of keys that nobody spoke of.
+    # The sweep below removes completed operations only from the lists of keys that were not checked.
     assert world.purgatory.waiting() == 0, f"seed {seed}"
     assert world.mistakes == 0, f"seed {seed}"
     for key in KEYS:

@@ -1,5 +1,5 @@
-"""A topic is deleted and made anew under a running producer and consumer: UNKNOWN_TOPIC_ID is
-handled, and no record of the old topic is in the new one.
+"""A topic is deleted and created again under a running producer and consumer: UNKNOWN_TOPIC_ID is handled,
+and no record of the old topic is in the new one.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def test_under_a_running_producer_and_consumer(simulation: Simulation) -> None:
     cluster.delete_topic("t")
     simulation.run_for(1)
     cluster.create_topic("t", 1, 3)
-    # Fewer than before: the consumer's position is beyond the end, and it begins anew.
+    # Fewer than before: the consumer's position is beyond the end, so it is reset.
     futures = [producer.send("t", value=b"new %d" % number) for number in range(5)]
     producer.flush(timeout=60)
     offsets = [future.result().offset for future in futures]
@@ -93,7 +93,7 @@ def test_under_a_running_producer_and_consumer(simulation: Simulation) -> None:
 
 
 def test_topic_deletion_answers_waiting_requests_and_reaches_a_stopped_broker(simulation: Simulation) -> None:
-    """Who waits is answered at once; the broker that was not there drops what it had when it comes back."""
+    """Waiting requests are answered at once. The restarted broker deletes its old data."""
     cluster = simulation.cluster(brokers=3, topics={"t": 1}, controller=0)
     simulation.run_for(1)
     append(cluster, KEY, b"old")

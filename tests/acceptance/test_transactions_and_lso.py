@@ -25,7 +25,7 @@ def consumer_of(world: World, isolation_level: str) -> KafkaConsumer:
 
 
 def read_for(consumer: KafkaConsumer, world: World, seconds: float = 2.0) -> list[bytes]:
-    """What it is handed within so many virtual seconds, sorted."""
+    """Records received within this many virtual seconds, sorted."""
     values: list[bytes] = []
     deadline = world.simulation.now + seconds
     while world.simulation.now < deadline:

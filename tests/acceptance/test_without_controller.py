@@ -36,7 +36,7 @@ from tests.testing.wire import batch, partition_of, produce_request
 
 @pytest.fixture
 def cluster(simulation: Simulation) -> KafkaCluster:
-    """Broker 0, the controller, is dead, and nobody may be elected."""
+    """Broker 0, the controller, is dead, and no other broker can be elected."""
     cluster = simulation.cluster(brokers=3, topics={"t": 3})
     simulation.run_for(1)
     cluster.controls.hold_elections()
@@ -95,7 +95,7 @@ def test_create_topics_timeout_names_the_request_and_its_timeout(
         with pytest.raises(KafkaTimeoutError, match=r"CreateTopics.* within 4 s"):
             admin.create_topics([NewTopic("new", 1)], timeout=4.0)
         assert simulation.now - began == pytest.approx(4.0, abs=0.05)
-        simulation.run_for(1)  # the broker gives up as late as it was asked
+        simulation.run_for(1)  # the broker gives up only when the requested time is over
         cluster.controls.release_elections()
         assert cluster.topics() == ["t"], "it is not made behind the caller's back"
         admin.create_topics([NewTopic("new", 1)], timeout=20.0)
