@@ -109,12 +109,12 @@ def test_a_rule_with_a_part_missing_takes_no_others_away(
 
 def test_invalid_list_of_acls_is_rejected(admin: KafkaAdminClient) -> None:
     for call in (admin.create_acls, admin.delete_acls):
-        for given, words in (
+        for invalid, words in (
             (READ, "bindings must be a list"),
             ([("TOPIC", "orders")], "bindings must contain AclBinding values, not tuple"),
         ):
             with pytest.raises(errors.IllegalArgument, match=words):
-                call(given)  # type: ignore[arg-type]
+                call(invalid)  # type: ignore[arg-type]
 
 
 def test_an_item_has_one_outcome_and_a_failure_counts() -> None:

@@ -374,7 +374,7 @@ def test_clock_of_each_broker_is_compared_by_a_record(cluster: KafkaCluster) -> 
     assert skew <= doubt + 0.02
     assert "needs message.timestamp.type" in without_time.brokers[0].step("clock").detail
     assert missing.brokers[0].step("clock").detail == "not known: topic missing does not exist"
-    for unknown in (missing, without_time):  # the caller has asked for the clocks
+    for unknown in (missing, without_time):  # the caller requested the clock check
         assert unknown.brokers[0].step("clock").status == "warning"
         assert "message.timestamp.type=LogAppendTime" in unknown.brokers[0].step("clock").fix
     assert missing.has_passed

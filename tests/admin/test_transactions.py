@@ -48,7 +48,7 @@ def admin(simulation: Simulation, cluster: KafkaCluster) -> Iterator[KafkaAdminC
 
 @pytest.fixture
 def producers(simulation: Simulation, cluster: KafkaCluster) -> Iterator[list[KafkaProducer]]:
-    """Of eight ids, so that several coordinators are among theirs; those of even numbers have one open."""
+    """Eight ids, so they have several coordinators; the ids with even numbers have an open transaction."""
     made = []
     for number in range(8):
         producer = KafkaProducer(
