@@ -23,7 +23,7 @@ IMPORTS = {
     "from aiokafka import": "from pykafka2 import",
     "from aiokafka.errors import": "from pykafka2.errors import",
 }
-"""What a program changes, the longest match first."""
+"""Replacements for a program's text, the longest match first."""
 
 LIBRARIES = [pytest.param("aiokafka", marks=pytest.mark.gate), "pykafka2"]
 

@@ -673,13 +673,13 @@ def test_poll_returns_in_time_while_a_call_of_another_task_waits(kafka_cluster: 
     async def program() -> None:
         async with consumer_of(kafka_cluster, "orders", group_id="billing") as consumer:
             kafka_cluster.controls.hold(ListOffsetsRequest)
-            asking = asyncio.create_task(consumer.end_offsets([FIRST]))
+            lookup = asyncio.create_task(consumer.end_offsets([FIRST]))
             await kafka_cluster.wait_until_async(lambda: kafka_cluster.controls.held(ListOffsetsRequest))
             async with asyncio.timeout(20):  # less than default_api_timeout_ms
                 assert await consumer.poll(100) == {}
                 assert await consumer.poll(0) == {}
             kafka_cluster.controls.release(ListOffsetsRequest)
-            assert await asking == {FIRST: 1}
+            assert await lookup == {FIRST: 1}
             assert await take(consumer, 1) == [0]
 
     run(program())

@@ -140,7 +140,7 @@ def test_each_client_raises_in_a_second_loop_and_in_another_thread(
 
 
 def test_await_outside_any_event_loop_raises_wrong_event_loop() -> None:
-    """As in a program of trio, or of another framework with a loop of its own."""
+    """A loop like that of trio, or of another framework with an event loop of its own."""
     producer = KafkaProducer(bootstrap_servers=NOWHERE)
     consumer = KafkaConsumer("orders", bootstrap_servers=NOWHERE)
     admin = KafkaAdminClient(bootstrap_servers=NOWHERE)
@@ -294,14 +294,14 @@ def test_close_does_not_wait_for_calls_that_use_every_helper_thread(kafka_cluste
     async def program() -> list[Any]:
         producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers, max_block_ms=600_000)
         await producer.start()
-        asking = [
+        waiting = [
             asyncio.create_task(producer.partitions_for(f"missing-{number}"))
             for number in range(MAX_CALL_THREADS + 5)
         ]
         await asyncio.sleep(0.1)
         async with asyncio.timeout(30):
             await producer.close()
-            return await asyncio.gather(*asking, return_exceptions=True)
+            return await asyncio.gather(*waiting, return_exceptions=True)
 
     assert {type(error) for error in run(program())} == {ClientClosed}
 

@@ -33,10 +33,10 @@ def play(seed: int) -> tuple[list[float], list[bytes | None], str]:
     """Send and read with three brokers; the token takes a virtual second."""
     with Simulation(seed) as simulation:
         cluster: KafkaCluster = simulation.cluster(3, {"orders": 3}, listeners=LISTENERS)
-        asked: list[float] = []
+        calls: list[float] = []
 
         async def token() -> str:
-            asked.append(simulation.now)
+            calls.append(simulation.now)
             await asyncio.sleep(1)
             return cluster.token("alice")
 
@@ -57,26 +57,26 @@ def play(seed: int) -> tuple[list[float], list[bytes | None], str]:
                         return sorted(found, key=str)
             return found
 
-        return asked, simulation.run(main), simulation.trace_hash
+        return calls, simulation.run(main), simulation.trace_hash
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_coroutine_of_a_token_provider_runs_in_virtual_time(seed: int) -> None:
     began = time.monotonic()
-    asked, found, trace = play(seed)
+    calls, found, trace = play(seed)
     assert found == [b"0", b"1", b"2"]
-    assert len(asked) == 2  # connections of one client that open at the same time share a token
-    assert play(seed) == (asked, found, trace)
+    assert len(calls) == 2  # connections of one client that open at the same time share a token
+    assert play(seed) == (calls, found, trace)
     assert time.monotonic() - began < 60
 
 
 def test_connections_that_open_together_call_the_provider_one_after_the_other() -> None:
     with Simulation(seed=1) as simulation:
         cluster: KafkaCluster = simulation.cluster(3, {"orders": 3}, listeners=LISTENERS)
-        asked: list[float] = []
+        calls: list[float] = []
 
         async def token() -> Token:
-            asked.append(simulation.now)
+            calls.append(simulation.now)
             await asyncio.sleep(1)
             return Token(cluster.token("alice"))  # without an expiry each connection needs its own
 
@@ -91,8 +91,8 @@ def test_connections_that_open_together_call_the_provider_one_after_the_other() 
                 await asyncio.gather(*sending)
 
         simulation.run(main)
-        assert len(asked) >= 3
-        assert all(later - earlier >= 1 for earlier, later in pairwise(asked))
+        assert len(calls) >= 3
+        assert all(later - earlier >= 1 for earlier, later in pairwise(calls))
 
 
 def test_token_of_a_closed_loop_raises_at_once() -> None:
