@@ -17,7 +17,7 @@ def quick_to_start(clients: Iterable[str]) -> list[str]:
 
 
 def table_of(name: str, *options: str, out: Path, clients: Iterable[str] = (), seconds: float = 170) -> str:
-    """What `python -m benchmarks.NAME` keeps in `out`; that it did so without a failure is asserted."""
+    """Output that `python -m benchmarks.NAME` writes to `out`; asserts that the command succeeded."""
     command = [sys.executable, "-m", f"benchmarks.{name}", *options, "--out", str(out)]
     command += [word for client in clients for word in ("--client", client)]
     done = subprocess.run(

@@ -43,10 +43,10 @@ def test_a_hundred_at_once_and_leaders_where_they_are_wanted() -> None:
     setting = Setting("pykafka2", "serial", rtt=0.0, partitions=4, leaders=1, in_flight=20)
     with runner.cluster(setting) as cluster:
         times = queued("pykafka2", runner.load(setting, cluster), 20)
-        told = cluster.metrics()
+        metrics = cluster.metrics()
     assert len(times) == 20
     # One broker led all four partitions, so it saw every produce; each carried up to four of them.
-    assert 5 <= told["requests"] <= 21
+    assert 5 <= metrics["requests"] <= 21
 
 
 @pytest.mark.gate

@@ -38,8 +38,8 @@ def test_one_axis_is_varied_at_a_time() -> None:
 
 
 def test_every_batch_size_from_16_kib_to_4_mib_is_played_by_send_and_send_many() -> None:
-    for given in ([], ["--mode", "equal", "--size", "100"]):
-        plan = plan_of(parse(["--broker", "bundled", *given]))
+    for arguments in ([], ["--mode", "equal", "--size", "100"]):
+        plan = plan_of(parse(["--broker", "bundled", *arguments]))
         for client in ("pykafka2 send", "pykafka2 send_many", "pykafka2 send_many, Arrow"):
             sizes = {
                 run.cell.batch_bytes
