@@ -215,8 +215,8 @@ def test_first_broker_id_and_advertised_addresses_are_used() -> None:
     ):
         assert all(address.startswith("127.0.0.1:") for address in addresses)
         with Wire(addresses[0]) as wire:
-            told = wire.call(MetadataRequest(topics=None), 12).brokers
-    assert [(node.node_id, node.host, node.port) for node in told] == [
+            shown = wire.call(MetadataRequest(topics=None), 12).brokers
+    assert [(node.node_id, node.host, node.port) for node in shown] == [
         (5, "kafka-5.test", 19092),
         (6, "kafka-6.test", 19093),
     ]
@@ -243,9 +243,9 @@ def test_invalid_option_ends_with_a_message(
     options: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["broker", *options]) == 2
-    told = capsys.readouterr().err
-    assert "Traceback" not in told
-    assert re.search(words, told), told
+    shown = capsys.readouterr().err
+    assert "Traceback" not in shown
+    assert re.search(words, shown), shown
 
 
 @pytest.mark.slow
@@ -298,7 +298,7 @@ def test_help_teaches() -> None:
 @pytest.mark.gate
 @pytest.mark.slow
 def test_the_admin_port_steers_it() -> None:
-    """As a test in another language would: HTTP, JSON, and the token that was printed."""
+    """Uses only HTTP, JSON and the printed token, like a test in another language."""
     options = (
         "--port",
         "0",

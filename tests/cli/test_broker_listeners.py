@@ -1,4 +1,4 @@
-"""`pykafka2 broker` with several listeners, users, secrets and addresses that clients are told."""
+"""`pykafka2 broker` with several listeners, users, secrets and advertised addresses."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_the_command_has_several_listeners() -> None:
             assert "BEGIN CERTIFICATE" in file.read()
         with Wire(lines["listener.EXTERNAL"]) as wire:
             assert log_in(wire, "ann", password="ann:secret").error_code == 0
-            (told,) = wire.call(MetadataRequest(topics=[]), 12).brokers
-            assert (told.host, told.port) == ("kafka.test", 19092)
+            (node,) = wire.call(MetadataRequest(topics=[]), 12).brokers
+            assert (node.host, node.port) == ("kafka.test", 19092)
 
 
 def test_each_broker_takes_the_next_port() -> None:

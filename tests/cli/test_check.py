@@ -74,22 +74,22 @@ def test_json_is_one_object_with_all_steps(servers: str) -> None:
 def test_clock_options_reach_the_check(
     servers: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: dict[str, object] = {}
+    received: dict[str, object] = {}
 
     def check_cluster(client: KafkaAdminClient, **options: object) -> ClusterCheck:
-        given.update(options)
+        received.update(options)
         return ClusterCheck("id", (), (CheckStep("clock", CheckStatus.FAILED, "late", "use NTP"),))
 
     monkeypatch.setattr("pykafka2.admin.admin.KafkaAdminClient.check_cluster", check_cluster)
     words = ["--timeout", "0.25", "--max-clock-skew", "0.5", "--clock-topic", "timed"]
     assert main(["check", "-b", servers, *words]) == 1
-    assert given == {"timeout": 0.25, "max_clock_skew": 0.5, "clock_topic": "timed"}
+    assert received == {"timeout": 0.25, "max_clock_skew": 0.5, "clock_topic": "timed"}
     shown = capsys.readouterr().out
     assert "FAILED cluster, clock" in shown
     assert "fix:   use NTP" in shown
     assert "The cluster failed." in shown
     assert main(["check", "-b", servers]) == 1
-    assert given == {"timeout": 5.0, "max_clock_skew": 5.0, "clock_topic": None}
+    assert received == {"timeout": 5.0, "max_clock_skew": 5.0, "clock_topic": None}
 
 
 def test_wrong_port_has_exit_code_1_with_cause_and_fix(servers: str) -> None:
