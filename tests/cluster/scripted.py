@@ -235,7 +235,7 @@ class VirtualTask:
 
 
 class VirtualRuntime:
-    """A `Runtime` whose loops are turned by whoever waits."""
+    """A `Runtime` whose loops are turned by the waiting caller."""
 
     def __init__(self, network: Network, seed: int = 0) -> None:
         self.clock: Any = VirtualClock()
@@ -281,7 +281,9 @@ class VirtualRuntime:
                 return predicate()
             wake_ups = [task.wake_at for task in self.tasks if not task.is_stopped]
             self.clock.now = min([deadline, *wake_ups, *self._timers.values()])
-        raise AssertionError("the loops turn without end: somebody asks to be called again at once, always")
+        raise AssertionError(
+            "the loops turn without end: a callback asks to be called again at once, every time"
+        )
 
     def run_for(self, seconds: float) -> None:
         self.wait_until(lambda: False, seconds)
@@ -346,7 +348,7 @@ class ScriptedBroker:
         return [one.request for one in self.seen if isinstance(one.request, request)]
 
     def stop(self) -> None:
-        """Nobody listens any more; connections are reset."""
+        """Stops listening and resets all connections."""
         self.is_up = False
         self.disconnect()
 
@@ -460,7 +462,9 @@ class ScriptedCluster:
             cluster_id="scripted",
             controller_id=self.controller_id,
             topics=[
-                self._told(one.name if one.name is not None else names.get(one.topic_id), one.topic_id)
+                self._topic_response(
+                    one.name if one.name is not None else names.get(one.topic_id), one.topic_id
+                )
                 for one in (
                     [MetadataRequestTopic(name=name) for name in self.topics]
                     if request.topics is None
@@ -469,7 +473,7 @@ class ScriptedCluster:
             ],
         )
 
-    def _told(self, name: str | None, topic_id: bytes) -> MetadataResponseTopic:
+    def _topic_response(self, name: str | None, topic_id: bytes) -> MetadataResponseTopic:
         if name is None:
             return MetadataResponseTopic(error_code=100, name=None, topic_id=topic_id, partitions=[])
         topic = self.topics.get(name)

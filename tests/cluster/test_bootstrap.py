@@ -1,4 +1,4 @@
-"""Bad answers while a client starts: told to callers, tried again for ever, and never believed."""
+"""Invalid responses while a client starts: reported to callers, retried forever, and never believed."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_request_to_any_node_raises_the_bootstrap_error(
         started = cluster.now
         with pytest.raises(TlsError, match="speaks TLS on this port"):
             client.request(MetadataRequest(topics=[]))
-        assert cluster.now - started < 2, "each call hears of an attempt of its own"
+        assert cluster.now - started < 2, "each call reports an attempt of its own"
     assert len(cluster.network.connects) >= 3
     del cluster.handlers[ApiVersionsRequest]
     assert client.request(MetadataRequest(topics=[])).brokers

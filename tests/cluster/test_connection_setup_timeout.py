@@ -33,7 +33,7 @@ def test_refused_attempts_do_not_make_a_silent_one_be_waited_for_longer(
     broker = cluster.brokers[2]
     broker.is_up = False
     wait_for_connection(cluster, client, 2, at_most=5)
-    # A proxy that is up before the broker behind it: it takes the connection, and nobody answers on it.
+    # A proxy that is up before the broker behind it: it accepts the connection, and no response ever comes.
     broker.is_up = True
     broker.on(ApiVersionsRequest, lambda request, broker: Hold())
     wait_for_connection(cluster, client, 2, at_most=2)

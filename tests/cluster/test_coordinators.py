@@ -50,9 +50,9 @@ class Lookups:
     def find(
         self, now: float, node_id: int = 2, port: int = 9092, error_code: int = 0, to: ToCoordinator = GROUP_G
     ) -> int | None:
-        told = Coordinator(key=to.key, node_id=node_id, host="b", port=port, error_code=error_code)
+        entry = Coordinator(key=to.key, node_id=node_id, host="b", port=port, error_code=error_code)
         (send,) = self.ask(now, to)
-        send.on_response(FindCoordinatorResponse(coordinators=[told]), now)
+        send.on_response(FindCoordinatorResponse(coordinators=[entry]), now)
         return self.coordinators.node_of(to)
 
     def known(self, *keys: ToCoordinator) -> list[int | None]:
@@ -146,10 +146,10 @@ def test_known_coordinator_is_not_looked_up_again() -> None:
 def test_lookup_in_backoff_or_in_flight_blocks_no_other() -> None:
     lookups = Lookups()
     lookups.find(1.0, error_code=CoordinatorNotAvailable.code)
-    (asked,) = lookups.ask(1.0, GROUP_G, GROUP_H)
-    assert asked.request.coordinator_keys == ["h"]
-    (asked,) = lookups.ask(1.0, GROUP_H, TRANSACTION_G)
-    assert asked.request.key_type == TRANSACTION
+    (lookup,) = lookups.ask(1.0, GROUP_G, GROUP_H)
+    assert lookup.request.coordinator_keys == ["h"]
+    (lookup,) = lookups.ask(1.0, GROUP_H, TRANSACTION_G)
+    assert lookup.request.key_type == TRANSACTION
 
 
 @pytest.mark.parametrize(
@@ -195,9 +195,9 @@ def test_a_coordinator_that_cannot_be_reached_by_any_means_is_none() -> None:
 
 def test_each_key_of_a_lookup_response_gets_its_own_coordinator() -> None:
     lookups = Lookups()
-    told = [Coordinator(key=key, node_id=node, host="b", port=9092) for key, node in (("g", 1), ("h", 2))]
+    entries = [Coordinator(key=key, node_id=node, host="b", port=9092) for key, node in (("g", 1), ("h", 2))]
     for send in lookups.ask(1.0, GROUP_H, GROUP_G):
-        send.on_response(FindCoordinatorResponse(coordinators=told), 1.0)
+        send.on_response(FindCoordinatorResponse(coordinators=entries), 1.0)
     assert lookups.known(GROUP_G, GROUP_H) == [1, 2]
 
 
@@ -235,7 +235,7 @@ def test_a_refusal_ends_the_requests_of_its_key_and_a_retriable_error_none() -> 
     assert isinstance(error, GroupAuthorizationFailed)
     (_, ended) = (event for event in lookups.events if isinstance(event, LookupEnded))
     assert (ended.node, ended.error) == (None, str(error))
-    assert lookups.coordinators.why_unknown(ToCoordinator(GROUP, "never asked for")) is None
+    assert lookups.coordinators.why_unknown(ToCoordinator(GROUP, "never requested")) is None
 
 
 def test_concurrent_lookups_at_old_brokers_fall_back_to_one_key_each() -> None:

@@ -91,16 +91,20 @@ def test_repeated_hint_counts_as_new(cluster: ScriptedCluster, client: ClusterCl
 
 
 def test_finalized_feature_follows_the_latest_features_epoch(client: ClusterClient) -> None:
-    def told(epoch: int, **features: int) -> Any:
+    def features_at(epoch: int, **features: int) -> Any:
         versions = SimpleNamespace(features_epoch=epoch, finalized_features=features)
         return SimpleNamespace(connection=SimpleNamespace(api_versions=versions))
 
-    links: Any = {0: told(7, **{"group.version": 1}), 1: told(9), 2: told(8, **{"group.version": 2})}
+    links: Any = {
+        0: features_at(7, **{"group.version": 1}),
+        1: features_at(9),
+        2: features_at(8, **{"group.version": 2}),
+    }
     nodes = client.nodes
     real, nodes._links = nodes._links, links
     try:
         assert nodes.finalized_feature("group.version") == 0
-        links[1] = told(6, **{"group.version": 5})
+        links[1] = features_at(6, **{"group.version": 5})
         assert nodes.finalized_feature("group.version") == 2
     finally:
         nodes._links = real

@@ -1,4 +1,4 @@
-"""When the brokers are asked for metadata, in virtual time; brokers are scripted, the client is real."""
+"""The times of Metadata requests, in virtual time; brokers are scripted, the client is real."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def client(cluster: ScriptedCluster) -> Iterator[ClusterClient]:
     client.close()
 
 
-def asked(cluster: ScriptedCluster) -> list[list[str | None] | None]:
+def requested_topics(cluster: ScriptedCluster) -> list[list[str | None] | None]:
     """The topics of each Metadata request so far."""
     return [
         None if request.topics is None else [topic.name for topic in request.topics]
@@ -58,7 +58,7 @@ def test_topic_wanted_repeatedly_during_a_request_causes_one_request(
     client.wait_for_topic("orders", 10)
     client.metadata.want_topic("orders", cluster.now)
     cluster.runtime.run_for(60)
-    assert asked(cluster) == [["orders"]]
+    assert requested_topics(cluster) == [["orders"]]
 
 
 def test_new_topic_is_requested_alone_and_known_topics_stay(
@@ -66,7 +66,7 @@ def test_new_topic_is_requested_alone_and_known_topics_stay(
 ) -> None:
     client.wait_for_topic("orders", 10)
     client.wait_for_topic("bills", 10)
-    assert asked(cluster) == [["orders"], ["bills"]]
+    assert requested_topics(cluster) == [["orders"], ["bills"]]
     assert client.metadata.partition_count("orders") == 3
     assert client.metadata.version == 2
 
@@ -143,7 +143,7 @@ def test_new_topics_do_not_postpone_the_refresh_of_known_ones(
         if isinstance(one.request, MetadataRequest) and "orders" in [t.name for t in one.request.topics or []]
     ]
     gaps = [later - sooner for sooner, later in pairwise(sorted(named))]
-    assert gaps, "orders was asked for again in 24 minutes"
+    assert gaps, "orders was requested again in 24 minutes"
     assert max(gaps) <= 301
 
 
@@ -152,9 +152,9 @@ def test_metadata_is_refreshed_at_its_age(cluster: ScriptedCluster, client: Clus
     client.wait_for_metadata(0, 10)
     first = client.metadata.last_successful_refresh
     cluster.runtime.run_for(299)
-    assert len(asked(cluster)) == 1
+    assert len(requested_topics(cluster)) == 1
     cluster.runtime.run_for(2)
-    assert len(asked(cluster)) == 2
+    assert len(requested_topics(cluster)) == 2
     assert client.metadata.version == 2
     assert client.metadata.last_successful_refresh == pytest.approx(first + 300)
 
@@ -166,7 +166,7 @@ def test_unused_topic_is_forgotten(cluster: ScriptedCluster, client: ClusterClie
     cluster.runtime.run_for(150)
     assert client.metadata.topic("orders") is None
     assert client.metadata.partition_count("bills") == 1
-    assert asked(cluster)[-1] == ["bills"], "nor is it asked for"
+    assert requested_topics(cluster)[-1] == ["bills"], "nor is it requested"
 
 
 def test_unused_topics_are_forgotten_together(cluster: ScriptedCluster, client: ClusterClient) -> None:
@@ -286,7 +286,7 @@ def test_topic_missing_in_the_response_is_requested_again(
     client.metadata.want_topic("orders", cluster.now)
     cluster.runtime.run_for(3)
     gaps = [later - sooner for sooner, later in pairwise(times(cluster)[1:])]
-    assert len(gaps) >= 3, "asked for again"
+    assert len(gaps) >= 3, "requested again"
     assert min(gaps) >= 0.1 - 1e-9, "and not in a hurry"
     assert client.metadata.partition_count("bills") == 1, "what was known stays"
     del cluster.handlers[MetadataRequest]
@@ -297,7 +297,7 @@ def test_topic_missing_in_the_response_is_requested_again(
 def test_new_topic_missing_in_a_later_response_is_requested_again(
     cluster: ScriptedCluster, client: ClusterClient, known_by: str
 ) -> None:
-    """The broker that has not heard of the topic tells an error, the next one has not heard of any topic."""
+    """The broker that does not know the topic returns an error; the next one knows no topic yet."""
 
     def not_yet(request: MetadataRequest, broker: ScriptedBroker) -> object:
         answer = cluster.metadata(request)
@@ -317,7 +317,7 @@ def test_new_topic_missing_in_a_later_response_is_requested_again(
     cluster.on(MetadataRequest, not_yet)  # type: ignore[arg-type]
     client.metadata.want_topic("bills", cluster.now)
     cluster.runtime.run_for(3)
-    assert asked(cluster) == [["bills"]] * 3
+    assert requested_topics(cluster) == [["bills"]] * 3
     assert client.metadata.leader_of("bills", 0) is not None
 
 
@@ -337,7 +337,7 @@ def test_all_topics_are_in_the_metadata_when_all_are_wanted(
 ) -> None:
     client.metadata.want_all_topics(True)
     client.wait_for_metadata(0, 10)
-    assert asked(cluster) == [None]
+    assert requested_topics(cluster) == [None]
     assert set(client.metadata.snapshot.topics) == {"orders", "bills"}
     del cluster.topics["bills"]
     client.wait_for_metadata(client.metadata.version, 10)
@@ -370,7 +370,7 @@ def test_metadata_request_has_the_allow_auto_create_topics_option(cluster: Scrip
         assert cluster.requests(MetadataRequest)[-1].allow_auto_topic_creation is allowed
 
 
-def ids_asked(cluster: ScriptedCluster) -> list[list[bytes]]:
+def requested_ids(cluster: ScriptedCluster) -> list[list[bytes]]:
     """The topics that each Metadata request so far named by their ids."""
     return [
         [topic.topic_id for topic in request.topics or [] if topic.name is None]
@@ -385,10 +385,10 @@ def test_topic_id_is_requested_until_its_name_is_known(
     client.metadata.want_topic_ids([orders])
     cluster.runtime.run_for(1)
     assert client.metadata.topic_name(orders) == "orders"
-    assert ids_asked(cluster) == [[orders]]
+    assert requested_ids(cluster) == [[orders]]
     client.metadata.pin_topics(["orders"])
     cluster.runtime.run_for(60)
-    assert ids_asked(cluster) == [[orders]], "what is known is not asked for again"
+    assert requested_ids(cluster) == [[orders]], "what is known is not requested again"
 
 
 def test_unknown_topic_id_is_requested_with_backoff_until_unwanted(
@@ -412,7 +412,7 @@ def test_names_and_ids_are_requested_together(cluster: ScriptedCluster, client: 
     client.metadata.pin_topics(["orders"])
     client.metadata.want_topic_ids([bills])
     cluster.runtime.run_for(1)
-    assert asked(cluster) == [["orders", None]]
+    assert requested_topics(cluster) == [["orders", None]]
     assert client.metadata.topic_name(bills) == "bills"
 
 
@@ -435,19 +435,19 @@ def test_topic_wanted_while_wants_are_processed_is_not_lost(
     cluster.on(MetadataRequest, lambda request, broker: hold)
     metadata.want_topic("orders", cluster.now)
     cluster.runtime.run_for(1)
-    metadata.want_topic("orders", cluster.now)  # it is on its way, and known when this is looked at
+    metadata.want_topic("orders", cluster.now)  # it is in flight here, and known when the call below runs
     cluster.on(MetadataRequest, lambda request, broker: cluster.metadata(request))
     pinned = Wishes()
 
     def wish() -> None:
-        if not metadata._topic_requested:  # what was requested is being looked at
+        if not metadata._topic_requested:  # what was requested is still in flight
             metadata.want_topic("bills", cluster.now)
 
     pinned.then = wish
     metadata._pinned = pinned
     hold.release(cluster.metadata(cluster.requests(MetadataRequest)[0]))
     cluster.runtime.run_for(60)
-    assert asked(cluster) == [["orders"], ["bills"]]
+    assert requested_topics(cluster) == [["orders"], ["bills"]]
 
 
 def test_topic_pinned_while_a_response_drops_it_is_requested(
@@ -509,6 +509,6 @@ def test_deleted_topic_is_requested_no_more_often_than_others(
     cluster.runtime.run_for(10)
     del cluster.topics["bills"]
     cluster.runtime.run_for(600)
-    before = len(asked(cluster))
+    before = len(requested_topics(cluster))
     cluster.runtime.run_for(3600)
-    assert len(asked(cluster)) - before <= 3600 / 300
+    assert len(requested_topics(cluster)) - before <= 3600 / 300

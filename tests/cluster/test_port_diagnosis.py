@@ -1,4 +1,4 @@
-"""Ports that are not what security_protocol says: found out at once, by asking, and told by name."""
+"""Ports that do not match security_protocol are detected at once, by a probe, and named in the error."""
 
 from __future__ import annotations
 

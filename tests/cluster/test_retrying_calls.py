@@ -59,16 +59,16 @@ def failing(cluster: ScriptedCluster, code: int, times: int) -> None:
 
 def test_call_is_retried_without_a_waiting_caller(cluster: ScriptedCluster, client: ClusterClient) -> None:
     failing(cluster, CoordinatorLoadInProgress.code, 3)
-    told: list[Completion[HeartbeatResponse]] = []
+    completions: list[Completion[HeartbeatResponse]] = []
     call = client.start(BEAT, ToNode(1), 10, check)
-    call.add_done_callback(told.append)
+    call.add_done_callback(completions.append)
     assert not call.done()
     cluster.runtime.run_for(10)
-    assert told == [call]
+    assert completions == [call]
     assert call.result(0).error_code == 0
     assert len(cluster.requests(HeartbeatRequest)) == 4
-    call.add_done_callback(told.append)
-    assert told == [call, call], "here and now, as it is done"
+    call.add_done_callback(completions.append)
+    assert completions == [call, call], "here and now, as it is done"
 
 
 def test_an_error_that_no_retry_cures_ends_it_at_once(
@@ -170,15 +170,15 @@ def test_a_bug_in_the_loop_is_the_end_of_its_calls(
 
 def by_group(cluster: ScriptedCluster, answers: dict[str, list[int]]) -> list[str]:
     """Each group's heartbeats get these codes, then 0; the list fills with the groups, in order."""
-    asked: list[str] = []
+    sent: list[str] = []
 
     def answer(request: HeartbeatRequest, broker: ScriptedBroker) -> Answer:
-        asked.append(request.group_id)
+        sent.append(request.group_id)
         codes = answers.get(request.group_id, [])
         return HeartbeatResponse(error_code=codes.pop(0) if codes else 0)
 
     cluster.on(HeartbeatRequest, answer)
-    return asked
+    return sent
 
 
 def beat(group: str) -> HeartbeatRequest:
@@ -203,7 +203,7 @@ def test_each_of_two_calls_is_retried_at_its_own_time(
     cluster: ScriptedCluster, client: ClusterClient, quick_is_first: bool
 ) -> None:
     """The slow one's back-off has grown to a second when the quick one's begins."""
-    asked = by_group(cluster, {"slow": [CoordinatorLoadInProgress.code] * 100})
+    sent = by_group(cluster, {"slow": [CoordinatorLoadInProgress.code] * 100})
     hold = Hold()
     cluster.brokers[0].on(HeartbeatRequest, lambda request, broker: hold)
 
@@ -213,22 +213,22 @@ def test_each_of_two_calls_is_retried_at_its_own_time(
     quick = start_quick() if quick_is_first else None
     slow = client.start(beat("slow"), ToNode(1), 100, check)
     cluster.runtime.run_for(10)
-    before = len(asked)
-    cluster.runtime.wait_until(lambda: len(asked) > before, 10)  # so its next attempt is a second away
+    before = len(sent)
+    cluster.runtime.wait_until(lambda: len(sent) > before, 10)  # so its next attempt is a second away
     quick = quick or start_quick()
     cluster.runtime.run_for(0.01)
     del cluster.brokers[0].handlers[HeartbeatRequest]
     hold.release(HeartbeatResponse(error_code=CoordinatorLoadInProgress.code))
     cluster.runtime.run_for(0.3)
     assert quick.done()
-    assert asked[before:] == ["slow", "quick"]
+    assert sent[before:] == ["slow", "quick"]
     slow.cancel()
 
 
 def test_a_call_that_starts_while_the_client_closes_ends_at_once(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
-    """As from a thread that checked whether the client is closed just before it was."""
+    """Acts like a thread that checked just before whether the client is closed."""
     client.calls.close(ClientClosed(), cluster.now)
     calls = [client.start(BEAT, ToNode(1), 1000, check) for _ in range(2)]
     assert [type(call.exception(0)) for call in calls] == [ClientClosed] * 2
@@ -246,7 +246,7 @@ def test_calls_that_are_done_are_not_kept(cluster: ScriptedCluster, client: Clus
 def test_moved_coordinator_is_looked_up_again_for_its_group_only(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
-    asked = by_group(cluster, {})
+    sent = by_group(cluster, {})
     lookups: list[str] = []
     node_of = {"g": 1, "h": 1}
 
@@ -261,7 +261,7 @@ def test_moved_coordinator_is_looked_up_again_for_its_group_only(
     codes = {"g": [NotCoordinator.code] * 9, "h": [CoordinatorLoadInProgress.code]}
 
     def moved(request: HeartbeatRequest, broker: ScriptedBroker) -> Answer:
-        asked.append(request.group_id)
+        sent.append(request.group_id)
         left = codes[request.group_id]
         return HeartbeatResponse(error_code=left.pop() if left else 0)
 
@@ -273,7 +273,7 @@ def test_moved_coordinator_is_looked_up_again_for_its_group_only(
     node_of["g"] = 0
     for to in both:
         client.request(beat(to.key), to, 10, check)
-    assert asked == ["g", "h", "g", "g", "h", "h"]
+    assert sent == ["g", "h", "g", "g", "h", "h"]
     assert lookups == ["g", "h", "g"]
     assert [client.coordinators.node_of(to) for to in both] == [0, 1]
 
@@ -290,14 +290,14 @@ def test_metadata_is_refreshed_by_the_errors_that_ask_for_it(
 
 
 def test_each_attempt_sends_a_renewed_request(cluster: ScriptedCluster, client: ClusterClient) -> None:
-    asked = by_group(
+    sent = by_group(
         cluster,
         {"attempt-1": [CoordinatorLoadInProgress.code], "attempt-2": [CoordinatorLoadInProgress.code]},
     )
     attempts = itertools.count(1)
     call = client.start(BEAT, ToNode(1), 10, check, renewed=lambda: beat(f"attempt-{next(attempts)}"))
     assert call.result(10).error_code == 0
-    assert asked == ["attempt-1", "attempt-2", "attempt-3"]
+    assert sent == ["attempt-1", "attempt-2", "attempt-3"]
 
 
 def test_attempts_wait_for_request_timeout_and_the_last_for_the_remaining_time(

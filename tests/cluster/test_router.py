@@ -406,8 +406,8 @@ def coordinated_by(cluster: ScriptedCluster, node_id: int) -> None:
     node = cluster.brokers[node_id]
 
     def answer(request: FindCoordinatorRequest, broker: ScriptedBroker) -> Answer:
-        told = Coordinator(key="g", node_id=node.id, host=node.host, port=node.port, error_message=None)
-        return FindCoordinatorResponse(coordinators=[told])
+        reply = Coordinator(key="g", node_id=node.id, host=node.host, port=node.port, error_message=None)
+        return FindCoordinatorResponse(coordinators=[reply])
 
     cluster.on(FindCoordinatorRequest, answer)
 
@@ -578,10 +578,10 @@ def test_a_refused_lookup_fails_every_request_of_its_key_and_no_other(
     def find(request: FindCoordinatorRequest, broker: ScriptedBroker) -> Answer:
         (key,) = request.coordinator_keys
         refused = key == "g"
-        told = Coordinator(
+        reply = Coordinator(
             key=key, node_id=-1 if refused else 1, host="broker-1", port=9092, error_code=30 if refused else 0
         )
-        return FindCoordinatorResponse(coordinators=[told])
+        return FindCoordinatorResponse(coordinators=[reply])
 
     cluster.on(FindCoordinatorRequest, find)
     cluster.brokers[1].on(HeartbeatRequest, lambda request, broker: HeartbeatResponse())
@@ -613,8 +613,8 @@ def test_every_coordinator_on_a_lost_broker_is_looked_up_again(
 
     def find(request: FindCoordinatorRequest, broker: ScriptedBroker) -> Answer:
         (key,) = request.coordinator_keys
-        told = Coordinator(key=key, node_id=node[0], host=f"broker-{node[0]}", port=9092)
-        return FindCoordinatorResponse(coordinators=[told])
+        reply = Coordinator(key=key, node_id=node[0], host=f"broker-{node[0]}", port=9092)
+        return FindCoordinatorResponse(coordinators=[reply])
 
     cluster.on(FindCoordinatorRequest, find)
     keys = [GROUP_G, ToCoordinator(GROUP, "h"), ToCoordinator(TRANSACTION, "g")]
@@ -692,15 +692,17 @@ def test_a_link_makes_only_the_moves_of_its_table(
 
 
 def named_anew(cluster: ScriptedCluster, count: list[int]) -> None:
-    """Each metadata lists one more broker, where nobody listens, and none of those that it listed before."""
+    """Each Metadata response lists one more broker, at an address that refuses connections, and none of the
+    earlier ones.
+    """
 
-    def told(request: MetadataRequest, broker: ScriptedBroker) -> MetadataResponse:
+    def reply(request: MetadataRequest, broker: ScriptedBroker) -> MetadataResponse:
         answer = cluster.metadata(request)
         count[0] += 1
         answer.brokers.append(MetadataResponseBroker(node_id=1_000 + count[0], host="nowhere", port=9092))
         return answer
 
-    cluster.on(MetadataRequest, told)
+    cluster.on(MetadataRequest, reply)
 
 
 def test_links_of_brokers_missing_in_metadata_are_forgotten(

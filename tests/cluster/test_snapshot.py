@@ -96,7 +96,7 @@ def test_a_broker_that_is_behind_does_not_bring_back_an_old_leader() -> None:
 
 
 def test_leader_hint_is_dropped_after_three_contrary_responses() -> None:
-    """What is told in passing may be wrong, and its epoch never come; what metadata said is kept."""
+    """Hints in other responses can be wrong, and their epoch may never come; the cached metadata is kept."""
     hinted = with_leader(known(topic("orders", partition(0, 1, 5))), "orders", 0, 0, 9)
     behind = answer(topic("orders", partition(0, 1, 5)))
     for _ in range(BELIEVED_AFTER - 1):
@@ -104,11 +104,11 @@ def test_leader_hint_is_dropped_after_three_contrary_responses() -> None:
         info = hinted.partition("orders", 0)
         assert info is not None
         assert (info.leader, info.leader_epoch) == (0, 9)
-    given_up = merge_response(hinted, behind, ())
+    abandoned = merge_response(hinted, behind, ())
     confirmed = merge_response(hinted, answer(topic("orders", partition(0, 0, 9))), ())
     for _ in range(BELIEVED_AFTER):
         confirmed = merge_response(confirmed, behind, ())
-    for snapshot, expected in ((given_up, (1, 5)), (confirmed, (0, 9))):
+    for snapshot, expected in ((abandoned, (1, 5)), (confirmed, (0, 9))):
         info = snapshot.partition("orders", 0)
         assert info is not None
         assert (info.leader, info.leader_epoch) == expected
@@ -135,7 +135,7 @@ def test_recreated_topic_ignores_one_stale_broker(
     for _ in range(BELIEVED_AFTER - 1):
         now = merge_response(now, answer(old), ())
         assert now.topics["orders"].topic_id == ID_B
-        assert now.topics["orders"].is_in_doubt, "somebody who knows is asked soon"
+        assert now.topics["orders"].is_in_doubt, "a broker that knows is queried soon"
     confirmed = merge_response(now, answer(new), ())
     assert not confirmed.topics["orders"].is_in_doubt
     believed = merge_response(now, answer(old), ())
@@ -149,8 +149,8 @@ def test_known_topic_is_not_in_doubt_when_returned_again(between: int) -> None:
     old = topic("orders", partition(0, 1, 5))
     now = known(old)
     for _ in range(BELIEVED_AFTER):
-        told = topic("orders", partition(0, 1, 5), topic_id=bytes(16), error_code=between)
-        now = merge_response(now, answer(told), ())
+        received = topic("orders", partition(0, 1, 5), topic_id=bytes(16), error_code=between)
+        now = merge_response(now, answer(received), ())
     now = merge_response(now, answer(old), ())
     assert now.topics["orders"].topic_id == ID_A
     assert now.topics["orders"].is_usable
@@ -194,7 +194,7 @@ def test_unauthorized_topic_missing_in_a_full_list_keeps_its_error() -> None:
 
 
 def test_lower_partition_count_is_first_in_doubt_and_then_accepted() -> None:
-    """A topic never loses partitions: the broker that was asked has not heard of those added lately."""
+    """A topic never loses partitions: the broker that answered does not know those added recently."""
     snapshot = known(topic("orders", partition(0, 1, 5), partition(1, 0, 0)))
     behind = answer(topic("orders", partition(0, 1, 6)))
     for _ in range(BELIEVED_AFTER - 1):
@@ -217,7 +217,7 @@ def test_lower_partition_count_is_first_in_doubt_and_then_accepted() -> None:
 
 
 def test_a_topic_that_may_not_be_seen_any_more_is_not_in_doubt() -> None:
-    """Or it would be asked for without end."""
+    """Otherwise it would be requested without end."""
     snapshot = known(topic("orders", partition(0, 1, 5), partition(1, 0, 0)))
     snapshot = merge_response(snapshot, answer(topic("orders", partition(0, 1, 5))), ())
     assert snapshot.topics["orders"].is_in_doubt
@@ -242,7 +242,7 @@ def test_a_hint_at_a_newer_leader_is_taken_and_an_older_one_is_not() -> None:
     assert (info.leader, info.leader_epoch) == (7, 6)
     assert after.nodes[7].host == "h7"
     assert with_leader(after, "orders", 0, 1, 6) is after
-    assert with_leader(after, "orders", 0, 99, 7) is after, "an address nobody named"
+    assert with_leader(after, "orders", 0, 99, 7) is after, "an address in no response"
     assert with_leader(after, "bills", 0, 1, 7) is after
 
 
@@ -261,10 +261,10 @@ def test_forgotten_topics_are_not_in_the_snapshot() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 6)), max_size=12))
-def test_an_epoch_never_runs_back_while_the_topic_is_the_same(told: list[tuple[int, int]]) -> None:
+def test_an_epoch_never_runs_back_while_the_topic_is_the_same(received: list[tuple[int, int]]) -> None:
     snapshot = ClusterSnapshot()
     highest = -1
-    for leader, epoch in told:
+    for leader, epoch in received:
         snapshot = merge_response(
             snapshot, answer(topic("orders", partition(0, leader, epoch)), brokers=4), ()
         )
@@ -279,12 +279,12 @@ def test_an_epoch_never_runs_back_while_the_topic_is_the_same(told: list[tuple[i
 
 def test_more_partitions_than_any_topic_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "MOST_PARTITIONS", 3)
-    told = [
+    received = [
         MetadataResponsePartition(partition_index=number, leader_id=0, replica_nodes=[], isr_nodes=[])
         for number in range(4)
     ]
     for count in (3, 4):
-        topic = MetadataResponseTopic(name="orders", partitions=told[:count])
+        topic = MetadataResponseTopic(name="orders", partitions=received[:count])
         answer = MetadataResponse(brokers=[], topics=[topic])
         if count == 3:
             assert answers.checked_metadata(answer) == []
@@ -324,8 +324,8 @@ def test_hints_at_leaders_of_several_partitions_leave_all_others_as_they_are() -
     snapshot = with_leader(snapshot, "orders", 0, 8, 6, endpoints)
     snapshot = with_leader(snapshot, "orders", 2, 7, 6)
     assert leaders(snapshot) == {("orders", 0): 8, ("orders", 1): 1, ("orders", 2): 7, ("bills", 0): 1}
-    told = topic("orders", partition(0, 1, 5), partition(1, 1, 5), partition(2, 1, 5))
-    older = answer(told, brokers=9)
+    received = topic("orders", partition(0, 1, 5), partition(1, 1, 5), partition(2, 1, 5))
+    older = answer(received, brokers=9)
     for _ in range(BELIEVED_AFTER - 1):
         snapshot = merge_response(snapshot, older, {"bills"})
         assert [leaders(snapshot)["orders", number] for number in (0, 2)] == [8, 7], (
