@@ -1,7 +1,7 @@
 """aiokafka against one cluster, as its own integration tests use it: groups, transactions, offsets, admin.
 
-Its source distribution comes without its tests, so these are ours, about the same matters.  Each is a
-coroutine that gets the cluster's address and a name that nobody else uses; `python_clients.py` runs them.
+Its source distribution comes without its tests, so these are ours, about the same matters. Each is a
+coroutine that gets the cluster's address and a unique name; `python_clients.py` runs them.
 """
 
 from __future__ import annotations

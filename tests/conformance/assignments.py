@@ -24,7 +24,7 @@ from .recorded_json import one_line_per_exchange
 
 
 def ask_java(java: Bridge, assignor: Assignor, question: Question) -> dict[str, Assignment]:
-    """What the assignor of the same name answers in Java."""
+    """The result of the assignor of the same name in Java."""
     members = [
         {
             "id": member_id,
@@ -51,8 +51,8 @@ def golden(java: Bridge) -> dict[str, Any]:
         ask = partial(ask_java, java, assignor)
         shape, seeds = SHAPES[title]
         for seed in seeds:
-            told = [kept(shape, compact(answers)) for _, answers in play(shape, seed, assignor, ask)]
-            stories[f"{name}, {title}, {seed}"] = told
+            outcomes = [kept(shape, compact(answers)) for _, answers in play(shape, seed, assignor, ask)]
+            stories[f"{name}, {title}, {seed}"] = outcomes
     return stories
 
 

@@ -55,7 +55,7 @@ class Bridge:
         return answers
 
     def attempt(self, operation: str, items: list[Any]) -> list[Any]:
-        """As a call, but a failed item's answer is {"failed": stack trace}."""
+        """Like a call, but a failed item's answer is {"failed": stack trace}."""
         line = json.dumps({"op": operation, "items": items}).encode() + b"\n"
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None

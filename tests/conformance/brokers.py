@@ -19,7 +19,9 @@ TIMEOUT = 30.0
 
 @attrs.frozen
 class Cluster:
-    """Where a test produces and consumes; topics come from librdkafka's admin client, on both kinds alike."""
+    """The broker that a test produces to and consumes from; librdkafka's admin client creates the topics, on
+    both kinds alike.
+    """
 
     kind: str
     bootstrap_servers: str
@@ -71,6 +73,6 @@ def await_deletion(bootstrap_servers: str, name: str) -> None:
 
 
 def _has_leaders(wire: Wire, name: str, partitions: int) -> bool:
-    """Whether this broker says so: some hear of a topic after others have told clients of it."""
+    """Whether this broker knows it: some learn of a topic after others have reported it to clients."""
     (topic,) = wire.call(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 12).topics
     return len(topic.partitions) == partitions and all(one.leader_id >= 0 for one in topic.partitions)

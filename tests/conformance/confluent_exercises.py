@@ -1,7 +1,7 @@
 """confluent-kafka (librdkafka) against one cluster: KIP-848 groups, administration, transactions.
 
-Its source distribution comes without its integration tests, so these are ours, about the same matters.  Each
-is a function that gets the cluster's address and a name that nobody else uses; `python_clients.py` runs them.
+Its source distribution comes without its integration tests, so these are ours, about the same matters. Each
+is a function that gets the cluster's address and a unique name; `python_clients.py` runs them.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from .secured_clusters import Secured
 BridgeOf = Callable[[str], Bridge]
 
 KAFKA_PYTHON_AND_OURS = (pytest.param("kafka", marks=pytest.mark.long), "pykafka2")
-"""What a program imports; that of kafka-python shows that the program is right."""
+"""Imports of a program; a run with kafka-python's shows that the program is right."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if _is_between_others(item):
             item.add_marker("long")
         if item.path.name.startswith(("test_other_clients", "test_kafka_python")):
-            # Some forget sockets, of a node that is gone for one: nobody here is to blame.
+            # Some forget sockets, of a node that is gone for one: these tests are not to blame.
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
 
@@ -59,7 +59,7 @@ def jars() -> KafkaJars:
 
 @pytest.fixture(scope="session")
 def bridge_of(jars: KafkaJars, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BridgeOf]:
-    """The bridge to one generation of kafka-clients, started when first asked for."""
+    """The bridge to one generation of kafka-clients, started on first use."""
     started: dict[str, Bridge] = {}
 
     def bridge_of(generation: str) -> Bridge:
@@ -175,7 +175,7 @@ def peer_of(request: pytest.FixtureRequest) -> Callable[[str], Peer]:
 
 @pytest.fixture(params=KAFKA_PYTHON_AND_OURS)
 def library(request: pytest.FixtureRequest) -> Any:
-    """What programs as kafka-python documents them import."""
+    """Imports of programs, as kafka-python documents them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return importlib.import_module(request.param)

@@ -30,7 +30,7 @@ RUN_TIMEOUT = 120.0
 NAME_WIDTH = 35
 
 CONFIG: dict[str, object] = {"auto.create.topics.enable": False, "group.initial.rebalance.delay.ms": 0}
-"""As tests/conformance/real_kafka.py sets Apache Kafka."""
+"""Settings as tests/conformance/real_kafka.py has them for Apache Kafka."""
 
 DIFFERENT: dict[str, str] = {}
 """Answers that are not Apache Kafka's, and why."""
@@ -68,19 +68,19 @@ def cluster(real: bool) -> Iterator[str]:
 
 def compare(output: str, different: dict[str, str]) -> int:
     """Print the answers that are not the recorded ones; 1 if they are not those that should be."""
-    told, recorded = output.splitlines(), RECORDED.read_text().splitlines()
-    found = {name_of(ours): (ours, theirs) for ours, theirs in zip(told, recorded, strict=False)}
+    printed, recorded = output.splitlines(), RECORDED.read_text().splitlines()
+    found = {name_of(ours): (ours, theirs) for ours, theirs in zip(printed, recorded, strict=False)}
     found = {name: lines for name, lines in found.items() if lines[0] != lines[1]}
-    print(f"kadm: {len(told)} answers, {len(told) - len(found)} as Apache Kafka's {len(recorded)}")
+    print(f"kadm: {len(printed)} answers, {len(printed) - len(found)} as Apache Kafka's {len(recorded)}")
     for name, (ours, theirs) in found.items():
         print(
             f"  {'as expected' if name in different else 'UNEXPECTED':12} {name}  {different.get(name, '')}"
         )
         if name not in different:
-            print(f"    told   {ours[NAME_WIDTH:]}\n    Kafka  {theirs[NAME_WIDTH:]}")
+            print(f"    ours   {ours[NAME_WIDTH:]}\n    Kafka  {theirs[NAME_WIDTH:]}")
     for name in different.keys() - found.keys():
         print(f"  {'MENDED':12} {name}")
-    return 1 if found.keys() != different.keys() or len(told) != len(recorded) else 0
+    return 1 if found.keys() != different.keys() or len(printed) != len(recorded) else 0
 
 
 def name_of(answer: str) -> str:

@@ -69,7 +69,7 @@ DOCKER = """\
 import sys
 from pykafka2.testing.remote.http_client import AdminClient
 
-# `compose stop kafka-2`, `compose start kafka-2`; of what else is asked (`logs`) there is nothing to tell.
+# `compose stop kafka-2`, `compose start kafka-2`; other subcommands (`logs`) do nothing.
 control = {{"stop": "controls/stop_broker", "start": "controls/restart_broker"}}.get(sys.argv[2])
 if control is not None:
     AdminClient("{address}", "{token}").call(control, broker_id=int(sys.argv[3].removeprefix("kafka-")))

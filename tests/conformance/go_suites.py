@@ -35,7 +35,7 @@ SUITE_TIMEOUT = 560.0
 CHILD_TIMEOUT = SUITE_TIMEOUT + 60.0
 
 RECORDS = 20_000
-"""What each of franz-go's twelve chains moves through three groups; its own default is 500,000."""
+"""Records that each of franz-go's twelve chains moves through three groups; its own default is 500,000."""
 
 
 @attrs.frozen
@@ -161,7 +161,7 @@ def side_by_side(names: Sequence[str], folder: Path, arguments: list[str]) -> in
 
 
 def own_network() -> list[str]:
-    """What to put before a command so that it finds all ports free; empty where that cannot be."""
+    """A prefix for a command so that it finds all ports free; empty if that is impossible."""
     inside = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
     if shutil.which("unshare") is None or shutil.which("ip") is None:
         return []
@@ -196,10 +196,10 @@ def fetched(suite: Suite, target: Path) -> Path:
         check=True,
         timeout=DOWNLOAD_TIMEOUT,
     )
-    told = json.loads(done.stdout)
-    if told["Sum"] != suite.hash:
-        raise SystemExit(f"{suite.module} {suite.version} is {told['Sum']}, pinned is {suite.hash}")
-    shutil.copytree(told["Dir"], target)
+    results = json.loads(done.stdout)
+    if results["Sum"] != suite.hash:
+        raise SystemExit(f"{suite.module} {suite.version} is {results['Sum']}, pinned is {suite.hash}")
+    shutil.copytree(results["Dir"], target)
     for path in (target, *target.rglob("*")):
         path.chmod(path.stat().st_mode | 0o200)
     return target

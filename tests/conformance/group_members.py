@@ -1,4 +1,4 @@
-"""Our members of groups, with what their listeners were told and what they read."""
+"""Our members of groups, with the calls of their listeners and the records that they read."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ EVERYTHING = {0, 1, 2, 3}
 
 
 class ListeningMember(ConsumerRebalanceListener):
-    """One consumer, what its listener was told, and what it read."""
+    """One consumer, the calls of its listener, and the records that it read."""
 
     consumer: KafkaConsumer
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, list[int]]] = []
+        self.calls: list[tuple[str, list[int]]] = []
         self.read: list[bytes] = []
 
     def on_partitions_assigned(self, assigned: Any) -> None:
-        self.told.append(("assigned", [one.partition for one in assigned]))
+        self.calls.append(("assigned", [one.partition for one in assigned]))
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        self.told.append(("revoked", [one.partition for one in revoked]))
+        self.calls.append(("revoked", [one.partition for one in revoked]))
 
     def on_partitions_lost(self, lost: Any) -> None:
-        self.told.append(("lost", [one.partition for one in lost]))
+        self.calls.append(("lost", [one.partition for one in lost]))
 
     @property
     def owned(self) -> set[int]:

@@ -1,7 +1,7 @@
 """Members of consumer groups, behind one face: Java's, librdkafka's (in both protocols), Python's, and ours.
 
-`group_member(library, ...)` joins; a member does its work while it is polled.  Values are read as bytes;
-positions are committed when asked, never by themselves.
+`group_member(library, ...)` joins; a member does its work while it is polled. Values are read as bytes;
+positions are committed on request, never automatically.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class KafkaPythonMember:
 
 
 class AiokafkaMember:
-    """aiokafka, in a loop of its own that runs while it is asked for something.
+    """aiokafka, in a loop of its own that runs during calls only.
 
     The runner's end lets the loop go round until transports that aiokafka has closed are closed; a loop that
     is closed at once leaves them to the collector, which warns.

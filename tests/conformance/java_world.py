@@ -33,7 +33,7 @@ from .world.known import meant
 from .world.side import Answers, Side
 
 GOLDEN = Path(__file__).parent / "world" / "golden_admin.json"
-"""What Apache Kafka answers to every method of Admin; test_java_clients.py holds ours to it."""
+"""Apache Kafka's response to every method of Admin; test_java_clients.py compares ours with it."""
 
 RACKS = ["rack-0", "rack-1", "rack-2"]
 
@@ -96,7 +96,7 @@ def main(arguments: list[str]) -> int:
 
 
 def seen(section: str, side: Side) -> tuple[Answers, float]:
-    """What the section saw there, and how long it took."""
+    """The section's findings there, and how long it took."""
     started = time.monotonic()
     try:
         return SECTIONS[section](side), time.monotonic() - started

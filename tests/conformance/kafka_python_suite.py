@@ -30,7 +30,7 @@ VERSIONS = {
 
 NEWEST = "3.0.12"
 SHOWN_VERSION = {"3.0.12": "4.3", "2.3.3": "4.0", "2.2.21": "4.0", "2.0.6": "2.6"}
-"""What the tests take the broker for; kafka-python negotiates no further than it knows."""
+"""Versions of the broker in the tests' eyes; kafka-python negotiates no further than it knows."""
 
 CONFIG: dict[str, object] = {
     # As test/integration's template of kafka.properties sets Apache Kafka.
@@ -58,7 +58,7 @@ class SpawnedService:
     def __init__(self, *arguments):
         raise RuntimeError("this run starts no servers of its own")
 """
-"""What the distribution leaves out of `test`: how a server that runs already is named."""
+"""A setting that the distribution leaves out of `test`: the name of a server that is running already."""
 
 FIXTURES_OF_2_0 = """
 import os

@@ -49,7 +49,7 @@ WORKERS = 4
 SHOWN_VERSION = "4.3.1"
 TEST_TIMEOUT = 1200.0
 SLOWNESS = 2
-"""What the tests' own time limits are multiplied by: they run side by side, on machines of any kind."""
+"""A factor for the tests' own time limits: they run side by side, on machines of any kind."""
 
 CONFIG: dict[str, object] = {
     # As librdkafka's scripts and scenarios/default.json set Apache Kafka up.
@@ -85,7 +85,7 @@ SCENARIOS: dict[str, dict[str, str]] = {
         "enable.sasl.oauthbearer.unsecure.jwt": "true",
     },
 }
-"""What tests are run in, and how their clients log in; the first two are librdkafka's."""
+"""The environment of the tests, and how their clients log in; the first two are librdkafka's."""
 RACKS = [f"RACK{number}" for number in range(1, BROKERS + 1)]
 REAL_EXTRA = "broker.rack=RACK{node}\n"
 
@@ -115,7 +115,7 @@ COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 @attrs.frozen
 class Outcome:
-    """What became of a test."""
+    """The result of a test."""
 
     name: str
     state: str
@@ -164,7 +164,7 @@ class Run:
 
 
 def outcomes_in(text: str) -> list[Outcome]:
-    """What the output of a run says; its summary is missing where a test has left threads behind."""
+    """The results in the output of a run; its summary is missing if a test has left threads behind."""
     ended, last_seen = dict(ENDED.findall(text)), dict(TIME.findall(text))
     complaints = {found[1]: " ".join(found[0].split()) for found in reversed([*COMPLAINT.finditer(text)])}
     return [

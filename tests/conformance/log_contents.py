@@ -167,9 +167,9 @@ def _epoch_ends(address: str, name: str) -> list[tuple[int, int]]:
     ends: list[tuple[int, int]] = []
     with Wire(address) as wire:
         for epoch in range(20):
-            asked = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
+            requested = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
             request = OffsetForLeaderEpochRequest(
-                topics=[OffsetForLeaderTopic(topic=name, partitions=[asked])]
+                topics=[OffsetForLeaderTopic(topic=name, partitions=[requested])]
             )
             [one] = wire.call(request, 4).topics[0].partitions
             if one.end_offset >= 0 and (not ends or ends[-1][1] != one.end_offset):

@@ -47,7 +47,7 @@ class KafkaUnavailable(Exception):
 
 @attrs.frozen
 class KafkaJars:
-    """Where the jars and our compiled classes lie."""
+    """The folder of the jars and our compiled classes."""
 
     current: Path
     oldest: Path
@@ -93,7 +93,7 @@ class KafkaJars:
 
 
 def cache_folder() -> Path:
-    """Where what was fetched is kept; it is there when this returns."""
+    """The folder of the downloads; it exists when this returns."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pykafka2-conformance"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -121,7 +121,7 @@ def oldest_server_jars() -> KafkaJars:
 
 
 def jars_or_skip() -> KafkaJars:
-    """As kafka_jars(), but what is missing skips the test, or fails it where Kafka is required."""
+    """Like kafka_jars(), but if a jar is missing, the test is skipped, or fails where Kafka is required."""
     try:
         return kafka_jars()
     except KafkaUnavailable as problem:

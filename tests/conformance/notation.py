@@ -88,7 +88,7 @@ def default_json(shape: Shape) -> Any:
 def instance(cls: type[Struct], fields: tuple[Shape, ...], values: Json) -> Any:
     """Our message with these values; what the version lacks keeps its default."""
     declared = {one.name: one for one in resolved_fields(cls)}
-    given = {name: one.absent_value() for name, one in declared.items() if one.required}
+    arguments = {name: one.absent_value() for name, one in declared.items() if one.required}
     for shape in fields:
         value = values[shape.json_name]
         struct = declared[shape.name].struct
@@ -96,8 +96,8 @@ def instance(cls: type[Struct], fields: tuple[Shape, ...], values: Json) -> Any:
             value = [_from_json(shape, item, struct) for item in value]
         else:
             value = _from_json(shape, value, struct)
-        given[shape.name] = value
-    return cls(**given)
+        arguments[shape.name] = value
+    return cls(**arguments)
 
 
 def _from_json(shape: Shape, value: Any, struct: type[Struct] | None) -> Any:

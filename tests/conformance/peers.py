@@ -1,7 +1,7 @@
 """Clients that can produce and consume, behind one face: ours, and those of Java, librdkafka and Python.
 
-A record here is a Row: timestamp in milliseconds, key, value, headers.  All work on partition 0 unless told
-otherwise, and without a consumer group.
+A record here is a Row: timestamp in milliseconds, key, value, headers. All work on partition 0 by default,
+and without a consumer group.
 """
 
 from __future__ import annotations

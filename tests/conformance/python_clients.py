@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
 def _failures(client: str, words: str, real: bool) -> int:
     print(f"{client} on {'Apache Kafka' if real else 'the bundled broker'}", flush=True)
     with SERVING.started(real) as servers:
-        return _told(
+        return _report(
             [
                 _succeeds(name, exercise, servers, f"{client}-{number}")
                 for number, (name, exercise) in enumerate(CLIENTS[client].items())
@@ -78,10 +78,10 @@ def _failures_when_steered(words: str) -> int:
             topics = {"t": Topic(partitions=2, replication_factor=3)}
             with KafkaCluster(brokers=3, topics=topics, config=steered_exercises.CONFIG) as cluster:
                 outcomes.append(_succeeds(name, exercise, cluster))
-    return _told(outcomes)
+    return _report(outcomes)
 
 
-def _told(outcomes: list[bool]) -> int:
+def _report(outcomes: list[bool]) -> int:
     """Print how many there were; how many failed."""
     failed = outcomes.count(False)
     print(f"{len(outcomes) - failed} passed, {failed} failed\n", flush=True)

@@ -39,8 +39,8 @@ START_ATTEMPTS = 3
 QUICK_FLAGS = ("-Xmx512m", "-Xms256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 # Topics are created by the tests, so that an unknown topic stays unknown; internal topics have one partition,
-# so that each is quickly made.  No log is cleaned while they run, as their
-# records are old by intention.  What else differs from Kafka's defaults keeps three nodes small in one JVM.
+# so that each is quickly made.  No log is cleaned while they run, as their records are old by intention.
+# What else differs from Kafka's defaults keeps three nodes small in one JVM.
 PROPERTIES = """\
 process.roles={roles}
 node.id={node}
@@ -87,7 +87,7 @@ ssl.keystore.location={certificate}
 
 SASL_USER, SASL_PASSWORD = "ann", "ann-secret"
 RESTRICTED_USER, RESTRICTED_PASSWORD = "eve", "eve-secret"
-"""Who may do what access rules allow, and nothing else."""
+"""A user with only those permissions that ACLs grant."""
 MAX_REAUTH_MS = 6_000
 """How long a session lasts on the listener with SASL."""
 
@@ -148,7 +148,7 @@ class RealKafka:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where it listens; starts it, and waits until it serves.  Raises KafkaUnavailable with its log."""
+        """Starts it, waits until it serves, and returns its address. Raises KafkaUnavailable with its log."""
         with self._lock:
             for _ in range(START_ATTEMPTS):
                 if self._ready:
@@ -168,16 +168,16 @@ class RealKafka:
 
     @property
     def sasl_addresses(self) -> list[str]:
-        """Where each broker asks for authentication, by SASL without TLS."""
+        """Address of each broker that requires authentication, with SASL and without TLS."""
         return [f"127.0.0.1:{port}" for port in self._sasl_ports]
 
     @property
     def tls_addresses(self) -> list[str]:
-        """Where each broker speaks TLS; none without a certificate."""
+        """Address of each broker with TLS; none without a certificate."""
         return [f"127.0.0.1:{port}" for port in self._tls_ports]
 
     def log(self) -> str:
-        """What the server complained about so far."""
+        """The server's complaints so far."""
         return self._log_file.read_text(errors="replace") if self._log_file.exists() else ""
 
     def segment(self, topic: str, partition: int) -> Path:

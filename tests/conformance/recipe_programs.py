@@ -58,7 +58,7 @@ def _with_fastapi() -> bool:
         subprocess.run(command, check=True, timeout=INSTALL_TIMEOUT)
     environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)])}
     output = run([sys.executable, "-c", PROGRAM, str(RECIPES)], folder, environment, RUN_TIMEOUT)
-    return _told(FASTAPI[0], output.rstrip().endswith("all recipes in Python ran"), output)
+    return _report(FASTAPI[0], output.rstrip().endswith("all recipes in Python ran"), output)
 
 
 def _with_node() -> bool:
@@ -74,10 +74,10 @@ def _with_node() -> bool:
     search = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {"PATH": search, "PYTHONPATH": str(ROOT)}
     output = run(["node", "--test", "orders.test.js"], folder, environment, RUN_TIMEOUT)
-    return _told(KAFKAJS, "# pass 2" in output and "# fail 0" in output, output)
+    return _report(KAFKAJS, "# pass 2" in output and "# fail 0" in output, output)
 
 
-def _told(what: str, is_good: bool, output: str) -> bool:
+def _report(what: str, is_good: bool, output: str) -> bool:
     print(f"ok      {what}" if is_good else f"FAILED  {what}\n{output}", flush=True)
     return is_good
 

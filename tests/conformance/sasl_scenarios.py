@@ -227,7 +227,7 @@ def scram_first_messages(talk: Talk) -> None:
         "an empty name": b"n,,n=,r=abc",
         "a bare = in the name": b"n,,n=a=n,r=abc",
         "escapes in the name": b"n,,n=a=2Cn=3D,r=abc",
-        "a token of nobody": b"n,,n=nobody,r=abc,tokenauth=true",
+        "a token that does not exist": b"n,,n=nobody,r=abc,tokenauth=true",
         "empty": b"",
         "nonsense": b"nonsense",
         "a last message": b"c=biws,r=abc,p=AAAA",
@@ -468,7 +468,7 @@ def delegation_tokens_that_are_off(talk: Talk) -> None:
         talk.ask(f"renew {where}", RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=1), 2)
         talk.ask(f"expire {where}", ExpireDelegationTokenRequest(hmac=b"x", expiry_time_period_ms=1), 2)
         talk.ask(f"describe {where}", DescribeDelegationTokenRequest(owners=None), 3)
-        talk.ask(f"describe those of nobody {where}", DescribeDelegationTokenRequest(owners=[]), 3)
+        talk.ask(f"describe those of an unknown user {where}", DescribeDelegationTokenRequest(owners=[]), 3)
 
     talk.connect("PLAINTEXT")
     ask("over plaintext")

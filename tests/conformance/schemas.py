@@ -72,7 +72,7 @@ class Message:
     schema: Schema
     package: str
     generation: str
-    """Of the jar it is from, CURRENT or OLDEST."""
+    """The jar it is from, CURRENT or OLDEST."""
     has_unstable_version: bool
     """Whether its highest version is not offered by a broker.  Of a response, its request says so."""
 
@@ -112,7 +112,7 @@ def declared_in(jars: KafkaJars, name: str) -> list[Message]:
 
 
 def source_of(jars: KafkaJars, name: str, version: int) -> Message:
-    """Whose schema counts for a version: the newest that still has it."""
+    """The jar whose schema counts for a version: the newest that still has it."""
     for message in declared_in(jars, name):
         if version in message.valid:
             return message

@@ -42,7 +42,7 @@ class Secured:
     certificate: str
 
     def options(self, listener: str, user: str | None = None, **others: Any) -> dict[str, Any]:
-        """What a client needs to come by this listener; `others` replace and add."""
+        """Options for a client of this listener; `others` replace and add."""
         options: dict[str, Any] = {
             "bootstrap_servers": self.addresses[listener],
             "security_protocol": listener,

@@ -1,6 +1,6 @@
 """Clients that log in: each sends a value with the options that it is given, and reads it back.
 
-Options are pykafka2's; each translates them into its own.  Whoever is refused raises.
+Options are pykafka2's; each peer translates them into its own. A rejected peer raises.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ def confluent(options: dict[str, Any], value: bytes) -> bytes:
     offsets: list[int] = []
     producer = Producer({**config, "error_cb": errors.append, "message.timeout.ms": DELIVERY_MS})
 
-    def told(error: Any, message: Any) -> None:
+    def on_delivery(error: Any, message: Any) -> None:
         if error is not None:
             errors.append(error)
         else:
             offsets.append(message.offset())
 
-    producer.produce(TOPIC, value, on_delivery=told)
+    producer.produce(TOPIC, value, on_delivery=on_delivery)
     deadline = time.monotonic() + TIMEOUT
     while not offsets and not errors and time.monotonic() < deadline:
-        # With a callback for tokens the first one is asked for in here.
+        # With a callback for tokens, librdkafka calls it first in here.
         producer.poll(0.1)
     if not offsets:
         raise RuntimeError(str(errors))
@@ -193,7 +193,7 @@ def kcat(options: dict[str, Any], value: bytes) -> bytes:
         )
     config = librdkafka(options) | {"message.timeout.ms": DELIVERY_MS}
     if "sasl_oauth_token_provider" in options:
-        # On a command line there are only tokens that librdkafka makes itself, which nobody signs.
+        # On a command line there are only tokens that librdkafka makes itself, which are not signed.
         config |= {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": "principal=ann"}
     settings = [text for name, one in config.items() for text in ("-X", f"{name}={one}")]
     text = base64.b64encode(value)
@@ -208,8 +208,8 @@ def _librdkafka_of(program: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found[1].split("."))
 
 
-def _run(command: list[str], given: bytes) -> bytes:
-    done = subprocess.run(command, input=given, capture_output=True, timeout=TIMEOUT, check=False)
+def _run(command: list[str], stdin: bytes) -> bytes:
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=TIMEOUT, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace"))
     return done.stdout
@@ -285,11 +285,11 @@ def certificate_for_java(file: Path, folder: Path) -> Path:
     """The same key and certificates in the one form that Java reads (PKCS 8)."""
     from cryptography.hazmat.primitives import serialization
 
-    given = file.read_bytes()
-    key = serialization.load_pem_private_key(given, None)
+    certificate = file.read_bytes()
+    key = serialization.load_pem_private_key(certificate, None)
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     made = folder / f"{file.stem}-pkcs8.pem"
-    made.write_bytes(pem + given[given.index(b"-----BEGIN CERTIFICATE-----") :])
+    made.write_bytes(pem + certificate[certificate.index(b"-----BEGIN CERTIFICATE-----") :])
     return made

@@ -26,7 +26,7 @@ CONFIG = {"min.insync.replicas": 2, "group.initial.rebalance.delay.ms": 0}
 
 
 def steps(cluster: KafkaCluster, topic: str) -> dict[int, Callable[[], object]]:
-    """What befalls the cluster, by the number of records sent before."""
+    """Faults of the cluster, by the number of records sent before."""
     controls = cluster.controls
     leader = cluster.partition(topic, 0).leader
     other = (leader + 1) % 3

@@ -28,7 +28,7 @@ AUTHORIZER: Mapping[str, object] = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": True,
 }
-"""Everybody may do everything until a test makes rules."""
+"""All users may do everything until a test makes rules."""
 
 SUMMARY = re.compile(r"^(?:FAILED|ERROR) \S*?(\w+\.py::[^\s\[]+(?:\[[^\]]*\])?)", re.MULTILINE)
 
@@ -86,7 +86,7 @@ class Serving:
     config: Mapping[str, object] = attrs.field(factory=dict)
     brokers: int = 1
     port: int | None = None
-    """Of the first bundled broker, where the tests name it themselves; the others follow."""
+    """Port of the first bundled broker, if the tests fix it; the others follow."""
 
     @contextmanager
     def started(self, real: bool) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _text(value: object) -> str:
 
 
 def run(command: list[str], folder: Path, environment: Mapping[str, str], timeout: float) -> str:
-    """What the command printed; a time limit that passed is its last line."""
+    """The command's output; if it exceeded its time limit, the last line says so."""
     try:
         done = subprocess.run(
             command,

@@ -68,7 +68,9 @@ def moves(question: Question, answers: Answers) -> int:
 
 
 def test_any_names_of_members_give_the_same_balance(java: Bridge) -> None:
-    """Who gets one more than others hangs on the order of a hash table in Java, on that of the names here."""
+    """Which member gets one more than others depends on the order of a hash table in Java, and on that of the
+    names here.
+    """
     for name in ("sticky", "cooperative-sticky"):
         assignor = BUILT_IN[name]()
         for seed in range(RANDOM_GROUPS // 2):

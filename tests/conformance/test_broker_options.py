@@ -77,8 +77,8 @@ def test_values_allowed_by_kafka_are_allowed(java: Bridge, kind: str) -> None:
             continue
         if option["default"] is not None and not allows(key, option["default"]):
             differences.append(f"{option['name']}: the default {option['default']!r} is refused")
-        asked = {"kind": kind, "name": option["name"], "values": TRIED}
-        (answers,) = java("broker_option_values", [asked])
+        question = {"kind": kind, "name": option["name"], "values": TRIED}
+        (answers,) = java("broker_option_values", [question])
         for value, answer in zip(TRIED, answers, strict=True):
             if allows(key, value) != answer and not (value == "" and option["name"] in UNSAID):
                 differences.append(

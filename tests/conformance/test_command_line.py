@@ -15,7 +15,7 @@ from .test_kcat import kcat
 
 
 def typed(cluster: Cluster, verb: str, *words: str, stdin: bytes = b"") -> bytes:
-    """What it prints to stdout; the process ended with 0 and printed nothing else."""
+    """The command's stdout; the process ended with 0 and printed nothing else."""
     done = pykafka2(verb, "-b", cluster.bootstrap_servers, *words, stdin=stdin)
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout

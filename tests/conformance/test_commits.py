@@ -105,15 +105,15 @@ def test_metadata_and_leader_epoch_are_kept(cluster: Cluster, group: str, partit
 
 
 def test_asynchronous_commits_come_in_order(cluster: Cluster, group: str, partition: TopicPartition) -> None:
-    told: list[tuple[int, Any]] = []
+    calls: list[tuple[int, Any]] = []
     with reader(cluster, group, partition, enable_auto_commit=False) as consumer:
         consumer.commit({partition: 0})
         for offset in range(1, 21):
             consumer.commit_async(
-                {partition: offset}, lambda offsets, error: told.append((offsets[partition].offset, error))
+                {partition: offset}, lambda offsets, error: calls.append((offsets[partition].offset, error))
             )
         consumer.commit({partition: 3})
-        assert told == [(offset, None) for offset in range(1, 21)]
+        assert calls == [(offset, None) for offset in range(1, 21)]
         assert consumer.committed(partition) == 3
 
 
@@ -138,8 +138,8 @@ def test_confluents_client_and_ours_read_one_anothers_commits(
 
 def test_an_unknown_topic_is_a_failure_that_may_pass(cluster: Cluster, group: str) -> None:
     nowhere = TopicPartition("conformance-nowhere", 0)
-    told: list[Any] = []
+    calls: list[Any] = []
     with KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, group_id=group) as consumer:
-        consumer.commit_async({nowhere: 1}, lambda offsets, error: told.append(error))
+        consumer.commit_async({nowhere: 1}, lambda offsets, error: calls.append(error))
         consumer.commit({})
-    assert isinstance(told[0], RetriableCommitFailed)
+    assert isinstance(calls[0], RetriableCommitFailed)

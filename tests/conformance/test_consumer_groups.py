@@ -47,7 +47,7 @@ def shared(*members: Member) -> bool:
 
 
 def refusal(member: Member) -> KafkaError:
-    """What the member's polls raise; it is closed after that."""
+    """The error that the member's polls raise; it is closed after that."""
     with member.consumer, pytest.raises(KafkaError) as raised:
         poll_until(lambda: False, member)
     return raised.value
@@ -60,7 +60,7 @@ def test_members_join_rebalance_commit_and_resume(cluster: Cluster) -> None:
     one, two = Member(cluster, topic), Member(cluster, topic)
     poll_until(lambda: set(one.read) == set(values), one)
     poll_until(lambda: shared(one, two), one, two)
-    revoked = [numbers for what, numbers in one.told if what == "revoked"]
+    revoked = [numbers for what, numbers in one.calls if what == "revoked"]
     assert [len(numbers) for numbers in revoked] == [2], "only what moves, once"
     assert two.owned == set(revoked[0])
     assert two.read == [], "what the first one had read was committed before it gave it up"
@@ -85,12 +85,12 @@ def test_returning_static_member_keeps_its_partitions_and_a_duplicate_is_rejecte
     one = Member(cluster, topic, group_instance_id="till-1")
     two = Member(cluster, topic, group_instance_id="till-2")
     poll_until(lambda: shared(one, two), one, two)
-    owned, told = one.owned, len(two.told)
+    owned, before = one.owned, len(two.calls)
     one.consumer.close()
     again = Member(cluster, topic, group_instance_id="till-1")
     poll_until(lambda: shared(again, two), again, two)
     assert again.owned == owned
-    assert len(two.told) == told, "the other one has noticed nothing"
+    assert len(two.calls) == before, "the other one has noticed nothing"
     refused = refusal(Member(cluster, topic, group_instance_id="till-1"))
     assert isinstance(refused, UnreleasedInstanceId)
     poll_until(lambda: shared(again, two), again, two)
@@ -135,7 +135,7 @@ def test_member_past_max_poll_interval_leaves_and_its_commit_names_it(cluster: C
     with pytest.raises(CommitFailed, match="max_poll_interval_ms=3000"):
         slow.consumer.commit({TopicPartition(topic, 0): 1})
     poll_until(lambda: shared(slow, other), slow, other)
-    assert "lost" in [what for what, _ in slow.told]
+    assert "lost" in [what for what, _ in slow.calls]
     for member in (slow, other):
         member.consumer.close()
 

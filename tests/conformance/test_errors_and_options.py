@@ -32,7 +32,7 @@ DEPARTURES: dict[str, str] = {
     "client_id": "Java makes one of the client's kind and a counter",
     "send_buffer_bytes": "-1 lets the kernel tune the buffer",
     "receive_buffer_bytes": "-1 lets the kernel tune the buffer",
-    "sasl_login_read_timeout_ms": "Java waits for an authority for ever unless told otherwise",
+    "sasl_login_read_timeout_ms": "Java waits for an authority forever by default",
     "sasl_mechanism": "Java's is Kerberos, which is not offered",
     "ssl_protocol": "Java's limits the versions upwards, and ssl.enabled.protocols overrides it",
     "ssl_enabled_protocols": "Java's order says which is preferred; OpenSSL takes the highest",
@@ -114,7 +114,7 @@ def test_importance_and_names_in_the_reference_are_javas(java: Bridge, client: s
 
 
 def disagreements(ours: Option, valid: str) -> list[str]:
-    """Where our reader and Java's validator, as it describes itself, differ on the values that it names."""
+    """Names on whose values our reader and Java's validator, as it describes itself, differ."""
     bounds = re.fullmatch(r"\[(-?\d+),\.\.\.(?:,(-?\d+))?\]", valid)
     if bounds is None:
         words = valid[1:-1].split(", ") if re.fullmatch(r"\[[\w.\-]+(, [\w.\-]+)*\]", valid) else []

@@ -1,7 +1,8 @@
 """Each API that the bundled broker offers, in each version, answered as Apache Kafka answers it.
 
-Client libraries use one version of an API each; here all of them are asked, of both kinds of broker, with the
-same expectations.  What differs between clusters (ids, addresses, times) is left out or learnt first.
+Client libraries use one version of an API each; this module uses all of them, on both kinds of broker, with
+the same expectations. Values that differ between clusters (ids, addresses, times) are left out or learnt
+first.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ def place(cluster: Cluster) -> Iterator[Place]:
 
 def test_api_versions(place: Place) -> None:
     for version in versions(place, ApiKey.API_VERSIONS):
-        asked = ApiVersionsRequest(client_software_name="wire", client_software_version="1")
-        response = place.wire.ask(_fitting(asked, version), version)
+        requested = ApiVersionsRequest(client_software_name="wire", client_software_version="1")
+        response = place.wire.ask(_fitting(requested, version), version)
         offered = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
         assert response.error_code == NO_ERROR
         # Format 0 and 1 of records are gone, but librdkafka wants to see Produce 0 (KAFKA-18659).
@@ -101,10 +102,10 @@ def test_metadata(place: Place) -> None:
     for version in versions(place, ApiKey.METADATA):
         # Before version 4 to ask of a topic may be to create it.
         names = [place.topic, NOWHERE] if version >= 4 else [place.topic]
-        asked = MetadataRequest(
+        requested = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=version < 4
         )
-        response = place.wire.ask(asked, version)
+        response = place.wire.ask(requested, version)
         assert {broker.node_id for broker in response.brokers} == place.nodes
         topics = {topic.name: topic for topic in response.topics}
         (partition,) = topics[place.topic].partitions
@@ -120,11 +121,11 @@ def test_metadata(place: Place) -> None:
 
 def test_metadata_by_id(place: Place) -> None:
     for version in range(12, 14):
-        asked = [
+        requested = [
             MetadataRequestTopic(topic_id=place.topic_id, name=None),
             MetadataRequestTopic(topic_id=OTHER_ID, name=None),
         ]
-        response = place.wire.ask(MetadataRequest(topics=asked), version)
+        response = place.wire.ask(MetadataRequest(topics=requested), version)
         topics = {topic.topic_id: topic for topic in response.topics}
         assert topics[place.topic_id].name == place.topic
         assert (topics[OTHER_ID].error_code, topics[OTHER_ID].name) == (UNKNOWN_TOPIC_ID, None)
@@ -204,8 +205,8 @@ def test_offset_for_leader_epoch(place: Place) -> None:
             partition = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
             topics = [OffsetForLeaderTopic(topic=topic, partitions=[partition])]
             # Version 3 says who asks: -1 is a consumer.
-            asked = OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
-            (end,) = place.wire.ask(asked, version).topics[0].partitions
+            requested = OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
+            (end,) = place.wire.ask(requested, version).topics[0].partitions
             assert (end.error_code, end.leader_epoch, end.end_offset) == expected
 
 
@@ -217,18 +218,18 @@ def test_create_and_delete_topics(place: Place) -> None:
             topic = CreatableTopic(
                 name=name, num_partitions=2, replication_factor=1, assignments=[], configs=[]
             )
-            asked = CreateTopicsRequest(topics=[topic])
+            requested = CreateTopicsRequest(topics=[topic])
             checked = CreateTopicsRequest(topics=[topic], validate_only=True)
             for request, expected in (
                 (checked, NO_ERROR),
-                (asked, NO_ERROR),
-                (asked, TOPIC_EXISTS),
+                (requested, NO_ERROR),
+                (requested, TOPIC_EXISTS),
             ):
                 (created,) = wire.ask(request, version).topics
                 assert (created.name, created.error_code) == (name, expected)
                 if version >= 5 and expected == NO_ERROR:
                     assert (created.num_partitions, created.replication_factor) == (2, 1)
-                if version >= 7 and request is asked and expected == NO_ERROR:
+                if version >= 7 and request is requested and expected == NO_ERROR:
                     ids[name] = created.topic_id
         assert all(topic_id != ZERO_UUID for topic_id in ids.values())
 
@@ -243,11 +244,13 @@ def test_create_and_delete_topics(place: Place) -> None:
 def test_init_producer_id(place: Place) -> None:
     seen = set()
     for version in versions(place, ApiKey.INIT_PRODUCER_ID):
-        asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-        response = place.wire.ask(asked, version)
+        requested = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        response = place.wire.ask(requested, version)
         deadline = time.monotonic() + 10
         while response.error_code == LOAD_IN_PROGRESS and time.monotonic() < deadline:
-            response = place.wire.ask(asked, version)  # Kafka fetches a block of ids with the first request
+            response = place.wire.ask(
+                requested, version
+            )  # Kafka fetches a block of ids with the first request
         assert (response.error_code, response.producer_epoch) == (NO_ERROR, 0)
         seen.add(response.producer_id)
     assert len(seen) == len(versions(place, ApiKey.INIT_PRODUCER_ID))
@@ -256,30 +259,30 @@ def test_init_producer_id(place: Place) -> None:
 def test_find_coordinator(place: Place) -> None:
     """While its topic is being made there is no coordinator: then both say so, else both name a node."""
     for version in versions(place, ApiKey.FIND_COORDINATOR):
-        asked = (
+        requested = (
             FindCoordinatorRequest(key="g") if version < 4 else FindCoordinatorRequest(coordinator_keys=["g"])
         )
-        response = place.wire.ask(asked, version)
+        response = place.wire.ask(requested, version)
         found = response if version < 4 else response.coordinators[0]
         assert (found.error_code, found.node_id in place.nodes) in ((NO_ERROR, True), (15, False))
 
 
 def test_describe_cluster(place: Place) -> None:
     for version in versions(place, ApiKey.DESCRIBE_CLUSTER):
-        asked = DescribeClusterRequest(include_cluster_authorized_operations=False)
-        response = place.wire.ask(asked, version)
+        requested = DescribeClusterRequest(include_cluster_authorized_operations=False)
+        response = place.wire.ask(requested, version)
         assert response.error_code == NO_ERROR
         assert {broker.broker_id for broker in response.brokers} == place.nodes
 
 
 def test_describe_configs(place: Place) -> None:
     for version in versions(place, ApiKey.DESCRIBE_CONFIGS):
-        asked = DescribeConfigsResource(
+        requested = DescribeConfigsResource(
             resource_type=2,
             resource_name=place.topic,
             configuration_keys=["cleanup.policy", "max.message.bytes"],
         )
-        (result,) = place.wire.ask(DescribeConfigsRequest(resources=[asked]), version).results
+        (result,) = place.wire.ask(DescribeConfigsRequest(resources=[requested]), version).results
         assert result.error_code == NO_ERROR
         settings = {one.name: one for one in result.configs}
         assert settings["cleanup.policy"].value == "delete"
@@ -295,16 +298,16 @@ def test_describe_configs(place: Place) -> None:
 
 
 def versions(place: Place, api_key: int) -> range:
-    """The versions that the bundled broker serves: the same are asked of Apache Kafka."""
+    """The versions that the bundled broker serves: Apache Kafka gets the same requests."""
     registry.load()
     api = registry.APIS[api_key]
     return range(api.min_version, api.max_version + 1)
 
 
 def place_of(cluster: Cluster, topic: str) -> Place:
-    asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+    requested = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
     with Wire(cluster.bootstrap_servers.partition(",")[0]) as wire:
-        metadata = wire.ask(asked, 12)
+        metadata = wire.ask(requested, 12)
     (about,) = metadata.topics
     leader = about.partitions[0].leader_id
     addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in metadata.brokers}

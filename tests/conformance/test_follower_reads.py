@@ -47,7 +47,7 @@ def read(wire: Wire, offset: int, rack: str, version: int) -> tuple[Any, ...]:
 
 
 def story(addresses: list[str]) -> list[Any]:
-    """Three replicas, broker 0 leads: what readers of every rack are told, by it and by followers."""
+    """Three replicas, broker 0 leads: the responses for readers in every rack, from it and from followers."""
     with ExitStack() as stack:
         wires = [stack.enter_context(Wire(address)) for address in addresses]
         topic = CreatableTopic(

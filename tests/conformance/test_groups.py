@@ -33,7 +33,7 @@ def test_members_join_rebalance_commit_and_resume(cluster: Cluster) -> None:
     one, two = Member(cluster, topic), Member(cluster, topic)
     poll_until(lambda: set(one.read) == set(values), one)
     poll_until(lambda: all_owned(one, two), one, two)
-    assert one.told[:2] == [("assigned", [0, 1, 2, 3]), ("revoked", [0, 1, 2, 3])]
+    assert one.calls[:2] == [("assigned", [0, 1, 2, 3]), ("revoked", [0, 1, 2, 3])]
     assert two.read == [], "what the first one had read was committed before it gave it up"
     more = produce(cluster, topic, "second")
     poll_until(lambda: set(more) <= {*one.read, *two.read}, one, two)
@@ -56,7 +56,7 @@ def test_cooperative_members_keep_unmoved_partitions(cluster: Cluster) -> None:
     poll_until(lambda: one.owned == EVERYTHING, one)
     two = Member(cluster, topic, **options)
     poll_until(lambda: all_owned(one, two), one, two)
-    revoked = [partitions for what, partitions in one.told if what == "revoked"]
+    revoked = [partitions for what, partitions in one.calls if what == "revoked"]
     assert [len(partitions) for partitions in revoked] == [2]
     assert two.owned == set(revoked[0])
     for member in (one, two):
@@ -92,17 +92,17 @@ def test_returning_static_member_keeps_its_partitions_and_a_duplicate_is_fenced(
     one = Member(cluster, topic, group_instance_id="till-1")
     two = Member(cluster, topic, group_instance_id="till-2")
     poll_until(lambda: all_owned(one, two), one, two)
-    owned, told = one.owned, len(two.told)
+    owned, before = one.owned, len(two.calls)
     one.consumer.close()
     again = Member(cluster, topic, group_instance_id="till-1")
     poll_until(lambda: again.owned, again, two)
     assert again.owned == owned
-    assert len(two.told) == told, "the other one has noticed nothing"
+    assert len(two.calls) == before, "the other one has noticed nothing"
     double = Member(cluster, topic, group_instance_id="till-1")
     poll_until(lambda: double.owned, double, two)
     with pytest.raises(FencedInstanceId, match="till-1"):
         poll_until(lambda: False, again)
-    assert again.told[-1][0] == "lost"
+    assert again.calls[-1][0] == "lost"
     for member in (again, double, two):
         member.consumer.close(leave_group=True)
 
@@ -117,7 +117,7 @@ def test_member_past_max_poll_interval_leaves_and_its_commit_names_it(cluster: C
     with pytest.raises(CommitFailed, match="max_poll_interval_ms=3000"):
         slow.consumer.commit({TopicPartition(topic, 0): 1})
     poll_until(lambda: all_owned(slow, other), slow, other)
-    assert ("lost", [0, 1]) in slow.told or ("lost", [2, 3]) in slow.told
+    assert ("lost", [0, 1]) in slow.calls or ("lost", [2, 3]) in slow.calls
     for member in (slow, other):
         member.consumer.close()
 

@@ -21,7 +21,7 @@ PARTITIONS = [TopicPartition(TOPIC, number) for number in range(2)]
 
 @pytest.fixture(scope="module")
 def admin(apache: Cluster) -> Iterator[KafkaAdminClient]:
-    """Of a cluster with a topic, a group with a member and an open transaction."""
+    """Results for a cluster with a topic, a group with a member and an open transaction."""
     servers = apache.bootstrap_servers
     with KafkaAdminClient(bootstrap_servers=servers) as admin:
         admin.create_topics(
@@ -47,7 +47,7 @@ def admin(apache: Cluster) -> Iterator[KafkaAdminClient]:
 
 @pytest.fixture(scope="module")
 def views(admin: KafkaAdminClient, apache: Cluster, java: Bridge) -> Any:
-    """What Java's Admin returns, by call."""
+    """Return values of Java's Admin, by call."""
     item = {
         "bootstrap_servers": apache.bootstrap_servers,
         "topic": TOPIC,

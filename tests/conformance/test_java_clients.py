@@ -51,7 +51,7 @@ RIGHT: dict[str, dict[str, Any]] = {
         "committed at last": 5,
     },
 }
-"""What must come out of some of java_world.py's cases; the others take longer."""
+"""Expected results of some of java_world.py's cases; the others take longer."""
 
 
 # On Apache Kafka they are seen in `nox -s conformance`; here the bundled broker is in question.
@@ -81,7 +81,7 @@ def test_every_method_of_admin_is_answered_as_by_apache_kafka(java: Bridge) -> N
 
 
 def test_java_client_continues_after_rebootstrap_required(java: Bridge) -> None:
-    """KIP-1102: metadata says REBOOTSTRAP_REQUIRED, and the client begins with its own list anew."""
+    """KIP-1102: metadata has the error REBOOTSTRAP_REQUIRED, and the client restarts from its own list."""
     with KafkaCluster(brokers=3) as cluster:
         rule = cluster.controls.rule(
             api=MetadataRequest, then=RebootstrapRequired, client_id="again", nth=3, times=2

@@ -204,7 +204,7 @@ def test_topic_command(cluster: Cluster, tool: Tool) -> None:
     assert "PartitionCount: 5" in topics("--describe", "--topic", name)
     topics("--create", "--topic", name, status=1)
     topics("--delete", "--topic", name)
-    eventually(lambda: name not in topics("--list").split())  # another broker may not have heard of it yet
+    eventually(lambda: name not in topics("--list").split())  # another broker may not know it yet
 
 
 def test_offsets_and_groups_by_command(cluster: Cluster, tool: Tool, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Programs as kafka-python documents them for its consumer, run with it and with ours but for the import.
 
-What its README and the documentation of `KafkaConsumer` show, written anew; docs/guides/migration.md lists
-where the two differ all the same.  As test_kafka_python_programs.py is for the producer.
+The examples of its README and of the documentation of `KafkaConsumer`, rewritten; docs/guides/migration.md
+lists the remaining differences. test_kafka_python_programs.py does the same for the producer.
 """
 
 from __future__ import annotations
@@ -188,12 +188,12 @@ def test_commit_async_calls_its_callback(
     place = library.TopicPartition(topic, 0)
     consumer = consumer_of(topic, group_id=group, enable_auto_commit=False)
     assert len(polled(consumer, 3)) == 3
-    told: list[tuple[Any, Any]] = []
-    consumer.commit_async(callback=lambda offsets, outcome: told.append((offsets, outcome)))
+    calls: list[tuple[Any, Any]] = []
+    consumer.commit_async(callback=lambda offsets, outcome: calls.append((offsets, outcome)))
     deadline = time.monotonic() + TIMEOUT
-    while not told and time.monotonic() < deadline:
+    while not calls and time.monotonic() < deadline:
         consumer.poll(timeout_ms=50)
-    [(offsets, outcome)] = told
+    [(offsets, outcome)] = calls
     assert offsets[place].offset == 3
     assert not isinstance(outcome, Exception)
 
@@ -202,20 +202,20 @@ def test_a_pattern_and_a_listener(
     library: Any, cluster: Cluster, consumer_of: ConsumerOf, group: str
 ) -> None:
     topic = topic_with(library, cluster, 3, partitions=2)
-    told: list[tuple[str, Any]] = []
+    calls: list[tuple[str, Any]] = []
 
     class Listener(library.ConsumerRebalanceListener):  # type: ignore[misc, name-defined]
         def on_partitions_revoked(self, revoked: Any) -> None:
-            told.append(("revoked", set(revoked)))
+            calls.append(("revoked", set(revoked)))
 
         def on_partitions_assigned(self, assigned: Any) -> None:
-            told.append(("assigned", set(assigned)))
+            calls.append(("assigned", set(assigned)))
 
     consumer = consumer_of(group_id=group)
     consumer.subscribe(pattern=f"^{topic}$", listener=Listener())
     assert len(polled(consumer, 6)) == 6
     both = {library.TopicPartition(topic, number) for number in range(2)}
-    assert [one for one in told if one[1]] == [("assigned", both)]
+    assert [one for one in calls if one[1]] == [("assigned", both)]
     assert consumer.assignment() == both
     consumer.unsubscribe()
     assert consumer.assignment() == set()

@@ -1,7 +1,7 @@
 """Programs as kafka-python documents them for its producer, run with it and with ours but for the import.
 
-What its README and the documentation of `KafkaProducer` show, written anew; docs/guides/migration.md lists
-where the two differ all the same.
+The examples of its README and of the documentation of `KafkaProducer`, rewritten; docs/guides/migration.md
+lists the remaining differences.
 """
 
 from __future__ import annotations
@@ -179,25 +179,27 @@ def test_headers_and_timestamps(library: Any, cluster: Cluster, producer_of: Cal
 
 def test_callbacks_are_called_with_their_arguments(cluster: Cluster, producer_of: Callable[..., Any]) -> None:
     topic = cluster.new_topic(max_message_bytes="1000")
-    told: list[Any] = []
+    calls: list[Any] = []
     producer = producer_of(retries=5)
 
     def on_send_success(metadata: Any) -> None:
-        told.append(("success", metadata.topic, metadata.partition, metadata.offset))
+        calls.append(("success", metadata.topic, metadata.partition, metadata.offset))
 
     def on_send_error(error: BaseException) -> None:
         logging.getLogger(__name__).info("an errback", exc_info=error)
-        told.append(("error", type(error).__name__.removesuffix("Error")))
+        calls.append(("error", type(error).__name__.removesuffix("Error")))
 
     producer.send(topic, b"raw_bytes").add_callback(on_send_success).add_errback(on_send_error)
     producer.flush()
-    producer.send(topic, b"v").add_callback(lambda *given, **named: told.append((given[0], named)), 1, two=2)
+    producer.send(topic, b"v").add_callback(
+        lambda *arguments, **named: calls.append((arguments[0], named)), 1, two=2
+    )
     producer.flush()
     # The last one: kafka-python's idempotent producer can send nothing after it.
     producer.send(topic, b"x" * 10_000).add_callback(on_send_success).add_errback(on_send_error)
     producer.flush()
-    assert told[:2] == [("success", topic, 0, 0), (1, {"two": 2})]
-    assert told[2] in (("error", "MessageSizeTooLarge"), ("error", "MessageTooLarge"))
+    assert calls[:2] == [("success", topic, 0, 0), (1, {"two": 2})]
+    assert calls[2] in (("error", "MessageSizeTooLarge"), ("error", "MessageTooLarge"))
 
 
 def test_a_partitioner_is_an_object(library: Any, cluster: Cluster, producer_of: Callable[..., Any]) -> None:
@@ -266,8 +268,8 @@ def test_modules_of_names_are_imported_alike(
     topic = cluster.new_topic(partitions=7)
     keys = [b"foo", b"bar", b"\xff\x00"]
     placed = [partitioner.murmur2(key) % 2**31 % 7 for key in keys]
-    for given in (partitioner.DefaultPartitioner(), partitioner.StickyPartitioner()):
-        producer = producer_of(partitioner=given)
+    for instance in (partitioner.DefaultPartitioner(), partitioner.StickyPartitioner()):
+        producer = producer_of(partitioner=instance)
         sent = [producer.send(topic, key=key, value=b"v") for key in keys]
         assert [one.get(timeout=30).partition for one in sent] == placed
     consumer = library.KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers)
@@ -311,7 +313,7 @@ def test_only_committed_records_are_read(
 def test_failures_are_handled_by_their_kind(
     library: Any, cluster: Cluster, producer_of: Callable[..., Any], errors: Any
 ) -> None:
-    """What may pass is tried again; what a broker refuses is logged with its traceback by an errback."""
+    """Transient errors are retried; an errback logs a rejection by the broker with its traceback."""
     too_large = cluster.new_topic(max_message_bytes="1000")
     failures: list[Any] = []
 

@@ -49,9 +49,9 @@ def changed(program: str, servers: str) -> str:
     """The program with our import, and with what a test needs."""
 
     def with_test_options(call: re.Match[str]) -> str:
-        name, given = call.groups()
-        given = re.sub(r"bootstrap_servers=[^,)]*,?\s*", "", given)
-        arguments = [given, f"bootstrap_servers={servers!r}", ADDED[name]]
+        name, argument_text = call.groups()
+        argument_text = re.sub(r"bootstrap_servers=[^,)]*,?\s*", "", argument_text)
+        arguments = [argument_text, f"bootstrap_servers={servers!r}", ADDED[name]]
         return f"{name}({', '.join(filter(None, arguments))})"
 
     return CLIENT.sub(with_test_options, re.sub(r"\bfrom kafka\b", "from pykafka2", program))

@@ -19,7 +19,7 @@ TIMEOUT = 30
 
 
 def kcat(cluster: Cluster, *arguments: str, stdin: str = "") -> str:
-    """What it prints; AssertionError where it fails."""
+    """The command's output; raises AssertionError if it fails."""
     program = shutil.which("kcat")
     if program is None:
         if os.environ.get(REQUIRE) == "1":

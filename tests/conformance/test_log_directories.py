@@ -71,7 +71,7 @@ class Story:
 
 
 def answers_of(address: str, folder: str) -> Answers:
-    """What a broker at an address answers."""
+    """The response of the broker at an address."""
     with Wire(address) as wire:
         story = Story(wire, folder)
         answers = story.answers

@@ -77,19 +77,19 @@ def test_headers_are_kafkas(jars: KafkaJars, bridge_of: Callable[[str], Bridge],
 
 def _compare(cases: list[Case], java: Bridge) -> None:
     encoded = [case.ours.encode(case.version) for case in cases]
-    asked = [{"class": case.java_class, "version": case.version, "json": case.json} for case in cases]
-    for case, ours, answer in zip(cases, encoded, java("json_to_bytes", asked), strict=True):
+    questions = [{"class": case.java_class, "version": case.version, "json": case.json} for case in cases]
+    for case, ours, answer in zip(cases, encoded, java("json_to_bytes", questions), strict=True):
         where = f"{case.java_class} version {case.version}: {case.ours!r}"
         kafkas = unb64(answer)
         assert kafkas is not None
         assert ours.hex(" ") == kafkas.hex(" "), where
         assert type(case.ours).decode(kafkas, case.version) == case.ours, where
 
-    asked = [
+    questions = [
         {"class": case.java_class, "version": case.version, "bytes": b64(ours)}
         for case, ours in zip(cases, encoded, strict=True)
     ]
-    for case, printed in zip(cases, java("bytes_to_json", asked), strict=True):
+    for case, printed in zip(cases, java("bytes_to_json", questions), strict=True):
         assert printed == as_java_writes(case.fields, case.json), f"{case.java_class} version {case.version}"
 
 

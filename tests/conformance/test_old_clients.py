@@ -154,7 +154,7 @@ def old_python() -> Path:
     return python
 
 
-def told(program: str, cluster: KafkaCluster) -> dict[str, Any]:
+def report(program: str, cluster: KafkaCluster) -> dict[str, Any]:
     """Returns what a program printed about this cluster."""
     done = subprocess.run(
         [str(old_python()), "-c", program, cluster.bootstrap_servers],
@@ -171,7 +171,7 @@ def told(program: str, cluster: KafkaCluster) -> dict[str, Any]:
 @pytest.mark.parametrize("release", RELEASES)
 def test_kafka_python_2_0_2_produces_reads_and_administers(release: str) -> None:
     with KafkaCluster(as_version=release, config=dict(QUICK)) as cluster:
-        said = told(KAFKA_PYTHON, cluster)
+        said = report(KAFKA_PYTHON, cluster)
         cluster.wait_until(lambda: "orders" not in cluster.topics())
     assert said["topics"] == ["orders"]
     assert said["offsets"] == [49, 49]
@@ -185,7 +185,7 @@ def test_kafka_python_2_0_2_produces_reads_and_administers(release: str) -> None
 @pytest.mark.parametrize("release", RELEASES)
 def test_confluent_kafka_1_9_2_produces_transacts_reads_and_administers(release: str) -> None:
     with KafkaCluster(as_version=release, config=dict(QUICK)) as cluster:
-        said = told(CONFLUENT, cluster)
+        said = report(CONFLUENT, cluster)
         cluster.wait_until(lambda: "orders" not in cluster.topics())
     assert said["offsets"] == [49, 49]
     assert said["fenced"] == "_FENCED"

@@ -74,7 +74,7 @@ def test_kafka_python_makes_widens_and_deletes_topics(cluster: Cluster, python_a
 def test_kafka_python_alters_configurations(cluster: Cluster, python_admin: Any) -> None:
     topic = cluster.new_topic()
 
-    def told(name: str) -> str | None:
+    def shown(name: str) -> str | None:
         resource = ConfigResource("TOPIC", topic, {name: None})
         described = python_admin.describe_configs([resource], config_filter="all")
         value: str | None = described["topic"][topic][name]["value"]
@@ -83,13 +83,13 @@ def test_kafka_python_alters_configurations(cluster: Cluster, python_admin: Any)
     python_admin.alter_configs(
         [ConfigResource("TOPIC", topic, {"retention.ms": "777", "cleanup.policy": ("APPEND", "compact")})]
     )
-    eventually(lambda: (told("retention.ms"), told("cleanup.policy")) == ("777", "delete,compact"))
+    eventually(lambda: (shown("retention.ms"), shown("cleanup.policy")) == ("777", "delete,compact"))
     python_admin.reset_configs([ConfigResource("TOPIC", topic, ["retention.ms"])])
-    eventually(lambda: told("retention.ms") == "604800000")
+    eventually(lambda: shown("retention.ms") == "604800000")
     python_admin.alter_configs([ConfigResource("BROKER", "0", {"log.cleaner.threads": "2"})])
     python_admin.reset_configs([ConfigResource("BROKER", "0", ["log.cleaner.threads"])])
     python_admin.alter_configs([ConfigResource("GROUP", topic, {"consumer.session.timeout.ms": "46000"})])
-    # A broker that has heard of no group has no place for them in its answer.
+    # A broker that knows no group has no place for them in its response.
     eventually(lambda: topic in python_admin.list_config_resources(["GROUP"]).get("group", ()))
 
 
@@ -111,8 +111,8 @@ def test_kafka_python_admin_describes_the_cluster(cluster: Cluster, python_admin
     described = python_admin.describe_cluster()
     assert sorted(one["broker_id"] for one in described["brokers"]) == [0, 1, 2]
     quorum = python_admin.describe_metadata_quorum()
-    (told,) = quorum["topics"][0]["partitions"]
-    assert told["leader_id"] in {voter["replica_id"] for voter in told["current_voters"]}
+    (shown,) = quorum["topics"][0]["partitions"]
+    assert shown["leader_id"] in {voter["replica_id"] for voter in shown["current_voters"]}
     assert python_admin.describe_features()["transaction.version"]["supported"] == (0, 2)
     python_admin.update_features({"transaction.version": ("SAFE_DOWNGRADE", 1)}, validate_only=True)
     assert python_admin.describe_features()["transaction.version"]["finalized"] == (2, 2)
@@ -151,27 +151,27 @@ def test_confluent_alters_configurations(cluster: Cluster, confluent_admin: Any)
     def resource(*entries: Any) -> Any:
         return ConfigResource("topic", topic, incremental_configs=list(entries) or None)
 
-    def told(name: str) -> Any:
-        asked = ConfigResource("topic", topic)
-        return confluent_admin.describe_configs([asked])[asked].result(TIMEOUT)[name]
+    def shown(name: str) -> Any:
+        target = ConfigResource("topic", topic)
+        return confluent_admin.describe_configs([target])[target].result(TIMEOUT)[name]
 
     for operation, value, expected in (
         (AlterConfigOpType.SET, "compact", "compact"),
         (AlterConfigOpType.APPEND, "delete", "compact,delete"),
         (AlterConfigOpType.SUBTRACT, "compact", "delete"),
     ):
-        asked = resource(ConfigEntry("cleanup.policy", value, incremental_operation=operation))
-        confluent_admin.incremental_alter_configs([asked])[asked].result(TIMEOUT)
-        eventually(lambda expected=expected: told("cleanup.policy").value == expected)
-    assert told("cleanup.policy").source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-    asked = resource(ConfigEntry("cleanup.policy", None, incremental_operation=AlterConfigOpType.DELETE))
-    confluent_admin.incremental_alter_configs([asked])[asked].result(TIMEOUT)
-    eventually(lambda: told("cleanup.policy").source == ConfigSource.DEFAULT_CONFIG.value)
+        target = resource(ConfigEntry("cleanup.policy", value, incremental_operation=operation))
+        confluent_admin.incremental_alter_configs([target])[target].result(TIMEOUT)
+        eventually(lambda expected=expected: shown("cleanup.policy").value == expected)
+    assert shown("cleanup.policy").source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    target = resource(ConfigEntry("cleanup.policy", None, incremental_operation=AlterConfigOpType.DELETE))
+    confluent_admin.incremental_alter_configs([target])[target].result(TIMEOUT)
+    eventually(lambda: shown("cleanup.policy").source == ConfigSource.DEFAULT_CONFIG.value)
     # The older way, which replaces everything.
     replacing = ConfigResource("topic", topic, set_config={"segment.ms": "60000"})
     with pytest.warns(DeprecationWarning, match="alter_configs"):
         confluent_admin.alter_configs([replacing])[replacing].result(TIMEOUT)
-    eventually(lambda: told("segment.ms").value == "60000")
+    eventually(lambda: shown("segment.ms").value == "60000")
 
 
 def test_confluent_elects_leaders(cluster: Cluster, confluent_admin: Any, python_admin: Any) -> None:

@@ -1,6 +1,6 @@
 """Members of several libraries in one group, with one assignor: ours, Java's, librdkafka's, Python's others.
 
-Whoever joined first leads a classic group, so every library assigns for the others once.
+The member that joined first leads a classic group, so every library assigns for the others once.
 """
 
 from __future__ import annotations

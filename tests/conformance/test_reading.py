@@ -77,8 +77,8 @@ class Asker:
         self, timestamp: int, version: int = 10, topic: str = "rf", count: int = 1, **o: Any
     ) -> Any:
         relative = timestamp if timestamp <= 0 else self.now + timestamp - 1000
-        asked = ListOffsetsPartition(**({"partition_index": 0, "timestamp": relative} | o))
-        topics = [ListOffsetsTopic(name=topic, partitions=[asked] * count)]
+        requested = ListOffsetsPartition(**({"partition_index": 0, "timestamp": relative} | o))
+        topics = [ListOffsetsTopic(name=topic, partitions=[requested] * count)]
         answers = (
             self.wire.call(ListOffsetsRequest(replica_id=-1, topics=topics), version).topics[0].partitions
         )
@@ -93,16 +93,16 @@ class Asker:
         ]
 
     def end_of_epoch(self, epoch: int, topic: str = "rf", partition: int = 0, current: int = -1) -> Any:
-        asked = OffsetForLeaderPartition(
+        requested = OffsetForLeaderPartition(
             partition=partition, leader_epoch=epoch, current_leader_epoch=current
         )
-        topics = [OffsetForLeaderTopic(topic=topic, partitions=[asked])]
+        topics = [OffsetForLeaderTopic(topic=topic, partitions=[requested])]
         answer = self.wire.call(OffsetForLeaderEpochRequest(topics=topics), 4).topics[0].partitions[0]
         return answer.error_code, answer.leader_epoch, answer.end_offset
 
     def delete(self, offset: int, topic: str = "rf", partition: int = 0) -> Any:
-        asked = DeleteRecordsPartition(partition_index=partition, offset=offset)
-        topics = [DeleteRecordsTopic(name=topic, partitions=[asked])]
+        requested = DeleteRecordsPartition(partition_index=partition, offset=offset)
+        topics = [DeleteRecordsTopic(name=topic, partitions=[requested])]
         answer = (
             self.wire.call(DeleteRecordsRequest(topics=topics, timeout_ms=2000), 2).topics[0].partitions[0]
         )
@@ -129,14 +129,14 @@ class Asker:
         return [one.error_code for result in answer.results for one in result.partitions]
 
     def session(
-        self, session_id: int, epoch: int, asked: tuple[tuple[int, int], ...] = (), version: int = 12
+        self, session_id: int, epoch: int, requested: tuple[tuple[int, int], ...] = (), version: int = 12
     ) -> tuple[int, Any]:
         partitions = [
             FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=1000)
-            for number, offset in asked
+            for number, offset in requested
             if offset >= 0
         ]
-        forgotten = [number for number, offset in asked if offset < 0]
+        forgotten = [number for number, offset in requested if offset < 0]
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=1,
@@ -146,23 +146,23 @@ class Asker:
             forgotten_topics_data=[ForgottenTopic(topic="rf", partitions=forgotten)] if forgotten else [],
         )
         response = self.wire.call(request, version)
-        told = [
+        rows = [
             (one.partition_index, one.error_code, one.high_watermark)
             for topic in response.responses
             for one in topic.partitions
         ]
-        return response.session_id, (response.error_code, response.session_id > 0, told)
+        return response.session_id, (response.error_code, response.session_id > 0, rows)
 
     def sessions(self) -> Any:
         """A session's life, and what is refused."""
         session_id, opened = self.session(0, 0, ((0, 5),))
         story = [opened]
-        for epoch, asked in ((1, ()), (1, ()), (2, ((7, 0),)), (3, ()), (-1, ((0, 5),)), (4, ())):
-            story.append(self.session(session_id, epoch, asked)[1])
+        for epoch, requested in ((1, ()), (1, ()), (2, ((7, 0),)), (3, ()), (-1, ((0, 5),)), (4, ())):
+            story.append(self.session(session_id, epoch, requested)[1])
         story += [self.session(12345, 3)[1], self.session(0, 5, ((0, 5),))[1], self.session(0, 0)[1]]
-        for asked, version in ((((0, -1),), 12), ((), 13)):
+        for requested, version in ((((0, -1),), 12), ((), 13)):
             session_id, _ = self.session(0, 0, ((0, 5),))
-            story.append(self.session(session_id, 1, asked, version)[1])
+            story.append(self.session(session_id, 1, requested, version)[1])
         return story
 
 

@@ -82,7 +82,7 @@ def test_every_kind_of_acknowledgement(
         deliveries = [producer.send(topic, b"%d" % n) for n in range(50)]
         producer.flush(timeout=TIMEOUT)
         offsets = [delivery.result(timeout=0).offset for delivery in deliveries]
-    # Without acknowledgement nobody tells the offsets.
+    # Without acknowledgements there are no offsets.
     assert offsets == ([-1] * 50 if acks == 0 else list(range(50)))
     consumer.assign([TopicPartition(topic, 0)])
     assert values_of(consumer, 50) == {TopicPartition(topic, 0): [b"%d" % n for n in range(50)]}
@@ -138,7 +138,7 @@ def test_a_record_too_large_for_the_topic_is_refused_by_the_broker(cluster: Clus
 
 
 def test_an_unknown_topic_is_a_typed_error_in_time(real_kafka: object, apache: Cluster) -> None:
-    # Here topics are not created by asking for them, so the wait ends with max_block_ms.
+    # Requests do not create topics here, so the wait ends with max_block_ms.
     with KafkaProducer(bootstrap_servers=apache.bootstrap_servers, max_block_ms=2000) as producer:
         started = time.monotonic()
         with pytest.raises((UnknownTopicOrPartition, KafkaTimeoutError), match="no-such-topic"):

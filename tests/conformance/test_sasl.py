@@ -21,7 +21,7 @@ TOPIC = "behind-sasl"
 
 
 def unsecured_token(lifetime: float = 60.0) -> str:
-    """What Kafka's validator for tests takes: a web token that nobody signed."""
+    """A token that Kafka's validator for tests accepts: an unsigned web token."""
     now = time.time()
     return unsigned(sub=SASL_USER, iat=now, exp=now + lifetime)
 
@@ -69,16 +69,16 @@ def secured(real_kafka: RealKafka) -> dict[str, Any]:
         added = UserScramCredentialUpsertion(SASL_USER, how, SASL_PASSWORD.encode())
         for future in admin.alter_user_scram_credentials([added]).values():
             future.result()
-    asked = DescribeUserScramCredentialsRequest(users=[UserName(name=SASL_USER)])
+    requested = DescribeUserScramCredentialsRequest(users=[UserName(name=SASL_USER)])
     for address in real_kafka.addresses:
         with Wire(address) as wire:
-            eventually(partial(_has_both, wire, asked))
+            eventually(partial(_has_both, wire, requested))
     return {"bootstrap_servers": real_kafka.sasl_addresses, "security_protocol": "SASL_PLAINTEXT"}
 
 
-def _has_both(wire: Wire, asked: DescribeUserScramCredentialsRequest) -> bool:
+def _has_both(wire: Wire, requested: DescribeUserScramCredentialsRequest) -> bool:
     """Whether this broker knows the user's credentials of both mechanisms."""
-    return len(wire.call(asked, 0).results[0].credential_infos) == 2
+    return len(wire.call(requested, 0).results[0].credential_infos) == 2
 
 
 @pytest.mark.parametrize("way", list(WAYS))
@@ -109,13 +109,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 def test_wrong_credentials_raise_at_once_with_the_mechanism_and_without_secrets(
     secured: dict[str, Any], case: str
 ) -> None:
-    given, words = WRONG[case]
-    with KafkaProducer({**secured, **given}) as producer:
+    options, words = WRONG[case]
+    with KafkaProducer({**secured, **options}) as producer:
         began = time.monotonic()
         with pytest.raises(SaslAuthenticationFailed, match=words) as refused:
             producer.send(TOPIC, b"x")
         assert time.monotonic() - began < 10
-        assert f"sasl_mechanism={given['sasl_mechanism']}" in str(refused.value)
+        assert f"sasl_mechanism={options['sasl_mechanism']}" in str(refused.value)
         assert "wrong-one" not in f"{refused.value} {producer.explain()}"
 
 

@@ -22,10 +22,10 @@ KNOWN = {
     "bearer_tokens": {"another scheme": "Kafka fails over it and hangs up; here it is refused in words"},
     "scram_last_messages": {"another hash": "Kafka fails over a proof of another length, as over the scheme"},
     "scram_first_messages": {
-        "an extension that must be known": "Kafka overlooks it; RFC 5802 has it refused, which loses nobody"
+        "an extension that must be known": "Kafka overlooks it; RFC 5802 requires the refusal"
     },
 }
-"""What is answered otherwise on purpose, and why."""
+"""Responses that differ on purpose, and why."""
 
 TOKEN_SECONDS = 3
 LOGIN = {
@@ -108,7 +108,7 @@ def test_tokens_renewed_within_a_second_are_refused_as_by_apache_and_nothing_is_
 
 
 class Played:
-    """What came of a producer of librdkafka's whose tokens last for so many seconds."""
+    """The outcome of a librdkafka producer whose tokens last for this many seconds."""
 
     def __init__(self) -> None:
         self.sent = self.delivered = 0

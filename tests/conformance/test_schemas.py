@@ -13,7 +13,7 @@ from .schemas import Shape, declared_in, messages_of, our_shape, source_of
 
 MESSAGES = list(all_messages())
 
-NOT_SPOKEN = {
+NOT_SUPPORTED = {
     "StreamsGroupHeartbeat": "streams groups (KIP-1071) are Kafka Streams' own",
     "StreamsGroupDescribe": "streams groups (KIP-1071) are Kafka Streams' own",
     "Vote": "KRaft among controllers",
@@ -40,8 +40,8 @@ def test_a_message_is_declared_as_in_kafka(jars: KafkaJars, cls: type[Message]) 
     assert ours["api_key"] == newest.schema.get("apiKey")
     assert ours["latest_version_unstable"] == newest.has_unstable_version
 
-    # The union of both generations.  Of the oldest only what was stable: its unstable versions came to
-    # nothing, or were declared anew.
+    # The union of both generations. Of the oldest, only what was stable: its unstable versions came to
+    # nothing, or were declared again.
     low = min(one.stable_versions.start for one in kafka if one.stable_versions)
     assert ours["valid_versions"] == (low, newest.valid.high)
 
@@ -68,7 +68,7 @@ def test_every_api_of_kafka_is_implemented_or_left_out_on_purpose(jars: KafkaJar
     }
     ours = {info.key: info.name for info in API_KEYS.values()}
     assert ours.items() <= kafka.items()
-    assert set(kafka.values()) - set(ours.values()) == set(NOT_SPOKEN)
+    assert set(kafka.values()) - set(ours.values()) == set(NOT_SUPPORTED)
 
 
 def test_every_record_and_structure_of_kafka_is_declared_or_left_out_on_purpose(jars: KafkaJars) -> None:

@@ -42,14 +42,14 @@ class Talk:
         self._admins: dict[str | None, KafkaAdminClient] = {}
 
     def admin(self, user: str | None = SASL_USER) -> KafkaAdminClient:
-        """Of a user who has logged in; of nobody over plaintext."""
+        """The error for a user who has logged in; for anonymous over plaintext."""
         if user not in self._admins:
             options = self.secured.options("SASL_PLAINTEXT" if user else "PLAINTEXT", user)
             self._admins[user] = self._stack.enter_context(KafkaAdminClient(**options))
         return self._admins[user]
 
     def note(self, label: str, call: Callable[[], Any]) -> Any:
-        """What it came to; its value, None where it raised."""
+        """The outcome of a call; its value, or None if it raised."""
         try:
             answer = call()
         except KafkaError as error:
@@ -60,7 +60,7 @@ class Talk:
 
 
 def words_of(error: KafkaError) -> str:
-    """Of who may not do it, Kafka shows its objects in Java."""
+    """If the user is not authorized, Kafka shows its Java objects."""
     kind = type(error).__name__
     return kind if isinstance(error, ClusterAuthorizationFailed) else f"{kind}: {error}"
 
@@ -96,8 +96,8 @@ def scram_users(talk: Talk) -> None:
         talk.note(label, lambda: by.alter_user_scram_credentials(alterations, raise_errors=False))
 
     def describe(label: str, *users: str, by: KafkaAdminClient = admin) -> None:
-        asked = list(users) or None
-        talk.note(label, lambda: by.describe_user_scram_credentials(asked, raise_errors=False))
+        requested = list(users) or None
+        talk.note(label, lambda: by.describe_user_scram_credentials(requested, raise_errors=False))
 
     alter("two users", set_to("carl", "c", "SCRAM-SHA-256", 4096), set_to("dora", "d"))
     eventually(lambda: len(admin.describe_scram_users(["carl", "dora"])["dora"]) == 1)
@@ -138,7 +138,7 @@ def delegation_tokens(talk: Talk) -> None:
     talk.note("all that one may see", lambda: in_order(ann.describe_delegation_tokens()))
     talk.note("another's view", lambda: in_order(eve.describe_delegation_tokens()))
     talk.note("of one owner", lambda: in_order(ann.describe_delegation_tokens([f"User:{RESTRICTED_USER}"])))
-    talk.note("of nobody", lambda: ann.describe_delegation_tokens(["User:nobody"]))
+    talk.note("of an unknown user", lambda: ann.describe_delegation_tokens(["User:nobody"]))
 
     def left(label: str, token: DelegationToken, call: Callable[[], int | None]) -> None:
         """A new end, by how far it is from the token's beginning."""
@@ -181,7 +181,7 @@ def send_by_token(talk: Talk, label: str, token: DelegationToken) -> None:
 
 
 def ask_by_token(talk: Talk, token: DelegationToken) -> None:
-    """Who came by a token makes no other."""
+    """A user who authenticated with a token cannot create another one."""
     with KafkaAdminClient(**token_options(talk, token)) as admin:
         talk.note("a token by a token", admin.create_delegation_token)
         talk.note("described by a token", lambda: len(admin.describe_delegation_tokens()))
@@ -190,7 +190,7 @@ def ask_by_token(talk: Talk, token: DelegationToken) -> None:
 def rules(talk: Talk) -> None:
     ann, eve = talk.admin(), talk.admin(RESTRICTED_USER)
     read = AclBinding("TOPIC", "orders", "LITERAL", "User:carl", "*", "READ", "ALLOW")
-    given = {
+    by_label = {
         "one": [read],
         "the same again, and others": [
             read,
@@ -210,7 +210,7 @@ def rules(talk: Talk) -> None:
             attrs.evolve(read, host=""),
         ],
     }
-    for label, bindings in given.items():
+    for label, bindings in by_label.items():
         talk.note(label, lambda bindings=bindings: ann.create_acls(bindings, raise_errors=False))
     talk.note("by one who may not", lambda: eve.create_acls([read], raise_errors=False))
     eventually(lambda: len(ann.describe_acls(principal="User:carl")) == 9)
@@ -228,8 +228,8 @@ def rules(talk: Talk) -> None:
         "an operation": {"operation": "CREATE_TOKENS"},
         "nothing": {"principal": "User:nobody"},
     }
-    for label, asked in filters.items():
-        talk.note(label, lambda asked=asked: ann.describe_acls(**asked))
+    for label, requested in filters.items():
+        talk.note(label, lambda requested=requested: ann.describe_acls(**requested))
     talk.note("described by one who may not", lambda: eve.describe_acls())
     talk.note("deleted by one who may not", lambda: eve.delete_acls([read], raise_errors=False))
     there_not = attrs.evolve(read, resource_name="nothing")

@@ -32,7 +32,9 @@ from .brokers import eventually
 from .secured_clusters import Secured, created_token
 
 AT_ONCE = 20.0
-"""Seconds; Apache Kafka and a loaded machine take their time, and what is not told at once takes 30."""
+"""Seconds; Apache Kafka and a loaded machine take their time, and an error that is not found at once takes
+30.
+"""
 SECRET = "hush-hush"
 
 
@@ -119,7 +121,7 @@ MISTAKES = {
 
 @pytest.fixture(scope="module")
 def strangers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The files of an authority that nobody trusts here."""
+    """The files of an authority that no peer trusts here."""
     folder: Path = tmp_path_factory.mktemp("strangers")
     authority = trustme.CA()
     authority.cert_pem.write_to_path(folder / "ca.pem")

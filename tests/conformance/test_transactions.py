@@ -43,10 +43,10 @@ end_transaction(handle, commit=True, bootstrap_servers=sys.argv[1])
 @pytest.fixture(params=[2, 1], ids=["version 2", "version 1"], autouse=True)
 def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """The transaction.version that our clients speak."""
-    spoken: int = request.param
+    level: int = request.param
     known = Nodes.finalized_feature
-    monkeypatch.setattr(Nodes, "finalized_feature", lambda nodes, name: min(spoken, known(nodes, name)))
-    return spoken
+    monkeypatch.setattr(Nodes, "finalized_feature", lambda nodes, name: min(level, known(nodes, name)))
+    return level
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def begun(cluster: Cluster, transactional_id: str) -> Iterator[Callable[[], Kafk
 
 
 def committed(cluster: Cluster, topic: str) -> list[bytes | None]:
-    """What a read_committed reader is shown, once nothing is open any more."""
+    """Records for a read_committed reader, once no transaction is open."""
     place = TopicPartition(topic, 0)
     with (
         KafkaConsumer(

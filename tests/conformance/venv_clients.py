@@ -113,7 +113,7 @@ def _faust_counts(guarantee: str, real: bool) -> bool:
         output += run(command, folder, settings, RUN_TIMEOUT)
     # What the worker prints it logs, each argument as a line.
     expected = str([(f"k{number}", COUNT // 5) for number in range(5)])
-    return _told(f"faust-streaming counts {guarantee.replace('_', ' ')}", expected in output, output)
+    return _report(f"faust-streaming counts {guarantee.replace('_', ' ')}", expected in output, output)
 
 
 def _pykafka_is_refused() -> bool:
@@ -125,11 +125,13 @@ def _pykafka_is_refused() -> bool:
         settings = {"KAFKA": cluster.bootstrap_servers, "PYTHONPATH": str(sources)}
         output = run([str(python), "-c", OLD], sources, settings, RUN_TIMEOUT)
         refused = [event.text for event in cluster.events.events("refused")]
-    is_told = refused == ["broker 0 closed a connection of pykafka: Produce v0 is not served, v3 to v13 are"]
-    return _told("pykafka is refused", "REFUSED" in output and is_told, f"{output}\n{refused}")
+    is_explained = refused == [
+        "broker 0 closed a connection of pykafka: Produce v0 is not served, v3 to v13 are"
+    ]
+    return _report("pykafka is refused", "REFUSED" in output and is_explained, f"{output}\n{refused}")
 
 
-def _told(what: str, is_good: bool, output: str) -> bool:
+def _report(what: str, is_good: bool, output: str) -> bool:
     print(f"ok      {what}" if is_good else f"FAILED  {what}\n{output}", flush=True)
     return is_good
 

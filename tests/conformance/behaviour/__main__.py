@@ -58,9 +58,9 @@ def main(arguments: list[str]) -> int:
 
         for name in names:
             ours = bundled(is_about_access(name))
-            asked = apache(is_about_access(name)) if options.real or options.record else None
+            observed = apache(is_about_access(name)) if options.real or options.record else None
             started = time.monotonic()
-            truth = recorded(name, release) if asked is None else transcript(name, asked, release)
+            truth = recorded(name, release) if observed is None else transcript(name, observed, release)
             middle = time.monotonic()
             if options.record:
                 record(name, truth, release)

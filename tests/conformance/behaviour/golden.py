@@ -1,4 +1,4 @@
-"""Transcripts of Apache Kafka 4.3.1 as files, and how either cluster is asked for one."""
+"""Transcripts of Apache Kafka 4.3.1 as files, and how to record one from either cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .scenarios import SCENARIOS
 from .side import Side
 
 Addresses = tuple[Sequence[str], Sequence[str]]
-"""Where brokers listen, by id; and where they ask for SASL, if they do."""
+"""Addresses of the brokers, by id; and their SASL addresses, if they have any."""
 
 FOLDER = Path(__file__).parent / "golden"
 
@@ -40,7 +40,7 @@ BUNDLED_AUTHORIZER: dict[str, object] = {
 
 
 def is_about_access(scenario: str) -> bool:
-    """Whether a scenario needs an authorizer, and somebody who authenticates."""
+    """Whether a scenario needs an authorizer, and a client that authenticates."""
     return scenario.startswith("access_")
 
 
@@ -59,7 +59,7 @@ def bundled_for(scenario: str, mode: str = "serial", release: str | None = None)
 
 
 def addresses_of(cluster: KafkaCluster, scenario: str) -> Addresses:
-    """Where the brokers listen, by id, and where with SASL."""
+    """Addresses of the brokers, by id, and their SASL addresses."""
     by_sasl = cluster.bootstrap_servers_of("SASL_PLAINTEXT").split(",") if is_about_access(scenario) else []
     return cluster.bootstrap_servers.split(","), by_sasl
 
@@ -78,7 +78,7 @@ def transcript(scenario: str, addresses: Addresses, release: str | None = None) 
 
 
 def recorded(scenario: str, release: str | None = None) -> dict[str, Any]:
-    """What Apache Kafka, the newest or this release, said when asked last."""
+    """The last recorded transcript of Apache Kafka, of the newest or of this release."""
     answers: dict[str, Any] = json.loads(_file(scenario, release).read_text(encoding="utf-8"))
     return answers
 

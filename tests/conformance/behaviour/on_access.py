@@ -1,4 +1,4 @@
-"""Access rules: what every API answers to whom, by the rules that there are (StandardAuthorizer).
+"""Access rules: the response of every API to each user, depending on the ACLs (StandardAuthorizer).
 
 The super user ANONYMOUS prepares and makes rules; "eve", who has authenticated, asks.  Topics, groups and
 transactional ids are called "..-open" and "..-closed": rules for the open ones let her in.
@@ -71,7 +71,7 @@ def prepared(side: Side, name: str) -> tuple[str, str]:
 
 
 def ask_of_topics(side: Side, name: str) -> None:
-    """What is about topics: an open one, a closed one, one that is not there."""
+    """Requests about topics: an open one, a closed one, a missing one."""
     open_one, closed = f"{name}-open", f"{name}-closed"
     names = [open_one, closed, f"{name}-unknown"]
     record = [{"index": 0, "records": batch([b"v"])}]
@@ -141,8 +141,8 @@ def ask_of_topics(side: Side, name: str) -> None:
         ask_for_metadata(side, version, names)
     for label, one in ids.items():
         by_id = [{"name": None, "topic_id": one}]
-        told = side.quietly("Metadata", 12, **EVE, topics=by_id, include_topic_authorized_operations=True)
-        side.note(f"by id, {label}: Metadata v12", told.topics[0])
+        answers = side.quietly("Metadata", 12, **EVE, topics=by_id, include_topic_authorized_operations=True)
+        side.note(f"by id, {label}: Metadata v12", answers.topics[0])
     side.ask(
         "pages", "DescribeTopicPartitions", 0, **EVE, topics=[{"name": one} for one in names],
         response_partition_limit=100,
@@ -165,7 +165,7 @@ def ask_for_metadata(side: Side, version: int, names: Iterable[str]) -> None:
 
 
 def mine(name: str, names: Iterable[str | None]) -> list[str]:
-    """Of a scenario's own; the cluster has others'."""
+    """Resources of this scenario alone; the cluster has others'."""
     return sorted(one for one in names if one is not None and one.startswith(name))
 
 
@@ -211,7 +211,7 @@ def ask_of_configs(side: Side, names: list[str]) -> None:
 
 
 def ask_to_administrate(side: Side, name: str) -> None:
-    """What changes topics and the cluster, as far as it changes nothing that others see."""
+    """Requests that change topics and the cluster, as far as other scenarios do not notice."""
     ask = side.ask
     names = [f"{name}-open", f"{name}-closed", f"{name}-unknown"]
     new = [
@@ -275,7 +275,7 @@ def ask_to_delete(side: Side, name: str) -> None:
 
 
 def ask_of_groups(side: Side, name: str) -> None:
-    """What is about groups, and the topics whose offsets they commit."""
+    """Requests about groups, and the topics whose offsets they commit."""
     node = side.coordinator(f"{name}-open")
     for group in (f"{name}-open", f"{name}-closed"):  # a fresh cluster has no coordinators yet
         side.coordinator(group, 1)
@@ -289,8 +289,8 @@ def ask_of_groups(side: Side, name: str) -> None:
             found.node_id = found.port = -1  # wherever it is
         side.note("coordinator: FindCoordinator v3", found)
         found = side.quietly("FindCoordinator", 4, **who, key_type=kind, coordinator_keys=groups)
-        told = [[one.key, side.error(one), one.node_id < 0] for one in found.coordinators]
-        side.note("coordinators", sorted(told))
+        answers = [[one.key, side.error(one), one.node_id < 0] for one in found.coordinators]
+        side.note("coordinators", sorted(answers))
     for group in groups:
         ask("join", "JoinGroup", 7, **who, group_id=group, member_id="", session_timeout_ms=10_000,
             rebalance_timeout_ms=10_000, protocol_type="consumer", protocols=[])  # fmt: skip
@@ -327,7 +327,7 @@ def ask_of_groups(side: Side, name: str) -> None:
 
 
 def ask_of_transactions(side: Side, name: str) -> None:
-    """What is about transactional ids; nothing is begun."""
+    """Requests about transactional ids; no transaction begins."""
     node = side.coordinator(f"{name}-open", 1)
     ask = side.ask
     who: dict[str, Any] = {"broker": node, **EVE}
@@ -337,18 +337,18 @@ def ask_of_transactions(side: Side, name: str) -> None:
     me = {"producer_id": 7, "producer_epoch": 0}
     for one in ids:
         ask("init", "InitProducerId", 4, **who, transactional_id=one, transaction_timeout_ms=0)
-        for asked in (topics[:1], topics):
+        for requested in (topics[:1], topics):
             ask("add", "AddPartitionsToTxn", 3, **who, v3_and_below_transactional_id=one,
                 v3_and_below_producer_id=7, v3_and_below_producer_epoch=0,
-                v3_and_below_topics=[{"name": topic, "partitions": [0]} for topic in asked])  # fmt: skip
+                v3_and_below_topics=[{"name": topic, "partitions": [0]} for topic in requested])  # fmt: skip
         for group in ids:
             ask("offsets", "AddOffsetsToTxn", 3, **who, transactional_id=one, group_id=group, **me)
         ask("end", "EndTxn", 3, **who, transactional_id=one, committed=True, **me)
     ask("of a broker", "AddPartitionsToTxn", 4, **who, transactions=[
         {"transactional_id": ids[0], **me, "verify_only": True,
          "topics": [{"name": topics[0], "partitions": [0]}]}])  # fmt: skip
-    told = side.quietly("DescribeTransactions", 0, **who, transactional_ids=ids).transaction_states
-    side.note("describe", [[one.transactional_id, side.error(one)] for one in told])
+    answers = side.quietly("DescribeTransactions", 0, **who, transactional_ids=ids).transaction_states
+    side.note("describe", [[one.transactional_id, side.error(one)] for one in answers])
     listed = side.quietly("ListTransactions", 0, **who, state_filters=[], producer_id_filters=[])
     side.note("list", mine(name, [one.transactional_id for one in listed.transaction_states]))
     node = side.coordinator(f"{name}-open")
@@ -467,7 +467,7 @@ def access_denied_and_allowed(side: Side) -> None:
 
 @scenario
 def access_operations_authorized(side: Side) -> None:
-    """What one may do is told (KIP-430): rule by rule."""
+    """Authorized operations in responses (KIP-430): rule by rule."""
     name = "access-operations"
     topic = side.topic(name)
     node = side.coordinator(name)
@@ -478,10 +478,10 @@ def access_operations_authorized(side: Side) -> None:
             rules.append(rule(GROUP, name, operation))
         rules += [one for one in others if one not in rules]
         only(side, *rules)
-        told = side.quietly(
+        answers = side.quietly(
             "Metadata", 9, **EVE, topics=[{"name": topic}], include_topic_authorized_operations=True
         )
-        side.note(f"topic, {operation}", told.topics[0].topic_authorized_operations)
+        side.note(f"topic, {operation}", answers.topics[0].topic_authorized_operations)
         groups = side.quietly(
             "DescribeGroups", 5, node, **EVE, groups=[name], include_authorized_operations=True
         )
@@ -496,8 +496,8 @@ def access_operations_authorized(side: Side) -> None:
         IDEMPOTENT_WRITE,
     ):
         only(side, rule(CLUSTER, "kafka-cluster", operation))
-        told = side.quietly("DescribeCluster", 0, **EVE, include_cluster_authorized_operations=True)
-        side.note(f"cluster, {operation}", told.cluster_authorized_operations)
+        answers = side.quietly("DescribeCluster", 0, **EVE, include_cluster_authorized_operations=True)
+        side.note(f"cluster, {operation}", answers.cluster_authorized_operations)
 
 
 @scenario
@@ -505,26 +505,28 @@ def access_idempotent_producers(side: Side) -> None:
     """IDEMPOTENT_WRITE, or WRITE on any topic (KIP-679)."""
     name = "access-idempotent"
 
-    def asked(label: str, *rules: Mapping[str, Any]) -> None:
+    def try_with(label: str, *rules: Mapping[str, Any]) -> None:
         only(side, *rules)
         side.when_ready(label, "InitProducerId", 4, **EVE, transactional_id=None, transaction_timeout_ms=1)
 
     write = rule(TOPIC, name, WRITE)
-    asked("no rule")
-    asked("on the cluster", rule(CLUSTER, "kafka-cluster", IDEMPOTENT_WRITE))
-    asked("a topic", write)
-    asked("every topic", rule(TOPIC, "*", WRITE))
-    asked("a topic, to read", rule(TOPIC, name, READ))
-    asked("all on a topic", rule(TOPIC, name))
-    asked("denied", write, rule(TOPIC, name, WRITE, DENY))
-    asked("another is denied", write, rule(TOPIC, f"{name}-2", WRITE, DENY))
-    asked("denied by a prefix", write, rule(TOPIC, "access-", WRITE, DENY, pattern=PREFIXED))
-    asked("a shorter prefix", rule(TOPIC, "access-", WRITE, pattern=PREFIXED), rule(TOPIC, name, WRITE, DENY))
-    asked("all are denied", write, rule(TOPIC, "*", WRITE, DENY))
-    asked(
+    try_with("no rule")
+    try_with("on the cluster", rule(CLUSTER, "kafka-cluster", IDEMPOTENT_WRITE))
+    try_with("a topic", write)
+    try_with("every topic", rule(TOPIC, "*", WRITE))
+    try_with("a topic, to read", rule(TOPIC, name, READ))
+    try_with("all on a topic", rule(TOPIC, name))
+    try_with("denied", write, rule(TOPIC, name, WRITE, DENY))
+    try_with("another is denied", write, rule(TOPIC, f"{name}-2", WRITE, DENY))
+    try_with("denied by a prefix", write, rule(TOPIC, "access-", WRITE, DENY, pattern=PREFIXED))
+    try_with(
+        "a shorter prefix", rule(TOPIC, "access-", WRITE, pattern=PREFIXED), rule(TOPIC, name, WRITE, DENY)
+    )
+    try_with("all are denied", write, rule(TOPIC, "*", WRITE, DENY))
+    try_with(
         "everything, but a prefix", rule(TOPIC, "*", WRITE), rule(TOPIC, "a", WRITE, DENY, pattern=PREFIXED)
     )
-    asked("from elsewhere", rule(TOPIC, name, WRITE, host="10.1.2.3"))
+    try_with("from elsewhere", rule(TOPIC, name, WRITE, host="10.1.2.3"))
 
 
 @scenario
@@ -597,5 +599,5 @@ def access_rules_are_kept(side: Side) -> None:
         side.ask(label, "DeleteAcls", 3, filters=[{**ANY_RULE, **filters[label]}])
     both = [{**ANY_RULE, **filters["denying"]}, {**ANY_RULE, **filters["a principal"]}, {**ANY_RULE}]
     side.ask("overlapping", "DeleteAcls", 3, filters=both)
-    side.eventually("nothing is left", lambda told: not told.resources, "DescribeAcls", 3, **ANY_RULE)
+    side.eventually("nothing is left", lambda answers: not answers.resources, "DescribeAcls", 3, **ANY_RULE)
     side.ask("version 1", "DeleteAcls", 1, filters=[{**ANY_RULE, "pattern_type_filter": 3}])

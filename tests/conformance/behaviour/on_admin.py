@@ -186,13 +186,17 @@ def configs_altered(side: Side) -> None:
     alter("unknown broker", ("log.retention.ms", SET, "5"), kind=BROKER, name="77")
     alter("a dynamic option of a broker", ("log.cleaner.backoff.ms", SET, "20000"), kind=BROKER, name="0")
     alter("of all brokers", ("log.cleaner.backoff.ms", SET, "30000"), kind=BROKER, name="")
-    asked = {"resource_type": BROKER, "resource_name": "0", "configuration_keys": ["log.cleaner.backoff.ms"]}
+    requested = {
+        "resource_type": BROKER,
+        "resource_name": "0",
+        "configuration_keys": ["log.cleaner.backoff.ms"],
+    }
     side.eventually(
         "layers",
         lambda answer: len(answer.results[0].configs[0].synonyms) == 3,
         "DescribeConfigs",
         4,
-        resources=[asked],
+        resources=[requested],
         include_synonyms=True,
     )
     alter("back", ("log.cleaner.backoff.ms", DELETE, None), kind=BROKER, name="0")

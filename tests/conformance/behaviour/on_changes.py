@@ -71,10 +71,10 @@ def options_at_work(side: Side) -> None:
         config = {"name": name, "config_operation": 1 if value is None else 0, "value": value}
         resource = {"resource_type": 2, "resource_name": topic, "configs": [config]}
         side.quietly("IncrementalAlterConfigs", 1, resources=[resource], validate_only=False)
-        asked = {"resource_type": 2, "resource_name": topic, "configuration_keys": [name]}
+        requested = {"resource_type": 2, "resource_name": topic, "configuration_keys": [name]}
         deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
-            found = side.quietly("DescribeConfigs", 4, resources=[asked]).results[0].configs[0]
+            found = side.quietly("DescribeConfigs", 4, resources=[requested]).results[0].configs[0]
             if (found.config_source == 1) == (value is not None):
                 break
             time.sleep(0.01)

@@ -61,8 +61,8 @@ class Members:
 
     def fetch(self, label: str, member: str | None, epoch: int) -> None:
         wanted = [{"name": self.topic, "partition_indexes": [0]}]
-        asked = {"group_id": self.group, "member_id": member, "member_epoch": epoch, "topics": wanted}
-        self.side.ask(label, "OffsetFetch", 9, self.at, groups=[asked])
+        fields = {"group_id": self.group, "member_id": member, "member_epoch": epoch, "topics": wanted}
+        self.side.ask(label, "OffsetFetch", 9, self.at, groups=[fields])
 
 
 def partitions_of(answer: Any) -> list[int]:
@@ -76,8 +76,8 @@ def consumer_group_commits_by_epoch(side: Side) -> None:
     first = group.joins("joins", "a").member_epoch
     group.beat("owns", "a", first, **group.owning(0, 1, 2, 3))
     second = group.joins("another", "b").member_epoch
-    told = group.until("told to give up", "a", first)
-    kept = partitions_of(told)
+    response = group.until("told to give up", "a", first)
+    kept = partitions_of(response)
     group.commit("while it gives up: what it keeps", "a", first, *kept)
     group.commit("while it gives up: all", "a", first, 0, 1, 2, 3)
     gave = group.beat("gave up", "a", first, **group.owning(*kept))
@@ -117,8 +117,8 @@ def consumer_group_reads_more(side: Side) -> None:
     names = {"subscribed_topic_names": [topic, other]}
     fields = beating("reads-more", "a", epoch, **names)
     said = side.quietly("ConsumerGroupHeartbeat", 1, group.at, "client-a", **fields)
-    given = sorted(len(one.partitions) for one in said.assignment.topic_partitions)
-    side.note("reads another, too", [said.member_epoch - epoch, given])
+    assigned = sorted(len(one.partitions) for one in said.assignment.topic_partitions)
+    side.note("reads another, too", [said.member_epoch - epoch, assigned])
     group.describe("after that")
     said = group.beat("reads the other only", "a", said.member_epoch, subscribed_topic_names=[other])
     group.beat("still owns the first", "a", said.member_epoch, **group.owning(0, 1, 2))
@@ -133,7 +133,7 @@ def consumer_group_reads_more(side: Side) -> None:
 
 @scenario
 def consumer_group_waits_for_the_slow(side: Side) -> None:
-    """Who does not give up its partitions within its rebalance timeout is fenced."""
+    """A member that does not give up its partitions within its rebalance timeout is fenced."""
     group = Members(side, "slow", side.topic("consumer-slow", partitions=2))
     slow = group.joins("joins", "a", rebalance_timeout_ms=500).member_epoch
     group.beat("owns", "a", slow, **group.owning(0, 1))
@@ -146,8 +146,8 @@ def consumer_group_waits_for_the_slow(side: Side) -> None:
             break
         time.sleep(0.05)
     side.note("is fenced: ConsumerGroupHeartbeat v1", answer)
-    given = group.until("is given all", "b", second)
-    side.note("all", partitions_of(given))
+    assigned = group.until("is given all", "b", second)
+    side.note("all", partitions_of(assigned))
     side.ask(
         "once more",
         "OffsetCommit",

@@ -63,8 +63,8 @@ def segments_roll(side: Side) -> None:
         )
         found = answer.responses[0].partitions[0]
         waited = time.monotonic() - started > 0.2
-        told = "waited" if waited else "at once"
-        side.note(f"from {offset}", [found.error_code, len(found.records or b""), told])
+        outcome = "waited" if waited else "at once"
+        side.note(f"from {offset}", [found.error_code, len(found.records or b""), outcome])
     for number in range(4):
         list_offsets(side, f"{number} ms", topic, NOW_MS + number)
 
@@ -76,8 +76,8 @@ def options_of_one_broker(side: Side) -> None:
     own = side.topic("options-own", replicas=[0, 1], configs={"max.message.bytes": "5000"})
 
     def shown(broker: int, topic: str) -> str:
-        asked = {"resource_type": 2, "resource_name": topic, "configuration_keys": ["max.message.bytes"]}
-        found = side.quietly("DescribeConfigs", 4, broker, resources=[asked])
+        requested = {"resource_type": 2, "resource_name": topic, "configuration_keys": ["max.message.bytes"]}
+        found = side.quietly("DescribeConfigs", 4, broker, resources=[requested])
         return str(found.results[0].configs[0].value)
 
     def change(name: str, value: str | None, at_mine: str, at_other: str) -> None:
@@ -98,9 +98,9 @@ def options_of_one_broker(side: Side) -> None:
     ask("one broker's, and all brokers'", 2000)
     change("0", None, "3000", "3000")
     ask("all brokers'", 4000)
-    asked = {"resource_type": 2, "resource_name": own, "configuration_keys": ["max.message.bytes"]}
+    requested = {"resource_type": 2, "resource_name": own, "configuration_keys": ["max.message.bytes"]}
     for topic in (mine, own):
-        one = {**asked, "resource_name": topic}
+        one = {**requested, "resource_name": topic}
         side.ask(topic, "DescribeConfigs", 4, 0, resources=[one], include_synonyms=True)
     change("", None, BY_DEFAULT, BY_DEFAULT)
     ask("by default", 4000)
@@ -140,8 +140,8 @@ def _grow(group: Members, members: tuple[str, ...], **options: Any) -> None:
         answer = side.quietly("ConsumerGroupHeartbeat", 1, group.at, **fields)
         epochs[member] = answer.member_epoch
         if answer.assignment is not None:
-            given = answer.assignment.topic_partitions
-            has[member] = [{"topic_id": one.topic_id, "partitions": [*one.partitions]} for one in given]
+            assigned = answer.assignment.topic_partitions
+            has[member] = [{"topic_id": one.topic_id, "partitions": [*one.partitions]} for one in assigned]
 
     def tell(label: str) -> None:
         for _ in range(3):
@@ -168,7 +168,7 @@ def _grow(group: Members, members: tuple[str, ...], **options: Any) -> None:
 
 @scenario
 def transaction_over_a_topic_that_goes(side: Side) -> None:
-    """A transaction ends although one of its topics was deleted, or was made anew."""
+    """A transaction ends although one of its topics was deleted, or deleted and created again."""
     stays, goes = side.topic("transaction-stays"), side.topic("transaction-goes")
     who = producer(side, "transaction-goes")
     who.init("an id")
@@ -241,21 +241,21 @@ def leaders_elected_everywhere(side: Side) -> None:
     moved = {"name": topic, "partitions": [{"partition_index": 1, "replicas": [2, 0, 1]}]}
     side.quietly("AlterPartitionReassignments", 1, timeout_ms=10_000, topics=[moved])
     answer = side.quietly("ElectLeaders", 2, election_type=0, timeout_ms=10_000, topic_partitions=None)
-    told = {
+    outcome = {
         one.topic: [(each.partition_id, each.error_code) for each in one.partition_result]
         for one in answer.replica_election_results
     }
     side.note("the error", answer.error_code)
-    side.note("of the topic", [list(one) for one in told.get(topic, [])])
-    side.note("of one that its preferred replica leads", [list(one) for one in told.get(well, ["none"])])
+    side.note("of the topic", [list(one) for one in outcome.get(topic, [])])
+    side.note("of one that its preferred replica leads", [list(one) for one in outcome.get(well, ["none"])])
     for kind in (0, 1):
-        asked = [{"topic": topic, "partitions": [0, 1]}]
+        requested = [{"topic": topic, "partitions": [0, 1]}]
         side.ask(
             f"again, of type {kind}",
             "ElectLeaders",
             2,
             election_type=kind,
             timeout_ms=10_000,
-            topic_partitions=asked,
+            topic_partitions=requested,
         )
     side.ask("none", "ElectLeaders", 2, election_type=0, timeout_ms=10_000, topic_partitions=[])

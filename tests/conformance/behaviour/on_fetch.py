@@ -24,7 +24,7 @@ def fill(side: Side, topic: str, *sizes: int, partition: int = 0) -> None:
 
 
 def fetch(side: Side, label: str, topic: str, offset: int = 0, version: int = 12, **options: Any) -> Any:
-    """Partition 0 unless told otherwise; options of the partition and of the request alike."""
+    """Partition 0 by default; options of the partition and of the request alike."""
     keys = (
         "partition",
         "current_leader_epoch",
@@ -42,7 +42,7 @@ def fetch(side: Side, label: str, topic: str, offset: int = 0, version: int = 12
 def fetch_from_follower(side: Side, label: str, topic: str, end: int, version: int) -> None:
     """All of partition 0 from broker 1, once it has learned of the high watermark."""
     named = {"topic_id": side.id_of(topic)} if version >= 13 else {"topic": topic}
-    asked = [{"partition": 0, "partition_max_bytes": 1 << 20}]
+    requested = [{"partition": 0, "partition_max_bytes": 1 << 20}]
     side.eventually(
         label,
         lambda answer: answer.responses[0].partitions[0].high_watermark == end,
@@ -52,7 +52,7 @@ def fetch_from_follower(side: Side, label: str, topic: str, end: int, version: i
         max_wait_ms=0,
         min_bytes=0,
         max_bytes=1 << 20,
-        topics=[{**named, "partitions": asked}],
+        topics=[{**named, "partitions": requested}],
     )
 
 
@@ -104,7 +104,7 @@ def fetch_limits(side: Side) -> None:
     fetch(side, "a short wait at the end", topic, 3, min_bytes=1, max_wait_ms=20)
 
     def both(label: str, request_maximum: int, partition_maximum: int) -> None:
-        asked = [{"partition": index, "partition_max_bytes": partition_maximum} for index in (0, 1)]
+        requested = [{"partition": index, "partition_max_bytes": partition_maximum} for index in (0, 1)]
         side.ask(
             label,
             "Fetch",
@@ -112,7 +112,7 @@ def fetch_limits(side: Side) -> None:
             max_wait_ms=0,
             min_bytes=0,
             max_bytes=request_maximum,
-            topics=[{"topic": topic, "partitions": asked}],
+            topics=[{"topic": topic, "partitions": requested}],
         )
 
     both("two partitions, room for the first batch only", 1, 1)
@@ -144,7 +144,7 @@ def fetch_sessions(side: Side) -> None:
     def ask(
         label: str, session: int, epoch: int, partitions: dict[int, int] | None = None, **options: Any
     ) -> Any:
-        asked = [
+        requested = [
             {"partition": index, "fetch_offset": offset, "partition_max_bytes": 1000}
             for index, offset in (partitions or {}).items()
         ]
@@ -158,7 +158,7 @@ def fetch_sessions(side: Side) -> None:
             max_bytes=1 << 20,
             session_id=session,
             session_epoch=epoch,
-            topics=[{"topic": topic, "partitions": asked}] if asked else [],
+            topics=[{"topic": topic, "partitions": requested}] if requested else [],
             forgotten_topics_data=[{"topic": topic, "partitions": forgotten}] if forgotten else [],
             **options,
         )
@@ -217,7 +217,7 @@ def fetch_waits(side: Side) -> None:
     topic = side.topic("fetch-waits", partitions=2)
 
     def waiting(label: str, min_bytes: int, **options: Any) -> tuple[Any, ...]:
-        asked = [{"partition": index, "partition_max_bytes": 1 << 20} for index in (0, 1)]
+        requested = [{"partition": index, "partition_max_bytes": 1 << 20} for index in (0, 1)]
         return side.send(
             "Fetch",
             12,
@@ -225,7 +225,7 @@ def fetch_waits(side: Side) -> None:
             max_wait_ms=5000,
             min_bytes=min_bytes,
             max_bytes=1 << 20,
-            topics=[{"topic": topic, "partitions": asked}],
+            topics=[{"topic": topic, "partitions": requested}],
             **options,
         )
 
@@ -235,7 +235,7 @@ def fetch_waits(side: Side) -> None:
     sent = waiting("more than there is", 200)
     fill(side, topic, 200, partition=1)
     side.receive("woken by enough", sent)
-    asked = {"partition": 0, "partition_max_bytes": 1 << 20, "fetch_offset": 1}
+    requested = {"partition": 0, "partition_max_bytes": 1 << 20, "fetch_offset": 1}
     sent = side.send(
         "Fetch",
         12,
@@ -243,7 +243,7 @@ def fetch_waits(side: Side) -> None:
         max_wait_ms=5000,
         min_bytes=1,
         max_bytes=1 << 20,
-        topics=[{"topic": topic, "partitions": [asked]}],
+        topics=[{"topic": topic, "partitions": [requested]}],
     )
     side.quietly("DeleteTopics", 6, topics=[{"name": topic, "topic_id": bytes(16)}], timeout_ms=5000)
     side.receive("woken by the end of the topic", sent)
@@ -251,7 +251,9 @@ def fetch_waits(side: Side) -> None:
 
 @scenario
 def fetch_as_replica(side: Side) -> None:
-    """Who says to be a follower and is none; and the debugging consumer, which reads to the log's end."""
+    """A client that claims to be a follower and is none; and the debugging consumer, which reads to the log's
+    end.
+    """
     topic = side.topic("fetch-as-replica", replicas=[0, 1])
     fill(side, topic, 10, 10)
     fetch(side, "broker 2 has no replica", topic, replica_id=2)

@@ -24,8 +24,8 @@ def join(side: Side, label: str, group: str, member: str = "", version: int = 9,
 
 def member_of(side: Side, group: str, node: int, label: str = "joins") -> tuple[str, int]:
     """A new member alone in its group, up to Stable: id and generation."""
-    given = join(side, f"{label}: an id first", group, broker=node)
-    joined = join(side, label, group, given.member_id, broker=node)
+    reply = join(side, f"{label}: an id first", group, broker=node)
+    joined = join(side, label, group, reply.member_id, broker=node)
     side.ask(
         f"{label}: syncs",
         "SyncGroup",
@@ -93,8 +93,8 @@ def group_refusals(side: Side) -> None:
     join(side, "no protocols", group, protocols=[], broker=node)
     join(side, "no protocol type", group, protocol_type="", broker=node)
     for version in (0, 3):
-        given = join(side, "without an id, at once", f"{group}-{version}", version=version, broker=node)
-        side.quietly("LeaveGroup", 1, node, group_id=f"{group}-{version}", member_id=given.member_id)
+        reply = join(side, "without an id, at once", f"{group}-{version}", version=version, broker=node)
+        side.quietly("LeaveGroup", 1, node, group_id=f"{group}-{version}", member_id=reply.member_id)
     member, generation = member_of(side, group, node)
     join(side, "another type", group, protocol_type="connect", broker=node)
     join(side, "no protocol in common", group, protocols=[{"name": "other", "metadata": b""}], broker=node)
@@ -161,7 +161,7 @@ def commit(
 
 
 def listed(side: Side, group: str, node: int, **filters: Any) -> None:
-    """What ListGroups says of this one group: the others are those of scenarios before."""
+    """ListGroups' entry for this one group: the others are those of scenarios before."""
     answer = side.quietly("ListGroups", 5, node, **filters)
     answer.groups = [one for one in answer.groups if one.group_id == group]
     side.note("listed: ListGroups v5", answer)
@@ -371,12 +371,12 @@ def coordinators_found(side: Side) -> None:
 
 @scenario
 def group_classic_of_two(side: Side) -> None:
-    """A second member comes: the first learns it by heartbeat, both join anew, the leader assigns."""
+    """A second member joins: the first learns it by heartbeat, both rejoin, the leader assigns."""
     topic = side.topic("group-classic-of-two")
     group = "group-classic-of-two"
     node = side.coordinator(group)
     first, generation = member_of(side, group, node, "the first")
-    given = join(side, "the second: an id first", group, broker=node, client="second")
+    reply = join(side, "the second: an id first", group, broker=node, client="second")
     common = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000, "protocol_type": "consumer"}
     protocols = [{"name": "sticky", "metadata": b"s"}, *RANGE]
     second = side.send(
@@ -385,7 +385,7 @@ def group_classic_of_two(side: Side) -> None:
         node,
         "second",
         group_id=group,
-        member_id=given.member_id,
+        member_id=reply.member_id,
         protocols=protocols,
         **common,
     )

@@ -25,17 +25,17 @@ NOTHING = b"\0\0" + ConsumerProtocolAssignment(assigned_partitions=[]).encode(0)
 def assign_every(side: Side, group: str, interval_ms: int) -> None:
     """Have the coordinator make a target for this group at most so often, not once in a second (KIP-1263).
 
-    0 is for whenever one is due; a long one for stories that must not depend on how fast they are told.
+    0 means whenever one is due; a long interval is for scenarios that must not depend on their speed.
     """
     wanted = {"name": "consumer.assignment.interval.ms", "value": str(interval_ms)}
     resource = {"resource_type": GROUP, "resource_name": group}
     altered = {**resource, "configs": [{**wanted, "config_operation": 0}]}
     side.quietly("IncrementalAlterConfigs", 1, resources=[altered], validate_only=False)
-    asked = {**resource, "configuration_keys": None}
+    requested = {**resource, "configuration_keys": None}
     deadline = time.monotonic() + TIMEOUT
     for broker in range(3):
         while time.monotonic() < deadline:
-            found = side.quietly("DescribeConfigs", 4, broker, resources=[asked]).results[0].configs
+            found = side.quietly("DescribeConfigs", 4, broker, resources=[requested]).results[0].configs
             if any((one.name, one.value) == (wanted["name"], wanted["value"]) for one in found):
                 break
             time.sleep(0.01)
@@ -61,15 +61,15 @@ def joining(group: str, **options: Any) -> dict[str, Any]:
 
 
 def syncing(group: str, member: str, generation: int, **options: Any) -> dict[str, Any]:
-    """The fields of a SyncGroup; with everybody's assignment if `everybody` is given."""
-    everybody = options.pop("everybody", [])
+    """The fields of a SyncGroup; with assignments for the members in `assigned_to`."""
+    assigned_to = options.pop("assigned_to", [])
     return {
         "group_id": group,
         "generation_id": generation,
         "member_id": member,
         "protocol_type": "consumer",
         "protocol_name": "range",
-        "assignments": [{"member_id": one, "assignment": NOTHING} for one in everybody],
+        "assignments": [{"member_id": one, "assignment": NOTHING} for one in assigned_to],
         **options,
     }
 
@@ -116,7 +116,7 @@ def stable_of_one(side: Side, at: int, group: str, topic: str) -> str:
     options = {"protocols": subscribed_to(topic)}
     member = member_of(side, at, group, "solo", **options)
     side.ask("joins", "JoinGroup", 9, at, "solo", **joining(group, member_id=member, **options))
-    side.ask("syncs", "SyncGroup", 5, at, "solo", **syncing(group, member, 1, everybody=[member]))
+    side.ask("syncs", "SyncGroup", 5, at, "solo", **syncing(group, member, 1, assigned_to=[member]))
     return member
 
 
@@ -135,7 +135,7 @@ def find(side: Side, label: str, version: int, **fields: Any) -> None:
 
 
 @scenario
-def coordinators_asked(side: Side) -> None:
+def coordinator_lookups(side: Side) -> None:
     at = side.coordinator("found")
     for version in range(4):
         find(side, "a group", version, key="found")
@@ -160,8 +160,8 @@ def coordinators_asked(side: Side) -> None:
     wanted = [{"name": "t", "partition_indexes": [0]}]
     for version in (1, 2, 5, 7):
         side.ask("elsewhere", "OffsetFetch", version, elsewhere, group_id=group, topics=wanted)
-    asked = [{"group_id": group, "topics": wanted}, {"group_id": "other", "topics": None}]
-    side.ask("elsewhere", "OffsetFetch", 8, elsewhere, groups=asked)
+    requested = [{"group_id": group, "topics": wanted}, {"group_id": "other", "topics": None}]
+    side.ask("elsewhere", "OffsetFetch", 8, elsewhere, groups=requested)
     side.ask("elsewhere", "OffsetDelete", 0, elsewhere, group_id=group, topics=[])
     side.ask("elsewhere", "DescribeGroups", 6, elsewhere, groups=[group])
     side.ask("elsewhere", "DescribeGroups", 5, elsewhere, groups=[group])
@@ -172,7 +172,7 @@ def coordinators_asked(side: Side) -> None:
 
 @scenario
 def groups_refused(side: Side) -> None:
-    """What nobody may do, or not with a group that does not exist."""
+    """Requests that no client may send, or not for a group that does not exist."""
     topic, group = side.topic("groups-refused", partitions=2), "refused"
     at = side.coordinator(group)
     for session in (0, 1, 5999, 1_800_001, -1):
@@ -212,9 +212,9 @@ def groups_refused(side: Side) -> None:
     for version in range(3):
         side.ask("unknown", "DeleteGroups", version, at, groups_names=[group, group])
     side.ask("none", "DeleteGroups", 2, at, groups_names=[])
-    asked = [{"name": topic, "partitions": [{"partition_index": 0}]}]
-    side.ask("unknown", "OffsetDelete", 0, at, group_id=group, topics=asked)
-    side.ask("no name", "OffsetDelete", 0, at, group_id="", topics=asked)
+    requested = [{"name": topic, "partitions": [{"partition_index": 0}]}]
+    side.ask("unknown", "OffsetDelete", 0, at, group_id=group, topics=requested)
+    side.ask("no name", "OffsetDelete", 0, at, group_id="", topics=requested)
     side.ask("unknown", "ConsumerGroupDescribe", 1, at, group_ids=[group, ""])
     wanted = [
         {"name": topic, "partition_indexes": [0, 9]},
@@ -254,7 +254,7 @@ def group_of_one(side: Side) -> None:
         )
         commit = committing(group, topic, 0, generation_id_or_member_epoch=1, member_id=member)
         side.ask("not synced yet", "OffsetCommit", 8, at, **commit)
-        sync = syncing(group, member, 1, everybody=[member])
+        sync = syncing(group, member, 1, assigned_to=[member])
         side.ask("syncs", "SyncGroup", min(version, 5), at, **sync)
         side.ask("syncs again", "SyncGroup", min(version, 5), at, **syncing(group, member, 1))
         beat = {"group_id": group, "member_id": member}
@@ -307,12 +307,12 @@ def groups_listed(side: Side) -> None:
 
 @scenario
 def group_of_two(side: Side) -> None:
-    """Two members of a classic group: who waits for whom, and what each is told."""
+    """Two members of a classic group: which one waits for which, and their responses."""
     group = "two"
     at = side.coordinator(group)
     first = member_of(side, at, group, "a-first")
     side.ask("the first", "JoinGroup", 9, at, "a-first", **joining(group, member_id=first))
-    side.ask("the first", "SyncGroup", 5, at, "a-first", **syncing(group, first, 1, everybody=[first]))
+    side.ask("the first", "SyncGroup", 5, at, "a-first", **syncing(group, first, 1, assigned_to=[first]))
     second = member_of(side, at, group, "b-second")
     side.ask("an id was given out", "DescribeGroups", 6, at, groups=[group])
     waiting = side.send("JoinGroup", 9, at, "b-second", **joining(group, member_id=second))
@@ -339,7 +339,7 @@ def group_of_two(side: Side) -> None:
     side.ask("another name", "SyncGroup", 5, at, **syncing(group, first, 2, protocol_name="sticky"))
     side.ask("another type", "SyncGroup", 5, at, **syncing(group, first, 2, protocol_type="connect"))
     waiting = side.send("SyncGroup", 5, at, "b-second", **syncing(group, second, 2))
-    side.ask("the leader", "SyncGroup", 5, at, "a-first", **syncing(group, first, 2, everybody=[first]))
+    side.ask("the leader", "SyncGroup", 5, at, "a-first", **syncing(group, first, 2, assigned_to=[first]))
     side.receive("forgotten by the leader", waiting)
     side.ask("in it", "DescribeGroups", 6, at, groups=[group])
     side.ask("a follower's same join", "JoinGroup", 9, at, "b-second", **joining(group, member_id=second))
@@ -355,7 +355,7 @@ def group_of_two(side: Side) -> None:
 
 
 def share_of(topic: str, *partitions: int) -> bytes:
-    """What a leader gives to a member: these partitions."""
+    """The leader's assignment for a member: these partitions."""
     owned = [TopicAssignment(topic=topic, partitions=[*partitions])] if partitions else []
     return b"\0\0" + ConsumerProtocolAssignment(assigned_partitions=owned).encode(0)
 
@@ -368,7 +368,7 @@ def group_of_three_and_a_fourth(side: Side) -> None:
     options = {"protocols": subscribed_to(topic)}
 
     def rebalance(label: str, generation: int, ids: dict[str, str], new: list[str]) -> None:
-        """The new ones join and wait, the old ones are told and follow; then all sync, the leader last."""
+        """The new members join and wait, the old ones follow; then all sync, the leader last."""
         waiting = {
             client: side.send("JoinGroup", 9, at, client, **joining(group, member_id=ids[client], **options))
             for client in new
@@ -395,12 +395,12 @@ def group_of_three_and_a_fourth(side: Side) -> None:
         shares = {
             client: share_of(topic, *([place] if place < 3 else [])) for place, client in enumerate(ids)
         }
-        given = [{"member_id": ids[client], "assignment": shares[client]} for client in ids]
+        assigned = [{"member_id": ids[client], "assignment": shares[client]} for client in ids]
         syncs = {
             client: side.send("SyncGroup", 5, at, client, **syncing(group, ids[client], generation))
             for client in others
         }
-        last = {**syncing(group, ids[leader], generation), "assignments": given}
+        last = {**syncing(group, ids[leader], generation), "assignments": assigned}
         side.ask(f"{label}: leader", "SyncGroup", 5, at, leader, **last)
         for client in others:
             side.receive(f"{label}: {client}", syncs[client])
@@ -423,7 +423,7 @@ def group_with_static_members(side: Side) -> None:
     at = side.coordinator(group)
     static = {"group_instance_id": "i", "protocols": [*CONSUMER, {"name": "sticky", "metadata": b""}]}
     first = side.ask("joins", "JoinGroup", 9, at, "a", **joining(group, **static)).member_id
-    sync = syncing(group, first, 1, everybody=[first], group_instance_id="i")
+    sync = syncing(group, first, 1, assigned_to=[first], group_instance_id="i")
     side.ask("syncs", "SyncGroup", 5, at, "a", **sync)
     again = side.ask("comes back", "JoinGroup", 9, at, "b", **joining(group, **static)).member_id
     side.ask("syncs", "SyncGroup", 5, at, "b", **syncing(group, again, 1, group_instance_id="i"))
@@ -479,18 +479,20 @@ def offsets_committed(side: Side) -> None:
             side.ask("none", "OffsetFetch", version, at, group_id=group, topics=[])
     for version in (8, 9):
         for topics in (wanted, None, []):
-            asked = [{"group_id": group, "topics": topics}]
-            side.ask(f"{topics and 'some'}", "OffsetFetch", version, at, groups=asked, require_stable=True)
+            requested = [{"group_id": group, "topics": topics}]
+            side.ask(
+                f"{topics and 'some'}", "OffsetFetch", version, at, groups=requested, require_stable=True
+            )
     by_id = [{"topic_id": one, "partition_indexes": [0, 1]} for one in (topic_id, b"x" * 16)]
     side.ask("by id", "OffsetFetch", 10, at, groups=[{"group_id": group, "topics": by_id}])
     side.ask("all, by id", "OffsetFetch", 10, at, groups=[{"group_id": group, "topics": None}])
     twice = [{"group_id": group, "topics": None}, {"group_id": group, "topics": wanted}]
     side.ask("twice", "OffsetFetch", 9, at, groups=twice)
-    asked = [
+    requested = [
         {"name": topic, "partitions": [{"partition_index": index} for index in (0, 9)]},
         {"name": "offsets-nowhere", "partitions": [{"partition_index": 0}]},
     ]
-    side.ask("deletes", "OffsetDelete", 0, at, group_id=group, topics=asked)
+    side.ask("deletes", "OffsetDelete", 0, at, group_id=group, topics=requested)
     side.ask("what is left", "OffsetFetch", 9, at, groups=[{"group_id": group, "topics": None}])
     side.ask("deletes all", "DeleteGroups", 2, at, groups_names=[group])
     side.ask("what is left", "OffsetFetch", 9, at, groups=[{"group_id": group, "topics": None}])
@@ -505,11 +507,11 @@ def offsets_deleted(side: Side) -> None:
     for name in (topic, other):
         commit = committing(group, name, 0, generation_id_or_member_epoch=1, member_id=member)
         side.ask("commits", "OffsetCommit", 9, at, **commit)
-    asked = [{"name": name, "partitions": [{"partition_index": 0}]} for name in (topic, other)]
-    side.ask("of a live group", "OffsetDelete", 0, at, group_id=group, topics=asked)
+    requested = [{"name": name, "partitions": [{"partition_index": 0}]} for name in (topic, other)]
+    side.ask("of a live group", "OffsetDelete", 0, at, group_id=group, topics=requested)
     side.ask("what is left", "OffsetFetch", 9, at, groups=[{"group_id": group, "topics": None}])
     leave(side, at, group, member)
-    side.ask("of an empty group", "OffsetDelete", 0, at, group_id=group, topics=asked)
+    side.ask("of an empty group", "OffsetDelete", 0, at, group_id=group, topics=requested)
     side.ask("what is left", "OffsetFetch", 9, at, groups=[{"group_id": group, "topics": None}])
     side.ask("the group", "DescribeGroups", 6, at, groups=[group])
 
@@ -605,7 +607,7 @@ def consumer_group_of_two(side: Side) -> None:
 
     wait_for_the_next_assignment()
     second = beat("the second joins", "b", 0, topic)
-    told = side.eventually(
+    response = side.eventually(
         "told to give up",
         lambda answer: answer.assignment is not None,
         "ConsumerGroupHeartbeat",
@@ -615,8 +617,8 @@ def consumer_group_of_two(side: Side) -> None:
     )
     describe("two members, on the way")
     beat("waits", "b", second.member_epoch)
-    given = [index for one in told.assignment.topic_partitions for index in one.partitions]
-    beat("gave up", "a", epoch, **owning(*given))
+    assigned = [index for one in response.assignment.topic_partitions for index in one.partitions]
+    beat("gave up", "a", epoch, **owning(*assigned))
     side.eventually(
         "is given",
         lambda answer: answer.assignment is not None,

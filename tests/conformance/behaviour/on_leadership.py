@@ -22,8 +22,8 @@ def lead(side: Side, topic: str, broker: int) -> None:
     replicas = [broker, *(one for one in sorted(found.replica_nodes) if one != broker)]
     moved = {"name": topic, "partitions": [{"partition_index": 0, "replicas": replicas}]}
     side.quietly("AlterPartitionReassignments", 1, timeout_ms=10_000, topics=[moved])
-    asked = [{"topic": topic, "partitions": [0]}]
-    side.quietly("ElectLeaders", 2, election_type=0, timeout_ms=10_000, topic_partitions=asked)
+    requested = [{"topic": topic, "partitions": [0]}]
+    side.quietly("ElectLeaders", 2, election_type=0, timeout_ms=10_000, topic_partitions=requested)
     side.await_topic(topic, replicas)
     end = {"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}
     deadline = time.monotonic() + TIMEOUT
@@ -95,7 +95,7 @@ def leader_epochs_of_a_log(side: Side) -> None:
 
 @scenario
 def leader_elsewhere(side: Side) -> None:
-    """What the broker that led before says, to each kind of request and version that names the new one."""
+    """The former leader's response to each kind of request and version that names the new leader."""
     topic = side.topic("leader-elsewhere")
     fill(side, topic, 10)
     lead(side, topic, 1)
@@ -125,7 +125,7 @@ def leader_elsewhere(side: Side) -> None:
 
 @scenario
 def leader_changes_under_a_fetch(side: Side) -> None:
-    """Who waits is answered when the leader goes, unless it may read from a follower."""
+    """A waiting fetch is answered when the leader changes, unless it may read from a follower."""
 
     def waiting(topic: str, version: int, epoch: int = -1, **options: Any) -> tuple[Any, ...]:
         one = {"partition": 0, "partition_max_bytes": 1 << 20, "current_leader_epoch": epoch}
@@ -160,7 +160,7 @@ def leader_changes_under_a_fetch(side: Side) -> None:
 
 @scenario
 def replicas_by_epoch(side: Side) -> None:
-    """Who says to be a follower and is none, with the leader's epoch: it may be one soon."""
+    """A client that claims to be a follower and is none, with the leader's epoch: it may become one soon."""
     topic = side.topic("replicas-by-epoch", replicas=[0, 1])
     fill(side, topic, 10)
     for version in (9, 12, 14):
@@ -173,13 +173,13 @@ def replicas_by_epoch(side: Side) -> None:
 
 @scenario
 def group_coordinator_moves(side: Side) -> None:
-    """Who waits is sent away, a Stable group goes on, one that joins begins anew."""
+    """Waiting members are sent away, a Stable group continues, a joining member starts over."""
     topic, group = side.topic("coordinator-moves"), "moves"
     at = side.coordinator(group)
     options = {"protocols": joining(group)["protocols"]}
     first = member_of(side, at, group, "a", **options)
     side.ask("joins", "JoinGroup", 9, at, "a", **joining(group, member_id=first))
-    side.ask("syncs", "SyncGroup", 5, at, "a", **syncing(group, first, 1, everybody=[first]))
+    side.ask("syncs", "SyncGroup", 5, at, "a", **syncing(group, first, 1, assigned_to=[first]))
     commit = committing(group, topic, 0, generation_id_or_member_epoch=1, member_id=first)
     side.ask("commits", "OffsetCommit", 9, at, "a", **commit)
     second = member_of(side, at, group, "b", **options)

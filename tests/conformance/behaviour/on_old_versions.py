@@ -32,8 +32,8 @@ def old_versions_of_records(side: Side) -> None:
     deleting = {"timeout_ms": 5000, "topics": [{"name": topic, "partitions": [one]}]}
     side.ask("deletes", "DeleteRecords", 1, **deleting)
     for version in range(2, 5):
-        asked = [{"topic": topic, "partitions": [{"partition": 0, "leader_epoch": 0}]}]
-        side.ask("an epoch", "OffsetForLeaderEpoch", version, replica_id=-2, topics=asked)
+        requested = [{"topic": topic, "partitions": [{"partition": 0, "leader_epoch": 0}]}]
+        side.ask("an epoch", "OffsetForLeaderEpoch", version, replica_id=-2, topics=requested)
 
 
 @scenario
@@ -64,9 +64,11 @@ def old_versions_of_topics(side: Side) -> None:
                 topics=[wanted],
             )
     for version in range(3):
-        asked = [{"topic": topic, "partitions": [0, 7]}]
+        requested = [{"topic": topic, "partitions": [0, 7]}]
         kind = {} if version == 0 else {"election_type": 0}
-        side.ask("leads already", "ElectLeaders", version, timeout_ms=10_000, topic_partitions=asked, **kind)
+        side.ask(
+            "leads already", "ElectLeaders", version, timeout_ms=10_000, topic_partitions=requested, **kind
+        )
     for version in range(2):
         parts = [{"partition_index": 9, "replicas": [0]}, {"partition_index": 0, "replicas": [5]}]
         side.ask(
@@ -144,8 +146,8 @@ def old_versions_of_the_rest(side: Side) -> None:
         moved = [{"path": "/nowhere", "topics": [{"name": topic, "partitions": [0]}]}]
         side.ask("nowhere", "AlterReplicaLogDirs", version, dirs=moved)
     for version in range(3):
-        asked = [{"topic_name": "old-rest-nowhere", "partitions": [{}]}]
-        side.ask("of another topic", "DescribeQuorum", version, topics=asked)
+        requested = [{"topic_name": "old-rest-nowhere", "partitions": [{}]}]
+        side.ask("of another topic", "DescribeQuorum", version, topics=requested)
         old = {"feature": "transaction.version", "max_version_level": 1}
         kind = {"allow_downgrade": True} if version == 0 else {"upgrade_type": 2}
         more = {} if version == 0 else {"validate_only": True}
@@ -155,7 +157,7 @@ def old_versions_of_the_rest(side: Side) -> None:
     at = side.coordinator("old-rest")
     side.await_topic_in_groups(topic, at)
     first = {"rebalance_timeout_ms": 5000, "subscribed_topic_names": [topic], "topic_partitions": []}
-    given = side.ask(
+    assigned = side.ask(
         "an id is given",
         "ConsumerGroupHeartbeat",
         0,
@@ -171,8 +173,8 @@ def old_versions_of_the_rest(side: Side) -> None:
         0,
         at,
         group_id="old-rest",
-        member_id=given.member_id,
-        member_epoch=given.member_epoch,
+        member_id=assigned.member_id,
+        member_epoch=assigned.member_epoch,
     )
     side.ask(
         "without an id", "ConsumerGroupHeartbeat", 0, at, group_id="old-rest", member_id="", member_epoch=1
@@ -184,6 +186,6 @@ def old_versions_of_the_rest(side: Side) -> None:
         0,
         at,
         group_id="old-rest",
-        member_id=given.member_id,
+        member_id=assigned.member_id,
         member_epoch=-1,
     )

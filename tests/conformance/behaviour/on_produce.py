@@ -11,7 +11,7 @@ from .side import Side, scenario
 def produce(
     side: Side, label: str, topic: str, records: bytes | None, version: int = 12, **options: Any
 ) -> Any:
-    """One batch to partition 0 unless told otherwise."""
+    """One batch, to partition 0 by default."""
     data = {"index": options.pop("partition", 0), "records": records}
     fields = {"acks": -1, "timeout_ms": 5000, **options}
     named = {"topic_id": side.id_of(topic)} if version >= 13 else {"name": topic}
@@ -20,7 +20,7 @@ def produce(
 
 def the_log(side: Side, topic: str, partition: int = 0, end: int = 0) -> None:
     """Write down all that the partition holds, once it holds that many records."""
-    asked = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    requested = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
     side.eventually(
         "the log",
         lambda answer: answer.responses[0].partitions[0].high_watermark >= end,
@@ -29,7 +29,7 @@ def the_log(side: Side, topic: str, partition: int = 0, end: int = 0) -> None:
         max_wait_ms=0,
         min_bytes=0,
         max_bytes=1 << 20,
-        topics=[{"topic": topic, "partitions": [asked]}],
+        topics=[{"topic": topic, "partitions": [requested]}],
     )
 
 
@@ -249,7 +249,7 @@ def produce_below_min_isr(side: Side) -> None:
 def produce_idempotent(side: Side) -> None:
     """Duplicates, gaps, epochs, wrap."""
     topic = side.topic("produce-idempotent")
-    given = side.eventually(
+    allocated = side.eventually(
         "an id",
         lambda answer: answer.error_code == 0,
         "InitProducerId",
@@ -257,7 +257,7 @@ def produce_idempotent(side: Side) -> None:
         transactional_id=None,
         transaction_timeout_ms=60_000,
     )
-    producer = {"producer_id": given.producer_id, "producer_epoch": given.producer_epoch}
+    producer = {"producer_id": allocated.producer_id, "producer_epoch": allocated.producer_epoch}
 
     def numbered(label: str, sequence: int, values: list[bytes], **changed: int) -> None:
         produce(side, label, topic, batch(values, base_sequence=sequence, **{**producer, **changed}))
@@ -274,10 +274,10 @@ def produce_idempotent(side: Side) -> None:
     numbered("higher epoch, not from 0", 9, [b"x"], producer_epoch=1)
     numbered("higher epoch from 0", 0, [b"y"], producer_epoch=1)
     numbered("the old epoch", 1, [b"z"], producer_epoch=0)
-    numbered("an id nobody was given, any sequence", 77, [b"u"], producer_id=given.producer_id + 500_000)
-    numbered("and its next", 78, [b"u"], producer_id=given.producer_id + 500_000)
-    numbered("up to the last sequence", 2**31 - 2, [b"m", b"n"], producer_id=given.producer_id + 500_001)
-    numbered("wraps to 0", 0, [b"o"], producer_id=given.producer_id + 500_001)
-    numbered("across the wrap", 2**31 - 1, [b"p", b"q"], producer_id=given.producer_id + 500_002)
-    numbered("after it", 1, [b"r"], producer_id=given.producer_id + 500_002)
+    numbered("an id nobody was given, any sequence", 77, [b"u"], producer_id=allocated.producer_id + 500_000)
+    numbered("and its next", 78, [b"u"], producer_id=allocated.producer_id + 500_000)
+    numbered("up to the last sequence", 2**31 - 2, [b"m", b"n"], producer_id=allocated.producer_id + 500_001)
+    numbered("wraps to 0", 0, [b"o"], producer_id=allocated.producer_id + 500_001)
+    numbered("across the wrap", 2**31 - 1, [b"p", b"q"], producer_id=allocated.producer_id + 500_002)
+    numbered("after it", 1, [b"r"], producer_id=allocated.producer_id + 500_002)
     the_log(side, topic)

@@ -16,8 +16,8 @@ def describe(side: Side, label: str, at: int, group: str) -> None:
     side.ask(label, "DescribeGroups", 6, at, groups=[group])
 
 
-def told(side: Side, label: str, at: int, group: str, member: str, generation: int) -> None:
-    """Wait until the member's heartbeat is told something."""
+def heartbeat(side: Side, label: str, at: int, group: str, member: str, generation: int) -> None:
+    """Wait until the member's heartbeat returns an error."""
     side.eventually(
         label,
         lambda answer: answer.error_code,
@@ -35,7 +35,7 @@ def two_joined(side: Side, at: int, group: str, **options: Any) -> tuple[str, st
     """Two dynamic members at generation 2, CompletingRebalance: the leader, the other, and how it joined."""
     first = member_of(side, at, group, "a", **options)
     side.ask("the first joins", "JoinGroup", 9, at, "a", **joining(group, member_id=first, **options))
-    side.ask("and syncs", "SyncGroup", 5, at, "a", **syncing(group, first, 1, everybody=[first]))
+    side.ask("and syncs", "SyncGroup", 5, at, "a", **syncing(group, first, 1, assigned_to=[first]))
     second = member_of(side, at, group, "b", **options)
     waiting = side.send("JoinGroup", 9, at, "b", **joining(group, member_id=second, **options))
     side.ask("the first again", "JoinGroup", 9, at, "a", **joining(group, member_id=first, **options))
@@ -44,12 +44,12 @@ def two_joined(side: Side, at: int, group: str, **options: Any) -> tuple[str, st
 
 @scenario
 def rebalance_without_one(side: Side) -> None:
-    """Who does not join anew within the rebalance timeout is out."""
+    """A member that does not rejoin within the rebalance timeout is removed."""
     group = "without-one"
     at = side.coordinator(group)
     first = member_of(side, at, group, "a", **QUICKLY)
     side.ask("joins", "JoinGroup", 9, at, "a", **joining(group, member_id=first, **QUICKLY))
-    side.ask("syncs", "SyncGroup", 5, at, "a", **syncing(group, first, 1, everybody=[first]))
+    side.ask("syncs", "SyncGroup", 5, at, "a", **syncing(group, first, 1, assigned_to=[first]))
     second = member_of(side, at, group, "b", **QUICKLY)
     waiting = side.send("JoinGroup", 9, at, "b", **joining(group, member_id=second, **QUICKLY))
     side.receive("the second waits for the first in vain", waiting)
@@ -66,7 +66,7 @@ def rebalance_without_one(side: Side) -> None:
 
 @scenario
 def rebalance_without_a_sync(side: Side) -> None:
-    """Who does not ask for its part within the rebalance timeout is out, be it the leader."""
+    """A member that does not sync within the rebalance timeout is removed, even the leader."""
     group = "without-a-sync"
     at = side.coordinator(group)
     first, second, _ = two_joined(side, at, group, **QUICKLY)
@@ -77,13 +77,13 @@ def rebalance_without_a_sync(side: Side) -> None:
     again = joining(group, member_id=second, **QUICKLY)
     side.ask("the second leads", "JoinGroup", 9, at, "b", **again)
     third = member_of(side, at, group, "c", **QUICKLY)
-    side.ask("leads", "SyncGroup", 5, at, "b", **syncing(group, second, 3, everybody=[second]))
+    side.ask("leads", "SyncGroup", 5, at, "b", **syncing(group, second, 3, assigned_to=[second]))
     coming = side.send("JoinGroup", 9, at, "c", **joining(group, member_id=third, **QUICKLY))
     side.ask("joins, too", "JoinGroup", 9, at, "b", **again)
     side.receive("the third", coming)
-    side.ask("assigns", "SyncGroup", 5, at, "b", **syncing(group, second, 4, everybody=[second, third]))
+    side.ask("assigns", "SyncGroup", 5, at, "b", **syncing(group, second, 4, assigned_to=[second, third]))
     describe(side, "the third has not asked", at, group)
-    told(side, "told of its end", at, group, second, 4)
+    heartbeat(side, "told of its end", at, group, second, 4)
     side.ask("joins alone", "JoinGroup", 9, at, "b", **again)
     side.ask("the third is out", "SyncGroup", 5, at, "c", **syncing(group, third, 4))
     side.ask("leaves", "LeaveGroup", 5, at, group_id=group, members=[{"member_id": second}])
@@ -96,7 +96,7 @@ def rebalance_of_an_absent_static_member(side: Side) -> None:
     at = side.coordinator(group)
     static = {"group_instance_id": "i", **QUICKLY}
     first = side.ask("joins", "JoinGroup", 9, at, "a", **joining(group, **static)).member_id
-    sync = syncing(group, first, 1, everybody=[first], group_instance_id="i")
+    sync = syncing(group, first, 1, assigned_to=[first], group_instance_id="i")
     side.ask("syncs", "SyncGroup", 5, at, "a", **sync)
     second = side.send("JoinGroup", 9, at, "b", **joining(group, **{**static, "group_instance_id": "j"}))
     answer = side.receive("another comes, it stays away", second)
@@ -104,7 +104,7 @@ def rebalance_of_an_absent_static_member(side: Side) -> None:
     beat = {"group_id": group, "member_id": first, "group_instance_id": "i"}
     side.ask("the old generation", "Heartbeat", 4, at, **beat, generation_id=1)
     side.ask("the new generation", "Heartbeat", 4, at, **beat, generation_id=2)
-    leader = syncing(group, answer.member_id, 2, everybody=[answer.member_id, first], group_instance_id="j")
+    leader = syncing(group, answer.member_id, 2, assigned_to=[answer.member_id, first], group_instance_id="j")
     side.ask("assigns for both", "SyncGroup", 5, at, "b", **leader)
     again = side.ask("is back under a new id", "JoinGroup", 9, at, "a", **joining(group, **static))
     describe(side, "after that", at, group)
@@ -135,7 +135,7 @@ def rebalance_replaces_a_static_member(side: Side) -> None:
     waits = side.send("SyncGroup", 5, at, "b2", **syncing(group, latest, 4, group_instance_id="two"))
     third = side.send("JoinGroup", 9, at, "b3", **joining(group, **two))
     side.receive("replaced while it waits for its part", waits)
-    told(side, "the first is told", at, group, second, 4)
+    heartbeat(side, "the first is told", at, group, second, 4)
     side.ask("and follows", "JoinGroup", 9, at, "a3", **joining(group, member_id=second, **one))
     side.receive("the third of its name", third)
     for instance, member in (("one", first), ("two", latest), ("none", second)):
@@ -160,7 +160,7 @@ def rebalance_while_members_leave(side: Side) -> None:
     leave = partial(side.ask, api="LeaveGroup", version=5, broker=at, group_id=group)
     sync = side.send("SyncGroup", 5, at, "b", **syncing(group, second, 2))
     side.ask(
-        "the leader assigns", "SyncGroup", 5, at, "a", **syncing(group, first, 2, everybody=[first, second])
+        "the leader assigns", "SyncGroup", 5, at, "a", **syncing(group, first, 2, assigned_to=[first, second])
     )
     side.receive("the second", sync)
     waiting = side.send("JoinGroup", 9, at, "b", **joining(group, member_id=second, session_timeout_ms=7000))
@@ -216,7 +216,7 @@ def rebalance_changes_the_protocol(side: Side) -> None:
                 **joining(group, member_id=ids["a"], **kind, **protocols(*names)),
             )
             sync = syncing(
-                group, ids["a"], 1, everybody=[ids["a"]], protocol_type="custom", protocol_name="x"
+                group, ids["a"], 1, assigned_to=[ids["a"]], protocol_type="custom", protocol_name="x"
             )
             side.ask("a", "SyncGroup", 5, at, "a", **sync)
     sent = {

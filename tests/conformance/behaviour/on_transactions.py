@@ -28,15 +28,15 @@ class Producer:
     sequence: int = 0
 
     def init(self, label: str, version: int = 4, **fields: Any) -> None:
-        given = self.side.when_ready(
+        assigned = self.side.when_ready(
             label,
             "InitProducerId",
             version,
             self.node,
             **{"transactional_id": self.id, "transaction_timeout_ms": 60_000, **fields},
         )
-        if given.error_code == 0:
-            self.producer_id, self.epoch, self.sequence = given.producer_id, given.producer_epoch, 0
+        if assigned.error_code == 0:
+            self.producer_id, self.epoch, self.sequence = assigned.producer_id, assigned.producer_epoch, 0
 
     def own(self) -> dict[str, Any]:
         return {
@@ -72,7 +72,7 @@ def producer(side: Side, name: str) -> Producer:
 
 
 def add(side: Side, label: str, who: Producer, topic: str, partitions: list[int], **changed: Any) -> None:
-    """Once the transaction before is complete: until then its end is what one is told of."""
+    """Once the transaction before is complete: until then its end determines the response."""
     own = {f"v3_and_below_{key}": value for key, value in {**who.own(), **changed}.items()}
     side.eventually(
         label,
@@ -90,13 +90,13 @@ def add(side: Side, label: str, who: Producer, topic: str, partitions: list[int]
 
 
 def read_both_ways(side: Side, topic: str, end: int) -> None:
-    """As read_committed and as read_uncommitted, once the markers are there."""
+    """Reads with read_committed and read_uncommitted, once the markers are there."""
     done = lambda answer: answer.responses[0].partitions[0].last_stable_offset >= end  # noqa: E731
-    asked = {"topic": topic, "partitions": [{"partition": 0, "partition_max_bytes": 1 << 20}]}
+    requested = {"topic": topic, "partitions": [{"partition": 0, "partition_max_bytes": 1 << 20}]}
     limits = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 20}
     for level in (1, 0):
         side.eventually(
-            f"isolation {level}", done, "Fetch", 12, topics=[asked], isolation_level=level, **limits
+            f"isolation {level}", done, "Fetch", 12, topics=[requested], isolation_level=level, **limits
         )
 
 
@@ -290,7 +290,7 @@ def transaction_offsets(side: Side) -> None:
 
 @scenario
 def transaction_open_to_replicas(side: Side) -> None:
-    """What lies behind the last stable offset: the debugging consumer and other replica ids look further."""
+    """Records behind the last stable offset: the debugging consumer and other replica ids read further."""
     topic = side.topic("transaction-replicas")
     who = producer(side, "transaction-replicas")
     who.init("an id")

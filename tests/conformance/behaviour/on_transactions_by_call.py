@@ -1,4 +1,4 @@
-"""Every call of transactions in every version: what is told to whom."""
+"""Every transaction API in every version, and its response to each caller."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def transaction_while_it_ends(side: Side) -> None:
 
 @scenario
 def transaction_holds_readers_back(side: Side) -> None:
-    """Who reads what while two are open, and what each is told of the aborted."""
+    """Reads while two transactions are open, and the aborted transactions in each response."""
     topic = side.topic("transaction-readers")
     produce(side, "before", topic, batch([b"plain"]))
     one, two = producer(side, "transaction-reader-1"), producer(side, "transaction-reader-2")
@@ -244,8 +244,8 @@ def transaction_epochs_at_a_partition(side: Side) -> None:
     append("any sequence of a new one", 2, 40, partition=1)
     write("and its marker", 2, partition=1)
     append("goes on after a marker of its own epoch", 2, 41, partition=1)
-    asked = [{"name": topic, "partition_indexes": [0, 1]}]
-    side.ask("what is known", "DescribeProducers", 0, topics=asked)
+    requested = [{"name": topic, "partition_indexes": [0, 1]}]
+    side.ask("what is known", "DescribeProducers", 0, topics=requested)
     unverified = partial(append, attributes=TRANSACTIONAL)
     unverified("transactional without a transactional id", 9, 0)
 
@@ -307,8 +307,8 @@ def transaction_offsets_overtaken(side: Side) -> None:
             return all(not one.error_code for each in answer.groups[0].topics for one in each.partitions)
 
         await_state(side, who, "CompleteCommit")
-        asked = [{"group_id": of, "topics": [{"name": topic, "partition_indexes": [0, 1]}]}]
-        side.eventually(label, is_stable, "OffsetFetch", 9, at, groups=asked, require_stable=True)
+        requested = [{"group_id": of, "topics": [{"name": topic, "partition_indexes": [0, 1]}]}]
+        side.eventually(label, is_stable, "OffsetFetch", 9, at, groups=requested, require_stable=True)
 
     pending("in a transaction", (topic, 0, 5), (topic, 1, 6))
     side.ask("overtaken", "OffsetCommit", 9, at, **committing(group, topic, 0, offset=9))
@@ -329,9 +329,9 @@ def transaction_offsets_overtaken(side: Side) -> None:
     side.ask("deletes one", "OffsetDelete", 0, at, group_id=fresh, topics=one)
     side.quietly("DeleteTopics", 6, topics=[{"name": gone, "topic_id": bytes(16)}], timeout_ms=5000)
     deadline = time.monotonic() + TIMEOUT
-    asked = {"topics": [{"name": gone, "partition_indexes": [0]}], "group_id": fresh}
+    requested = {"topics": [{"name": gone, "partition_indexes": [0]}], "group_id": fresh}
     while time.monotonic() < deadline:
-        found = side.quietly("OffsetFetch", 9, at, groups=[asked], require_stable=True).groups[0]
+        found = side.quietly("OffsetFetch", 9, at, groups=[requested], require_stable=True).groups[0]
         if not found.topics[0].partitions[0].error_code:
             break
         time.sleep(0.02)

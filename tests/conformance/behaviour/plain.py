@@ -24,7 +24,7 @@ NAMES = (
     "broker_id", "resource_type", "resource_name", "transactional_id", "feature", "member_id", "replica_id",
     "principal", "operation",
 )  # fmt: skip
-"""What an element of a list is called by; lists of such elements are sorted."""
+"""The name of an element of a list; lists of such elements are sorted."""
 
 SETS = ("isr_nodes", "subscribed_topic_names")
 
@@ -61,16 +61,16 @@ def _struct_of(cls: type[Struct], values: Mapping[str, Any]) -> Any:
     unknown = values.keys() - fields.keys()
     if unknown:
         raise LookupError(f"{cls.__name__} has no {sorted(unknown)}, only {sorted(fields)}")
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, one in fields.items():
         value = values.get(name, one.absent_value())
         if one.struct is None or value is None or name not in values:
-            given[name] = value
+            arguments[name] = value
         elif one.array:
-            given[name] = [_struct_of(one.struct, element) for element in value]
+            arguments[name] = [_struct_of(one.struct, element) for element in value]
         else:
-            given[name] = _struct_of(one.struct, value)
-    return cls(**given)
+            arguments[name] = _struct_of(one.struct, value)
+    return cls(**arguments)
 
 
 class Plainer:

@@ -46,7 +46,7 @@ class Hangup(Exception):
 class Side:
     """The cluster at these addresses, by broker id, for one run of one scenario.  Close it.
 
-    `transcript` maps what was asked, numbered, to what came back, as `Plainer` writes it.
+    `transcript` maps each request, numbered, to its response, as `Plainer` writes it.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Side:
         self._correlation_id = 0
         self._topics = 0
 
-    # ------------------------------------------------------------------ asking
+    # ------------------------------------------------------------------ requests
 
     def ask(
         self, label: str, api: str, version: int, broker: int = 0, client: str = "wire", **fields: Any
@@ -239,7 +239,7 @@ class Side:
                 waiting.pop(0)
             else:
                 time.sleep(0.01)
-        # Clients are told of a leader a moment before it knows itself that it leads.
+        # Clients learn of a leader a moment before it knows itself that it leads.
         ends = [{"partition_index": one.partition_index, "timestamp": -1} for one in found.partitions]
         while any(self._errors("ListOffsets", 7, replicas[0], topics=[{"name": name, "partitions": ends}])):
             assert time.monotonic() < deadline, f"{name} cannot be read"
@@ -247,7 +247,7 @@ class Side:
 
     def await_topic_in_groups(self, name: str, coordinator: int) -> None:
         """Wait until the broker that coordinates groups assigns the topic in groups of KIP-848: its
-        coordinator is told of new topics after clients are.
+        coordinator learns of new topics after clients do.
 
         Groups of one member are made to look, one after the other, as the first assignment of a group comes
         at once and later ones at intervals.  They are gone when this returns.
@@ -316,8 +316,8 @@ class Side:
         if self._known("OffsetFetch", 8) < 8:
             code = self.quietly("OffsetFetch", 7, node, group_id=key, topics=[]).error_code
             return errors.name_of(code) not in ELSEWHERE
-        asked = [{"group_id": key, "topics": []}]
-        code = self.quietly("OffsetFetch", 8, node, groups=asked).groups[0].error_code
+        requested = [{"group_id": key, "topics": []}]
+        code = self.quietly("OffsetFetch", 8, node, groups=requested).groups[0].error_code
         return errors.name_of(code) not in ELSEWHERE
 
     def id_of(self, topic: str) -> bytes:
@@ -347,7 +347,7 @@ class Side:
         return connection
 
     def _authenticate(self, connection: socket.socket, client: str) -> None:
-        """As RESTRICTED_USER, by PLAIN."""
+        """A request as RESTRICTED_USER, with PLAIN."""
         token = f"\0{RESTRICTED_USER}\0{RESTRICTED_PASSWORD}".encode()
         for request, version in (
             (request_of("SaslHandshake", {"mechanism": "PLAIN"}), 1),

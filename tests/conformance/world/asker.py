@@ -32,9 +32,9 @@ class Asker:
         """Keep status and output; `ordered=False` where Kafka prints in the order of a hash table."""
         short = tool.rpartition(".")[2]
         step = name or " ".join([short, *map(str, arguments)]).replace(str(self.side.folder), "")
-        given = (servers, self.side.servers) if servers else ()
+        servers_of_side = (servers, self.side.servers) if servers else ()
         try:
-            status, output = self.side.tool(tool, *given, *arguments, input=input)
+            status, output = self.side.tool(tool, *servers_of_side, *arguments, input=input)
             lines = [tidy(line) for line in self.side.plain(output) if keep(line)]
         except AssertionError as problem:
             status, lines = -1, str(problem).splitlines()[:2]

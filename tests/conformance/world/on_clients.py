@@ -67,7 +67,7 @@ def admin(side: Side) -> Answers:
 
 
 def admin_answers(bridge: Bridge, servers: str) -> Answers:
-    """What every method of Admin answers there, without ids and times."""
+    """Results of every method of Admin there, without ids and times."""
     (answers,) = bridge("admin_calls", [{"bootstrap_servers": servers}])
     return {name: _plain("", answer) for name, answer in answers.items()}
 

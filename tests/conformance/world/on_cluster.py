@@ -91,7 +91,7 @@ def cluster(side: Side) -> Answers:
 
 
 def verified(side: Side, topic: str) -> str:
-    """What ReplicaVerificationTool reports of the topic's replicas; it runs until it is killed."""
+    """ReplicaVerificationTool's report about the topic's replicas; it runs until it is killed."""
     arguments = ("--bootstrap-server", side.servers, "--topics-include", topic, "--report-interval-ms", "500")
     log = side.folder / "ReplicaVerificationTool.log"
     deadline = time.monotonic() + 20

@@ -123,7 +123,7 @@ def worker(side: Side, settings: Path, port: int) -> Iterator[None]:
 
 
 def _rest(port: int, path: str, body: object = None, method: str = "") -> tuple[int, Any]:
-    """Ask the worker's REST; status 0 where nobody listens."""
+    """Call the worker's REST API; status 0 if the connection is refused."""
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/{path}",
         data=None if body is None else json.dumps(body).encode(),

@@ -11,7 +11,7 @@ from .side import Answers, Side
 
 
 def taken_back(side: Side) -> Answers:
-    """A move that does not get on, throttled to a byte a second: looked at, then cancelled."""
+    """A move that makes no progress, throttled to a byte a second: described, then cancelled."""
     a = Asker(side)
     command = "reassign.ReassignPartitionsCommand"
     a.ask("TopicCommand", "--create", "--topic", "heavy", "--replica-assignment", "0:1")

@@ -1,7 +1,8 @@
 """Kafka Streams: our WordCount.java, two instances, one killed in the midst, under both guarantees.
 
-Every word read is one record of topic "counts", the count so far.  Exactly once means that a reader of
-committed records sees 1, 2, 3 ... of each word, nothing twice and nothing left out, whoever died meanwhile.
+Every word read is one record of topic "counts", with the count so far. Exactly once means that a reader of
+committed records sees 1, 2, 3 ... of each word, without duplicates and gaps, whichever process died
+meanwhile.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def _one_dies(side: Side, guarantee: str) -> Answers:
 
 
 def _configs(side: Side, topic: str) -> list[str]:
-    """What Streams asked for when it made the topic."""
+    """Settings that Streams requested when it created the topic."""
     _, output = side.tool("TopicCommand", "--bootstrap-server", side.servers, "--describe", "--topic", topic)
     head, _, configs = side.plain(output)[0].partition("Configs: ")
     return [head, *sorted(configs.split(","))]
@@ -100,12 +101,12 @@ def _reset(side: Side) -> Answers:
     answers["reset"] = (status, sorted(side.plain(output)))
     listed = side.tool("TopicCommand", "--bootstrap-server", side.servers, "--list")[1].split()
     answers["reset: internal topics left"] = [one for one in listed if one.startswith("at-least-once-")]
-    # Begun anew it counts from one again: the changelog and the group's offsets are gone.
+    # After a reset it counts from one again: the changelog and the group's offsets are gone.
     counts = Counts(side, "at-least-once")
     with app(side, "at-least-once", "4", "at_least_once"):
         counts.read_until(lambda: counts.times_begun >= 2, "counts from one")
     counts.close()
-    answers["reset: every word is counted anew"] = counts.times_begun
+    answers["reset: every word is counted from one again"] = counts.times_begun
     return answers
 
 

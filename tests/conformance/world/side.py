@@ -1,4 +1,4 @@
-"""One of the two clusters that are asked alike; its answers without ids, places and times."""
+"""One of the two clusters that get the same requests; its responses without ids, places and times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..bridge import Bridge
 from .jars import WorldJars
 
 Answers = dict[str, Any]
-"""What was seen, by what was done."""
+"""Observations, by action."""
 
 UUID = re.compile(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
