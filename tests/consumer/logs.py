@@ -122,7 +122,7 @@ class LogCluster(ScriptedCluster):
         super().__init__(brokers, topics)
         self.logs: dict[TopicPartition, Log] = {}
         self.lists_aborted_always = False
-        """Whether aborted transactions are told to those who read uncommitted, too."""
+        """Whether responses to read_uncommitted fetches list aborted transactions, too."""
         self.on(FetchRequest, self.fetch)
         self.on(ListOffsetsRequest, self.list_offsets)
         self.in_flight: dict[int, int] = {}
@@ -173,13 +173,13 @@ class LogCluster(ScriptedCluster):
         room = request.max_bytes
         responses = []
         for topic in request.topics:
-            told = []
-            for asked in topic.partitions:
-                one = self._fetch_partition(request, topic.topic, topic.topic_id, asked, broker, room)
+            answers = []
+            for requested in topic.partitions:
+                one = self._fetch_partition(request, topic.topic, topic.topic_id, requested, broker, room)
                 room = max(room - len(one.records or b""), 0)
-                told.append(one)
+                answers.append(one)
             responses.append(
-                FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=told)
+                FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=answers)
             )
         return FetchResponse(responses=responses)
 
@@ -188,11 +188,11 @@ class LogCluster(ScriptedCluster):
         request: FetchRequest,
         name: str,
         topic_id: bytes,
-        asked: FetchPartition,
+        requested: FetchPartition,
         broker: ScriptedBroker,
         room: int,
     ) -> PartitionData:
-        number = asked.partition
+        number = requested.partition
         if topic_id != ZERO_UUID:
             names = [known for known, topic in self.topics.items() if topic.topic_id == topic_id]
             if not names:
@@ -208,19 +208,19 @@ class LogCluster(ScriptedCluster):
                     leader_id=topic.leaders[number], leader_epoch=topic.epochs[number]
                 )
             return refusal
-        if -1 < asked.current_leader_epoch < topic.epochs[number]:
+        if -1 < requested.current_leader_epoch < topic.epochs[number]:
             return _failed(number, FencedLeaderEpoch.code)
         log = self.log(name, number)
         if log.error_code:
             return _failed(number, log.error_code)
-        if not log.start <= asked.fetch_offset <= log.end:
+        if not log.start <= requested.fetch_offset <= log.end:
             return _failed(number, OffsetOutOfRange.code)
-        limit = min(asked.partition_max_bytes, room)
+        limit = min(requested.partition_max_bytes, room)
         is_committed = request.isolation_level == 1
         aborted = [
             AbortedTransaction(producer_id=producer_id, first_offset=first)
             for producer_id, first, last in log.aborted
-            if is_committed and last >= asked.fetch_offset
+            if is_committed and last >= requested.fetch_offset
         ]
         return PartitionData(
             partition_index=number,
@@ -228,7 +228,7 @@ class LogCluster(ScriptedCluster):
             last_stable_offset=log.end if log.stable_end is None else log.stable_end,
             log_start_offset=log.start,
             aborted_transactions=aborted if is_committed or self.lists_aborted_always else None,
-            records=memoryview(log.read(asked.fetch_offset, limit)) if limit else None,
+            records=memoryview(log.read(requested.fetch_offset, limit)) if limit else None,
         )
 
     # ------------------------------------------------------------------ ListOffsets
@@ -239,8 +239,10 @@ class LogCluster(ScriptedCluster):
                 ListOffsetsTopicResponse(
                     name=topic.name,
                     partitions=[
-                        self._list_partition(topic.name, asked.partition_index, asked.timestamp, broker)
-                        for asked in topic.partitions
+                        self._list_partition(
+                            topic.name, requested.partition_index, requested.timestamp, broker
+                        )
+                        for requested in topic.partitions
                     ],
                 )
                 for topic in request.topics

@@ -1,4 +1,4 @@
-"""Brokers that keep fetch sessions, for `LogCluster`: what a session is asked and answers, as in KIP-227."""
+"""Brokers that keep fetch sessions, for `LogCluster`: requests and responses of a session, as in KIP-227."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class SessionCluster(LogCluster):
         return later
 
     def _session(self, request: FetchRequest) -> Session | int:
-        """What the request is about, or an error code."""
+        """The partitions that the request covers, or an error code."""
         named = {
             (topic.topic, topic.topic_id, one.partition): one
             for topic in request.topics

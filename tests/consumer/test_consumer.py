@@ -129,14 +129,14 @@ def test_max_poll_records_makes_many_polls_of_one_fetch(cluster: LogCluster) -> 
     cluster.append("orders", 0, *[b"%d" % number for number in range(1000)])
     with cluster.consumer("orders", max_poll_records=10) as consumer:
         first = consumer.poll(1000)
-        asked = len(cluster.requests(FetchRequest))
+        before = len(cluster.requests(FetchRequest))
         for turn in range(1, 100):
             records = consumer.poll(1000)[ORDERS_0]
             assert [record.offset for record in records] == list(range(turn * 10, turn * 10 + 10))
         assert len(first[ORDERS_0]) == 10
         fetched_again = [
             partition.fetch_offset
-            for request in cluster.requests(FetchRequest)[asked:]
+            for request in cluster.requests(FetchRequest)[before:]
             for topic in request.topics
             for partition in topic.partitions
             if partition.partition == 0
@@ -146,7 +146,7 @@ def test_max_poll_records_makes_many_polls_of_one_fetch(cluster: LogCluster) -> 
 
 @pytest.mark.parametrize(("call", "goes_on_at"), [("seek_to_end", 10), ("seek_to_beginning", 0)])
 def test_an_iteration_follows_a_seek_to_an_end(cluster: LogCluster, call: str, goes_on_at: int) -> None:
-    """What a poll has brought and iteration has not handed out is not handed out any more."""
+    """Records that a poll has fetched and iteration has not returned are not returned any more."""
     cluster.append("orders", 0, *[b"%d" % number for number in range(10)])
     with cluster.consumer("orders") as consumer:
         assert [next(consumer).offset for _ in range(3)] == [0, 1, 2]
@@ -248,13 +248,13 @@ def test_fetch_request_has_the_leader_epoch_of_the_metadata(cluster: LogCluster)
     cluster.topics["orders"].epochs[:] = [3, 4, 5]
     with cluster.consumer("orders") as consumer:
         drain(consumer)
-    told = {
+    found = {
         partition.partition: partition.current_leader_epoch
         for request in cluster.requests(FetchRequest)
         for topic in request.topics
         for partition in topic.partitions
     }
-    assert told == {0: 3, 1: 4, 2: 5}
+    assert found == {0: 3, 1: 4, 2: 5}
 
 
 def test_a_subscription_finds_partitions_that_are_added(cluster: LogCluster) -> None:
@@ -360,9 +360,9 @@ def test_paused_partitions_wait_and_nothing_is_fetched_twice(
     consumer.pause(ORDERS_0)
     assert consumer.paused() == {ORDERS_0}
     assert drain(consumer) == {ORDERS_1: [b"d"]}
-    asked = len(cluster.brokers[0].requests(FetchRequest))
+    before = len(cluster.brokers[0].requests(FetchRequest))
     cluster.runtime.run_for(5)
-    assert len(cluster.brokers[0].requests(FetchRequest)) <= asked + 1, "nor fetched"
+    assert len(cluster.brokers[0].requests(FetchRequest)) <= before + 1, "nor fetched"
     consumer.resume(ORDERS_0)
     assert drain(consumer) == {ORDERS_0: [b"a", b"b", b"c"]}
     fetched = [
@@ -550,7 +550,7 @@ def test_offsets_of_missing_partitions_raise_in_time(cluster: LogCluster, consum
 def test_offsets_of_a_known_and_a_missing_partition_end_with_a_timeout_after_default_api_timeout_ms(
     cluster: LogCluster, call: str, missing: TopicPartition
 ) -> None:
-    """As in Java and kafka-python; with 60 seconds by default, whatever request_timeout_ms says."""
+    """The same as in Java and kafka-python; 60 seconds by default, whatever request_timeout_ms is."""
     cluster.append("orders", 0, b"a")
     with cluster.consumer(default_api_timeout_ms=7000, request_timeout_ms=1000) as consumer:
         before = cluster.now
@@ -666,7 +666,7 @@ def test_wakeup_ends_a_poll_early_and_once(cluster: LogCluster, consumer: KafkaC
 def test_wakeup_ends_a_poll_that_has_records_too(
     cluster: LogCluster, consumer: KafkaConsumer, takes: str
 ) -> None:
-    """As in Java: who is never idle must be stopped by it as well; the records come with the next poll."""
+    """The same as in Java: it must stop a busy consumer as well; the records come with the next poll."""
     for _ in range(3):
         cluster.append("orders", 0, b"x")
     poll = getattr(consumer, takes)
@@ -906,7 +906,9 @@ def test_without_a_group_a_pattern_means_all_partitions_of_its_topics() -> None:
 
 @pytest.mark.parametrize("missing", ["the topic", "a partition"])
 def test_partition_missing_on_one_stale_broker_is_read_on(missing: str) -> None:
-    """Taken for gone, it would be begun anew by the reset policy: at the end, past what came meanwhile."""
+    """If the topic counted as deleted, the reset policy would apply: at the end, past the records that came
+    meanwhile.
+    """
     cluster = LogCluster({"orders": [0, 0]})
     with cluster.consumer(auto_offset_reset="latest", metadata_max_age_ms=1000) as consumer:
         consumer.subscribe(pattern="ord")
@@ -940,9 +942,9 @@ def read_values(consumer: KafkaConsumer, polls: int) -> list[bytes]:
     ("topics", "words"), [("orders", r"write subscribe\(\['orders'\]\)"), (b"orders", "list"), (5, "list")]
 )
 def test_topics_of_a_wrong_type_recommend_a_list(consumer: KafkaConsumer, topics: Any, words: str) -> None:
-    with pytest.raises(IllegalArgument, match=words) as told:
+    with pytest.raises(IllegalArgument, match=words) as raised:
         consumer.subscribe(topics)
-    assert isinstance(told.value, TypeError), "as with kafka-python"
+    assert isinstance(raised.value, TypeError), "as with kafka-python"
     assert consumer.subscription() == {"orders"}
 
 
@@ -1002,14 +1004,14 @@ def test_health_names_the_library_of_each_codec(consumer: KafkaConsumer) -> None
 
 @pytest.mark.parametrize("offset", [-1, -2, -7])
 def test_an_offset_below_zero_is_none(cluster: LogCluster, offset: int) -> None:
-    """From a broker that lies; the position would be committed, and asked for, as it is."""
+    """A position from a broken broker; it would be committed, and fetched, as it is."""
     cluster.append("orders", 0, b"a")
     list_partition = cluster._list_partition
 
-    def lie(*asked: Any) -> Any:
-        told = list_partition(*asked)
-        told.offset = offset
-        return told
+    def lie(*arguments: Any) -> Any:
+        answer = list_partition(*arguments)
+        answer.offset = offset
+        return answer
 
     cluster._list_partition = lie  # type: ignore[method-assign]
     with cluster.consumer() as consumer:

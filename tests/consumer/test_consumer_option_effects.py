@@ -145,8 +145,8 @@ def test_fetch_min_bytes_and_fetch_max_wait_ms(
 @pytest.mark.parametrize(("max_bytes", "fetches"), [(52_428_800, 1), (1500, 3)])
 def test_fetch_max_bytes(simulation: Simulation, cluster: KafkaCluster, max_bytes: int, fetches: int) -> None:
     assert fetches_that_bring(simulation, cluster, fetch_max_bytes=max_bytes) == fetches
-    asked = cluster.history.requests(FetchRequest)
-    assert {request.max_bytes for request in asked} == {max_bytes}
+    requests = cluster.history.requests(FetchRequest)
+    assert {request.max_bytes for request in requests} == {max_bytes}
 
 
 @pytest.mark.parametrize(("max_bytes", "fetches"), [(1_048_576, 1), (1500, 3)])
@@ -163,10 +163,10 @@ def fetches_that_bring(simulation: Simulation, cluster: KafkaCluster, **options:
     read = 0
     while read < 3:
         read += sum(map(len, consumer.poll(5000).values()))
-    return len({fetch_offset for fetch_offset in offsets_asked_for(cluster) if fetch_offset < 3})
+    return len({fetch_offset for fetch_offset in requested_offsets(cluster) if fetch_offset < 3})
 
 
-def offsets_asked_for(cluster: KafkaCluster) -> list[int]:
+def requested_offsets(cluster: KafkaCluster) -> list[int]:
     return [
         partition.fetch_offset
         for request in cluster.history.requests(FetchRequest)
@@ -182,8 +182,8 @@ def offsets_asked_for(cluster: KafkaCluster) -> list[int]:
 def test_allow_auto_create_topics(simulation: Simulation, cluster: KafkaCluster, wanted: bool) -> None:
     consumer = consumer_of(simulation, cluster, "notthereyet", allow_auto_create_topics=wanted)
     consumer.poll(3000)
-    asked = cluster.history.requests(MetadataRequest)
-    assert {request.allow_auto_topic_creation for request in asked} == {wanted}
+    requests = cluster.history.requests(MetadataRequest)
+    assert {request.allow_auto_topic_creation for request in requests} == {wanted}
     assert ("notthereyet" in consumer.topics()) == wanted
 
 
@@ -200,15 +200,15 @@ def test_exclude_internal_topics(simulation: Simulation, cluster: KafkaCluster, 
     assert {name for name in consumer.topics() if name.startswith("__")} == internal
 
 
-@pytest.mark.parametrize(("age_ms", "asked"), [(300_000, 1), (1000, 4)])
+@pytest.mark.parametrize(("age_ms", "requests"), [(300_000, 1), (1000, 4)])
 def test_metadata_max_age_ms(
-    simulation: Simulation, cluster: KafkaCluster, age_ms: float, asked: int
+    simulation: Simulation, cluster: KafkaCluster, age_ms: float, requests: int
 ) -> None:
     consumer = consumer_of(simulation, cluster, metadata_max_age_ms=age_ms)
     consumer.assign([ORDERS_0])
     consumer.poll(100)
     simulation.sleep(3.5)
-    assert cluster.history.count("Metadata") == asked
+    assert cluster.history.count("Metadata") == requests
 
 
 # ---------------------------------------------------------------------------------------- requests

@@ -49,16 +49,16 @@ def words(**health: object) -> str:
     ],
 )
 def test_a_joining_leader_names_five_other_members_and_counts_the_rest(count: int, named: str) -> None:
-    told = words(other_members=[f"m{number}" for number in range(count)])
-    assert told.endswith(f"; in generation 4 the others were {named}.")
-    assert "has waited 7.0 s for the coordinator, broker 2 at broker-2:9092" in told
+    text = words(other_members=[f"m{number}" for number in range(count)])
+    assert text.endswith(f"; in generation 4 the others were {named}.")
+    assert "has waited 7.0 s for the coordinator, broker 2 at broker-2:9092" in text
 
 
 def test_explain_of_a_member_without_a_coordinator_names_no_other_member() -> None:
-    told = words(coordinator=None, other_members=["m0"], coordinator_error="broker-1 is down")
-    assert "has waited 7.0 s for the lookup of its coordinator." in told
-    assert "the last lookup failed (broker-1 is down)" in told
-    assert "m0" not in told
+    text = words(coordinator=None, other_members=["m0"], coordinator_error="broker-1 is down")
+    assert "has waited 7.0 s for the lookup of its coordinator." in text
+    assert "the last lookup failed (broker-1 is down)" in text
+    assert "m0" not in text
 
 
 @pytest.mark.parametrize(

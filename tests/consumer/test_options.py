@@ -97,7 +97,7 @@ BY_COORDINATOR: dict[str, object] = {"group_id": "g", "group_protocol": "consume
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("options", "words"),
     [
         ({"auto_offset_reset": "by_duration"}, "by_duration"),
         ({"isolation_level": "serializable"}, "read_committed"),
@@ -124,9 +124,9 @@ BY_COORDINATOR: dict[str, object] = {"group_id": "g", "group_protocol": "consume
         ({**BY_COORDINATOR, "heartbeat_interval_ms": 3000}, "group.consumer.heartbeat.interval.ms"),
     ],
 )
-def test_illegal_values_are_refused_with_words(given: dict[str, object], words: str) -> None:
+def test_illegal_values_are_refused_with_words(options: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
-        CONSUMER_OPTIONS.parse(None, given)
+        CONSUMER_OPTIONS.parse(None, options)
 
 
 def test_the_options_are_immutable() -> None:

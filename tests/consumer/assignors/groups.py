@@ -46,18 +46,22 @@ def reading(
     return MemberSubscription(tuple(topics), owned=partitions(*owned), generation=generation, rack=rack)
 
 
-def told(assigned: Mapping[str, Assignment]) -> dict[str, list[str]]:
+def by_member(assigned: Mapping[str, Assignment]) -> dict[str, list[str]]:
     """An assignment as a reader writes it: `{"a": ["t-0", "t-1"]}`, in order."""
-    return {member: [str(one) for one in sorted(given.partitions)] for member, given in assigned.items()}
+    return {
+        member: [str(one) for one in sorted(assignment.partitions)] for member, assignment in assigned.items()
+    }
 
 
-def assert_everything_is_given_once(
+def assert_everything_is_assigned_once(
     cluster: ClusterMetadata, members: Mapping[str, MemberSubscription], assigned: Mapping[str, Assignment]
 ) -> None:
-    """Every partition of a topic that somebody reads belongs to exactly one of its readers."""
+    """Every partition of a topic with subscribers belongs to exactly one of them."""
     assert set(assigned) == set(members)
-    given = [(one, member) for member, assignment in assigned.items() for one in assignment.partitions]
+    assigned_pairs = [
+        (one, member) for member, assignment in assigned.items() for one in assignment.partitions
+    ]
     wanted = {topic for member in members.values() for topic in member.topics}
     every = sorted(one for topic in wanted for one in cluster.topic_partitions(topic))
-    assert sorted(one for one, _ in given) == every
-    assert [(one, member) for one, member in given if one.topic not in members[member].topics] == []
+    assert sorted(one for one, _ in assigned_pairs) == every
+    assert [(one, member) for one, member in assigned_pairs if one.topic not in members[member].topics] == []

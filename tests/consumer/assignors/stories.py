@@ -1,4 +1,4 @@
-"""Groups over several rebalances, made from a seed: what Kafka's assignors are asked, and then ours.
+"""Groups over several rebalances, made from a seed: the input of Kafka's assignors, and then of ours.
 
 A member's id is one character whose number says its place, because Kafka's sticky assignors take members in
 the order of a Java hash table, which is that of ids only for such.
@@ -21,7 +21,7 @@ FIRST_ID: Final = 0x100
 
 @attrs.define(frozen=True)
 class Question:
-    """A group as it is asked about: racks by broker, brokers by topic and partition, members by id."""
+    """The input about a group: racks by broker, brokers by topic and partition, members by id."""
 
     racks: tuple[str | None, ...]
     replicas: Mapping[str, tuple[tuple[int, ...], ...]]
@@ -56,11 +56,11 @@ def play(
     members = {place: _member(rng, shape, topics, place) for place in range(shape.members)}
     last: dict[int, LastAssignment] = {}
     for generation in range(1, shape.rebalances + 1):
-        asked = {
+        subscribed = {
             member_id(place): _subscription(member, assignor, last.get(place), generation - 1)
             for place, member in sorted(members.items())
         }
-        question = Question(racks, dict(replicas), asked)
+        question = Question(racks, dict(replicas), subscribed)
         answers = ask(question)
         yield question, answers
         last = {place: LastAssignment(answers[member_id(place)].partitions, generation) for place in members}
@@ -83,7 +83,7 @@ def _member(rng: random.Random, shape: Shape, topics: Sequence[str], place: int)
 def _subscription(
     member: MemberSubscription, assignor: Assignor, last: LastAssignment | None, generation: int
 ) -> MemberSubscription:
-    """As the member would tell it; one that gave everything up has only its user data to say what it had."""
+    """The member's own claim; a member that gave up all partitions has only its user data to report them."""
     user_data = assignor.user_data(frozenset(member.topics), last)
     if last is None:
         return attrs.evolve(member, user_data=user_data)
@@ -113,9 +113,9 @@ def _change(
 def compact(answers: Answers) -> dict[str, str]:
     """An answer as the golden file has it: `{"Ā": "t00:0,3 t01:7"}`."""
     lines: dict[str, str] = {}
-    for member, given in sorted(answers.items()):
+    for member, assignment in sorted(answers.items()):
         numbers: dict[str, list[str]] = {}
-        for one in sorted(given.partitions):
+        for one in sorted(assignment.partitions):
             numbers.setdefault(one.topic, []).append(str(one.partition))
         lines[member] = " ".join(f"{topic}:{','.join(some)}" for topic, some in numbers.items())
     return lines

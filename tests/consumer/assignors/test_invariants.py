@@ -18,7 +18,7 @@ from pykafka2.consumer.assignors.assignor import (
     MemberSubscription,
 )
 from pykafka2.consumer.assignors.registry import BUILT_IN
-from tests.consumer.assignors.groups import a_cluster, assert_everything_is_given_once
+from tests.consumer.assignors.groups import a_cluster, assert_everything_is_assigned_once
 from tests.consumer.assignors.stories import Answers, Question, Shape, play
 
 RANGE, ROUND_ROBIN = BUILT_IN["range"](), BUILT_IN["roundrobin"]()
@@ -47,14 +47,18 @@ def cluster_of(question: Question) -> ClusterMetadata:
 
 
 def rebalances(assignor: Assignor, shape: Shape, seed: int) -> Iterator[tuple[Question, Answers]]:
-    return play(shape, seed, assignor, lambda asked: assignor.assign(cluster_of(asked), asked.members))
+    return play(
+        shape, seed, assignor, lambda question: assignor.assign(cluster_of(question), question.members)
+    )
 
 
 def with_answers(
     members: Mapping[str, MemberSubscription], answers: Answers, assignor: Assignor, generation: int
 ) -> dict[str, MemberSubscription]:
-    """The members after they were told."""
-    last = {member: LastAssignment(given.partitions, generation) for member, given in answers.items()}
+    """The members after they have received their assignments."""
+    last = {
+        member: LastAssignment(assignment.partitions, generation) for member, assignment in answers.items()
+    }
     return {
         member: attrs.evolve(
             one,
@@ -67,7 +71,7 @@ def with_answers(
 
 
 def counts_of(answers: Answers) -> dict[str, int]:
-    return {member: len(given.partitions) for member, given in answers.items()}
+    return {member: len(assignment.partitions) for member, assignment in answers.items()}
 
 
 @ALL_AT_ONCE
@@ -76,7 +80,7 @@ def test_every_partition_is_assigned_to_one_of_its_subscribers(
     assignor: Assignor, shape: Shape, seed: int
 ) -> None:
     for question, answers in rebalances(assignor, shape, seed):
-        assert_everything_is_given_once(cluster_of(question), question.members, answers)
+        assert_everything_is_assigned_once(cluster_of(question), question.members, answers)
 
 
 @EVERY
@@ -118,8 +122,8 @@ def test_no_move_would_make_a_sticky_assignment_more_balanced(shape: Shape, seed
             topic: min(counts[member] for member, one in question.members.items() if topic in one.topics)
             for topic in {topic for one in question.members.values() for topic in one.topics}
         }
-        for member, given in answers.items():
-            for one in given.partitions:
+        for member, assignment in answers.items():
+            for one in assignment.partitions:
                 assert counts[member] <= least[one.topic] + 1, one
 
 
@@ -128,8 +132,8 @@ def test_no_move_would_make_a_sticky_assignment_more_balanced(shape: Shape, seed
 def test_unchanged_group_keeps_its_assignment(assignor: Assignor, shape: Shape, seed: int) -> None:
     for question, answers in rebalances(assignor, attrs.evolve(shape, has_racks=False), seed):
         settled = settle(assignor, question, answers) if assignor is COOPERATIVE else answers
-        told_again = with_answers(question.members, settled, assignor, 100)
-        assert assignor.assign(cluster_of(question), told_again) == settled
+        repeated = with_answers(question.members, settled, assignor, 100)
+        assert assignor.assign(cluster_of(question), repeated) == settled
 
 
 @hypothesis.given(shape=SHAPES, seed=SEEDS)
@@ -150,11 +154,11 @@ def test_members_keep_as_many_partitions_as_balance_allows(shape: Shape, seed: i
 @hypothesis.given(shape=SHAPES, seed=SEEDS)
 def test_cooperative_assignor_never_assigns_a_partition_owned_by_another(shape: Shape, seed: int) -> None:
     for question, answers in rebalances(COOPERATIVE, shape, seed):
-        for member, given in answers.items():
+        for member, assignment in answers.items():
             others = {
                 one for other, claim in question.members.items() if other != member for one in claim.owned
             }
-            assert not {*given.partitions} & others
+            assert not {*assignment.partitions} & others
 
 
 MOST_REBALANCES: Final = 5
@@ -164,7 +168,7 @@ RESTLESS_IN_KAFKA: Final = (76, 88, 480)
 
 
 def settle(assignor: Assignor, question: Question, answers: Answers) -> Answers:
-    """What comes of it when members give up what they lost and join again, until nobody loses anything."""
+    """The result when members give up their lost partitions and rejoin, until no member loses a partition."""
     members = question.members
     for generation in range(100, 100 + MOST_REBALANCES):
         lost = [{*one.owned} - {*answers[member].partitions} for member, one in members.items()]
@@ -179,7 +183,7 @@ def settle(assignor: Assignor, question: Question, answers: Answers) -> Answers:
 def test_cooperative_group_settles_with_every_partition_assigned_once(shape: Shape, seed: int) -> None:
     for question, answers in rebalances(COOPERATIVE, shape, seed):
         settled = settle(COOPERATIVE, question, answers)
-        assert_everything_is_given_once(cluster_of(question), question.members, settled)
+        assert_everything_is_assigned_once(cluster_of(question), question.members, settled)
 
 
 def test_a_cooperative_group_comes_to_rest_where_kafkas_does_not() -> None:

@@ -29,11 +29,11 @@ SHAPES: Final[dict[str, tuple[Shape, range]]] = {
     "large with racks": (Shape(200, 20, 190, 3, read_the_same=True, has_racks=True), range(1)),
 }
 DIGESTS_FROM_MEMBERS: Final = 50
-"""Of groups as large as this the golden file has a digest only."""
+"""For groups as large as this the golden file has a digest only."""
 
 
 def kept(shape: Shape, answers: dict[str, str]) -> Any:
-    """What the golden file keeps of one rebalance."""
+    """The golden file's entry for one rebalance."""
     if shape.members < DIGESTS_FROM_MEMBERS:
         return answers
     return hashlib.sha256(json.dumps(answers, sort_keys=True).encode()).hexdigest()
@@ -51,8 +51,8 @@ STORIES: Final = [
 
 @pytest.fixture(scope="module")
 def golden() -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(GOLDEN_FILE.read_text(encoding="utf-8"))
-    return told
+    cases: dict[str, Any] = json.loads(GOLDEN_FILE.read_text(encoding="utf-8"))
+    return cases
 
 
 @pytest.mark.parametrize(("name", "title"), STORIES)

@@ -20,7 +20,7 @@ from pykafka2.consumer.assignors.assignor import (
 from pykafka2.consumer.assignors.range import RangeAssignor
 from pykafka2.consumer.assignors.registry import read_assignors
 from pykafka2.errors import AssignorFailed, ConfigurationError
-from tests.consumer.assignors.groups import a_cluster, partitions, reading, told
+from tests.consumer.assignors.groups import a_cluster, by_member, partitions, reading
 
 COOPERATIVE = RebalanceProtocol.COOPERATIVE
 EAGER = RebalanceProtocol.EAGER
@@ -147,7 +147,7 @@ def test_one_eager_assignor_makes_all_eager() -> None:
 
 def test_member_left_out_by_the_assignor_gets_an_empty_assignment() -> None:
     members = {"b": reading(["t"]), "a": reading(["t"])}
-    assert told(group_assignment(ToTheFirst(), EAGER, a_cluster({"t": 2}), members)) == {
+    assert by_member(group_assignment(ToTheFirst(), EAGER, a_cluster({"t": 2}), members)) == {
         "a": ["t-0", "t-1"],
         "b": [],
     }
@@ -184,4 +184,4 @@ def test_a_partition_must_not_move_in_one_rebalance_of_the_cooperative_protocol(
 def test_partition_claimed_by_an_evicted_member_may_move() -> None:
     members = {"a": reading(["t"], generation=3), "b": reading(["t"], "t-1", generation=2)}
     assigned = group_assignment(Cooperating(), COOPERATIVE, a_cluster({"t": 2}), members)
-    assert told(assigned)["a"] == ["t-0", "t-1"]
+    assert by_member(assigned)["a"] == ["t-0", "t-1"]

@@ -9,7 +9,7 @@ from pykafka2.consumer.assignors.assignor import LastAssignment, MemberSubscript
 from pykafka2.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
 from pykafka2.consumer.assignors.sticky import StickyAssignor, read_claim
 from pykafka2.consumer.assignors.sticky_algorithm import Claim, divide_calmly, owners
-from tests.consumer.assignors.groups import a_cluster, partitions, reading, told
+from tests.consumer.assignors.groups import a_cluster, by_member, partitions, reading
 
 STICKY = StickyAssignor()
 COOPERATIVE = CooperativeStickyAssignor()
@@ -49,7 +49,7 @@ def test_invalid_user_data_claims_no_partition(data: bytes | None) -> None:
 
 def test_a_member_that_leaves_moves_only_its_own() -> None:
     members = {"a": claiming("t-0", "t-1"), "b": claiming("t-4", "t-5")}
-    assert told(STICKY.assign(a_cluster({"t": 6}), members)) == {
+    assert by_member(STICKY.assign(a_cluster({"t": 6}), members)) == {
         "a": ["t-0", "t-1", "t-2"],
         "b": ["t-3", "t-4", "t-5"],
     }
@@ -57,7 +57,7 @@ def test_a_member_that_leaves_moves_only_its_own() -> None:
 
 def test_new_member_gets_the_fewest_partitions_that_balance() -> None:
     members = {"a": claiming("t-0", "t-1", "t-2"), "b": claiming("t-3", "t-4", "t-5"), "c": reading(["t"])}
-    assert told(STICKY.assign(a_cluster({"t": 6}), members)) == {
+    assert by_member(STICKY.assign(a_cluster({"t": 6}), members)) == {
         "a": ["t-0", "t-1"],
         "b": ["t-3", "t-4"],
         "c": ["t-2", "t-5"],
@@ -66,12 +66,15 @@ def test_new_member_gets_the_fewest_partitions_that_balance() -> None:
 
 def test_claim_of_the_later_generation_wins() -> None:
     members = {"a": claiming("t-0", "t-1", generation=3), "b": claiming("t-2", "t-3", "t-1", generation=5)}
-    assert told(STICKY.assign(a_cluster({"t": 4}), members)) == {"a": ["t-0", "t-3"], "b": ["t-1", "t-2"]}
+    assert by_member(STICKY.assign(a_cluster({"t": 4}), members)) == {
+        "a": ["t-0", "t-3"],
+        "b": ["t-1", "t-2"],
+    }
 
 
 def test_two_claims_of_one_generation_cancel_each_other() -> None:
     members = {"a": claiming("t-0", "t-1"), "b": claiming("t-0", "t-2"), "c": claiming("t-3")}
-    assert told(STICKY.assign(a_cluster({"t": 4}), members)) == {
+    assert by_member(STICKY.assign(a_cluster({"t": 4}), members)) == {
         "a": ["t-0", "t-1"],
         "b": ["t-2"],
         "c": ["t-3"],
@@ -80,12 +83,12 @@ def test_two_claims_of_one_generation_cancel_each_other() -> None:
 
 def test_claims_of_missing_partitions_are_ignored() -> None:
     members = {"a": claiming("t-0", "t-7", "gone-0"), "b": claiming("t-1")}
-    assert told(STICKY.assign(a_cluster({"t": 2}), members)) == {"a": ["t-0"], "b": ["t-1"]}
+    assert by_member(STICKY.assign(a_cluster({"t": 2}), members)) == {"a": ["t-0"], "b": ["t-1"]}
 
 
 def test_partition_of_an_unsubscribed_topic_goes_to_another_member() -> None:
     members = {"a": claiming("t-0", "u-0", topics=("t",)), "b": claiming(topics=("t", "u"))}
-    assert told(STICKY.assign(a_cluster({"t": 1, "u": 1}), members)) == {"a": ["t-0"], "b": ["u-0"]}
+    assert by_member(STICKY.assign(a_cluster({"t": 1, "u": 1}), members)) == {"a": ["t-0"], "b": ["u-0"]}
 
 
 def test_an_owner_of_an_earlier_generation_is_preferred() -> None:
@@ -95,7 +98,11 @@ def test_an_owner_of_an_earlier_generation_is_preferred() -> None:
         "b": claiming(generation=5),
         "c": claiming("t-0", generation=4),
     }
-    assert told(STICKY.assign(a_cluster({"t": 3}), members)) == {"a": ["t-2"], "b": ["t-1"], "c": ["t-0"]}
+    assert by_member(STICKY.assign(a_cluster({"t": 3}), members)) == {
+        "a": ["t-2"],
+        "b": ["t-1"],
+        "c": ["t-0"],
+    }
 
 
 def test_members_keep_partitions_in_their_rack() -> None:
@@ -104,25 +111,25 @@ def test_members_keep_partitions_in_their_rack() -> None:
         "b": attrs.evolve(claiming("t-2", "t-3"), rack="west"),
     }
     cluster = a_cluster({"t": 4}, ["east", "west"], {"t": [[1], [0], [0], [1]]})
-    assert told(STICKY.assign(cluster, members)) == {"a": ["t-1", "t-2"], "b": ["t-0", "t-3"]}
+    assert by_member(STICKY.assign(cluster, members)) == {"a": ["t-1", "t-2"], "b": ["t-0", "t-3"]}
 
 
 def test_moving_partition_is_assigned_in_the_next_rebalance() -> None:
     cluster = a_cluster({"t": 4})
     first = {"a": reading(["t"], "t-0", "t-1", "t-2", "t-3", generation=1), "b": reading(["t"])}
-    assert told(COOPERATIVE.assign(cluster, first)) == {"a": ["t-0", "t-1"], "b": []}
+    assert by_member(COOPERATIVE.assign(cluster, first)) == {"a": ["t-0", "t-1"], "b": []}
     second = {"a": reading(["t"], "t-0", "t-1", generation=2), "b": reading(["t"], generation=2)}
-    assert told(COOPERATIVE.assign(cluster, second)) == {"a": ["t-0", "t-1"], "b": ["t-2", "t-3"]}
+    assert by_member(COOPERATIVE.assign(cluster, second)) == {"a": ["t-0", "t-1"], "b": ["t-2", "t-3"]}
 
 
 def test_unowned_partition_is_assigned_at_once() -> None:
     members = {"a": reading(["t"], "t-0", generation=1), "b": reading(["t"])}
-    assert told(COOPERATIVE.assign(a_cluster({"t": 2}), members)) == {"a": ["t-0"], "b": ["t-1"]}
+    assert by_member(COOPERATIVE.assign(a_cluster({"t": 2}), members)) == {"a": ["t-0"], "b": ["t-1"]}
 
 
 def test_partition_claimed_twice_is_assigned_in_the_next_rebalance() -> None:
     members = {"a": reading(["t"], "t-0", generation=1), "b": reading(["t"], "t-0", "t-1", generation=1)}
-    assert told(COOPERATIVE.assign(a_cluster({"t": 2}), members)) == {"a": [], "b": ["t-1"]}
+    assert by_member(COOPERATIVE.assign(a_cluster({"t": 2}), members)) == {"a": [], "b": ["t-1"]}
 
 
 def test_a_generation_in_the_user_data_counts_for_members_of_older_clients() -> None:
@@ -131,7 +138,7 @@ def test_a_generation_in_the_user_data_counts_for_members_of_older_clients() -> 
         "a": attrs.evolve(reading(["t"], "t-0", "t-1"), user_data=b"\0\0\0\3"),
         "b": attrs.evolve(reading(["t"], "t-1"), user_data=b"\0\0\0\5"),
     }
-    assert told(COOPERATIVE.assign(a_cluster({"t": 2}), members)) == {"a": ["t-0"], "b": ["t-1"]}
+    assert by_member(COOPERATIVE.assign(a_cluster({"t": 2}), members)) == {"a": ["t-0"], "b": ["t-1"]}
 
 
 def test_missing_partition_has_no_owner() -> None:
@@ -144,5 +151,5 @@ def test_owned_partition_moves_if_another_member_is_nearer() -> None:
     cluster = a_cluster({"t": 2}, ["east", "west"], {"t": [[0], [1]]})
     members = {"a": reading("t", "t-1", rack="east"), "b": reading("t", "t-0", rack="west")}
     claims = {name: Claim(member.owned, 1) for name, member in members.items()}
-    given = divide_calmly(cluster, members, claims, owners(cluster, claims))
-    assert given == {"a": list(partitions("t-0")), "b": list(partitions("t-1"))}
+    divided = divide_calmly(cluster, members, claims, owners(cluster, claims))
+    assert divided == {"a": list(partitions("t-0")), "b": list(partitions("t-1"))}

@@ -53,14 +53,17 @@ def test_owned_partitions_are_sorted_by_topic_and_number() -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_an_assignment_survives_the_way(version: int) -> None:
-    given = Assignment(partitions("t-0", "t-2", "u-1"), b"data")
-    assert read_assignment(assignment_bytes(given, version)) == given
+    assignment = Assignment(partitions("t-0", "t-2", "u-1"), b"data")
+    assert read_assignment(assignment_bytes(assignment, version)) == assignment
     assert read_assignment(assignment_bytes(Assignment(), version)) == Assignment()
 
 
 def test_a_later_assignment_is_read_as_far_as_it_is_known() -> None:
-    given = Assignment(partitions("t-0", "t-2"), b"data")
-    assert read_assignment(b"\0\x09" + assignment_bytes(given)[2:] + b"what version 9 has more") == given
+    assignment = Assignment(partitions("t-0", "t-2"), b"data")
+    assert (
+        read_assignment(b"\0\x09" + assignment_bytes(assignment)[2:] + b"what version 9 has more")
+        == assignment
+    )
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\xff\xff\0\0\0\0", b"\0\1\0\0", b"\0\3\0\0\0\7abc"])

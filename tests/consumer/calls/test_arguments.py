@@ -86,11 +86,11 @@ COMMITS: dict[str, tuple[object, type[Exception], str]] = {
 @pytest.mark.parametrize("what", COMMITS)
 @pytest.mark.parametrize("call", ["commit", "commit_async", "store_offsets"])
 def test_a_commit_that_cannot_be_written_down_is_refused(cluster: LogCluster, call: str, what: str) -> None:
-    given, error, words = COMMITS[what]
+    argument, error, words = COMMITS[what]
     with cluster.consumer(group_id="g", enable_auto_offset_store=False) as consumer:
         consumer.assign([ORDERS_0])
         with pytest.raises(error, match=f"orders-0: .*{words}"):
-            getattr(consumer, call)(offsets={ORDERS_0: given})
+            getattr(consumer, call)(offsets={ORDERS_0: argument})
 
 
 def test_only_records_are_marked_as_done(cluster: LogCluster) -> None:
@@ -109,14 +109,16 @@ TIMED_CALLS: dict[str, Callable[[KafkaConsumer, Any], object]] = {
 
 
 @pytest.mark.parametrize("call", list(TIMED_CALLS))
-@pytest.mark.parametrize(("given", "kind"), [("5", TypeError), (float("nan"), ValueError), (-1, ValueError)])
+@pytest.mark.parametrize(
+    ("argument", "kind"), [("5", TypeError), (float("nan"), ValueError), (-1, ValueError)]
+)
 def test_a_time_that_is_none_is_named(
-    cluster: LogCluster, call: str, given: object, kind: type[Exception]
+    cluster: LogCluster, call: str, argument: object, kind: type[Exception]
 ) -> None:
     with cluster.consumer() as consumer:
         consumer.assign([ORDERS_0])
-        with pytest.raises(kind, match=f"timeout_ms={given!r}: it must"):
-            TIMED_CALLS[call](consumer, given)
+        with pytest.raises(kind, match=f"timeout_ms={argument!r}: it must"):
+            TIMED_CALLS[call](consumer, argument)
         assert offsets(consumer) == [0, 1, 2]
 
 

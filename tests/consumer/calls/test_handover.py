@@ -190,7 +190,7 @@ def test_take_back_restores_polled_records_that_were_not_queued(parts: Parts) ->
 
 
 def test_interrupt_before_the_call_began_takes_nothing_back() -> None:
-    """What the call before returned is with the application already."""
+    """The records of the previous call belong to the application already."""
 
     class Consumer(Owned):
         def __init__(self, handover: Any) -> None:

@@ -1,4 +1,4 @@
-"""`lag()`: how far behind a consumer is, without asking anybody."""
+"""`lag()`: how far behind a consumer is, without a request."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def test_lag_shrinks_with_returned_records_and_grows_with_the_log() -> None:
         consumer.poll()
         assert consumer.lag(ORDERS_0) is None
         assert len(consumer.poll(1000)[ORDERS_0]) == 4
-        asked = len(cluster.requests(ListOffsetsRequest))
+        before = len(cluster.requests(ListOffsetsRequest))
         assert (consumer.lag(ORDERS_0), consumer.lag(ORDERS_1)) == (6, 0)
-        assert len(cluster.requests(ListOffsetsRequest)) == asked
+        assert len(cluster.requests(ListOffsetsRequest)) == before
         assert consumer.metrics()["records-lag-max"] == 6
         while consumer.poll():
             pass

@@ -159,7 +159,7 @@ def test_a_password_among_the_topics_is_not_shown(cluster: LogCluster) -> None:
 
 
 class Totals(ConsumerRebalanceListener):
-    """Nobody made an object of it."""
+    """A listener that the test passes as a class, not as an object."""
 
 
 def test_listener_class_instead_of_an_object_is_rejected(cluster: LogCluster) -> None:
@@ -246,7 +246,9 @@ def test_seek_of_an_unassigned_partition_recommends_assignment(cluster: LogClust
 def test_group_metadata_with_own_commits_warns_before_a_transaction(
     cluster: LogCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What an aborted transaction has read would be committed all the same, and never read again."""
+    """Offsets read in an aborted transaction would be committed all the same, and those records never read
+    again.
+    """
     for options in ({"enable_auto_commit": False}, {"enable_auto_offset_store": False}, {}):
         with cluster.consumer("orders", group_id="g", **options) as consumer:
             assert consumer.group_metadata() == consumer.group_metadata()
@@ -265,9 +267,9 @@ def test_a_time_in_another_unit_is_warned_of(
     """Seconds find the first record there is, microseconds none at all."""
     with cluster.consumer() as consumer:
         consumer.offsets_for_times({ORDERS_0: time_ms})
-    told = [one.getMessage() for one in caplog.records if "offsets_for_times" in one.getMessage()]
-    assert told == ([] if year is None else [told[0]])
-    assert year is None or told[0].endswith(f"{time_ms} ms is in the year {year}")
+    warnings = [one.getMessage() for one in caplog.records if "offsets_for_times" in one.getMessage()]
+    assert warnings == ([] if year is None else [warnings[0]])
+    assert year is None or warnings[0].endswith(f"{time_ms} ms is in the year {year}")
 
 
 def test_monitoring_calls_are_allowed_from_another_thread(cluster: LogCluster) -> None:

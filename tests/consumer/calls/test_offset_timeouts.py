@@ -37,7 +37,7 @@ def test_a_leader_that_does_not_answer_ends_no_call_late() -> None:
         with pytest.raises(KafkaTimeoutError, match="orders-0 timed out; its leader has not responded"):
             consumer.end_offsets([ORDERS_0], timeout_ms=3000)
         assert cluster.now - before == pytest.approx(3, abs=0.1)
-        cluster.runtime.run_for(3)  # the answer comes, and nobody waits for it any more
+        cluster.runtime.run_for(3)  # the response arrives, and no caller waits for it any more
         cluster.on(ListOffsetsRequest, cluster.list_offsets)
         assert consumer.end_offsets([ORDERS_0], timeout_ms=3000) == {ORDERS_0: 1}
 

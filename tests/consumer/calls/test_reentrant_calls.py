@@ -145,28 +145,28 @@ def test_callbacks_that_commit_do_not_pile_up(
     simulation: Simulation, cluster: KafkaCluster, call: str
 ) -> None:
     """Hundreds of commits are over; the callback of each commits again."""
-    told: list[BaseException | None] = []
+    calls: list[BaseException | None] = []
     depths: list[int] = []
     depth = 0
     with reader(simulation, cluster, [FIRST]) as consumer:
 
         def commit_again(offsets: Offsets, error: BaseException | None) -> None:
             nonlocal depth
-            told.append(error)
+            calls.append(error)
             depth += 1
             depths.append(depth)
             if call == "commit":
-                consumer.commit({FIRST: 1000 + len(told)})
-            elif len(told) < 60:
-                consumer.commit_async({FIRST: 1000 + len(told)}, commit_again)
+                consumer.commit({FIRST: 1000 + len(calls)})
+            elif len(calls) < 60:
+                consumer.commit_async({FIRST: 1000 + len(calls)}, commit_again)
             depth -= 1
 
         for number in range(50):
             consumer.commit_async({FIRST: number}, commit_again)
         simulation.sleep(1)
-        while len(told) < (50 if call == "commit" else 60):
+        while len(calls) < (50 if call == "commit" else 60):
             consumer.poll(10)
-        assert told == [None] * len(told)
+        assert calls == [None] * len(calls)
         assert max(depths) == 1
         assert committed(cluster)[FIRST] > 1000
 
@@ -174,10 +174,10 @@ def test_callbacks_that_commit_do_not_pile_up(
 def test_close_calls_every_commit_callback_though_earlier_ones_raise(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
-    told: list[int] = []
+    calls: list[int] = []
 
     def note(offsets: Offsets, error: BaseException | None) -> None:
-        told.append(offsets[FIRST].offset)
+        calls.append(offsets[FIRST].offset)
         raise ValueError(f"of {offsets[FIRST].offset}")
 
     consumer = reader(simulation, cluster, ORDERS)
@@ -185,5 +185,5 @@ def test_close_calls_every_commit_callback_though_earlier_ones_raise(
         consumer.commit_async({FIRST: number}, note)
     with pytest.raises(ValueError, match="of 0"):
         consumer.close()
-    assert told == [0, 1, 2, 3, 4]
+    assert calls == [0, 1, 2, 3, 4]
     assert consumer.health()["state"] == "closed"

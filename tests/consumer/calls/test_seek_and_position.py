@@ -1,4 +1,4 @@
-"""Places that are asked for, what is handed over of what was fetched, and what a consumer shows."""
+"""Requested positions, the records that are returned, and the position that a consumer shows."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_poll_without_position_updates_raises_leading_damage(cluster: LogCluster
 
 
 def test_prefetched_records_of_a_reset_position_leave_no_gap(cluster: LogCluster) -> None:
-    """It may come between the moment in which the driver's thread begins anew and the answer under way."""
+    """Prefetched data can arrive between the restart on the driver's thread and the response in flight."""
     with cluster.consumer() as consumer:
         consumer.assign([ORDERS_0])
         assert consumer.poll(1000) == {}

@@ -1,11 +1,11 @@
 """Two ways in which the Java client's coordinator lookup got stuck, planted into ours.
 
-In both a lookup that has failed is kept as if it were under way, so that nobody begins another:
+In both, a failed lookup is kept as if it were in flight, so that no other lookup begins:
 
-- KAFKA-13840: an asynchronous or automatic commit begins a lookup and nobody puts it away when it fails.
+- KAFKA-13840: an asynchronous or automatic commit begins a lookup, and no code removes it when it fails.
   Blocking calls and the heartbeat's thread clear what they find; with `assign` there is neither.
-- KAFKA-10793: the answer is there before the lookup is noted down, so it is noted when it is over already,
-  and no one clears it.
+- KAFKA-10793: the response arrives before the lookup is stored, so it is stored when it is over already,
+  and no code clears it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A scripted broker of before KIP-699 and KIP-709, which is asked about one group a request."""
+"""A scripted broker older than KIP-699 and KIP-709: one group in each request."""
 
 from __future__ import annotations
 
@@ -42,30 +42,30 @@ class OldCluster(LogCluster):
         return FindCoordinatorResponse(node_id=0, host=broker.host, port=broker.port, error_message=None)
 
     def commit(self, request: OffsetCommitRequest, broker: ScriptedBroker) -> OffsetCommitResponse:
-        told = []
+        answers = []
         for topic in request.topics:
             for one in topic.partitions:
                 self.offsets[TopicPartition(topic.name, one.partition_index)] = one
             partitions = [
                 OffsetCommitResponsePartition(partition_index=one.partition_index) for one in topic.partitions
             ]
-            told.append(OffsetCommitResponseTopic(name=topic.name, partitions=partitions))
-        return OffsetCommitResponse(topics=told)
+            answers.append(OffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+        return OffsetCommitResponse(topics=answers)
 
     def tell(self, request: OffsetFetchRequest, broker: ScriptedBroker) -> OffsetFetchResponse:
         topics = []
         for topic in request.topics or []:
-            told = []
+            answers = []
             for number in topic.partition_indexes:
                 one = self.offsets.get(TopicPartition(topic.name, number))
-                told.append(
+                answers.append(
                     OffsetFetchResponsePartition(
                         partition_index=number,
                         committed_offset=-1 if one is None else one.committed_offset,
                         metadata=None if one is None else one.committed_metadata,
                     )
                 )
-            topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=told))
+            topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=answers))
         return OffsetFetchResponse(topics=topics)
 
     def reader(self) -> KafkaConsumer:

@@ -12,7 +12,7 @@ GROUP = "readers"
 ORDERS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 FIRST, SECOND = ORDERS
 
-Told = tuple[Mapping[TopicPartition, OffsetAndMetadata], BaseException | None]
+Outcome = tuple[Mapping[TopicPartition, OffsetAndMetadata], BaseException | None]
 
 
 def produce(
@@ -50,7 +50,7 @@ def read(consumer: KafkaConsumer, count: int, **more: Any) -> dict[TopicPartitio
 
 
 def committed(cluster: KafkaCluster, group: str = GROUP) -> dict[TopicPartition, int]:
-    """What the coordinator has."""
+    """The coordinator's committed offset."""
     return dict(cluster.group(group).offsets)
 
 
@@ -60,21 +60,21 @@ def at(*offsets: int) -> dict[TopicPartition, int]:
 
 
 class Callbacks:
-    """Remembers what it was told, and when."""
+    """Records its calls, and when they came."""
 
     def __init__(self) -> None:
-        self.told: list[Told] = []
+        self.calls: list[Outcome] = []
 
     def __call__(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], error: BaseException | None
     ) -> None:
-        self.told.append((offsets, error))
+        self.calls.append((offsets, error))
 
     @property
     def offsets(self) -> list[int]:
         """Those of the first partition."""
-        return [offsets[FIRST].offset for offsets, _ in self.told]
+        return [offsets[FIRST].offset for offsets, _ in self.calls]
 
     @property
     def errors(self) -> list[BaseException | None]:
-        return [error for _, error in self.told]
+        return [error for _, error in self.calls]

@@ -250,8 +250,8 @@ class TestMarking:
         assert committed(cluster) == at(5, 7)
         epoch = records[4].leader_epoch
         [request] = cluster.history.requests(OffsetCommitRequest)
-        told = {one.partition_index: one.committed_leader_epoch for one in request.topics[0].partitions}
-        assert told == {0: epoch, 1: -1}, "a record's mark has its epoch, as what poll() counts has"
+        epochs = {one.partition_index: one.committed_leader_epoch for one in request.topics[0].partitions}
+        assert epochs == {0: epoch, 1: -1}, "a record's mark has its epoch, as what poll() counts has"
         assert epoch >= 0
 
     def test_a_mark_is_forgotten_when_its_partition_is_left(

@@ -156,7 +156,7 @@ def test_unanswered_commit_looks_up_the_coordinator_again(
 def test_a_partition_that_the_answer_leaves_out_was_not_committed(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
-    """And a commit that did not count is not told as written."""
+    """And a failed commit is not reported as written."""
     consumer = reader(simulation, cluster)
 
     def leave_out(request: OffsetCommitRequest, response: OffsetCommitResponse) -> OffsetCommitResponse:
@@ -207,24 +207,24 @@ def test_a_group_that_has_members_does_not_take_offsets_of_others(
 def test_callbacks_of_earlier_commits_have_run_when_it_returns(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
-    consumer, told = reader(simulation, cluster), Callbacks()
+    consumer, callbacks = reader(simulation, cluster), Callbacks()
     for offset in range(1, 4):
-        consumer.commit_async({FIRST: offset}, told)
-    assert told.offsets == []
+        consumer.commit_async({FIRST: offset}, callbacks)
+    assert callbacks.offsets == []
     consumer.commit({FIRST: 4})
-    assert told.offsets == [1, 2, 3]
+    assert callbacks.offsets == [1, 2, 3]
     assert committed(cluster) == {FIRST: 4}
 
 
 def test_commit_waits_for_earlier_commits_though_they_fail(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
-    consumer, told = reader(simulation, cluster), Callbacks()
+    consumer, callbacks = reader(simulation, cluster), Callbacks()
     cluster.controls.fail_next(OffsetCommitRequest, NotCoordinator, times=3)
     for offset in range(1, 4):
-        consumer.commit_async({FIRST: offset}, told)
+        consumer.commit_async({FIRST: offset}, callbacks)
     consumer.commit({FIRST: 4})
-    assert [error is not None for error in told.errors] == [True, True, True]
+    assert [error is not None for error in callbacks.errors] == [True, True, True]
     assert committed(cluster) == {FIRST: 4}
 
 

@@ -1,8 +1,8 @@
-"""A commit may be of a newer leader than the broker that is asked for what follows it.
+"""A commit may have a newer leader epoch than the broker that gets the next fetch.
 
-The broker was replaced and has not heard of it: it takes a committed offset that its log has not for out of
-range, and `auto_offset_reset` would read records again or skip them.  Java's client keeps the leader epoch of
-a commit and waits for metadata that are not older (`updateLastSeenEpochIfNewer`).
+The broker was replaced and does not know it: a committed offset beyond its log is out of range for it, and
+`auto_offset_reset` would read records again or skip them. Java's client keeps the leader epoch of a commit
+and waits for metadata that are not older (`updateLastSeenEpochIfNewer`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.consumer.commit.stories import FIRST, produce, read, reader
 
 @pytest.fixture
 def replaced(simulation: Simulation, cluster: KafkaCluster) -> int:
-    """The broker that led the first partition: it hears nothing of its successor, which has ten records more.
+    """The broker that led the first partition: it does not know its successor, which has ten records more.
 
     The group has committed 20.
     """
@@ -63,7 +63,7 @@ def test_offset_out_of_range_from_a_replaced_leader_is_ignored(
 def test_replaced_leader_causes_a_metadata_request_to_another_broker(
     simulation: Simulation, cluster: KafkaCluster, replaced: int
 ) -> None:
-    """The replaced broker never hears of its successor, and would be asked first: it is connected."""
+    """The replaced broker never learns of its successor, and would be the first choice: it is connected."""
     consumer = asks_only(simulation, cluster, replaced)
     assert consumer.poll(2000) == {}
     cluster.controls.clear()

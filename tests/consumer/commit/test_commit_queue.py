@@ -17,8 +17,8 @@ from tests.consumer.commit.stories import FIRST, GROUP, committed, read, reader
 from tests.internal_topics import FEW_PARTITIONS
 
 
-class Told:
-    """What each commit came to, in the order in which that was told."""
+class Outcome:
+    """The outcome of each commit, in the order of the callbacks."""
 
     def __init__(self) -> None:
         self.order: list[int] = []
@@ -51,16 +51,16 @@ def meet_a_fault(cluster: KafkaCluster, dice: random.Random) -> None:
 def commit_in_all_ways(simulation: Simulation, cluster: KafkaCluster, seed: int) -> None:
     """Numbers count up in the metadata; offsets go up and down."""
     dice = random.Random(seed)
-    told = Told()
+    outcome = Outcome()
     consumer = reader(simulation, cluster, [FIRST], request_timeout_ms=2000, retry_backoff_ms=20)
     consumer.commit({FIRST: OffsetAndMetadata(0, "0")})
-    asked: list[int] = []
+    attempts: list[int] = []
     for number in range(1, 60):
         meet_a_fault(cluster, dice)
         offsets: dict[TopicPartition, Any] = {FIRST: OffsetAndMetadata(dice.randrange(100), str(number))}
         if dice.random() < 0.8:
-            consumer.commit_async(offsets, told)
-            asked.append(number)
+            consumer.commit_async(offsets, outcome)
+            attempts.append(number)
             simulation.run_for(dice.choice([0, 0, 0.001, 0.1]))
             continue
         try:
@@ -68,16 +68,16 @@ def commit_in_all_ways(simulation: Simulation, cluster: KafkaCluster, seed: int)
         except KafkaError:
             pass
         else:
-            assert told.order == asked, "each has been told of, in its turn"
+            assert outcome.order == attempts, "each callback has been called, in its turn"
             there = consumer.committed(FIRST, metadata=True)
             assert there == offsets[FIRST], "nothing older has come behind it"
         simulation.run_for(dice.choice([0, 0.01, 0.5]))
     cluster.controls.clear()
     consumer.commit({FIRST: OffsetAndMetadata(77, "the last")})
-    assert told.order == asked
+    assert outcome.order == attempts
     assert committed(cluster) == {FIRST: 77}
-    assert len(told.written) > 5
-    assert told.unknown, "some were met by a fault"
+    assert len(outcome.written) > 5
+    assert outcome.unknown, "some were met by a fault"
     simulation.run_for(10)
     assert committed(cluster) == {FIRST: 77}
 
@@ -140,8 +140,9 @@ def test_commit_waits_while_the_last_commit_before_a_revocation_may_be_retried(
 def test_queued_commit_ends_at_its_own_deadline(
     simulation: Simulation, cluster: KafkaCluster, first: str
 ) -> None:
-    """The last commit of partitions that are given away may be repeated for long; what is asked for behind it
-    has a time of its own."""
+    """The last commit of partitions that are revoked may be retried for long; later commits have a timeout of
+    their own.
+    """
     consumer = reader(simulation, cluster, [FIRST], enable_auto_commit=True, request_timeout_ms=20_000)
     read(consumer, 1)
     assert consumer._group is not None

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 def topics_of(cluster: KafkaCluster, api: str) -> list[tuple[int, str, bool]]:
-    """Of each request: its version, and each topic's name, and whether it has an id."""
+    """For each request: its version, and each topic's name, and whether it has an id."""
     return [
         (entry.version, topic.name, topic.topic_id != ZERO_UUID)
         for entry in cluster.history.entries(api)
@@ -35,8 +35,8 @@ def topics_of(cluster: KafkaCluster, api: str) -> list[tuple[int, str, bool]]:
 def test_classic_and_consumer_protocols_commit_by_topic_id(
     simulation: Simulation, cluster: KafkaCluster, options: dict[str, Any]
 ) -> None:
-    given = {"group_id": GROUP, "auto_offset_reset": "earliest", "enable_auto_commit": False, **options}
-    with simulation.consumer(cluster, "orders", **given) as consumer:
+    settings = {"group_id": GROUP, "auto_offset_reset": "earliest", "enable_auto_commit": False, **options}
+    with simulation.consumer(cluster, "orders", **settings) as consumer:
         while len(consumer.assignment()) < 2 or consumer.position(FIRST) + consumer.position(SECOND) < 20:
             consumer.poll(200)
         consumer.commit()
@@ -61,15 +61,15 @@ def test_topics_that_the_metadata_does_not_have_are_named(
 def test_offsets_are_not_committed_to_a_recreated_topic(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
-    told: list[BaseException | None] = []
+    outcomes: list[BaseException | None] = []
     consumer = reader(simulation, cluster)
     read(consumer, 6)
     make_anew(simulation, cluster)
-    consumer.commit_async(callback=lambda offsets, error: told.append(error))
+    consumer.commit_async(callback=lambda offsets, error: outcomes.append(error))
     consumer.poll(0)
     simulation.sleep(0.5)
     consumer.poll(0)
-    [error] = told
+    [error] = outcomes
     assert isinstance(error, RetriableCommitFailed)
     assert isinstance(error.__cause__, UnknownTopicId)
     with pytest.raises(GroupIdNotFound):  # what was to be written is of the topic that is gone
@@ -211,7 +211,7 @@ COMMITTING: dict[str, Callable[[KafkaConsumer], object]] = {
 def test_offsets_of_the_old_topic_are_not_committed_once_the_new_one_is_known(
     simulation: Simulation, cluster: KafkaCluster, how: str
 ) -> None:
-    """The consumer hears of the new topic in the background; whoever read it next would begin at offset 6."""
+    """The consumer learns of the new topic in the background; the next reader would begin at offset 6."""
     consumer = reader(simulation, cluster, enable_auto_commit=how != "commit", auto_commit_interval_ms=1000)
     read(consumer, 6)
     make_anew(simulation, cluster)

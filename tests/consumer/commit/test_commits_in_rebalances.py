@@ -88,7 +88,9 @@ def test_a_members_commits_name_it(simulation: Simulation, cluster: KafkaCluster
 def test_a_commit_just_as_the_membership_is_lost_is_the_members(
     simulation: Simulation, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody's would be taken by a group that is empty by then, although others have read meanwhile."""
+    """A commit without a member would be accepted by a group that is empty by then, although others have read
+    meanwhile.
+    """
     consumer = member(simulation, cluster)
     read_some(consumer, 5)
     assert consumer._group is not None
@@ -112,13 +114,15 @@ def test_a_commit_just_as_the_membership_is_lost_is_the_members(
 def test_commit_of_no_offsets_succeeds_during_a_rebalance(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
-    """As in Java: a loop of poll() and commit() gets through its first join, and through later rebalances."""
-    first, told = member(simulation, cluster), Callbacks()
+    """The same as in Java: a loop of poll() and commit() gets through its first join, and through later
+    rebalances.
+    """
+    first, callbacks = member(simulation, cluster), Callbacks()
     first.commit()
-    first.commit_async(callback=told)
+    first.commit_async(callback=callbacks)
     first.poll(0)  # which joins, and does not wait for it
     first.commit()
-    assert told.told == [({}, None)]
+    assert callbacks.calls == [({}, None)]
     assert cluster.history.count("OffsetCommit") == 0
     found: Found = []
     second = member(simulation, cluster)
@@ -163,11 +167,11 @@ def test_commit_after_max_poll_interval_names_the_measured_gap(
     simulation.run_for(27)
     with pytest.raises(CommitFailed, match=r"not called for 2\d\.\d s.*max_poll_interval_ms=20000"):
         consumer.commit()
-    told = Callbacks()
-    consumer.commit_async(callback=told)
+    callbacks = Callbacks()
+    consumer.commit_async(callback=callbacks)
     simulation.run_for(0.1)
     consumer.poll()
-    assert isinstance(told.errors[0], CommitFailed)
+    assert isinstance(callbacks.errors[0], CommitFailed)
     read_some(consumer, 1)
     consumer.commit()
     assert consumer.group_metadata().generation_id > 1
@@ -179,9 +183,9 @@ def test_a_commit_on_its_way_as_the_member_leaves_names_the_cause(error: type[Ka
     group_status = GroupStatus(GROUP)
     identity = group_status.identity = GroupIdentity("member-1", 3)
     group_status.lost_because = "poll() was not called for 27.1 s, longer than max_poll_interval_ms=20000"
-    told = membership_error(error(), group_status, identity)
-    assert isinstance(told, CommitFailed)
-    assert group_status.lost_because in str(told)
+    failure = membership_error(error(), group_status, identity)
+    assert isinstance(failure, CommitFailed)
+    assert group_status.lost_because in str(failure)
     group_status.lost_because = ""
     assert "max_poll_interval_ms" in str(membership_error(error(), group_status, identity)), "what it may be"
 
@@ -415,7 +419,7 @@ def test_a_refused_commit_in_a_rebalance_keeps_no_partition_from_being_read(
 def test_an_application_that_is_slow_with_each_record_stays_a_member(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
-    """Iterating counts as polling: asking for the next record shows that the application is there."""
+    """Iterating counts as polling: a request for the next record shows that the application is alive."""
     consumer = member(simulation, cluster, max_poll_interval_ms=5000, enable_auto_commit=True)
     for number, _ in enumerate(consumer):
         simulation.run_for(2.0)

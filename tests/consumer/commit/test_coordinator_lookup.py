@@ -1,4 +1,4 @@
-"""Commits go on when the coordinator is lost or moves, whoever reads and however it commits.
+"""Commits continue when the coordinator is lost or moves, for every kind of consumer and commit.
 
 The table of six cells is that of KAFKA-13840: `subscribe` or `assign`, with automatic, asynchronous or
 blocking commits.  There, two of them never committed again.
@@ -95,7 +95,7 @@ def recovery(
     else:
         cluster.controls.move_coordinator(GROUP, (coordinator + 1) % 3)
     application.go_on(OUTAGE)
-    assert cluster.history.count("FindCoordinator") > 1, "somebody has asked during the outage"
+    assert cluster.history.count("FindCoordinator") > 1, "there was a lookup during the outage"
     produce(simulation, cluster, 1, [FIRST])
     cluster.controls.clear()
     over_at = simulation.now
@@ -165,7 +165,7 @@ def test_a_lookup_noted_when_it_is_over_fails_all_cells(monkeypatch: pytest.Monk
 
 
 def nowhere(*_: object) -> FindCoordinatorResponse:
-    """A coordinator that nobody could connect to."""
+    """A coordinator that refuses all connections."""
     return FindCoordinatorResponse(
         coordinators=[Coordinator(key=GROUP, node_id=1, host="broker-1", port=0, error_message=None)]
     )
@@ -189,10 +189,10 @@ def test_failed_coordinator_lookup_is_cleared_on_every_path(
         "held": lambda: controls.hold(FindCoordinatorRequest),
     }[path]()
     consumer = reader(simulation, cluster, [FIRST], request_timeout_ms=1000)
-    told = Callbacks()
+    callbacks = Callbacks()
     try:
         if asker == "async":
-            consumer.commit_async({FIRST: 3}, told)
+            consumer.commit_async({FIRST: 3}, callbacks)
             simulation.run_for(3)
         elif asker == "sync":
             consumer.commit({FIRST: 3}, timeout_ms=2500)
@@ -223,15 +223,15 @@ def test_refused_lookup_is_raised_once_and_the_next_call_looks_up_again(
 
 
 def test_commits_continue_when_a_broker_returns(simulation: Simulation, cluster: KafkaCluster) -> None:
-    consumer, told = reader(simulation, cluster, request_timeout_ms=2000), Callbacks()
+    consumer, callbacks = reader(simulation, cluster, request_timeout_ms=2000), Callbacks()
     consumer.commit({FIRST: 1})
     for broker in range(3):
         cluster.controls.stop_broker(broker)
     for offset in range(2, 5):
-        consumer.commit_async({FIRST: offset}, told)
+        consumer.commit_async({FIRST: offset}, callbacks)
         simulation.run_for(3)
     consumer.poll()
-    assert [error is not None for error in told.errors] == [True] * 3
+    assert [error is not None for error in callbacks.errors] == [True] * 3
     for broker in range(3):
         cluster.controls.restart_broker(broker)
     consumer.commit({FIRST: 9}, timeout_ms=30_000)

@@ -1,4 +1,4 @@
-"""Brokers of before KIP-699 and KIP-709, which are asked about one group a request."""
+"""Brokers older than KIP-699 and KIP-709: one group in each request."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def test_offsets_of_an_open_transaction_are_waited_for_where_brokers_can(newest:
     with cluster.reader() as consumer:
         assert consumer.position(ORDERS[0]) == 0
         assert consumer.committed(ORDERS[0]) is None
-    asked = cluster.requests(OffsetFetchRequest)
-    assert [request.require_stable for request in asked] == [waits] * 2
+    requests = cluster.requests(OffsetFetchRequest)
+    assert [request.require_stable for request in requests] == [waits] * 2
 
 
 def test_brokers_are_upgraded_while_the_consumer_runs() -> None:
-    """What is said as old brokers want it must not be said in a newer version, which has no place for it."""
+    """Fields for old brokers must not be set in a newer version, which has no place for them."""
     old = {FIND_COORDINATOR: (0, 3), OFFSET_COMMIT: (2, 8), OFFSET_FETCH: (1, 7)}
     cluster = OldCluster(old)
     cluster.append("orders", 0, *[b"x"] * 10)
@@ -74,11 +74,11 @@ def test_fatal_error_of_one_partition_is_raised_before_retriable_ones(refused: i
     cluster = OldCluster({FIND_COORDINATOR: (0, 3), OFFSET_COMMIT: (2, 8), OFFSET_FETCH: (1, 7)})
 
     def tell(request: OffsetFetchRequest, broker: ScriptedBroker) -> OffsetFetchResponse:
-        told = cluster.tell(request, broker)
-        for one in told.topics[0].partitions:
+        response = cluster.tell(request, broker)
+        for one in response.topics[0].partitions:
             error = TopicAuthorizationFailed if one.partition_index == refused else UnstableOffsetCommit
             one.error_code = error.code or 0
-        return told
+        return response
 
     cluster.on(OffsetFetchRequest, tell)
     with cluster.reader() as consumer, pytest.raises(TopicAuthorizationFailed, match=f"orders-{refused}"):

@@ -1,4 +1,4 @@
-"""`on_commit` of interceptors: told of every commit that was written, and of no other."""
+"""`on_commit` of interceptors: called for every commit that was written, and for no other."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def what_iteration_has_fetched_ahead_is_not_committed(simulation: Simulation, cluster: KafkaCluster) -> None:
-    """KAFKA-2942, and of kafka-python Yelp's 40 and 2555: records that nobody was given counted as read."""
+    """KAFKA-2942, Yelp's 40 and 2555 of kafka-python: records that were never returned counted as read."""
     consumer = reader(simulation, cluster, [FIRST], enable_auto_commit=True)
     for record in consumer:
         if record.offset == 2:
@@ -97,17 +97,17 @@ def an_error_counts_as_no_offset(patch: pytest.MonkeyPatch) -> None:
     take = StartPositions._take_response
 
     def take_lightly(self: StartPositions) -> None:
-        answer, asked = self.response, self._requested
+        answer, requested = self.response, self._requested
         if answer is not None and answer.is_done and answer.exception(0) is not None:
             self.response, self._requested = None, {}
-            self._uncommitted.update(asked)
+            self._uncommitted.update(requested)
         else:
             take(self)
 
     patch.setattr(StartPositions, "_take_response", take_lightly)
 
 
-def a_seek_made_while_offsets_are_asked_for_stays(simulation: Simulation, cluster: KafkaCluster) -> None:
+def a_seek_during_an_offset_fetch_stays(simulation: Simulation, cluster: KafkaCluster) -> None:
     """KAFKA-7703, franz-go's SetOffsets: the older question's answer came later and moved the reader."""
     with reader(simulation, cluster) as consumer:
         consumer.commit({FIRST: 7})
@@ -147,7 +147,7 @@ def partitions_are_read_after_many_failures(simulation: Simulation, cluster: Kaf
     assert consumer.poll(60_000)
 
 
-def a_question_is_asked_once(patch: pytest.MonkeyPatch) -> None:
+def a_request_is_sent_once(patch: pytest.MonkeyPatch) -> None:
     take = StartPositions._take_response
 
     def take_and_keep(self: StartPositions) -> None:
@@ -193,10 +193,10 @@ def asynchronous_commits_are_tried_again(patch: pytest.MonkeyPatch) -> None:
 
 def asynchronous_commits_survive_close(simulation: Simulation, cluster: KafkaCluster) -> None:
     """KAFKA-16103: what was being committed was dropped by close."""
-    consumer, told = reader(simulation, cluster, [FIRST]), Callbacks()
-    consumer.commit_async({FIRST: 5}, told)
+    consumer, callbacks = reader(simulation, cluster, [FIRST]), Callbacks()
+    consumer.commit_async({FIRST: 5}, callbacks)
     consumer.close()
-    assert told.errors == [None]
+    assert callbacks.errors == [None]
     assert committed(cluster) == {FIRST: 5}
 
 
@@ -224,11 +224,11 @@ def close_waits_as_long_as_a_commit_may_take(patch: pytest.MonkeyPatch) -> None:
 
 def a_wakeup_does_not_end_a_commit(simulation: Simulation, cluster: KafkaCluster) -> None:
     """KAFKA-14208: a wakeup meant for poll ended an asynchronous commit."""
-    consumer, told = reader(simulation, cluster, [FIRST]), Callbacks()
+    consumer, callbacks = reader(simulation, cluster, [FIRST]), Callbacks()
     consumer.wakeup()
-    consumer.commit_async({FIRST: 4}, told)
+    consumer.commit_async({FIRST: 4}, callbacks)
     consumer.commit({FIRST: 5})
-    assert told.errors == [None]
+    assert callbacks.errors == [None]
     assert committed(cluster) == {FIRST: 5}
     assert consumer.poll(60_000) == {}, "it ends the poll, as it was meant to"
 
@@ -253,8 +253,8 @@ STORIES: dict[Story, Plant] = {
     what_iteration_has_fetched_ahead_is_not_committed: positions_are_taken_as_handed_over,
     what_a_poll_returns_is_not_committed_by_that_poll: automatic_commits_at_the_end_of_a_poll,
     an_error_that_passes_is_not_taken_for_no_offset: an_error_counts_as_no_offset,
-    a_seek_made_while_offsets_are_asked_for_stays: answers_are_taken_whenever_they_come,
-    partitions_are_read_after_many_failures: a_question_is_asked_once,
+    a_seek_during_an_offset_fetch_stays: answers_are_taken_whenever_they_come,
+    partitions_are_read_after_many_failures: a_request_is_sent_once,
     a_commit_that_failed_does_not_come_again_behind_a_later_one: asynchronous_commits_are_tried_again,
     asynchronous_commits_survive_close: close_waits_for_nothing,
     close_keeps_its_timeout_without_a_coordinator: close_waits_as_long_as_a_commit_may_take,

@@ -57,11 +57,11 @@ def reader(cluster: OldCluster, **options: Any) -> KafkaConsumer:
 
 
 def refused(*codes: int) -> OffsetCommitResponse:
-    told = [
+    partitions = [
         OffsetCommitResponsePartition(partition_index=number, error_code=code)
         for number, code in enumerate(codes)
     ]
-    return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="orders", partitions=told)])
+    return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="orders", partitions=partitions)])
 
 
 def sent(cluster: OldCluster) -> list[int]:
@@ -99,14 +99,14 @@ def test_committed_offsets_are_those_of_the_own_group_and_no_partition_may_be_mi
         response = OffsetFetchResponse(groups=[fetched("old", 5, 0, 1), fetched("another", 70, 0, 1)])
         assert committed.refusal(response, ORDERS, NO_IDS) is None
         found = committed.read(response, ORDERS)
-        assert {one: told.offset for one, told in found.items() if told is not None} == {
+        assert {one: outcome.offset for one, outcome in found.items() if outcome is not None} == {
             ORDERS[0]: 5,
             ORDERS[1]: 6,
         }
-        for told in (0, 1):
-            error = committed.refusal(OffsetFetchResponse(groups=[fetched("old", 5, told)]), ORDERS, NO_IDS)
+        for number in (0, 1):
+            error = committed.refusal(OffsetFetchResponse(groups=[fetched("old", 5, number)]), ORDERS, NO_IDS)
             assert isinstance(error, CorruptResponse)
-            assert str(error).endswith(f"lacks orders-{1 - told}")
+            assert str(error).endswith(f"lacks orders-{1 - number}")
 
 
 def test_abandoned_commit_does_not_block_later_ones(cluster: OldCluster) -> None:
@@ -114,11 +114,11 @@ def test_abandoned_commit_does_not_block_later_ones(cluster: OldCluster) -> None
         consumer.commit({FIRST: 0})
         cluster.on(OffsetCommitRequest, lambda request, broker: Hold())
         assert consumer._group is not None
-        given_up = consumer._group.committer._begin(
+        abandoned = consumer._group.committer._begin(
             {FIRST: OffsetAndMetadata(1, "", -1)}, 60, is_retried=True
         )
         cluster.runtime.run_for(0.1)
-        given_up.completion.cancel()
+        abandoned.completion.cancel()
         consumer.commit_async({FIRST: 2})
         cluster.runtime.run_for(0.1)
         assert sent(cluster) == [0, 1, 2]
@@ -149,11 +149,11 @@ def test_unknown_topic_in_a_commit_response_refreshes_metadata(cluster: OldClust
     with reader(cluster) as consumer:
         consumer.commit({FIRST: 0})
         cluster.runtime.run_for(5)
-        asked = len(cluster.requests(MetadataRequest))
+        before = len(cluster.requests(MetadataRequest))
         cluster.on(OffsetCommitRequest, lambda *_: refused(UnknownTopicOrPartition.code))
         consumer.commit_async({FIRST: 1})
         cluster.runtime.run_for(2)
-        assert len(cluster.requests(MetadataRequest)) > asked
+        assert len(cluster.requests(MetadataRequest)) > before
 
 
 # ---------------------------------------------------------------------------------------- automatic ones
@@ -204,10 +204,10 @@ def test_automatic_commits_wait_where_there_is_no_member(
 
 
 def test_close_reports_each_commit_outcome_though_callbacks_raise(cluster: OldCluster) -> None:
-    told: list[tuple[int, BaseException | None]] = []
+    outcomes: list[tuple[int, BaseException | None]] = []
 
     def raising(offsets: Any, error: BaseException | None) -> None:
-        told.append((offsets[FIRST].offset, error))
+        outcomes.append((offsets[FIRST].offset, error))
         raise ValueError(offsets[FIRST].offset)
 
     consumer = reader(cluster)
@@ -216,7 +216,7 @@ def test_close_reports_each_commit_outcome_though_callbacks_raise(cluster: OldCl
     cluster.runtime.run_for(1)
     with pytest.raises(ValueError, match="1"):
         consumer.close()
-    assert told == [(1, None), (2, None), (3, None)]
+    assert outcomes == [(1, None), (2, None), (3, None)]
 
 
 def test_stored_offsets_of_kept_partitions_are_not_committed_with_revoked_ones(cluster: OldCluster) -> None:
@@ -276,9 +276,9 @@ def test_offset_fetch_of_an_earlier_assignment_is_repeated(cluster: OldCluster) 
 
 def test_invalid_committed_offset_is_not_read_as_none(cluster: OldCluster) -> None:
     def odd(request: OffsetFetchRequest, broker: ScriptedBroker) -> OffsetFetchResponse:
-        told = cluster.tell(request, broker)
-        told.topics[0].partitions[0].committed_offset = -5
-        return told
+        response = cluster.tell(request, broker)
+        response.topics[0].partitions[0].committed_offset = -5
+        return response
 
     cluster.on(OffsetFetchRequest, odd)
     with reader(cluster) as consumer, pytest.raises(KafkaTimeoutError, match="orders-0 at -5"):

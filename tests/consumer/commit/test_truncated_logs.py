@@ -42,7 +42,7 @@ def values(consumer: KafkaConsumer, count: int) -> list[bytes]:
 
 @pytest.fixture
 def done(simulation: Simulation, cluster: KafkaCluster) -> list[bytes]:
-    """What a consumer has read and committed before the log was cut and grew anew."""
+    """Records that a consumer has read and committed before the log was truncated and grew again."""
     leader = cluster.partition(*FIRST).leader
     write(simulation, cluster, "kept", KEPT)
     assert simulation.wait_until(lambda: cluster.partition(*FIRST).high_watermark == KEPT, 10)

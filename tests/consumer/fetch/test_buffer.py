@@ -77,7 +77,7 @@ class BufferMachine(RuleBasedStateMachine):
             assert self.buffer.partitions()[-1] == partition
 
     @rule(partition=st.sampled_from(PARTITIONS))
-    def room_is_told_once(self, partition: TopicPartition) -> None:
+    def room_is_reported_once(self, partition: TopicPartition) -> None:
         self.buffer.notify_when_drained()
         before = self.rooms
         self.buffer.discard([partition])

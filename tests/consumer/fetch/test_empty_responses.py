@@ -1,4 +1,4 @@
-"""Answers that bring nothing usable are asked for again after a pause, never in a tight loop."""
+"""Responses without usable records are requested again after a pause, never in a tight loop."""
 
 from __future__ import annotations
 
@@ -22,49 +22,49 @@ MOST_PER_SECOND = 10
 Change = Callable[[FetchResponse, PartitionData], None]
 
 
-def out_of_range(response: FetchResponse, told: PartitionData) -> None:
-    told.error_code, told.records = 1, None
+def out_of_range(response: FetchResponse, partition: PartitionData) -> None:
+    partition.error_code, partition.records = 1, None
 
 
-def foreign_topic(response: FetchResponse, told: PartitionData) -> None:
+def foreign_topic(response: FetchResponse, partition: PartitionData) -> None:
     response.responses[0].topic, response.responses[0].topic_id = "others", b"o" * 16
 
 
-def foreign_partition(response: FetchResponse, told: PartitionData) -> None:
-    told.partition_index = 77
+def foreign_partition(response: FetchResponse, partition: PartitionData) -> None:
+    partition.partition_index = 77
 
 
-def no_answer(response: FetchResponse, told: PartitionData) -> None:
+def no_answer(response: FetchResponse, partition: PartitionData) -> None:
     response.responses.clear()
 
 
-def null_records(response: FetchResponse, told: PartitionData) -> None:
-    told.records = None
+def null_records(response: FetchResponse, partition: PartitionData) -> None:
+    partition.records = None
 
 
-def offsets_that_run_back(response: FetchResponse, told: PartitionData) -> None:
-    told.records = memoryview(build_batch([(None, b"old")], 0))
+def offsets_that_run_back(response: FetchResponse, partition: PartitionData) -> None:
+    partition.records = memoryview(build_batch([(None, b"old")], 0))
 
 
-def unknown_replica(response: FetchResponse, told: PartitionData) -> None:
-    told.preferred_read_replica, told.records = 99, None
+def unknown_replica(response: FetchResponse, partition: PartitionData) -> None:
+    partition.preferred_read_replica, partition.records = 99, None
 
 
-def codec_error(response: FetchResponse, told: PartitionData) -> None:
-    told.error_code, told.records = 76, None
+def codec_error(response: FetchResponse, partition: PartitionData) -> None:
+    partition.error_code, partition.records = 76, None
 
 
-def corrupt_message(response: FetchResponse, told: PartitionData) -> None:
-    told.error_code, told.records = 2, None
+def corrupt_message(response: FetchResponse, partition: PartitionData) -> None:
+    partition.error_code, partition.records = 2, None
 
 
-def unknown_codec(response: FetchResponse, told: PartitionData) -> None:
+def unknown_codec(response: FetchResponse, partition: PartitionData) -> None:
     batch = bytearray(build_batch([(None, b"new")], 3))
     batch[22] |= 7
-    told.records = memoryview(bytes(batch))
+    partition.records = memoryview(bytes(batch))
 
 
-def no_session(response: FetchResponse, told: PartitionData) -> None:
+def no_session(response: FetchResponse, partition: PartitionData) -> None:
     response.error_code = 71
     response.responses.clear()
 
@@ -116,8 +116,8 @@ def test_a_fetch_that_brings_nothing_usable_is_repeated_ten_times_a_second_at_mo
         poll_for(cluster, consumer, 1)  # what was under way
         before = len(cluster.requests(FetchRequest))
         poll_for(cluster, consumer, SECONDS)
-        asked = len(cluster.requests(FetchRequest)) - before
-        assert 3 <= asked <= SECONDS * MOST_PER_SECOND, "with a pause, and not given up"
+        count = len(cluster.requests(FetchRequest)) - before
+        assert 3 <= count <= SECONDS * MOST_PER_SECOND, "with a pause, and not given up"
         assert not cluster.requests(FetchRequest)[-1].topics[0].partitions[1:]
         del cluster.brokers[0].handlers[FetchRequest]
         cluster.append("orders", 0, b"3")

@@ -60,11 +60,11 @@ def test_incremental_fetch_names_only_changed_partitions(cluster: SessionCluster
 def test_fetch_visits_only_moved_partitions_of_ten_thousand(
     cluster: SessionCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked_at: list[TopicPartition] = []
+    visited: list[TopicPartition] = []
     entry = FetchState.entry
 
     def noted(state: FetchState, leader_epoch: int, max_bytes: int) -> FetchPartition:
-        looked_at.append(state.partition)
+        visited.append(state.partition)
         return entry(state, leader_epoch, max_bytes)
 
     with cluster.consumer("orders") as consumer:
@@ -73,11 +73,11 @@ def test_fetch_visits_only_moved_partitions_of_ten_thousand(
         before = len(cluster.requests(FetchRequest))
         read(consumer, 20)
         assert len(cluster.requests(FetchRequest)) > before + 10
-        assert looked_at == []
+        assert visited == []
         for value in (b"b", b"c"):
             cluster.append("orders", 2, value)
             assert read(consumer) == [value]
-        assert looked_at == [ORDERS[2], ORDERS[2]]
+        assert visited == [ORDERS[2], ORDERS[2]]
         consumer.seek(ORDERS[1], 0)
         cluster.append("orders", 1, b"d")
         assert read(consumer) == [b"d"]
@@ -105,10 +105,10 @@ def test_paused_and_removed_partitions_are_forgotten_in_the_session(cluster: Ses
         consumer.resume(ORDERS[1])
         cluster.append("orders", 1, b"late")
         assert read(consumer, 2) == [b"late"]
-        told = [(named(one), forgotten(one)) for one in cluster.requests(FetchRequest)]
-        assert ([], [1]) in told
-        assert ([], [2, 3]) in told
-        assert ([1], []) in told
+        requests = [(named(one), forgotten(one)) for one in cluster.requests(FetchRequest)]
+        assert ([], [1]) in requests
+        assert ([], [2, 3]) in requests
+        assert ([1], []) in requests
     assert cluster.made == 1
 
 
@@ -176,15 +176,19 @@ def test_broker_without_sessions_gets_all_partitions_each_time() -> None:
     cluster = LogCluster({"orders": [0, 0]}, brokers=1)
     with cluster.consumer("orders") as consumer:
         read(consumer, 3)
-        told = {(one.session_id, one.session_epoch, *named(one)) for one in cluster.requests(FetchRequest)}
-        assert told == {(0, 0, 0, 1)}
+        requests = {
+            (one.session_id, one.session_epoch, *named(one)) for one in cluster.requests(FetchRequest)
+        }
+        assert requests == {(0, 0, 0, 1)}
 
 
 def test_fetch_sessions_can_be_disabled(cluster: SessionCluster) -> None:
     with cluster.consumer("orders", enable_incremental_fetch_sessions=False) as consumer:
         read(consumer, 3)
-        told = {(one.session_id, one.session_epoch, *named(one)) for one in cluster.requests(FetchRequest)}
-        assert told == {(0, -1, 0, 1, 2, 3)}
+        requests = {
+            (one.session_id, one.session_epoch, *named(one)) for one in cluster.requests(FetchRequest)
+        }
+        assert requests == {(0, -1, 0, 1, 2, 3)}
     assert cluster.made == 0
 
 
@@ -239,7 +243,7 @@ def test_names_of_other_topics_do_not_mix_with_ids_in_a_session() -> None:
 
 
 def test_topic_with_a_newly_known_id_stays_in_a_session_by_names() -> None:
-    """As while brokers are upgraded to those that name ids, and another topic's is not known yet.
+    """A cluster during an upgrade to topic ids, with another topic whose id is not known yet.
 
     A broker takes in what is named, then lets go what is forgotten: what is both would be read no more.
     """

@@ -30,13 +30,13 @@ def marker(offset: int, producer_id: int, *, committed: bool) -> RecordBatch:
     return RecordBatch(memoryview(build_end_marker(committed, 1000, producer_id, 0, 0, base_offset=offset)))
 
 
-def aborted(*told: tuple[int, int]) -> list[AbortedTransaction]:
-    return [AbortedTransaction(producer_id=producer, first_offset=first) for producer, first in told]
+def aborted(*transactions: tuple[int, int]) -> list[AbortedTransaction]:
+    return [AbortedTransaction(producer_id=producer, first_offset=first) for producer, first in transactions]
 
 
-def shown(batches: list[RecordBatch], told: list[AbortedTransaction]) -> list[int]:
+def shown(batches: list[RecordBatch], transactions: list[AbortedTransaction]) -> list[int]:
     """The first offsets of what is not hidden."""
-    visibility = Visibility(told, TopicPartition("orders", 0))
+    visibility = Visibility(transactions, TopicPartition("orders", 0))
     return [one.base_offset for one in batches if not visibility.hides(one)]
 
 
@@ -79,8 +79,8 @@ def test_the_broker_may_list_aborted_transactions_in_any_order() -> None:
         marker(5, ANNA, committed=False),
         batch(6, ANNA),
     ]
-    for told in (aborted((ANNA, 4), (BERT, 0)), aborted((BERT, 0), (ANNA, 4))):
-        assert shown(batches, told) == [2, 6]
+    for transactions in (aborted((ANNA, 4), (BERT, 0)), aborted((BERT, 0), (ANNA, 4))):
+        assert shown(batches, transactions) == [2, 6]
 
 
 def test_others_and_records_outside_of_transactions_are_shown_meanwhile() -> None:

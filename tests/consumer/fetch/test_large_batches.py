@@ -371,7 +371,7 @@ Row = tuple[int, "bytes | None"]
 def all_rows(
     data: FetchedData, start: int, limit: int, in_columns: bool, check_crcs: bool
 ) -> list[Row | str]:
-    """What is read by takes of up to `limit` records, and the error behind it."""
+    """Records read by takes of up to `limit` records, and the error behind them."""
     rows: list[Row | str] = []
     position = start
     while position < data.next_offset or data.error is not None:

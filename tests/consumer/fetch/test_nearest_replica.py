@@ -41,12 +41,12 @@ class RackCluster(LogCluster):
         return answer_with(request, preferred_read_replica=1)
 
     def metadata_with_all(self, request: MetadataRequest) -> MetadataResponse:
-        """As the others see it: the follower is there, though the consumer does not reach it."""
+        """The others' view: the follower is alive, though the consumer does not reach it."""
         follower = self.brokers[1]
         was_up, follower.is_up = follower.is_up, True
-        told = self.metadata(request)
+        answer = self.metadata(request)
         follower.is_up = was_up
-        return told
+        return answer
 
     def follow(self, request: FetchRequest, broker: ScriptedBroker) -> Answer:
         if self.follower_error:
@@ -55,7 +55,7 @@ class RackCluster(LogCluster):
 
 
 def answer_with(request: FetchRequest, **fields: Any) -> Answer:
-    told = [
+    answer = [
         FetchableTopicResponse(
             topic=topic.topic,
             topic_id=topic.topic_id,
@@ -63,7 +63,7 @@ def answer_with(request: FetchRequest, **fields: Any) -> Answer:
         )
         for topic in request.topics
     ]
-    return Later(0.001, lambda: FetchResponse(responses=told))
+    return Later(0.001, lambda: FetchResponse(responses=answer))
 
 
 def values(consumer: KafkaConsumer, polls: int = 4) -> list[bytes]:
@@ -95,9 +95,9 @@ def test_an_error_of_the_follower_sends_the_reader_to_the_leader(error: int) -> 
         consumer.seek(ORDERS_0, 0)
         cluster.follower_error = error
         assert values(consumer, 2) == []
-        asked = len(cluster.requests(FetchRequest))
+        before = len(cluster.requests(FetchRequest))
         cluster.runtime.run_for(10)
-        assert len(cluster.requests(FetchRequest)) - asked < 220, "ten a second and broker at most"
+        assert len(cluster.requests(FetchRequest)) - before < 220, "ten a second and broker at most"
         cluster.follower_error = 0
         assert values(consumer, 2) == [b"0"]
 
@@ -159,7 +159,7 @@ def test_follower_lost_while_paused_is_replaced_by_the_leader() -> None:
 
 
 def test_stalled_follower_read_restarts_at_the_leader() -> None:
-    """What the watchdog does for a partition that does not advance."""
+    """The watchdog's call for a partition that does not advance."""
     cluster = RackCluster()
     cluster.append("orders", 0, b"0")
     with cluster.consumer("orders", client_rack="r1") as consumer:

@@ -1,4 +1,4 @@
-"""Several lookups for offsets at once: who is asked what, and when the driver looks again."""
+"""Several offset lookups at once: which broker gets which partitions, and when the driver calls again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Bench:
     """Lookups in a cluster of two nodes; partition n is led by n % 2."""
 
     def __init__(self) -> None:
-        self.asked_for_metadata = 0
+        self.metadata_requests = 0
         self.metadata = metadata = SimpleNamespace(
             want_topic=lambda topic, now: None,
             topic_error=lambda topic: None,
@@ -58,7 +58,7 @@ class Bench:
         self.failed: list[tuple[TopicPartition, KafkaError]] = []
 
     def _request_update(self, error: KafkaError | None = None) -> None:
-        self.asked_for_metadata += 1
+        self.metadata_requests += 1
 
     def look_up(self, partition: TopicPartition, timestamp: int = LATEST, **more: float) -> OffsetLookup:
         lookup = OffsetLookup(
@@ -72,7 +72,7 @@ class Bench:
         return lookup
 
 
-def asked(send: Send[Any]) -> list[tuple[int, int]]:
+def requested(send: Send[Any]) -> list[tuple[int, int]]:
     request = send.request
     assert isinstance(request, ListOffsetsRequest)
     return [(one.partition_index, one.timestamp) for topic in request.topics for one in topic.partitions]
@@ -84,7 +84,7 @@ def answer(send: Send[Any], now: float, code: int = 0) -> None:
         ListOffsetsPartitionResponse(
             partition_index=number, error_code=code, offset=10 * number + timestamp + 2, timestamp=-1
         )
-        for number, timestamp in asked(send)
+        for number, timestamp in requested(send)
     ]
     topics = [ListOffsetsTopicResponse(name="orders", partitions=partitions)]
     send.on_response(ListOffsetsResponse(topics=topics), now)
@@ -108,10 +108,10 @@ def test_driver_wakes_at_the_end_of_the_first_of_two_backoffs(order: tuple[int, 
     sends = bench.lookups.poll(0.0).sends
     for send, at in zip(sends, (1.0, 1.5), strict=True):
         answer(send, at, NotLeaderOrFollower.code)
-    assert bench.asked_for_metadata == 2
+    assert bench.metadata_requests == 2
     first = min(lookup.not_before for lookup in lookups)
     assert first < 1.5
-    # The first of them is due at 1.5; in between it was not looked at.
+    # The first of them is due at 1.5; it was not visited in between.
     for lookup in lookups:
         lookup.not_before += 1.0
     assert bench.lookups.poll(1.6).wake_at == first + 1.0
@@ -126,7 +126,7 @@ def test_offset_lookups_are_retried_after_retriable_errors(error: type[BrokerErr
         bench.look_up(partition, deadline=60.0)
     for send in bench.lookups.poll(0.0).sends:
         answer(send, 1.0, error.code or 0)
-    assert bench.asked_for_metadata == refreshes
+    assert bench.metadata_requests == refreshes
     for send in bench.lookups.poll(3.0).sends:
         answer(send, 3.0)
     assert bench.found == [(ORDERS[0], LATEST, 1), (ORDERS[1], LATEST, 11)]
@@ -161,7 +161,7 @@ def test_equal_questions_share_a_request_and_different_ones_for_a_partition_foll
     requests = []
     for now in (0.0, 1.0):
         [send] = bench.lookups.poll(now).sends
-        requests.append(asked(send))
+        requests.append(requested(send))
         answer(send, now)
     assert requests == [[(0, LATEST), (2, LATEST)], [(0, EARLIEST), (2, EARLIEST)]]
     assert sorted(bench.found) == sorted(

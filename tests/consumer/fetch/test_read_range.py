@@ -165,7 +165,7 @@ def test_read_range_raises_client_closed_if_closed_by_another_thread(cluster: Lo
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("arguments", "words"),
     [
         ({"start": -1}, "start=-1"),
         ({"end": "7"}, "end='7'"),
@@ -173,9 +173,9 @@ def test_read_range_raises_client_closed_if_closed_by_another_thread(cluster: Lo
         ({"max_bytes": 0}, "max_bytes=0"),
     ],
 )
-def test_wrong_arguments_are_refused_at_the_call(cluster: LogCluster, given: Any, words: str) -> None:
+def test_wrong_arguments_are_refused_at_the_call(cluster: LogCluster, arguments: Any, words: str) -> None:
     with cluster.consumer() as consumer, pytest.raises(ValueError, match=words):
-        consumer.read_range(ORDERS_0, **{"start": 0, "end": 1, **given})
+        consumer.read_range(ORDERS_0, **{"start": 0, "end": 1, **arguments})
 
 
 @pytest.mark.parametrize("how", ["nothing", "records before it", "another partition", "another topic"])
@@ -187,13 +187,13 @@ def test_empty_fetch_responses_are_retried_at_most_ten_times_a_second(cluster: L
         nonlocal fetches
         fetches += 1
         response = fetch_now(request, broker)
-        told = response.responses[0].partitions[0]
+        answer = response.responses[0].partitions[0]
         if how == "another partition":
-            told.partition_index = 7
+            answer.partition_index = 7
         elif how == "another topic":
             response.responses[0].topic, response.responses[0].topic_id = "others", b"o" * 16
         else:
-            told.records = None if how == "nothing" else memoryview(cluster.log("orders").batches[0])
+            answer.records = None if how == "nothing" else memoryview(cluster.log("orders").batches[0])
         return response
 
     cluster.on(FetchRequest, at_once)
@@ -218,8 +218,8 @@ def test_read_range_timeout_names_the_last_stable_offset(cluster: LogCluster) ->
 
     def nothing_yet(request: FetchRequest, broker: ScriptedBroker) -> Answer:
         response = cluster.fetch_now(request, broker)
-        (told,) = response.responses[0].partitions
-        told.records, told.high_watermark, told.last_stable_offset = None, 102, 101
+        (answer,) = response.responses[0].partitions
+        answer.records, answer.high_watermark, answer.last_stable_offset = None, 102, 101
         return response
 
     cluster.on(FetchRequest, nothing_yet)
@@ -236,8 +236,8 @@ def test_records_of_another_topic_are_ignored_without_topic_ids(cluster: LogClus
 
     def others_first(request: FetchRequest, broker: ScriptedBroker) -> Answer:
         response = cluster.fetch_now(request, broker)
-        told = PartitionData(partition_index=0, high_watermark=7, records=cluster.log("others").batches[0])
-        response.responses.insert(0, FetchableTopicResponse(topic="others", partitions=[told]))
+        answer = PartitionData(partition_index=0, high_watermark=7, records=cluster.log("others").batches[0])
+        response.responses.insert(0, FetchableTopicResponse(topic="others", partitions=[answer]))
         return response
 
     cluster.append("others", 0, b"another's")

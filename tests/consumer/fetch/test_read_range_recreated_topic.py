@@ -1,4 +1,4 @@
-"""`read_range` where the topic was deleted, made anew, or given partitions since the client heard of it."""
+"""`read_range` if the topic was deleted, created again or extended after the client's last metadata."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_partition_that_was_added_is_read(kafka_cluster: KafkaCluster) -> None
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-@pytest.mark.parametrize("was_known", [True, False], ids=["known", "never heard of"])
+@pytest.mark.parametrize("was_known", [True, False], ids=["known", "never known"])
 def test_read_range_of_a_deleted_topic_fails_long_before_the_timeout(
     kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, was_known: bool
 ) -> None:

@@ -56,7 +56,9 @@ def simulation() -> Iterator[Simulation]:
 
 @pytest.fixture
 def cluster(simulation: Simulation) -> KafkaCluster:
-    """Of twenty records ten are a new leader's; the old one has not heard of it, and metadata are its own."""
+    """Ten of twenty records are a new leader's; the old leader does not know it, and the metadata come from
+    it.
+    """
     cluster = simulation.cluster(brokers=3, topics={"orders": 1}, config=dict(QUICK))
     write(simulation, cluster)
     old = cluster.partition(*ORDERS_0).leader

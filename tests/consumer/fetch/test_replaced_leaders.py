@@ -32,7 +32,9 @@ NOTHING_YET = PartitionData(partition_index=0, high_watermark=20)
 
 @attrs.define
 class Reading:
-    """Offset 20 of a partition is asked for, behind a record of leader epoch 5; told by hand."""
+    """A fetch from offset 20 of a partition, behind a record of leader epoch 5; the responses are made by
+    hand.
+    """
 
     fetcher: Fetcher
     client: ClusterClient
@@ -48,8 +50,8 @@ class Reading:
         node = Node(0, "broker-0", 9092)
         self.client.metadata.snapshot = ClusterSnapshot(1, nodes={0: node}, topics={"orders": topic})
 
-    def told(self, answer: PartitionData, now: float) -> bool:
-        """Whether that answer ends the doubt about the place: it is asked for by its offset alone."""
+    def accept(self, answer: PartitionData, now: float) -> bool:
+        """Whether that response ends the doubt about the position: it is fetched by its offset alone."""
         self.fetcher._responses.apply(self.state, 20, answer, [], now)
         return self.state.epoch < 0
 
@@ -69,16 +71,16 @@ def reading() -> Reading:
 
 def test_a_doubt_after_a_good_answer_is_a_first_one(reading: Reading) -> None:
     reading.led_in(4)
-    assert not reading.told(OUT_OF_RANGE, now=100.0)
-    assert not reading.told(NOTHING_YET, now=101.0)
-    assert not reading.told(OUT_OF_RANGE, now=101.0 + DOUBT)
-    assert not reading.told(OUT_OF_RANGE, now=100.0 + 2 * DOUBT)
-    assert reading.told(OUT_OF_RANGE, now=101.0 + 2 * DOUBT)
+    assert not reading.accept(OUT_OF_RANGE, now=100.0)
+    assert not reading.accept(NOTHING_YET, now=101.0)
+    assert not reading.accept(OUT_OF_RANGE, now=101.0 + DOUBT)
+    assert not reading.accept(OUT_OF_RANGE, now=100.0 + 2 * DOUBT)
+    assert reading.accept(OUT_OF_RANGE, now=101.0 + 2 * DOUBT)
 
 
 def test_metadata_is_requested_while_the_leader_is_in_doubt(reading: Reading) -> None:
     reading.led_in(4)
-    reading.told(OUT_OF_RANGE, now=100.0)
+    reading.accept(OUT_OF_RANGE, now=100.0)
     request = reading.client.metadata.poll(100.0).sends
     assert [type(send.request) for send in request] == [MetadataRequest]
     assert reading.state.not_before >= 100.1, "and the broker is left alone meanwhile"
@@ -88,4 +90,4 @@ def test_metadata_is_requested_while_the_leader_is_in_doubt(reading: Reading) ->
 def test_leader_of_the_same_or_a_later_epoch_is_believed_at_once(reading: Reading, epoch: int) -> None:
     """Brokers of old tell no epoch."""
     reading.led_in(epoch)
-    assert reading.told(OUT_OF_RANGE, now=100.0)
+    assert reading.accept(OUT_OF_RANGE, now=100.0)

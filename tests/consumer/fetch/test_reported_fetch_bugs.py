@@ -35,7 +35,7 @@ FIRST = TopicPartition("orders", 0)
 
 
 def values(consumer: KafkaConsumer, polls: int = 20) -> list[bytes]:
-    """Of the first partition, by polls of a tenth of a second."""
+    """Records of the first partition, from polls of a tenth of a second."""
     polled = [consumer.poll(100).get(FIRST, []) for _ in range(polls)]
     return [record.value for records in polled for record in records]
 
@@ -183,8 +183,8 @@ def a_nearer_replica_that_nobody_knows_is_not_waited_for(cluster: LogCluster) ->
         if len(cluster.requests(FetchRequest)) > 1:
             return fetch(request, broker)
         answer: FetchResponse = cluster.fetch_now(request, broker)
-        for told in answer.responses[0].partitions:
-            told.preferred_read_replica, told.records = 99, None
+        for partition in answer.responses[0].partitions:
+            partition.preferred_read_replica, partition.records = 99, None
         return answer
 
     cluster.on(FetchRequest, send_away_once)

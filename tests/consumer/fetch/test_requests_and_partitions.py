@@ -38,7 +38,7 @@ def cluster() -> LogCluster:
 
 @pytest.fixture
 def fetcher(cluster: LogCluster) -> Fetcher:
-    """One that nobody polls: its commands are called by hand."""
+    """A consumer that is never polled: its commands are called by hand."""
     options = CONSUMER_OPTIONS.parse(None, {"bootstrap_servers": BOOTSTRAP})
     runtime: Any = cluster.runtime
     client = ClusterClient(options, name="test", runtime=runtime)
@@ -90,7 +90,7 @@ def test_retry_of_the_same_position_keeps_the_longer_pause(fetcher: Fetcher, clu
 
 
 def test_data_fetched_for_an_older_position_is_not_put_back(fetcher: Fetcher) -> None:
-    """An answer may come between a seek, on the application's thread, and the fetcher's hearing of it."""
+    """A response may come between a seek, on the application's thread, and its processing by the fetcher."""
     fetcher.begin(ORDERS_0, 2, 100)
     fetcher.buffer.put(data(ORDERS_0, 1, 3))
     fetcher.buffer.put(data(ORDERS_0, 2, 100))
@@ -153,7 +153,7 @@ def test_unreadable_batch_stops_fetching_behind_it(cluster: LogCluster) -> None:
 
 
 def test_an_answer_to_a_fetch_from_behind_is_not_taken_in(cluster: LogCluster) -> None:
-    """What waited was put back meanwhile: the answer's records would leave a gap."""
+    """The waiting records were put back meanwhile: the response's records would leave a gap."""
     held = Hold()
     for value in (b"0", b"1"):
         cluster.append("orders", 0, value)
@@ -306,10 +306,10 @@ def test_causes_are_kept_without_their_frames() -> None:
         except ValueError as error:
             raise CorruptData("outer") from error
     except CorruptData as caught:
-        told = without_frames(caught)
-    assert told.__traceback__ is None
-    assert told.__cause__ is not None
-    assert told.__cause__.__traceback__ is None
+        bare = without_frames(caught)
+    assert bare.__traceback__ is None
+    assert bare.__cause__ is not None
+    assert bare.__cause__.__traceback__ is None
 
 
 def test_records_that_are_alike_are_not_decoded_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,11 +326,11 @@ def test_records_that_are_alike_are_not_decoded_one_by_one(monkeypatch: pytest.M
 
 def test_columns_taken_in_pieces_visit_each_batch_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log of small batches took time that grew with its square: 2.4 ms a record with max_records=1."""
-    looked_at: list[int] = []
+    visited: list[int] = []
     hides = Visibility.hides
 
     def counted(self: Visibility, batch: AnyBatch) -> bool:
-        looked_at.append(batch.base_offset)
+        visited.append(batch.base_offset)
         return hides(self, batch)
 
     monkeypatch.setattr(Visibility, "hides", counted)
@@ -341,4 +341,4 @@ def test_columns_taken_in_pieces_visit_each_batch_once(monkeypatch: pytest.Monke
         columns = Columns()
         position = data.take_columns(position, 1, columns, check_crcs=True)
         assert (position, list(columns.offsets)) == (taken, [taken - 1])
-    assert looked_at == list(range(100))
+    assert visited == list(range(100))

@@ -1,4 +1,4 @@
-"""Places found by asking: `auto_offset_reset="by_duration:…"` (KIP-1106), and ends that are sought."""
+"""Positions from lookups: `auto_offset_reset="by_duration:…"` (KIP-1106), and seeks to the end."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_reading_begins_so_far_back_or_at_the_end(duration: str, values: list[by
 
 def test_record_appended_during_the_end_lookup_is_not_skipped() -> None:
     cluster = aged_log()
-    asked = []
+    requests = []
     answer = cluster._list_partition
 
     def late(name: str, number: int, timestamp: int, broker: object) -> object:
         found = answer(name, number, timestamp, broker)  # type: ignore[arg-type]
-        asked.append(timestamp)
-        if len(asked) == 1:
+        requests.append(timestamp)
+        if len(requests) == 1:
             cluster.append("orders", 0, b"just now", timestamp=cluster.runtime.clock.wall_ms())
         return found
 
@@ -98,7 +98,7 @@ def test_invalid_duration_is_rejected(text: str) -> None:
 
 @pytest.mark.parametrize("how", ["assigned no more", "placed by seek"])
 def test_lookup_of_an_unwanted_partition_is_stopped(how: str) -> None:
-    """Asking for a topic that is gone may even make it anew, where brokers create what clients name."""
+    """A request for a deleted topic may even create it again, if brokers create topics that clients name."""
     cluster = LogCluster({"orders": [0]}, brokers=1)
     gone = TopicPartition("gone", 0)
     with cluster.consumer() as consumer:

@@ -25,7 +25,7 @@ class EpochCluster(LogCluster):
         self.epoch = 1
         self.knows_epochs = True
         self.claims_end: int | None = None
-        """Where every epoch ends, as it says, whatever was asked for."""
+        """The end offset of every epoch, whatever the request was."""
 
     @property
     def epoch(self) -> int:
@@ -56,11 +56,11 @@ class EpochCluster(LogCluster):
         request: FetchRequest,
         name: str,
         topic_id: bytes,
-        asked: FetchPartition,
+        requested: FetchPartition,
         broker: ScriptedBroker,
         room: int,
     ) -> PartitionData:
-        last = asked.last_fetched_epoch
+        last = requested.last_fetched_epoch
         if last >= 0 and not self.knows_epochs:
             return PartitionData(partition_index=0, error_code=1, high_watermark=-1)
         if last >= 0 and self.claims_end is not None:
@@ -76,13 +76,13 @@ class EpochCluster(LogCluster):
             if all(b.partition_leader_epoch <= last for b in known):
                 end = self.log("orders").end
             epoch = before[-1].partition_leader_epoch if before else -1
-            if epoch < last or end < asked.fetch_offset:
+            if epoch < last or end < requested.fetch_offset:
                 return PartitionData(
                     partition_index=0,
                     high_watermark=self.log("orders").end,
                     diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end),
                 )
-        return super()._fetch_partition(request, name, topic_id, asked, broker, room)
+        return super()._fetch_partition(request, name, topic_id, requested, broker, room)
 
 
 def values(consumer: KafkaConsumer, polls: int = 6) -> list[bytes]:
@@ -118,8 +118,8 @@ def test_reading_after_a_truncation_continues_with_the_previous_epoch(cluster: E
         assert len(values(consumer)) == 5
         cluster.elect(2)
         values(consumer)
-        asked = cluster.requests(FetchRequest)[-1].topics[0].partitions[0]
-        assert (asked.fetch_offset, asked.last_fetched_epoch) == (2, 1)
+        requested = cluster.requests(FetchRequest)[-1].topics[0].partitions[0]
+        assert (requested.fetch_offset, requested.last_fetched_epoch) == (2, 1)
 
 
 def test_without_a_policy_a_cut_log_is_raised_with_its_place(cluster: EpochCluster) -> None:
@@ -139,7 +139,7 @@ def test_without_a_policy_a_cut_log_is_raised_with_its_place(cluster: EpochClust
 
 
 def test_truncation_never_moves_the_position_forward(cluster: EpochCluster) -> None:
-    """A leader may say that the epoch ends behind the place that was asked for: only the epoch is wrong."""
+    """A leader may return an end of the epoch behind the requested position: only the epoch is wrong."""
     with cluster.consumer("orders") as consumer:
         assert len(values(consumer)) == 5
         cluster.claims_end = 9

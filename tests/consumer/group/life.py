@@ -1,7 +1,7 @@
 """A group of real consumers on the bundled broker, in virtual time, turned by hand from one test.
 
-Every member's listener is watched: a partition has one owner at a time, and what is given is taken back or
-lost before it is given again.  A member that nobody turns is stalled; `crash` ends one without a good-bye.
+Every member's listener is watched: a partition has one owner at a time, and it is revoked or lost before it
+is assigned again. A member that is not turned is stalled; `crash` ends one without a LeaveGroup.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ POLL_MS = 50
 
 
 @attrs.define
-class Told:
-    """What a member's listener was told, and when."""
+class ListenerCall:
+    """A call of a member's listener, and its time."""
 
     at: float
     what: str
@@ -38,15 +38,17 @@ class Member:
     group: Group
     name: str
     consumer: KafkaConsumer
-    told: list[Told] = attrs.Factory(list)
+    calls: list[ListenerCall] = attrs.Factory(list)
     read: list[bytes] = attrs.Factory(list)
     places: list[tuple[TopicPartition, int]] = attrs.Factory(list)
-    """Where each record was read; -1 where an ownership begins."""
+    """Position at which each record was read; -1 at the start of an ownership."""
     owned: set[TopicPartition] = attrs.Factory(set)
     errors: list[KafkaError] = attrs.Factory(list)
     is_stalled: bool = False
     runs_on_until: float = 0.0
-    """It was cut off or stalled, so it may be out of the group without knowing: until it is told, or then."""
+    """It was cut off or stalled, so it may be out of the group without knowing: until its listener is called,
+    or this time.
+    """
     in_listener: Callable[[str, list[TopicPartition]], object] = lambda what, partitions: None
     waits: int = 0
 
@@ -91,21 +93,21 @@ class Member:
 
     def _note(self, what: str, partitions: Sequence[TopicPartition]) -> None:
         assert list(partitions) == sorted(partitions)
-        self.told.append(Told(self.group.now, what, list(partitions)))
+        self.calls.append(ListenerCall(self.group.now, what, list(partitions)))
 
     @property
     def may_run_on(self) -> bool:
         return self.is_stalled or self.group.now < self.runs_on_until
 
     def resume(self) -> None:
-        """It is turned again; when it polls, or beats, it hears what has happened meanwhile."""
+        """It is turned again; with the next poll or heartbeat it learns what has happened meanwhile."""
         if self.is_stalled:
             self.is_stalled = False
             self.runs_on_until = max(self.runs_on_until, self.group.now + 2.0)
 
     def what(self, *kinds: str) -> list[list[int]]:
-        """The numbers of the partitions that the listener was told, of these kinds."""
-        return [[one.partition for one in told.partitions] for told in self.told if told.what in kinds]
+        """The partition numbers in the listener's calls of these kinds."""
+        return [[one.partition for one in call.partitions] for call in self.calls if call.what in kinds]
 
     def poll(self, timeout_ms: float = POLL_MS) -> int:
         """One poll; errors are kept in `errors`.  How many records came."""
@@ -128,7 +130,7 @@ class Member:
         return health
 
     def crash(self) -> None:
-        """End without a good-bye, as a killed process does."""
+        """End without leaving the group, like a killed process."""
         self.is_stalled = True
         self.group.members.remove(self)
         self.consumer._cluster.close(0)

@@ -41,7 +41,7 @@ def test_close_in_a_listener_calls_it_once_and_the_group_continues(
     values = group.produce(60)
     member = group.member("a")
     other = lead_to(moment, group, member)
-    before = len(member.told)
+    before = len(member.calls)
 
     def act(what: str, partitions: list[object]) -> None:
         if what == moment:
@@ -50,9 +50,9 @@ def test_close_in_a_listener_calls_it_once_and_the_group_continues(
     member.in_listener = act  # type: ignore[assignment]
     group.turn_until(lambda: bool(member.errors), 20)
     assert isinstance(member.errors[-1], ClientClosed)
-    gone = [one for told in member.told[before:] if told.what != "assigned" for one in told.partitions]
-    assert len(gone) == len(set(gone)), "each was told once"
-    assert member.told[before].what == moment
+    gone = [one for call in member.calls[before:] if call.what != "assigned" for one in call.partitions]
+    assert len(gone) == len(set(gone)), "one call for each"
+    assert member.calls[before].what == moment
     assert not member.owned
     with pytest.raises(ClientClosed):
         member.consumer.poll(0)
@@ -87,17 +87,17 @@ def test_poll_in_a_listener_raises_illegal_state_without_further_effect(
     values = group.produce(60)
     member = group.member("a")
     other = lead_to(moment, group, member)
-    heard: list[IllegalState] = []
+    errors: list[IllegalState] = []
 
     def act(what: str, partitions: list[object]) -> None:
         if what == moment:
             for call in (lambda: member.consumer.poll(0), lambda: next(member.consumer)):
                 with pytest.raises(IllegalState, match="inside a rebalance listener") as raised:
                     call()
-                heard.append(raised.value)
+                errors.append(raised.value)
 
     member.in_listener = act  # type: ignore[assignment]
-    group.turn_until(lambda: bool(heard) and len(member.owned) == len(other.owned) == 3, 30)
+    group.turn_until(lambda: bool(errors) and len(member.owned) == len(other.owned) == 3, 30)
     group.turn(2)
     assert not member.errors
     assert set(member.read) | set(other.read) == set(values)
@@ -204,7 +204,9 @@ def test_ctrl_c_in_the_last_commit_is_raised_though_the_listener_raised(
 def test_seek_in_a_listener_with_an_empty_assignment_is_allowed(
     simulation: Simulation, new_group: NewGroup
 ) -> None:
-    """Where it is given nothing `seek_to_beginning(*assigned)` names nothing, and is no mistake there."""
+    """If it is assigned no partition, `seek_to_beginning(*assigned)` has no argument, which is no mistake
+    there.
+    """
     group = new_group(simulation, topics={"orders": 1})
     members = [group.member("a"), group.member("b")]
     for member in members:

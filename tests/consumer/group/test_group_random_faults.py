@@ -42,10 +42,10 @@ OPTIONS: dict[str, Any] = {
 
 
 class Storm:
-    """What the seed does to a group."""
+    """Faults of the seed for a group."""
 
     requests: Sequence[Any] = REQUESTS
-    """What is answered with errors, but for the last one, and not at all."""
+    """Requests answered with errors, except the last one, and requests without a response."""
     errors: Sequence[type[BrokerError]] = (NotCoordinator, RebalanceInProgress, UnknownMemberId)
 
     def __init__(self, simulation: Simulation, seed: int) -> None:
@@ -208,8 +208,8 @@ def test_storm_detects_commits_ahead_of_returned_records(monkeypatch: pytest.Mon
     consumed_offsets = Committer.consumed_offsets
 
     def ahead(self: Committer, partitions: Collection[TopicPartition] | None = None) -> Offsets:
-        told = consumed_offsets(self, partitions)
-        return {partition: OffsetAndMetadata(one.offset + 1) for partition, one in told.items()}
+        consumed = consumed_offsets(self, partitions)
+        return {partition: OffsetAndMetadata(one.offset + 1) for partition, one in consumed.items()}
 
     monkeypatch.setattr(Committer, "consumed_offsets", ahead)
     for seed in range(20):

@@ -97,10 +97,10 @@ def test_the_time_between_polls_is_measured_from_the_end_of_one_to_the_next() ->
 
 class Kind:
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def on_partitions_revoked(self, partitions: Any) -> None:
-        self.told.append("revoked")
+        self.calls.append("revoked")
 
 
 def test_listener_object_needs_only_the_methods_it_implements() -> None:
@@ -109,23 +109,23 @@ def test_listener_object_needs_only_the_methods_it_implements() -> None:
     listeners.assigned(ONE)
     listeners.revoked(ONE)
     listeners.lost(ONE)
-    assert kind.told == ["revoked", "revoked"], "losses are revocations to who does not tell them apart"
+    assert kind.calls == ["revoked", "revoked"], "losses are revocations to who does not tell them apart"
 
 
 def test_the_base_class_hands_losses_to_revocations() -> None:
     class Mine(ConsumerRebalanceListener):
-        told = 0
+        calls = 0
 
         def on_partitions_revoked(self, revoked: Any) -> None:
-            self.told += 1
+            self.calls += 1
 
     mine = Mine()
     mine.on_partitions_lost(ONE)
-    assert mine.told == 1
+    assert mine.calls == 1
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("listener", "words"),
     [
         ((object(), None, None, None), "on_partitions_assigned"),
         ((Kind(), print, None, None), "not both"),
@@ -133,9 +133,9 @@ def test_the_base_class_hands_losses_to_revocations() -> None:
         ((type("Odd", (), {"on_partitions_lost": 1})(), None, None, None), "on_partitions_lost"),
     ],
 )
-def test_invalid_listener_is_rejected(given: Any, words: str) -> None:
+def test_invalid_listener_is_rejected(listener: Any, words: str) -> None:
     with pytest.raises(IllegalArgument, match=words):
-        listeners_of(*given)
+        listeners_of(*listener)
 
 
 # ---------------------------------------------------------------------------------------- patterns

@@ -35,7 +35,7 @@ def test_blocking_deserializer_exceeds_max_poll_interval_and_commit_names_it(
         CommitFailed, match=r"poll\(\) was blocked for .* longer than max_poll_interval_ms=5000"
     ):
         slow.consumer.commit()
-    assert slow.owned, "the listener is told by the next poll"
+    assert slow.owned, "the next poll calls the listener"
     slow.poll(0)
     assert slow.what("lost") == [[0, 1, 2, 3, 4, 5]]
 

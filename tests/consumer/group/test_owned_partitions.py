@@ -36,7 +36,7 @@ class Driver:
 
 
 class Owner:
-    """A member that owns two partitions of two topics, and what was committed and told."""
+    """A member that owns two partitions of two topics, with its commits and the calls of its listener."""
 
     def __init__(self) -> None:
         self.driver = Driver()
@@ -51,7 +51,8 @@ class Owner:
         polls = PollClock(self.driver.clock, options.max_poll_interval, 0.0)
         self.parts = OwnedPartitions(options, cluster, self.subscription, IterationQueue(), polls, self)
         self.parts.listeners = Listeners(
-            revoked=lambda told: self.revoked.append([*told]), lost=lambda told: self.lost.append([*told])
+            revoked=lambda partitions: self.revoked.append([*partitions]),
+            lost=lambda partitions: self.lost.append([*partitions]),
         )
         self.complete_assignment(ORDERS + BILLS)
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_join_is_waited_for_as_long_as_others_may_take_to_poll(simulation: Simulation) -> None:
-    """Longer than request_timeout_ms: a join that was given up and asked again would begin anew each time."""
+    """Longer than request_timeout_ms: a join that timed out and was retried would start over each time."""
     group = Group(simulation, max_poll_interval_ms=60_000)
     computing = group.member("a")
     group.settle()
@@ -28,7 +28,7 @@ def test_a_join_is_waited_for_as_long_as_others_may_take_to_poll(simulation: Sim
 
 
 def test_heartbeats_continue_while_the_group_waits_for_a_poll(simulation: Simulation) -> None:
-    """Each of them is told that the group rebalances, which is an answer like any other."""
+    """Each of them gets REBALANCE_IN_PROGRESS, which is a response like any other."""
     group = Group(simulation, max_poll_interval_ms=60_000)
     computing, other = group.member("a"), group.member("b")
     group.settle()
@@ -38,7 +38,7 @@ def test_heartbeats_continue_while_the_group_waits_for_a_poll(simulation: Simula
     assert len(group.cluster.group("g").members) == 3, "three times its session"
     computing.resume()
     group.settle()
-    assert "lost" not in [told.what for told in computing.told]
+    assert "lost" not in [call.what for call in computing.calls]
     assert other.errors == []
 
 
@@ -66,7 +66,7 @@ def test_the_time_of_a_listener_is_the_applications(simulation: Simulation) -> N
     assert "poll() was not called for 5" in slow.consumer.explain()
     slow.in_listener = lambda what, partitions: None
     group.settle()
-    assert [told.what for told in slow.told] == ["assigned", "lost", "assigned"]
+    assert [call.what for call in slow.calls] == ["assigned", "lost", "assigned"]
 
 
 def test_poll_that_continues_after_a_listener_counts_for_max_poll_interval(simulation: Simulation) -> None:
@@ -76,7 +76,7 @@ def test_poll_that_continues_after_a_listener_counts_for_max_poll_interval(simul
     patient.poll(20_000)
     assert group.now - before > 19, "there was nothing to read"
     patient.poll()
-    assert [told.what for told in patient.told] == ["assigned"]
+    assert [call.what for call in patient.calls] == ["assigned"]
     group.cluster.history.never("LeaveGroup")
 
 

@@ -60,7 +60,7 @@ def test_skip_passes_over_undeserializable_records_and_logs_them(
         assert consumer.metrics()["bad-records-total"] == 13
         assert consumer.position(ORDERS_0) == 40
     assert "orders-0 at offset 3: the value_deserializer failed" in caplog.text
-    assert "on_bad_record" not in caplog.text, "advice for who has not been asked"
+    assert "on_bad_record" not in caplog.text, "advice that does not apply"
 
 
 def reader_of_fives(cluster: LogCluster, partitions: int, bad: list[BadRecord]) -> KafkaConsumer:
@@ -285,9 +285,9 @@ def test_invalid_bad_record_policy_is_rejected(cluster: LogCluster, value: Any) 
 # ---------------------------------------------------------------------------------------- once each
 
 
-@pytest.mark.parametrize(("values", "told"), [((b"3", b"13"), [0, 1, 2]), ((b"0", b"3"), [1, 2])], ids=str)
+@pytest.mark.parametrize(("values", "damaged"), [((b"3", b"13"), [0, 1, 2]), ((b"0", b"3"), [1, 2])], ids=str)
 def test_skipped_record_before_a_damaged_batch_is_reported_once(
-    cluster: LogCluster, values: tuple[bytes, bytes], told: list[int]
+    cluster: LogCluster, values: tuple[bytes, bytes], damaged: list[int]
 ) -> None:
     cluster.append("orders", 0, *values)
     cluster.append("orders", 0, b"1")
@@ -298,8 +298,8 @@ def test_skipped_record_before_a_damaged_batch_is_reported_once(
     with cluster.consumer(
         "orders", value_deserializer=refuse_threes, on_bad_record=lambda one: bad.append(one.offset)
     ) as consumer:
-        assert offsets(consumer) == [one for one in (0, 3) if one not in told]
-        assert bad == told
+        assert offsets(consumer) == [one for one in (0, 3) if one not in damaged]
+        assert bad == damaged
 
 
 def test_skipped_record_is_not_reported_again_when_a_later_one_raises(cluster: LogCluster) -> None:
@@ -309,7 +309,7 @@ def test_skipped_record_is_not_reported_again_when_a_later_one_raises(cluster: L
     def route(one: BadRecord) -> None:
         bad.append(one.offset)
         if one.offset == 2 and len(bad) < 5:
-            raise OSError("nobody takes it now")
+            raise OSError("no call returns it now")
 
     with cluster.consumer("orders", value_deserializer=refuse_threes, on_bad_record=route) as consumer:
         for _ in range(2):
@@ -321,7 +321,7 @@ def test_skipped_record_is_not_reported_again_when_a_later_one_raises(cluster: L
 
 
 def test_a_record_behind_a_hole_is_raised_for_each_time(cluster: LogCluster) -> None:
-    """What lies between the last good record and the bad one is a marker, which nobody is shown."""
+    """The record between the last good one and the bad one is a marker, which is never returned."""
     log = cluster.log("orders")
     log.append(b"0", b"1", producer_id=7, is_transactional=True)
     log.end_transaction(7, 0, committed=True)

@@ -36,7 +36,7 @@ def damage(batch: bytes, how: str) -> bytes:
     elif how == "magic":
         damaged[16] = 9
     else:
-        damaged[22] |= 7  # a codec that nobody has
+        damaged[22] |= 7  # an unknown codec
     return bytes(damaged)
 
 
@@ -69,7 +69,7 @@ def test_poll_after_a_repair_at_the_broker_reads_the_damaged_batch(
 def test_fetch_received_during_a_refetch_does_not_skip_the_damage(
     cluster: LogCluster, call: str, has_healed: bool
 ) -> None:
-    """The fetch under way was asked for behind what is to be read again."""
+    """The fetch in flight was sent for the offset behind the position that is read again."""
     log = cluster.log("orders")
     whole = log.batches[3]
     log.batches[3] = damage(whole, "value")

@@ -357,9 +357,9 @@ def test_explain_names_a_partition_that_its_topic_has_not() -> None:
     with LogCluster({"orders": [0, 0]}, brokers=1).consumer() as consumer:
         consumer.assign([TopicPartition("orders", 1), TopicPartition("orders", 9)])
         consumer.poll(300)
-        told = consumer.explain()
-        assert "topic 'orders' has 2 partitions and no partition 9." in told
-        assert "no partition 1" not in told
+        explained = consumer.explain()
+        assert "topic 'orders' has 2 partitions and no partition 9." in explained
+        assert "no partition 1" not in explained
 
 
 @pytest.mark.parametrize("is_added_later", [False, True])

@@ -1,4 +1,6 @@
-"""A consumer goes on reading, whatever else is paused, made anew or answered wrongly: in virtual time."""
+"""A consumer continues to read while other topics are paused, created again or answered wrongly: in virtual
+time.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +85,9 @@ def test_one_partition_takes_no_more_than_its_share_ahead() -> None:
 
 
 def test_a_full_partition_is_fetched_again_though_its_neighbour_has_nothing() -> None:
-    """The broker holds a fetch that names the empty one alone; once the other has room it is to be asked for
-    soon, and not after fetch_max_wait_ms."""
+    """The broker holds a fetch that names the empty one alone; once the other has room, it must be fetched
+    soon, and not after fetch_max_wait_ms.
+    """
     cluster = backlogged()
     for partition in ORDERS[1:]:
         cluster.logs[partition] = Log()
@@ -156,7 +159,9 @@ def test_a_partition_with_nothing_waiting_is_fetched_though_others_fill_the_buff
 
 
 def test_waiting_data_of_a_partition_does_not_keep_its_whole_response() -> None:
-    """A few bytes of a paused partition kept the whole answer that they were in, which nobody counted."""
+    """A few bytes of a paused partition kept the whole response in memory that they were in, which was not
+    counted.
+    """
     cluster = LogCluster({"orders": [0] * 4}, brokers=1)
     with cluster.consumer() as consumer:
         consumer.assign(ORDERS)
@@ -178,7 +183,8 @@ def test_waiting_data_of_a_partition_does_not_keep_its_whole_response() -> None:
         assert held < 2_500_000, "a buffer to read to, and not every answer"
 
 
-# ---------------------------------------------------------------------------------------- a topic made anew
+# ---------------------------------------------------------------------------------------- a topic created
+# again
 
 
 def make_anew(cluster: LogCluster, records: int) -> None:
@@ -208,8 +214,8 @@ def test_topic_recreated_while_paused_is_read_from_the_reset_policy(
             consumer.resume(ORDERS[0])
             found = [record.value for _ in range(4) for record in consumer.poll(1000).get(ORDERS[0], [])]
         assert found == [b"new %d" % number for number in range(10)], "none of the new ones is skipped"
-        told = "orders-0: the topic was deleted and created again"
-        assert [told in message for message in caplog.messages].count(True) == 1
+        explanation = "orders-0: the topic was deleted and created again"
+        assert [explanation in message for message in caplog.messages].count(True) == 1
         assert "deleted and created again" in consumer.explain()
 
 
@@ -256,7 +262,7 @@ def test_recreated_topic_is_read_once_though_a_broker_has_old_metadata() -> None
 
 
 def test_partition_paused_when_unassigned_is_read_when_reassigned() -> None:
-    """A Ctrl-C keeps unsubscribe() from telling the IO thread of what it has changed."""
+    """A Ctrl-C keeps unsubscribe() from passing its changes to the IO thread."""
     cluster = backlogged(3)
     with cluster.consumer() as consumer:
         consumer.assign(ORDERS[:1])

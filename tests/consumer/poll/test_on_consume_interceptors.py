@@ -129,11 +129,11 @@ def test_exception_of_an_interceptor_is_logged_and_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    "given", ["tracing.Tracer", [Odd], ["tracing.Tracer"]], ids=["text", "class", "name"]
+    "interceptor", ["tracing.Tracer", [Odd], ["tracing.Tracer"]], ids=["text", "class", "name"]
 )
-def test_invalid_interceptor_is_rejected(given: Any) -> None:
+def test_invalid_interceptor_is_rejected(interceptor: Any) -> None:
     with pytest.raises(ConfigurationError, match="interceptors"):
-        LogCluster({}).consumer(interceptors=given)
+        LogCluster({}).consumer(interceptors=interceptor)
 
 
 def test_a_poll_ends_although_interceptors_drop_every_record() -> None:

@@ -1,7 +1,7 @@
-"""Damage, bad records and good ones in any order, read by polls of any size: each is told of once, in order.
+"""Damage, bad records and good ones in any order, read by polls of any size: each is reported once, in order.
 
-Every seed makes another log and reads it in another way.  What is damaged may be told of in one piece or in
-several; nothing else may be missing, come twice or keep the consumer waiting.
+Every seed makes another log and reads it in another way. Damage may be reported in one piece or in several;
+no other record may be missing, come twice or keep the consumer waiting.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def refuse_bad(data: bytes) -> bytes:
 
 
 class Story:
-    """One log of a few partitions, and what was heard of it."""
+    """One log of a few partitions, and the records and errors that came from it."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -36,7 +36,7 @@ class Story:
         self.cluster = self.random.choice([LogCluster, SessionCluster])({"orders": [0] * count}, brokers=1)
         self.partitions = [TopicPartition("orders", number) for number in range(count)]
         self.expected: dict[TopicPartition, list[tuple[str, int]]] = {one: [] for one in self.partitions}
-        self.heard: dict[TopicPartition, list[tuple[str, int]]] = {one: [] for one in self.partitions}
+        self.calls: dict[TopicPartition, list[tuple[str, int]]] = {one: [] for one in self.partitions}
         self.fails = self.random.random() < 0.5
         for one in self.partitions:
             for _ in range(self.random.randint(0, 15)):
@@ -55,17 +55,17 @@ class Story:
 
     def take(self, bad: BadRecord) -> None:
         if self.fails and self.random.random() < 0.3:
-            raise OSError("nobody takes it now")
+            raise OSError("no call returns it now")
         if bad.batch is None:
-            self.heard[bad.topic_partition].append(("bad", bad.offset))
+            self.calls[bad.topic_partition].append(("bad", bad.offset))
 
     def poll(self, consumer: KafkaConsumer, timeout_ms: float) -> None:
         try:
             found = consumer.poll(timeout_ms)
         except SerializationError:
-            return  # nobody took it; it comes again
+            return  # not returned yet; it comes again
         for partition, records in found.items():
-            self.heard[partition] += [("good", record.offset) for record in records]
+            self.calls[partition] += [("good", record.offset) for record in records]
 
     def is_through(self, consumer: KafkaConsumer) -> bool:
         return all(consumer.position(one) == self.cluster.log(*one).end for one in self.partitions)
@@ -97,5 +97,5 @@ def test_each_record_is_returned_or_reported_once(seed: int) -> None:
             assert story.cluster.now - began < 25, consumer.explain()
     for partition, expected in story.expected.items():
         for kind in ("good", "bad"):
-            heard = [one for one in story.heard[partition] if one[0] == kind]
-            assert heard == [one for one in expected if one[0] == kind]
+            calls = [one for one in story.calls[partition] if one[0] == kind]
+            assert calls == [one for one in expected if one[0] == kind]

@@ -90,12 +90,12 @@ def test_leader_hint_replaces_a_metadata_request(cluster: LogCluster) -> None:
     fill(cluster, 1)
     with cluster.consumer("orders") as consumer:
         offsets(consumer)
-        asked = len(cluster.requests(MetadataRequest))
+        before = len(cluster.requests(MetadataRequest))
         cluster.gives_hints = True
         cluster.move_leader("orders", 0, 2)
         fill(cluster, 1)
         assert offsets(consumer) == [1]
-        assert len(cluster.requests(MetadataRequest)) == asked
+        assert len(cluster.requests(MetadataRequest)) == before
 
 
 @pytest.mark.parametrize(
@@ -146,9 +146,9 @@ def test_unknown_leader_epoch_causes_a_metadata_request(cluster: LogCluster) -> 
     with cluster.consumer() as consumer:
         consumer.assign([ORDERS_0])
         for _ in range(2):
-            asked = len(cluster.requests(MetadataRequest))
+            before = len(cluster.requests(MetadataRequest))
             assert offsets(consumer, 1000) == []
-            assert len(cluster.requests(MetadataRequest)) > asked + 1
+            assert len(cluster.requests(MetadataRequest)) > before + 1
             cluster.log("orders").error_code = UnknownLeaderEpoch.code or 0
             cluster.on(ListOffsetsRequest, cluster.list_offsets)
         cluster.log("orders").error_code = 0
@@ -375,9 +375,9 @@ def test_truncated_batch_is_refetched_and_a_too_large_one_raises_record_too_larg
     def cutting(request: FetchRequest, broker: ScriptedBroker) -> Answer:
         response = cluster.fetch_now(request, broker)
         for topic in response.responses:
-            for told in topic.partitions:
-                if told.records:
-                    told.records = memoryview(told.records)[:-1]
+            for partition in topic.partitions:
+                if partition.records:
+                    partition.records = memoryview(partition.records)[:-1]
         return response
 
     cluster.brokers[0].on(FetchRequest, cutting)
@@ -477,7 +477,8 @@ class InterruptAtLine:
 
 
 def poll_interrupted(nth: int) -> tuple[list[bytes], bool, bool]:
-    """What is read in all when the n-th line of one poll is interrupted; whether it was, and was too late.
+    """The number of records read in all when the n-th line of one poll is interrupted; whether it was, and
+    was too late.
 
     Too late: the positions have moved already, and the records are on their way out.
     """
@@ -525,7 +526,7 @@ def test_a_ctrl_c_at_any_line_of_a_poll_loses_and_repeats_nothing(first: int) ->
 
 
 def seek_interrupted(nth: int) -> tuple[list[int], bool]:
-    """What is read from 3 on when the n-th line of an assignment, a pause or a seek is interrupted."""
+    """The records read from 3 on when the n-th line of an assignment, a pause or a seek is interrupted."""
     cluster = LogCluster({"orders": [0, 0]}, brokers=1)
     fill(cluster, 6)
     with cluster.consumer() as consumer:
@@ -586,7 +587,7 @@ def test_read_committed_hides_aborted_records(cluster: LogCluster) -> None:
             while records := consumer.poll(1000, max_records=1):
                 found += [record.value for record in records[ORDERS_0]]
             assert found == values
-            assert consumer.position(ORDERS_0) == log.end, "past the markers, which nobody sees"
+            assert consumer.position(ORDERS_0) == log.end, "past the markers, which are never returned"
 
 
 @pytest.mark.gate

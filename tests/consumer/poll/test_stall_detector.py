@@ -1,4 +1,6 @@
-"""A consumer is never alive and stuck: what does not advance is looked for anew, then said with its cause."""
+"""A consumer is never alive and stuck: a partition that does not advance is looked up again, then reported
+with its cause.
+"""
 
 from __future__ import annotations
 
@@ -74,10 +76,10 @@ def test_stalled_partition_is_refetched_and_then_raised(
     cluster.error_code = error_code
     with cluster.consumer("orders") as consumer, caplog.at_level(logging.WARNING):
         assert poll_for(cluster, consumer, 25) is None
-        asked = len(cluster.requests(MetadataRequest))
+        before = len(cluster.requests(MetadataRequest))
         assert poll_for(cluster, consumer, 25) is None
         assert "orders-0 does not advance" in caplog.text
-        assert len(cluster.requests(MetadataRequest)) > asked
+        assert len(cluster.requests(MetadataRequest)) > before
         assert consumer.health()["partitions"]["orders-0"]["stands_still_for"] >= 30
         assert consumer.health()["partitions"]["orders-1"]["stands_still_for"] == 0
         assert "it has not advanced for" in consumer.explain()
@@ -167,7 +169,7 @@ def test_among_many_partitions_a_turn_may_take_minutes(caplog: pytest.LogCapture
 
 @pytest.mark.gate
 def test_time_without_poll_does_not_count_as_a_stall() -> None:
-    """A suspended laptop, or an application that computes: nobody could have advanced meanwhile."""
+    """A suspended laptop, or an application that computes: no partition could have advanced meanwhile."""
     cluster = StuckCluster()
     with cluster.consumer("orders") as consumer:
         consumer.poll(15_000)

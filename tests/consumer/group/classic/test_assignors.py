@@ -17,11 +17,11 @@ pytestmark = pytest.mark.slow
 
 
 class ByWeight(Assignor):
-    """The member that says the most gets everything; each hears what it was given."""
+    """The member with the largest user data gets all partitions; each one records its assignment."""
 
     def __init__(self, weight: int = 0) -> None:
         self.weight = weight
-        self.heard: list[tuple[Assignment, int]] = []
+        self.calls: list[tuple[Assignment, int]] = []
         self.last: list[LastAssignment | None] = []
 
     @property
@@ -40,7 +40,7 @@ class ByWeight(Assignor):
         return {heaviest: Assignment(tuple(everything), b"you have it all")}
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        self.heard.append((assignment, generation))
+        self.calls.append((assignment, generation))
 
 
 class Fails(ByWeight):
@@ -59,11 +59,11 @@ def test_custom_assignor_receives_the_user_data_of_members(simulation: Simulatio
     second = group.member("b", partition_assignment_strategy=[heavy])
     group.settle()
     assert (len(first.owned), len(second.owned)) == (0, 6)
-    (given, first_generation), *_, (nothing, _) = light.heard
-    assert (len(given.partitions), given.user_data) == (6, b"you have it all")
+    (assigned, first_generation), *_, (nothing, _) = light.calls
+    assert (len(assigned.partitions), assigned.user_data) == (6, b"you have it all")
     assert nothing == Assignment()
     assert light.last[0] is None
-    assert LastAssignment(given.partitions, first_generation) in light.last
+    assert LastAssignment(assigned.partitions, first_generation) in light.last
 
 
 def test_exception_of_a_custom_assignor_is_raised_by_poll(simulation: Simulation) -> None:
@@ -94,7 +94,7 @@ def test_sticky_group_returns_partitions_to_their_former_owners(simulation: Simu
 
 
 def owned(simulation: Simulation, cluster: KafkaCluster, strategy: str) -> dict[str, list[int]]:
-    """What the members in racks a and b have once everything is given."""
+    """Partitions of the members in racks a and b once all are assigned."""
     members: dict[str, KafkaConsumer] = {
         rack: simulation.consumer(
             cluster, "orders", group_id="g", client_rack=rack, partition_assignment_strategy=strategy

@@ -40,11 +40,11 @@ def test_new_member_revokes_only_the_partitions_it_gets(simulation: Simulation) 
     group.settle()
     second = group.member("b")
     group.settle()
-    assert [told.what for told in first.told][:3] == ["assigned", "revoked", "assigned"]
+    assert [call.what for call in first.calls][:3] == ["assigned", "revoked", "assigned"]
     (revoked,) = first.what("revoked")
     assert len(revoked) == 3, "the others were read all the time"
     assert second.what("assigned") == [[], revoked], "in the rebalance after that"
-    assert all(told == [] for told in first.what("assigned")[1:])
+    assert all(call == [] for call in first.what("assigned")[1:])
 
 
 def test_kept_partitions_are_read_during_a_cooperative_rebalance(simulation: Simulation) -> None:
@@ -108,10 +108,10 @@ def test_partitions_of_unsubscribed_topics_are_revoked_before_the_join(simulatio
     group = Group(simulation, {"orders": 4, "refunds": 2}, **COOPERATIVE)
     member = group.member("a", ["orders", "refunds"])
     group.settle()
-    member.told.clear()
+    member.calls.clear()
     member.consumer.subscribe(["orders"], listener=member)
     group.settle()
-    assert [(told.what, len(told.partitions)) for told in member.told] == [("revoked", 2), ("assigned", 0)]
+    assert [(call.what, len(call.partitions)) for call in member.calls] == [("revoked", 2), ("assigned", 0)]
 
 
 @pytest.mark.parametrize("how", ["moves", "crashes"])
@@ -123,7 +123,7 @@ def test_coordinator_change_during_a_cooperative_rebalance_loses_no_partition(
     values = group.produce(60)
     first = group.member("a", auto_commit_interval_ms=60_000)
     group.turn_until(lambda: len(first.read) == 60, 10)
-    first.told.clear()
+    first.calls.clear()
     controls = group.cluster.controls
     rule = controls.hold(SyncGroupRequest)
     second = group.member("b")
@@ -169,13 +169,13 @@ def test_evicted_member_loses_all_partitions_and_rejoins(simulation: Simulation)
     group = Group(simulation, max_poll_interval_ms=5_000, **COOPERATIVE)
     first, second = group.member("a"), group.member("b")
     group.settle()
-    first.told.clear()
+    first.calls.clear()
     first.is_stalled = True
     group.turn_until(lambda: len(second.owned) == 6, 10)
     first.is_stalled = False
     group.settle()
-    assert first.told[0].what == "lost"
-    assert len(first.told[0].partitions) == 3
+    assert first.calls[0].what == "lost"
+    assert len(first.calls[0].partitions) == 3
     assert len(first.owned) == len(second.owned) == 3
 
 
@@ -373,7 +373,7 @@ def test_a_static_member_restarts_without_a_rebalance(simulation: Simulation) ->
     first = group.member("a", group_instance_id="till-1")
     second = group.member("b", group_instance_id="till-2")
     group.settle()
-    owned, generation, told = set(first.owned), first.health()["generation"], len(second.told)
+    owned, generation, before = set(first.owned), first.health()["generation"], len(second.calls)
     first.consumer.close()
     group.members.remove(first)
     assert group.cluster.history.count(LeaveGroupRequest) == 0
@@ -382,7 +382,7 @@ def test_a_static_member_restarts_without_a_rebalance(simulation: Simulation) ->
     group.settle()
     assert again.owned == owned
     assert again.health()["generation"] == generation
-    assert len(second.told) == told, "the other one has noticed nothing"
+    assert len(second.calls) == before, "the other one has noticed nothing"
 
 
 @pytest.mark.gate
@@ -469,7 +469,7 @@ def test_partition_a_static_member_must_revoke_is_read_after_its_restart(simulat
     group.turn_until(lambda: giver.health()["state"] == "must join", 5)
     giver.poll(0)
     group.turn_until(lambda: giver.health()["state"] == taker.health()["state"] == "stable", 5)
-    assert len(giver.owned) == 6, "it has heard of its share, and not looked at it"
+    assert len(giver.owned) == 6, "it has received its share, and not polled yet"
     giver.crash()
     again = group.member("till-2", group_instance_id="till-2")
     assert group.settle(10) > 5, "a session"

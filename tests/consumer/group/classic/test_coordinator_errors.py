@@ -87,9 +87,9 @@ def test_retriable_coordinator_error_is_not_raised(
     group.turn_until(lambda: len(set(member.read)) == 30, 10)
     assert member.errors == []
     if request_type is HeartbeatRequest and error in (UnknownMemberId, IllegalGeneration):
-        assert "lost" in {told.what for told in member.told}
+        assert "lost" in {call.what for call in member.calls}
     else:
-        assert "lost" not in {told.what for told in member.told}
+        assert "lost" not in {call.what for call in member.calls}
 
 
 RAISED: list[tuple[Any, type[BrokerError], str]] = [
@@ -165,10 +165,10 @@ def test_repeated_member_id_required_is_retried_at_most_ten_times_a_second(
 
 def test_assignor_that_raises_in_on_assignment_loses_no_partition(simulation: Simulation) -> None:
     class Proud(RangeAssignor):
-        is_told = False
+        is_reported = False
 
         def on_assignment(self, assignment: Assignment, generation: int) -> None:
-            before, self.is_told = self.is_told, True
+            before, self.is_reported = self.is_reported, True
             if not before:
                 raise ValueError("mine")
 
@@ -182,10 +182,10 @@ def test_assignor_that_raises_in_on_assignment_loses_no_partition(simulation: Si
 
 def test_assignor_that_raises_in_user_data_delays_the_join_only_once(simulation: Simulation) -> None:
     class Shy(RangeAssignor):
-        is_asked = False
+        is_requested = False
 
         def user_data(self, topics: frozenset[str], last: object) -> None:
-            before, self.is_asked = self.is_asked, True
+            before, self.is_requested = self.is_requested, True
             if not before:
                 raise ValueError("mine")
 
@@ -245,21 +245,21 @@ def test_an_assignment_that_cannot_be_meant_is_rejected(
 ) -> None:
     class Generous(Assignor):
         name = "generous"
-        asked = 0
+        requests = 0
 
         def assign(self, cluster: Any, members: Any) -> Any:
-            self.asked += 1
+            self.requests += 1
             partitions = tuple(cluster.topic_partitions("orders"))
-            if self.asked <= 2:
+            if self.requests <= 2:
                 bad = [TopicPartition("refunds", 0), TopicPartition("orders", -1)]
-                partitions += (bad[self.asked - 1],)
+                partitions += (bad[self.requests - 1],)
             return {member: Assignment(partitions) for member in members}
 
     generous = Generous()
     group = Group(simulation, {"orders": 2, "refunds": 1})
     member = group.member("a", partition_assignment_strategy=generous)
     group.settle()
-    assert generous.asked == 3
+    assert generous.requests == 3
     assert "refunds-0 to this member, which has not subscribed to the topic" in caplog.text
     assert "which is not a valid partition" in caplog.text
     assert member.what("assigned") == [[0, 1]]

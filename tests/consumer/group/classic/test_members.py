@@ -1,4 +1,6 @@
-"""Members that come, go, stall and die: what the others own, and what each is told; in virtual time."""
+"""Members that join, leave, stall and die: what the others own, and the calls of each listener; in virtual
+time.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,7 @@ def test_members_share_the_partitions_as_they_come_and_go(simulation: Simulation
     assert sorted(len(one.owned) for one in group.members) == [2, 2, 2]
     second.consumer.close()
     group.members.remove(second)
-    assert group.settle() < 2, "a good-bye is not waited for until the session ends"
+    assert group.settle() < 2, "a LeaveGroup is not retried until the session ends"
     assert sorted(len(one.owned) for one in (first, third)) == [3, 3]
 
 
@@ -93,7 +95,7 @@ def test_member_without_partitions_stays_and_takes_over(simulation: Simulation) 
     spare = group.member("b")
     group.turn_until(lambda: spare.health()["state"] == "stable")
     group.turn(8)  # longer than a session
-    assert (spare.what("assigned"), spare.read) == ([[]], []), "told of nothing, and nothing read"
+    assert (spare.what("assigned"), spare.read) == ([[]], []), "no callback, and no record read"
     assert spare.health()["state"] == "stable"
     owner.consumer.close()
     group.members.remove(owner)
@@ -129,14 +131,14 @@ def test_heartbeats_continue_while_the_application_computes(simulation: Simulati
     group = Group(simulation)
     busy, other = group.member("a"), group.member("b")
     group.settle()
-    told = len(busy.told)
+    before = len(busy.calls)
     busy.is_stalled = True
     group.turn(20)
     assert len(busy.owned) == len(other.owned) == 3
     assert len(group.cluster.group("g").members) == 2
     busy.is_stalled = False
     group.turn(1)
-    assert len(busy.told) == told, "nothing has happened to it"
+    assert len(busy.calls) == before, "nothing has happened to it"
 
 
 def test_member_past_max_poll_interval_leaves_and_its_commit_names_the_gap(
@@ -146,7 +148,7 @@ def test_member_past_max_poll_interval_leaves_and_its_commit_names_the_gap(
     slow, other = group.member("a"), group.member("b")
     group.produce(60)
     group.settle()
-    slow.told.clear()
+    slow.calls.clear()
     slow.is_stalled = True
     group.turn_until(lambda: len(other.owned) == 6, 12)
     assert "longer than max_poll_interval_ms=10000" in caplog.text
@@ -159,7 +161,7 @@ def test_member_past_max_poll_interval_leaves_and_its_commit_names_the_gap(
         slow.consumer.commit({TopicPartition("orders", 0): 3})
     slow.is_stalled = False
     group.settle()
-    assert [told.what for told in slow.told] == ["lost", "assigned"]
+    assert [call.what for call in slow.calls] == ["lost", "assigned"]
     assert len(slow.owned) == 3
 
 
@@ -286,16 +288,16 @@ def test_a_listener_may_use_the_consumer(simulation: Simulation) -> None:
 def test_on_assigned_and_on_revoked_functions_are_called(simulation: Simulation) -> None:
     group = Group(simulation)
     member = group.member("a", subscribes=False)
-    told: list[tuple[str, int]] = []
+    calls: list[tuple[str, int]] = []
     member.consumer.subscribe(
         ["orders"],
-        on_assigned=lambda partitions: told.append(("assigned", len(partitions))),
-        on_revoked=lambda partitions: told.append(("revoked", len(partitions))),
+        on_assigned=lambda partitions: calls.append(("assigned", len(partitions))),
+        on_revoked=lambda partitions: calls.append(("revoked", len(partitions))),
     )
     for _ in range(20):
         member.consumer.poll(50)
     member.consumer.close()
-    assert told == [("assigned", 6), ("revoked", 6)]
+    assert calls == [("assigned", 6), ("revoked", 6)]
 
 
 def test_unsubscribing_leaves_and_subscribing_again_joins(simulation: Simulation) -> None:
@@ -350,7 +352,7 @@ def test_topics_that_are_left_out_while_the_member_joins_are_not_taken_on(
     group.cluster.controls.release()
     group.settle()
     assert member.what("revoked") == []
-    assert {one.topic for told in member.told for one in told.partitions} == {"refunds"}
+    assert {one.topic for call in member.calls for one in call.partitions} == {"refunds"}
 
 
 def test_partitions_that_are_added_are_shared_out(simulation: Simulation) -> None:
@@ -381,12 +383,12 @@ def test_a_pattern_finds_topics_that_come_later(simulation: Simulation) -> None:
 def test_a_pattern_is_joined_for_when_all_topics_are_known_and_not_for_those_that_happen_to_be(
     simulation: Simulation, was_subscribed: bool
 ) -> None:
-    """Else everybody who had asked for a topic before had the whole group rebalance twice."""
+    """Otherwise each member that requested a topic before would have made the whole group rebalance twice."""
     group = Group(simulation, {"orders": 2, "ordinary": 2})
     member = group.member("a", subscribes=was_subscribed)
     if was_subscribed:
         group.turn_until(lambda: len(member.owned) == 2, 10)
-        member.told.clear()
+        member.calls.clear()
     else:
         assert member.consumer.partitions_for_topic("orders") == {0, 1}
     member.consumer.subscribe(pattern="ordi.*", listener=member)
@@ -429,7 +431,7 @@ def test_close_ends_in_time_in_every_state(simulation: Simulation, state: str) -
     assert group.now - before <= 2.5
     group.simulation.sleep(1)
     clients = {one.client_id for one in group.cluster.group("g").members.values()}
-    assert "a" not in clients, "it has said good-bye, past its own join"
+    assert "a" not in clients, "it has left, overtaking its own join"
 
 
 def test_closing_without_a_coordinator_ends_in_time(simulation: Simulation) -> None:
@@ -486,11 +488,11 @@ def test_explain_names_coordinator_and_other_members_while_a_join_waits(simulati
     group.turn(3)
     number = group.cluster.coordinator("g")
     for one in (leader, new):
-        told = one.consumer.explain()
-        assert f"for the coordinator, broker {number} at broker-{number}:" in told
+        explained = one.consumer.explain()
+        assert f"for the coordinator, broker {number} at broker-{number}:" in explained
         since = one.health()["state_age"]
         assert 3 <= since < 10
-        assert f"is joining group 'g' and has waited {since:.1f} s for" in told
+        assert f"is joining group 'g' and has waited {since:.1f} s for" in explained
     generation = leader.health()["generation"]
     assert f"in generation {generation} the others were {other_id!r}" in leader.consumer.explain()
     assert "only the coordinator knows the members" in new.consumer.explain()
@@ -504,12 +506,12 @@ def test_explain_names_the_leader_that_has_not_assigned_yet(simulation: Simulati
     group.member("c")
     group.turn_until(lambda: all(one.health()["state"] == "syncing" for one in group.members), 10)
     group.turn(2)
-    told = {one.health()["member_id"]: one.consumer.explain() for one in group.members}
+    explained = {one.health()["member_id"]: one.consumer.explain() for one in group.members}
     leader_id = group.members[0].health()["leader_id"]
-    assert leader_id in told
-    assert "leads group 'g' and has been assigning partitions for" in told.pop(leader_id)
-    assert len(told) == 2
-    for words in told.values():
+    assert leader_id in explained
+    assert "leads group 'g' and has been assigning partitions for" in explained.pop(leader_id)
+    assert len(explained) == 2
+    for words in explained.values():
         assert f"for member {leader_id!r}, the leader of group 'g', to assign partitions" in words
 
 
@@ -521,16 +523,16 @@ def test_explain_names_the_silent_coordinator_of_a_kip_848_group(
     consumer = simulation.consumer(cluster, "t", group_id="g", group_protocol="consumer")
     consumer.poll(3000)
     number = cluster.coordinator("g")
-    told = consumer.explain()
-    assert f"for the coordinator, broker {number} at broker-{number}:" in told
-    assert "to answer its first heartbeat" in told
-    assert f"has waited {consumer.health()['group']['state_age']:.1f} s" in told
+    explained = consumer.explain()
+    assert f"for the coordinator, broker {number} at broker-{number}:" in explained
+    assert "to answer its first heartbeat" in explained
+    assert f"has waited {consumer.health()['group']['state_age']:.1f} s" in explained
     cluster.controls.clear()
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_explain_names_the_reason_for_a_missing_coordinator(simulation: Simulation, protocol: str) -> None:
-    """Where __consumer_offsets cannot be made, say, which is heard from nobody but a look-up."""
+    """For example if __consumer_offsets cannot be created, which only a lookup reports."""
     cluster = simulation.cluster(brokers=2, topics={"t": 1})
     cluster.controls.rule(api=FindCoordinatorRequest, then=CoordinatorNotAvailable)
     consumer = simulation.consumer(cluster, "t", group_id="g", group_protocol=protocol)
@@ -543,17 +545,17 @@ def test_explain_names_the_reason_for_a_missing_coordinator(simulation: Simulati
 
 
 @pytest.mark.parametrize("call", rest_in_gate(["unsubscribe", "subscribe", "close"]))
-@pytest.mark.parametrize("told", rest_in_gate(["assigned", "revoked"]))
-def test_listener_may_change_the_subscription(simulation: Simulation, call: str, told: str) -> None:
+@pytest.mark.parametrize("moment", rest_in_gate(["assigned", "revoked"]))
+def test_listener_may_change_the_subscription(simulation: Simulation, call: str, moment: str) -> None:
     group = Group(simulation, {"orders": 6, "refunds": 2})
     member = group.member("a")
     other = group.member("b")
-    if told == "revoked":
+    if moment == "revoked":
         group.settle()
     done: list[str] = []
 
     def change(what: str, partitions: list[TopicPartition]) -> None:
-        if what == told and partitions and not done:
+        if what == moment and partitions and not done:
             done.append(what)
             if call == "subscribe":
                 member.consumer.subscribe(["refunds"], listener=member)
@@ -561,7 +563,7 @@ def test_listener_may_change_the_subscription(simulation: Simulation, call: str,
                 getattr(member.consumer, call)()
 
     member.in_listener = change
-    if told == "revoked":
+    if moment == "revoked":
         group.member("c")
     group.turn_until(lambda: bool(done), 10)
     if call == "subscribe":
@@ -598,7 +600,7 @@ def test_pending_revocation_is_forgotten_with_the_membership(simulation: Simulat
     group.settle()
     joins = group.cluster.history.count(JoinGroupRequest)
     group.turn(3)
-    assert group.cluster.history.count(JoinGroupRequest) == joins, "nobody rebalances for no reason"
+    assert group.cluster.history.count(JoinGroupRequest) == joins, "no member rebalances without a reason"
 
 
 def test_former_leader_requests_only_the_topics_that_it_reads(simulation: Simulation) -> None:

@@ -47,7 +47,7 @@ def cluster() -> LogCluster:
 
 @pytest.fixture
 def member(cluster: LogCluster) -> Iterator[Membership]:
-    """In generation 5, without a coordinator that was ever asked."""
+    """A member in generation 5, without a known coordinator."""
     with cluster.consumer(group_id="g") as consumer:
         group = consumer._group
         assert group is not None
@@ -115,7 +115,7 @@ def test_the_next_heartbeat_and_an_overrun_are_woken_for(member: Membership, clu
 def test_leave_without_a_request_wakes_the_driver(
     member: Membership, cluster: LogCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It finds that out behind the look at good-byes, and nothing else might turn the driver soon."""
+    """It finds that out after it has checked for leaves, and no other event might turn the driver soon."""
     woken: list[bool] = []
     monkeypatch.setattr(member._driver, "wake", lambda: woken.append(True))
     member._leave_requests.send("me", "it did not poll", lambda error: None, is_joining=False)
@@ -290,7 +290,7 @@ def test_silence_is_warned_of_once(
     assert "for 50.0 s, longer than session_timeout_ms" in said[0]
 
 
-# ---------------------------------------------------------------------------------------- good-byes
+# ---------------------------------------------------------------------------------------- leaving
 
 
 def test_leave_group_with_unknown_member_id_succeeds(member: Membership) -> None:

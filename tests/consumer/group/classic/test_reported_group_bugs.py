@@ -179,15 +179,15 @@ def who_is_too_slow_hears_why_and_its_successors_commits_stand(simulation: Simul
     group.turn_until(lambda: len(other.owned) == 6, 10)
     group.turn(1)
     other.consumer.commit()
-    told: list[KafkaError | None] = []
+    errors: list[KafkaError | None] = []
     slow.consumer.commit_async(
         {TopicPartition("orders", number): 1 for number in range(6)},
-        lambda offsets, error: told.append(error),
+        lambda offsets, error: errors.append(error),
     )
     simulation.sleep(1)
     slow.consumer.commit_async({}, lambda offsets, error: None)
-    assert isinstance(told[0], CommitFailed)
-    assert "longer than max_poll_interval_ms=5000" in str(told[0])
+    assert isinstance(errors[0], CommitFailed)
+    assert "longer than max_poll_interval_ms=5000" in str(errors[0])
     assert set(group.cluster.group("g").offsets.values()) == {10}
 
 
@@ -244,13 +244,13 @@ def revoke_only_after_a_successful_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def give_up_on_committed_offsets(patch: pytest.MonkeyPatch) -> None:
-    asked = StartPositions.without_commit
+    without_commit = StartPositions.without_commit
 
     def once(self: StartPositions, partitions: Any) -> Any:
         left = list(partitions)
         if self.last_error is not None:
             return []
-        return asked(self, left)
+        return without_commit(self, left)
 
     patch.setattr(StartPositions, "without_commit", once)
 

@@ -35,7 +35,7 @@ FIRST = TopicPartition("orders", 0)
 
 
 def settled(simulation: Simulation, **options: Any) -> tuple[Group, Member]:
-    """A group with one member that commits only when it is told to."""
+    """A group with one member that commits only on request."""
     group = consumer_group(simulation, **{"enable_auto_commit": False, **options})
     member = group.member("a")
     group.settle()
@@ -55,9 +55,9 @@ def test_commits_and_questions_name_the_member_and_its_epoch(simulation: Simulat
     assert metadata.member_id == membership(member).member_id == request.member_id
     assert metadata.generation_id == request.generation_id_or_member_epoch > 0
     assert member.consumer.committed(FIRST) == 5
-    for asked in group.cluster.history.requests(OffsetFetchRequest):
-        assert asked.groups[0].member_id == metadata.member_id
-        assert asked.groups[0].member_epoch == metadata.generation_id
+    for fetch in group.cluster.history.requests(OffsetFetchRequest):
+        assert fetch.groups[0].member_id == metadata.member_id
+        assert fetch.groups[0].member_epoch == metadata.generation_id
 
 
 def test_before_it_has_joined_nothing_can_be_committed(simulation: Simulation) -> None:
@@ -110,10 +110,10 @@ def test_an_epoch_that_stays_stale_ends_with_the_timeout(simulation: Simulation)
 def test_stale_epoch_in_commit_async_is_reported_as_retriable(simulation: Simulation) -> None:
     group, member = settled(simulation)
     group.cluster.controls.fail_next(OffsetCommitRequest, StaleMemberEpoch)
-    told: list[BaseException | None] = []
-    member.consumer.commit_async({FIRST: 5}, callback=lambda offsets, error: told.append(error))
+    outcomes: list[BaseException | None] = []
+    member.consumer.commit_async({FIRST: 5}, callback=lambda offsets, error: outcomes.append(error))
     group.turn(0.5)
-    assert isinstance(told[0], RetriableCommitFailed)
+    assert isinstance(outcomes[0], RetriableCommitFailed)
     assert len(epochs(group)) == 1
 
 
@@ -140,7 +140,7 @@ def test_the_last_commit_of_an_earlier_membership_is_never_sent_again(simulation
     other = group.member("b")
     group.turn_until(lambda: failing.fired >= 3, 10)
     group.cluster.controls.fail_next(BEATS, FencedMemberEpoch, client_id="a")
-    group.turn_until(lambda: "lost" in [told.what for told in member.told], 10)
+    group.turn_until(lambda: "lost" in [call.what for call in member.calls], 10)
     group.settle()
     group.cluster.controls.remove_rule(failing)
     group.turn(5)
@@ -260,7 +260,7 @@ def test_revocation_does_not_wait_for_commits_of_a_deleted_topic(simulation: Sim
 def test_positions_of_unsubscribed_topics_are_committed(
     simulation: Simulation,
 ) -> None:
-    """The metadata is kept until then: what nobody knows would be taken for deleted."""
+    """The metadata is kept until then: an unknown topic would count as deleted."""
     group = consumer_group(simulation, {"orders": 2, "bills": 2}, auto_commit_interval_ms=3_600_000)
     before = group.member("a")
     group.settle()

@@ -68,7 +68,7 @@ def test_retriable_error_of_the_first_heartbeats_is_not_raised(
     group.settle(10)
     group.turn_until(lambda: len(set(member.read)) == 30, 10)
     assert member.errors == []
-    assert "lost" not in {told.what for told in member.told}
+    assert "lost" not in {call.what for call in member.calls}
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_retriable_error_of_later_heartbeats_loses_no_partition(
     group.turn_until(lambda: rule.fired == 3, 10)
     group.turn(1)
     assert member.errors == []
-    assert [told.what for told in member.told] == ["assigned"]
+    assert [call.what for call in member.calls] == ["assigned"]
     said = [one for one in beats(group) if one.member_epoch > 0 and one.rebalance_timeout_ms > 0]
-    assert said, "everything is said again, as what was said before may not have been heard"
+    assert said, "all fields are sent again, as the earlier request may not have arrived"
     assert said[-1].subscribed_topic_names == ["orders"]
 
 
@@ -99,11 +99,11 @@ def test_expelled_member_loses_its_partitions_and_rejoins(
     group.produce(30)
     group.settle()
     group.turn_until(lambda: len(set(member.read)) == 30, 10)
-    member.told.clear()
+    member.calls.clear()
     group.cluster.controls.fail_next(BEATS, error)
-    group.turn_until(lambda: len(member.told) >= 2, 10)
+    group.turn_until(lambda: len(member.calls) >= 2, 10)
     group.settle()
-    assert [told.what for told in member.told][:2] == ["lost", "assigned"]
+    assert [call.what for call in member.calls][:2] == ["lost", "assigned"]
     assert member.what("lost") == [[0, 1, 2, 3, 4, 5]]
     assert member.errors == []
     assert [one.member_epoch for one in beats(group)].count(0) == 2
@@ -160,7 +160,7 @@ def test_a_member_that_is_refused_for_good_loses_its_partitions_first(simulation
     group.settle()
     group.cluster.controls.fail_next(BEATS, GroupAuthorizationFailed)
     group.turn_until(lambda: bool(member.errors), 10)
-    assert [told.what for told in member.told] == ["assigned", "lost"]
+    assert [call.what for call in member.calls] == ["assigned", "lost"]
     assert member.consumer.assignment() == set()
 
 

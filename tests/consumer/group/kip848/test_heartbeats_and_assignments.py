@@ -1,4 +1,4 @@
-"""The parts alone: what a heartbeat says, what an assignment means, topics asked for by their ids."""
+"""The parts alone: the fields of a heartbeat, the meaning of an assignment, requests for topic ids."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ OPTIONAL = (
 
 
 def heartbeats(**options: Any) -> Heartbeats:
-    given = {"group_id": "g", "group_protocol": "consumer", **options}
-    return Heartbeats(CONSUMER_OPTIONS.parse(None, given), "me")
+    settings = {"group_id": "g", "group_protocol": "consumer", **options}
+    return Heartbeats(CONSUMER_OPTIONS.parse(None, settings), "me")
 
 
 def said(heartbeats: Heartbeats, epoch: int, subscribed: SubscribedTopics, owned: Owned) -> set[str]:

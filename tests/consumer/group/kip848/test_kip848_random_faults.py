@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 class ConsumerStorm(Storm):
-    """What the seed does to a group whose coordinator assigns."""
+    """Faults of the seed for a group whose coordinator assigns."""
 
     requests = (BEATS, BEATS, OffsetCommitRequest, OffsetFetchRequest)
     errors = (NotCoordinator, UnknownMemberId, FencedMemberEpoch, StaleMemberEpoch)
@@ -35,7 +35,7 @@ class ConsumerStorm(Storm):
         )
 
     def fail_requests(self) -> None:
-        """Heartbeats are not told of stale epochs, nor commits of fenced ones."""
+        """Heartbeats do not get STALE_MEMBER_EPOCH, nor commits FENCED_MEMBER_EPOCH."""
         request = self.random.choice(self.requests[:-1])
         errors = self.errors[:3] if request is BEATS else (NotCoordinator, StaleMemberEpoch)
         self.group.cluster.controls.fail_next(

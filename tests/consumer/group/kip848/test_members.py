@@ -1,4 +1,6 @@
-"""Members that come, go, stall and die: what the others own, and what each is told; in virtual time."""
+"""Members that join, leave, stall and die: what the others own, and the calls of each listener; in virtual
+time.
+"""
 
 from __future__ import annotations
 
@@ -55,10 +57,10 @@ def test_members_share_the_partitions_as_they_come_and_go(simulation: Simulation
     kept = set(first.owned)
     second.consumer.close()
     group.members.remove(second)
-    assert group.settle() < 2, "a good-bye is not waited for until the session ends"
+    assert group.settle() < 2, "a leave is not retried until the session ends"
     assert sorted(len(one.owned) for one in (first, third)) == [3, 3]
     assert kept <= first.owned, "what does not move is never taken away"
-    assert "lost" not in {told.what for told in first.told}
+    assert "lost" not in {call.what for call in first.calls}
 
 
 def test_only_moving_partitions_are_revoked_and_reading_continues(simulation: Simulation) -> None:
@@ -89,14 +91,14 @@ def test_heartbeats_continue_while_the_application_computes(simulation: Simulati
     group = consumer_group(simulation)
     busy, other = group.member("a"), group.member("b")
     group.settle()
-    told = len(busy.told)
+    before = len(busy.calls)
     busy.is_stalled = True
     group.turn(20)
     assert len(busy.owned) == len(other.owned) == 3
     assert len(group.cluster.group("g").members) == 2
     busy.is_stalled = False
     group.turn(1)
-    assert len(busy.told) == told, "nothing has happened to it"
+    assert len(busy.calls) == before, "nothing has happened to it"
 
 
 def test_heartbeats_follow_the_interval_of_the_coordinator(simulation: Simulation) -> None:
@@ -118,7 +120,7 @@ def test_member_past_max_poll_interval_leaves_and_its_commit_names_the_gap(
     slow, other = group.member("a"), group.member("b")
     group.produce(60)
     group.settle()
-    slow.told.clear()
+    slow.calls.clear()
     slow.is_stalled = True
     group.turn_until(lambda: len(other.owned) == 6, 12)
     assert "longer than max_poll_interval_ms=10000" in caplog.text
@@ -132,7 +134,7 @@ def test_member_past_max_poll_interval_leaves_and_its_commit_names_the_gap(
         slow.consumer.commit({TopicPartition("orders", 0): 3})
     slow.is_stalled = False
     group.settle()
-    assert [told.what for told in slow.told][:2] == ["lost", "assigned"]
+    assert [call.what for call in slow.calls][:2] == ["lost", "assigned"]
     assert len(slow.owned) == 3
 
 
@@ -301,7 +303,7 @@ def test_member_losing_its_membership_takes_no_assignment(
         assert member.consumer._group is not None
         if self.losses:
             member.consumer._group.rebalance.attend(0.0)
-            seen.append([told.what for told in member.told])
+            seen.append([call.what for call in member.calls])
         forget(self)
 
     monkeypatch.setattr(ConsumerMembership, "_forget_membership", look_and_forget)
@@ -334,11 +336,11 @@ def test_a_ctrl_c_just_as_it_reports_does_not_keep_the_others_waiting(
 def test_member_that_left_after_ctrl_c_takes_no_assignment_of_the_old_membership(
     simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C twice, and subscribed again before the driver's thread has heard that the member leaves."""
+    """Ctrl-C twice, and subscribed again before the driver's thread knows that the member leaves."""
     group = consumer_group(simulation)
     member = group.member("a")
     group.settle()
-    member.told.clear()
+    member.calls.clear()
 
     def press(predicate: object, timeout: float, *queues: object) -> bool:
         raise KeyboardInterrupt

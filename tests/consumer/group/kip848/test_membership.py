@@ -205,30 +205,30 @@ def test_responses_of_an_earlier_membership_are_ignored(member: ConsumerMembersh
 def test_rejoining_member_drops_pending_leaves_and_its_failure(member: ConsumerMembership) -> None:
     answer(member)
     member.failure = GroupIdNotFound()
-    told: list[KafkaError | None] = []
-    member._leave("unsubscribed", told.append, None, now_of(member))
+    errors: list[KafkaError | None] = []
+    member._leave("unsubscribed", errors.append, None, now_of(member))
     assert member.state is MemberState.LEAVING
     join(member, 2)
-    assert len(told) == 1
+    assert len(errors) == 1
     assert not member._leaving._leave_requests.runners
     assert member.failure is None
 
 
-# ---------------------------------------------------------------------------------------- good-byes
+# ---------------------------------------------------------------------------------------- leaving
 
 
 @pytest.fixture
 def said(member: ConsumerMembership) -> list[int]:
-    """The epochs of the good-byes that are said; they are heard at once."""
+    """The epochs of the leave requests; the responses come at once."""
     epochs: list[int] = []
     start = member._leaving._leave_requests.start
 
-    def heard(script: Any, done: Any) -> None:
+    def call_done(script: Any, done: Any) -> None:
         epochs.append(next(script).request.member_epoch)
         done(None)
 
     assert callable(start)
-    member._leaving._leave_requests.start = heard  # type: ignore[method-assign]
+    member._leaving._leave_requests.start = call_done  # type: ignore[method-assign]
     return epochs
 
 
@@ -365,7 +365,7 @@ def test_join_interrupted_by_ctrl_c_is_not_awaited(known: Known, monkeypatch: py
 def test_leave_interrupted_by_ctrl_c_keeps_the_membership(
     known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Ctrl-C came first: what is assigned is read on, or nobody would read it."""
+    """A Ctrl-C came first: the assigned partitions are read further, or no member would read them."""
     cluster, consumer, reconciliation = known
     assert consumer._group is not None
     membership = consumer._group.membership

@@ -71,7 +71,7 @@ def stay_settled_when_topics_go_and_come_back(patch: pytest.MonkeyPatch) -> None
 
 def take_a_topic_made_anew_for_the_old_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Reconciliation, "_of_topics_gone", lambda self, partitions: [])
-    # Nor by any commit, which looks at it once more.
+    # Nor by any commit, which checks once more.
     patch.setattr(Committer, "_is_of_recreated_topic", lambda self, partition: False)
 
 
@@ -177,7 +177,7 @@ PLANTED: dict[str, tuple[Story, Mutant]] = {
         test_subscriptions.test_a_subscription_pattern_is_resolved_by_the_brokers,
         report_everything_as_whole,
     ),
-    "losses not told": (
+    "losses not reported": (
         lambda simulation: test_coordinator_errors.test_expelled_member_loses_its_partitions_and_rejoins(
             simulation, UnknownMemberId
         ),

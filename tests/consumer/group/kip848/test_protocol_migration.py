@@ -109,10 +109,10 @@ def test_static_member_changes_its_protocol_under_its_instance_id(simulation: Si
     first = group.member("a", group_instance_id="till-1", **CLASSIC)
     second = group.member("b", group_instance_id="till-2", **CLASSIC)
     settle(group, first, second)
-    had, told = set(first.owned), len(second.told)
+    had, count = set(first.owned), len(second.calls)
     first.consumer.close()
     group.members.remove(first)
     again = group.member("c", group_instance_id="till-1", **CONSUMER)
     settle(group, again, second)
     assert again.owned == had
-    assert all(not one.partitions for one in second.told[told:]), "the other one keeps what it had"
+    assert all(not one.partitions for one in second.calls[count:]), "the other one keeps what it had"

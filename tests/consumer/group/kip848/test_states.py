@@ -16,8 +16,8 @@ from tests.consumer.group.state_tables import assert_follows_table, states_reach
 
 def membership() -> ConsumerMembership:
     cluster = ScriptedCluster(1, {})
-    given = {"bootstrap_servers": BOOTSTRAP, "group_id": "g", "group_protocol": "consumer"}
-    return ConsumerMembership(CONSUMER_OPTIONS.parse(None, given), cluster.client(), GroupStatus("g"))
+    settings = {"bootstrap_servers": BOOTSTRAP, "group_id": "g", "group_protocol": "consumer"}
+    return ConsumerMembership(CONSUMER_OPTIONS.parse(None, settings), cluster.client(), GroupStatus("g"))
 
 
 @pytest.mark.parametrize(("state", "event"), list(itertools.product(MemberState, MemberEvent)))

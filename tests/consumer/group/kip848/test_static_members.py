@@ -15,7 +15,7 @@ def test_returning_static_member_gets_its_former_partitions(simulation: Simulati
     group = consumer_group(simulation)
     one, two = group.member("a", group_instance_id="till-1"), group.member("b", group_instance_id="till-2")
     group.settle()
-    had, told = set(one.owned), len(two.told)
+    had, before = set(one.owned), len(two.calls)
     one.consumer.close()
     group.members.remove(one)
     assert beats(group, one)[-1].member_epoch == -2
@@ -23,7 +23,7 @@ def test_returning_static_member_gets_its_former_partitions(simulation: Simulati
     again = group.member("c", group_instance_id="till-1")
     group.settle()
     assert again.owned == had
-    assert len(two.told) == told, "the other one has noticed nothing"
+    assert len(two.calls) == before, "the other one has noticed nothing"
 
 
 @pytest.mark.gate
@@ -86,7 +86,7 @@ def test_static_member_keeps_its_partitions_beyond_max_poll_interval(simulation:
     slow, other = group.member("a", group_instance_id="till-1"), group.member("b")
     group.settle()
     had = set(slow.owned)
-    slow.told.clear()
+    slow.calls.clear()
     slow.is_stalled = True
     group.turn(6)
     assert beats(group, slow)[-1].member_epoch == -2
@@ -94,7 +94,7 @@ def test_static_member_keeps_its_partitions_beyond_max_poll_interval(simulation:
     slow.resume()
     group.settle()
     assert slow.owned == had
-    assert [told.what for told in slow.told] == ["lost", "assigned"]
+    assert [call.what for call in slow.calls] == ["lost", "assigned"]
 
 
 @pytest.mark.parametrize("error", [FencedMemberEpoch, UnknownMemberId], ids=["epoch", "member"])
@@ -106,10 +106,10 @@ def test_expelled_static_member_rejoins_under_its_instance_id(
     member = group.member("a", group_instance_id="till-1")
     group.settle()
     group.cluster.controls.fail_next(BEATS, error)
-    group.turn_until(lambda: len(member.told) >= 3, 10)
+    group.turn_until(lambda: len(member.calls) >= 3, 10)
     group.settle()
     assert member.errors == []
-    assert [told.what for told in member.told] == ["assigned", "lost", "assigned"]
+    assert [call.what for call in member.calls] == ["assigned", "lost", "assigned"]
 
 
 def test_a_first_heartbeat_without_an_answer_does_not_lock_its_sender_out(simulation: Simulation) -> None:

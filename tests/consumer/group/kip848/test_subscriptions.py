@@ -80,9 +80,9 @@ def test_a_subscription_pattern_is_resolved_by_the_brokers(simulation: Simulatio
     assert beats(group)[0].subscribed_topic_names == []
     assert member.consumer.subscription() == {"orders", "orders-eu"}, "those that it has partitions of"
     group.turn_until(lambda: set(member.read) == set(values), 5)
-    asked = group.cluster.history.requests(MetadataRequest, client_id="a")
-    assert all(one.topics is not None for one in asked), "it never asks for all topics of the cluster"
-    assert any(topic.name is None for one in asked for topic in one.topics or [])
+    requests = group.cluster.history.requests(MetadataRequest, client_id="a")
+    assert all(one.topics is not None for one in requests), "it never asks for all topics of the cluster"
+    assert any(topic.name is None for one in requests for topic in one.topics or [])
 
 
 def test_topics_that_are_made_later_are_found_by_the_brokers(simulation: Simulation) -> None:
@@ -134,9 +134,9 @@ def test_a_subscription_pattern_is_for_members_of_kip_848(options: dict[str, Any
 
 def test_an_empty_subscription_pattern_is_refused() -> None:
     runtime: Any = ScriptedCluster(1, {"orders": [0]}).runtime
-    given: dict[str, Any] = {"group_id": "g", "group_protocol": "consumer"}
+    settings: dict[str, Any] = {"group_id": "g", "group_protocol": "consumer"}
     with (
-        KafkaConsumer(runtime=runtime, bootstrap_servers=BOOTSTRAP, **given) as consumer,
+        KafkaConsumer(runtime=runtime, bootstrap_servers=BOOTSTRAP, **settings) as consumer,
         pytest.raises(IllegalArgument, match="must not be empty"),
     ):
         consumer.subscribe(pattern=SubscriptionPattern(""))
