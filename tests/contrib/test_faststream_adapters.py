@@ -336,7 +336,7 @@ def test_creation_that_fails_as_a_whole_is_the_error_of_each_topic(kafka_cluster
 
 
 def test_options_of_aiokafka_without_a_counterpart_are_dropped() -> None:
-    given = {
+    settings = {
         "loop": object(),
         "api_version": "auto",
         "sasl_kerberos_service_name": "kafka",
@@ -347,8 +347,8 @@ def test_options_of_aiokafka_without_a_counterpart_are_dropped() -> None:
         "check_crcs": False,
         "consumer_timeout_ms": 200,
     }
-    assert options_of(given) == {"linger_ms": 0, "check_crcs": False, "consumer_timeout_ms": 200}
-    assert options_of(given, frozenset({"consumer_timeout_ms"})) == {"linger_ms": 0, "check_crcs": False}
+    assert options_of(settings) == {"linger_ms": 0, "check_crcs": False, "consumer_timeout_ms": 200}
+    assert options_of(settings, frozenset({"consumer_timeout_ms"})) == {"linger_ms": 0, "check_crcs": False}
 
 
 def test_client_rack_reaches_the_consumers_only(kafka_cluster: KafkaCluster) -> None:
