@@ -79,7 +79,7 @@ def test_tests_in_the_documentation_are_run() -> None:
 
 
 def unrun(text: str) -> list[str]:
-    """Blocks that look like Python and are not run: fences other than ```python, which nobody finds."""
+    """Blocks that look like Python and are not run: fences other than ```python, which no test finds."""
     blocks = re.findall(r"^[ ]*(?:```|~~~)([^\n`]*)\n(.*?)^[ ]*(?:```|~~~)$", text, re.MULTILINE | re.DOTALL)
     code = re.compile(r"^ *(?:from|import) pykafka2", re.MULTILINE)
     return [block for fence, block in blocks if fence != "python" and ("py" in fence or code.search(block))]

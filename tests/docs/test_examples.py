@@ -22,7 +22,7 @@ PRINTED = {
     "manage_topics.py": ["orders-1: leader 1", "orders: TopicAlreadyExists", "topics: orders, returns"],
     "produce_and_consume.py": ["sent 1000 orders", "read 1000 orders, 1000 different ones"],
 }
-"""What each program must print, among other things."""
+"""Text that each program must print, among other things."""
 
 RUN_WITH_SPARK = {"own_sink.py"}
 """Programs that tests/spark runs."""

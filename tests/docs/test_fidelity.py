@@ -11,7 +11,9 @@ from pykafka2.broker.handlers import registry
 ROOT = Path(__file__).parents[2]
 FIDELITY = ROOT / "docs" / "fidelity.md"
 ADVERTISED = ROOT / "tests/conformance/behaviour/golden/api_versions_advertised.json"
-"""What Apache Kafka 4.3.1 offered when last asked; the conformance stage asks again, for versions, too."""
+"""APIs and versions of Apache Kafka 4.3.1, as recorded; the conformance stage compares them with a live
+broker.
+"""
 
 
 def section(title: str) -> str:
