@@ -1,4 +1,6 @@
-"""A broker of one page on real sockets: it answers ApiVersions and heartbeats, as well or badly as told."""
+"""A minimal broker on real sockets: it answers ApiVersions and heartbeats, as well or badly as the test
+wants.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class MemoryTransport:
-    """Bytes in two arrays; takes at most `room` bytes of writes until told otherwise."""
+    """Bytes in two arrays; takes at most `room` bytes of writes until the test changes it."""
 
     def __init__(self, peer: str = "broker:9092") -> None:
         self.peer = peer

@@ -13,7 +13,7 @@ from tests.driver.fakes import MemorySelector, MemoryTransport
 
 
 class Notes:
-    """A handler that notes what it is told."""
+    """A handler that records its calls."""
 
     def __init__(self) -> None:
         self.opened = 0

@@ -25,7 +25,7 @@ ENDPOINT = Endpoint("10.0.0.1", 9092)
 
 
 class Manager:
-    """Answers what it is told to, and counts."""
+    """Returns the values that the test sets, and counts."""
 
     def __init__(self, *results: PollResult) -> None:
         self.results = list(results)
@@ -155,7 +155,7 @@ def test_bytes_written_in_a_turn_leave_at_its_end_and_managers_are_polled_again(
     channel = open_channel(driver, runtime, notes)
     driver.call_soon(lambda now: channel.write([b"a"]))
     driver.call_soon(lambda now: channel.write([b"b"]))
-    # The handler was told that all is written, so the managers are asked again.
+    # The handler got on_written, so the managers are called again.
     assert runtime.turn() == 0.0
     (transport,) = runtime.memory.transports
     assert (bytes(transport.outgoing), transport.writes, notes.written) == (b"ab", 1, 1)
@@ -257,11 +257,11 @@ def test_close_runs_queued_commands_writes_and_closes_the_channels(
 ) -> None:
     notes = Notes()
     channel = open_channel(driver, runtime, notes)
-    driver.call_soon(lambda now: channel.write([b"good-bye"]))
+    driver.call_soon(lambda now: channel.write([b"farewell"]))
     assert driver.close()
     assert driver.close()
     (transport,) = runtime.memory.transports
-    assert transport.outgoing == b"good-bye"
+    assert transport.outgoing == b"farewell"
     assert transport.is_closed
     assert runtime.tasks[0].is_stopped
     assert not notes.errors
@@ -281,7 +281,7 @@ def test_close_from_a_callback_does_not_wait_for_itself(driver: Driver, runtime:
 def test_work_without_a_thread_fails_and_the_loop_continues(
     driver: Driver, runtime: HandRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a name that cannot be resolved: it is tried again."""
+    """Fails like a name that cannot be resolved: it is retried."""
 
     def refuse(*arguments: object) -> None:
         raise RuntimeError("can't start new thread")
@@ -349,12 +349,12 @@ def test_a_waiter_is_woken_when_its_condition_holds_and_not_every_turn() -> None
     runtime = ThreadRuntime()
     driver = Driver(runtime, "pykafka2-test")
     turns: list[float] = []
-    looked_at_by: list[str] = []
+    called_on: list[str] = []
     woken: list[bool] = []
     is_waiting = threading.Event()
 
     def look() -> bool:
-        looked_at_by.append(threading.current_thread().name)
+        called_on.append(threading.current_thread().name)
         is_waiting.set()
         return len(turns) >= 100
 
@@ -367,9 +367,9 @@ def test_a_waiter_is_woken_when_its_condition_holds_and_not_every_turn() -> None
         assert runtime.wait_until(lambda: len(turns) > before, 5.0)  # noqa: B023
     waiter.join(5.0)
     assert woken == [True]
-    # Before and after it was registered, and now and then when both threads looked at once.
-    assert looked_at_by.count("waiter") <= 10
-    assert looked_at_by.count("pykafka2-test") >= 90
+    # Before and after it was registered, and sometimes when both threads ran at once.
+    assert called_on.count("waiter") <= 10
+    assert called_on.count("pykafka2-test") >= 90
     driver.close()
     runtime.close()
 

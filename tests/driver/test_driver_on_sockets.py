@@ -63,8 +63,8 @@ class OneConnection:
 
         def send(now: float) -> None:
             assert self.connection is not None
-            told = {"on_response": asker.on_response, "on_failure": asker.on_failure}
-            self.connection.send(request, now, timeout=timeout, **told)
+            callbacks = {"on_response": asker.on_response, "on_failure": asker.on_failure}
+            self.connection.send(request, now, timeout=timeout, **callbacks)
 
         self.driver.call_soon(send)
         return asker

@@ -29,7 +29,7 @@ def heartbeat(generation: int) -> HeartbeatRequest:
 
 
 class Rig:
-    """A runner, and the outcome that it told."""
+    """A runner, and the outcome that it reported."""
 
     def __init__(self, script: Script[Any]) -> None:
         self.outcomes: list[Outcome[Any]] = []
@@ -282,24 +282,24 @@ def test_the_driver_forgets_a_script_that_has_ended() -> None:
 
 
 def offload_rig(script: Script[Any]) -> tuple[Rig, list[Any]]:
-    """A runner whose work is handed to the test: pairs of the work and whom to tell."""
-    given: list[Any] = []
-    offload: StartWork = lambda work, then, lane: given.append((work, then))  # noqa: E731
+    """A runner whose work is passed to the test: pairs of the work and its callback."""
+    submitted: list[Any] = []
+    offload: StartWork = lambda work, then, lane: submitted.append((work, then))  # noqa: E731
     rig = Rig(script)
     rig.runner = ScriptRunner(
         script, ToNode(1), lambda outcome, now: rig.outcomes.append(outcome), offload=offload
     )
-    return rig, given
+    return rig, submitted
 
 
 def test_offloaded_work_returns_its_value_to_the_script() -> None:
     def script() -> Script[int]:
         return (yield from offloaded(lambda: 6 * 7))
 
-    rig, given = offload_rig(script())
+    rig, submitted = offload_rig(script())
     assert rig.sends(0.0) == []
     assert rig.outcomes == []
-    ((work, then),) = given
+    ((work, then),) = submitted
     then(Outcome(value=work()), 1.0)
     assert [outcome.get() for outcome in rig.outcomes] == [42]
 
@@ -313,10 +313,10 @@ def test_exception_of_offloaded_work_is_raised_in_the_script_only() -> None:
             return str(error)
         return "nothing"
 
-    rig, given = offload_rig(script())
+    rig, submitted = offload_rig(script())
     rig.sends(0.0)
-    given[0][1](Outcome(error=ValueError("no")), 1.0)
-    given[1][1](Outcome(error=SystemExit(3)), 2.0)
+    submitted[0][1](Outcome(error=ValueError("no")), 1.0)
+    submitted[1][1](Outcome(error=SystemExit(3)), 2.0)
     with pytest.raises(ClientFailed, match="SystemExit"):
         rig.outcomes[0].get()
 
@@ -325,10 +325,10 @@ def test_work_that_ends_after_a_cancellation_is_dropped() -> None:
     def script() -> Script[int]:
         return (yield from offloaded(lambda: 1))
 
-    rig, given = offload_rig(script())
+    rig, submitted = offload_rig(script())
     rig.sends(0.0)
     rig.runner.cancel(Disconnected("over"), 1.0)
-    given[0][1](Outcome(value=1), 2.0)
+    submitted[0][1](Outcome(value=1), 2.0)
     assert len(rig.outcomes) == 1
     assert isinstance(rig.outcomes[0].error, Disconnected)
 
@@ -342,12 +342,12 @@ def test_work_without_an_end_is_abandoned_after_its_limit() -> None:
             return str(error)
         return "nothing"
 
-    rig, given = offload_rig(script())
+    rig, submitted = offload_rig(script())
     assert rig.runner.poll(1.0).wake_at == 31.0
     rig.sends(30.9)
     assert not rig.outcomes
     assert rig.runner.poll(31.0).wake_at == 32.0
-    given[0][1](Outcome(value=1), 31.5)
+    submitted[0][1](Outcome(value=1), 31.5)
     assert not rig.outcomes, "a late result is ignored"
     rig.sends(32.0)
     assert rig.outcomes[0].get() == "it hangs"

@@ -28,7 +28,7 @@ from tests.gate import examples
 
 
 class Loop:
-    """A step that counts its rounds and does what it is told."""
+    """A step that counts its rounds and does what the test sets."""
 
     def __init__(self, body: Callable[[], None] = lambda: None, wake_at: float = FOREVER) -> None:
         self.body = body
@@ -233,11 +233,11 @@ def test_a_notify_between_any_two_lines_of_a_wait_ends_it(runtime: ThreadRuntime
 def test_no_notify_is_lost_under_stress(runtime: ThreadRuntime, selector: Selector | None) -> None:
     """Ping-pong between callers and a loop that sleeps for ever: one lost wake-up would cost a timeout."""
     rounds, callers = 1500, 3
-    asked = [0] * callers
+    calls = [0] * callers
     answered = [0] * callers
 
     def answer() -> None:
-        answered[:] = asked
+        answered[:] = calls
         runtime.notify()
 
     task = runtime.spawn("loop", Loop(answer), selector)
@@ -245,9 +245,9 @@ def test_no_notify_is_lost_under_stress(runtime: ThreadRuntime, selector: Select
 
     def ask(index: int) -> None:
         for number in range(1, rounds + 1):
-            asked[index] = number
+            calls[index] = number
             task.wake()
-            if not runtime.wait_until(lambda: answered[index] >= asked[index], 5.0):
+            if not runtime.wait_until(lambda: answered[index] >= calls[index], 5.0):
                 lost.append(number)
                 return
 
@@ -327,7 +327,7 @@ def test_a_close_waits_for_all_stuck_helpers_together_no_longer_than_for_one() -
 
 
 def test_hanging_work_blocks_no_other_lane(runtime: ThreadRuntime) -> None:
-    """As many token providers or names as there are threads: hashing goes on, and so does each other lane."""
+    """All threads are busy with token providers or names: hashing and the other lanes continue."""
     may_go_on = threading.Event()
     for _ in range(MAX_OFFLOAD_THREADS):
         runtime.offload(lambda: may_go_on.wait(30), lambda outcome: None, Lane.TOKENS)
@@ -580,13 +580,13 @@ def test_a_runtime_does_not_survive_a_fork(runtime: ThreadRuntime, monkeypatch: 
 
 def test_waiter_of_a_queue_is_checked_only_by_that_queue(runtime: ThreadRuntime) -> None:
     queue, other = WaitQueue(), WaitQueue()
-    looked_at_by: list[threading.Thread] = []
+    called_on: list[threading.Thread] = []
     is_waiting = threading.Event()
     has_come: list[int] = []
 
     def look() -> bool:
-        looked_at_by.append(threading.current_thread())
-        if len(looked_at_by) == 2:
+        called_on.append(threading.current_thread())
+        if len(called_on) == 2:
             is_waiting.set()
         return bool(has_come)
 
@@ -596,8 +596,8 @@ def test_waiter_of_a_queue_is_checked_only_by_that_queue(runtime: ThreadRuntime)
     assert is_waiting.wait(5.0)
     for _ in range(100):
         runtime.check_waiters()
-    assert set(looked_at_by) == {waiter}
-    assert len(looked_at_by) <= 3
+    assert set(called_on) == {waiter}
+    assert len(called_on) <= 3
     has_come.append(1)
     queue.wake()
     waiter.join(5.0)

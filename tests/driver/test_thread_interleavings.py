@@ -35,14 +35,14 @@ def driver(runtime: HandRuntime) -> Driver:
 
 
 def test_check_during_a_predicate_causes_one_more_evaluation() -> None:
-    """What he waits for may have come since he looked."""
+    """The condition may have become true since the last check."""
     unparked: list[bool] = []
     watched = Watched(lambda: False, lambda: unparked.append(True))
     with watched._looking:
         watched.check()
     assert unparked == [True]
     watched.check()
-    assert unparked == [True], "nobody is looking, and it does not hold"
+    assert unparked == [True], "no thread checks, and it does not hold"
 
 
 def test_predicate_that_raises_wakes_its_waiter() -> None:
@@ -67,18 +67,18 @@ def test_wait_without_time_left_evaluates_once_more() -> None:
 def test_a_thread_is_in_a_loop_for_as_long_as_that_turns() -> None:
     """The system gives its number to another thread afterwards."""
     runtime = ThreadRuntime()
-    told: list[bool] = []
+    results: list[bool] = []
     numbers: list[int] = []
 
     def note() -> None:
-        told.append(runtime.is_in_a_loop())
+        results.append(runtime.is_in_a_loop())
         numbers.append(threading.get_ident())
         runtime.notify()
 
     task = runtime.spawn("loop", Loop(note), None)
     assert runtime.wait_until(lambda: bool(numbers), 5.0)
     assert task.stop(5.0)
-    assert told[0]
+    assert results[0]
     assert not runtime.is_in_a_loop()
     assert numbers[0] not in _loops
     runtime.close()
@@ -107,7 +107,7 @@ def test_job_queued_while_its_thread_times_out_is_run(monkeypatch: pytest.Monkey
 
 
 def test_work_is_left_to_the_helpers_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the system has no thread for one more."""
+    """A system that has no thread left for one more."""
     runtime = ThreadRuntime()
     may_go_on, done = threading.Event(), threading.Event()
     runtime.offload(lambda: may_go_on.wait(5.0), lambda outcome: None)
@@ -164,16 +164,16 @@ def test_channel_of_a_stuck_loop_is_not_closed_by_another_thread(
 
 
 def test_failure_is_reported_once_and_ends_queued_commands(driver: Driver, runtime: HandRuntime) -> None:
-    told: list[ClientFailed] = []
-    driver.on_failed(lambda error, now: told.append(error))
+    results: list[ClientFailed] = []
+    driver.on_failed(lambda error, now: results.append(error))
     fail_in_command(driver)
     driver.call_soon(lambda now: pytest.fail("the loop has ended"))
     with pytest.raises(ValueError, match="a bug"):
         driver.run_once(0.0, ())
     first = driver.failure
-    driver._fail(OSError("met while the first was told"))
+    driver._fail(OSError("called while the first one was notified"))
     assert driver.failure is first
-    assert len(told) == 1
+    assert len(results) == 1
     assert driver.run_once(1.0, ()) == FOREVER
 
 
