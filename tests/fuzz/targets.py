@@ -128,7 +128,7 @@ def read_data(made: Made) -> None:
 
 
 def make_member(random: Random) -> Made:
-    """What members of groups tell each other: a version, then the message."""
+    """Messages between members of groups: a version, then the message."""
     cls, version = random.choice([one for one in versions_of(Data) if "ConsumerProtocol" in one[0].__name__])
     body: bytes = making.any_instance(random, cls, version).encode(version)
     reads = read_subscription if "Subscription" in cls.__name__ else read_assignment
@@ -136,13 +136,13 @@ def make_member(random: Random) -> Made:
 
 
 def _reads_again(message: Message, version: int) -> None:
-    """What was understood is a message like any other."""
+    """A decoded message can be encoded like any other."""
     again = type(message).decode(message.encode(version), version)
     assert repr(again) == repr(message)
 
 
 def _nobody(value: object, now: float) -> None:
-    raise AssertionError("nobody waits")
+    raise AssertionError("no caller waits")
 
 
 # ---------------------------------------------------------------------------------------- records
@@ -168,7 +168,7 @@ def read_records(made: Made) -> None:
 
 
 def read_fetched(made: Made) -> None:
-    """As a consumer reads them, a few records at a time: rows, then columns."""
+    """Read as a consumer does, a few records at a time: rows, then columns."""
     for take in (_take_rows, _take_columns):
         for check_crcs in (True, False):
             data = FetchedData(TopicPartition("orders", 0), 0, 0, memoryview(made.data))

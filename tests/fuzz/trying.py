@@ -16,10 +16,10 @@ from tests.fuzz.targets import Made, Target
 from tests.memory import IN_USE
 
 MOST_SECONDS = 1.0
-"""Of the processor's time, for one frame."""
+"""Limit of processor time for one frame."""
 HANGS_AFTER_SECONDS = 10.0
 MOST_EXTRA_BYTES = 16 << 20
-"""Of memory, beyond four times the frame."""
+"""Limit of memory, beyond four times the frame."""
 FRAMES_A_WEIGHING = 50
 """Every so many frames memory is traced, which takes three times as long."""
 ROOM_BYTES = 512 << 20
@@ -102,7 +102,7 @@ def limit_memory() -> None:
 
 
 def watched(call: Callable[[], Any]) -> Any:
-    """What the call gives; `Hang` is raised in it after too much of the processor's time.  Main thread."""
+    """Returns the call's result; raises `Hang` in it after too much processor time. Main thread."""
 
     def ring(number: int, frame: FrameType | None) -> None:
         raise Hang(f"still reading after {HANGS_AFTER_SECONDS:g} s")
