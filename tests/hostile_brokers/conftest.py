@@ -12,6 +12,6 @@ import pytest
 def _no_tracebacks_in_the_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     caplog.set_level(logging.WARNING)
     yield
-    told = caplog.get_records("call")
-    assert [one.getMessage() for one in told if one.exc_info] == []
-    assert [one.getMessage()[:200] for one in told if len(one.getMessage()) > 3_000] == []
+    logged = caplog.get_records("call")
+    assert [one.getMessage() for one in logged if one.exc_info] == []
+    assert [one.getMessage()[:200] for one in logged if len(one.getMessage()) > 3_000] == []

@@ -32,7 +32,7 @@ class Bytes:
 class Several:
     """In place of one answer: these, one after the other."""
 
-    answers: list[Told]
+    answers: list[Answer]
 
 
 class Silence:
@@ -47,7 +47,7 @@ class Reset:
     """The connection is reset in place of an answer."""
 
 
-Told = Response | Bytes | Several | Silence | End | Reset
+Answer = Response | Bytes | Several | Silence | End | Reset
 
 
 @attrs.define(eq=False)
@@ -74,8 +74,8 @@ class Question:
         return b"".join(encode_response(response, version, self.correlation_id))
 
 
-Tell = Callable[[Question, Any], Told]
-"""What is told in place of an honest answer, which it may change in place and give back."""
+Tell = Callable[[Question, Any], Answer]
+"""Replaces an honest response, which it may change in place and return."""
 
 
 class Liar:
@@ -87,9 +87,9 @@ class Liar:
     def __init__(self, simulation: Simulation, *places: str) -> None:
         self.simulation = simulation
         self.questions: list[Question] = []
-        self.lies_told = 0
+        self.lie_count = 0
         self.greets_with: bytes | None = None
-        """Bytes that each new connection begins with, before anything was asked."""
+        """Bytes that each new connection begins with, before any request."""
         self._places = places
         self._tells: dict[str, Tell] = {}
         simulation.network.on_connection = self._stand_between
@@ -111,12 +111,12 @@ class Liar:
             most = max(most, number - first + 1)
         return most
 
-    def told(self, question: Question, frame: bytes) -> Told:
-        """What this question is answered; the honest answer's bytes where nothing else is to be said."""
+    def answer(self, question: Question, frame: bytes) -> Answer:
+        """Returns the answer to this question; the honest response's bytes if there is no lie for it."""
         tell = self._tells.get(question.api)
         if tell is None:
             return Bytes(struct.pack(">i", len(frame)) + frame)
-        self.lies_told += 1
+        self.lie_count += 1
         version = question.version
         if question.api == "ApiVersions" and frame[4:6] == b"\0\x23":
             version = 0  # refused, in the oldest version
@@ -146,12 +146,12 @@ class _Frames:
 
 
 class _Between:
-    """In one connection: hears what is asked, and says what is told."""
+    """Stands in one connection: reads the requests and sends the responses."""
 
     def __init__(self, liar: Liar, connection: SimConnection) -> None:
         self._liar = liar
         self._connection = connection
-        self._asked: dict[int, Question] = {}
+        self._pending: dict[int, Question] = {}
         self._questions = _Frames()
         self._answers = _Frames()
         self._carry_question = connection.to_server.put
@@ -159,7 +159,7 @@ class _Between:
         connection.to_server.put = self._ask  # type: ignore[method-assign]
         connection.to_client.put = self._answer  # type: ignore[method-assign]
         if liar.greets_with is not None:
-            liar.lies_told += 1
+            liar.lie_count += 1
             self._carry_answer(liar.greets_with)
 
     def _ask(self, data: bytes) -> None:
@@ -168,34 +168,34 @@ class _Between:
             question = Question(
                 self._liar.simulation.now, header.request_api_version, header.correlation_id, request
             )
-            self._asked[header.correlation_id] = question
+            self._pending[header.correlation_id] = question
             self._liar.questions.append(question)
         self._carry_question(data)
 
     def _answer(self, data: bytes) -> None:
         for frame in self._answers.cut(data):
-            question = self._asked.pop(struct.unpack_from(">i", frame)[0])
-            self._say(question, self._liar.told(question, frame))
+            question = self._pending.pop(struct.unpack_from(">i", frame)[0])
+            self._say(question, self._liar.answer(question, frame))
 
-    def _say(self, question: Question, told: Told) -> None:
-        if isinstance(told, Several):
-            for one in told.answers:
+    def _say(self, question: Question, answer: Answer) -> None:
+        if isinstance(answer, Several):
+            for one in answer.answers:
                 self._say(question, one)
-        elif isinstance(told, Bytes):
-            self._say_bytes(told)
-        elif isinstance(told, End | Reset):
-            self._connection.to_client.end(RESET if isinstance(told, Reset) else None)
-        elif isinstance(told, Response):
-            self._carry(question.encoded(told))
+        elif isinstance(answer, Bytes):
+            self._say_bytes(answer)
+        elif isinstance(answer, End | Reset):
+            self._connection.to_client.end(RESET if isinstance(answer, Reset) else None)
+        elif isinstance(answer, Response):
+            self._carry(question.encoded(answer))
 
-    def _say_bytes(self, told: Bytes) -> None:
-        if not told.seconds_apart:
-            self._carry(told.data)
+    def _say_bytes(self, answer: Bytes) -> None:
+        if not answer.seconds_apart:
+            self._carry(answer.data)
             return
         scheduler = self._liar.simulation.scheduler
-        for number in range(len(told.data)):
-            one = told.data[number : number + 1]
-            scheduler.call_at(scheduler.now + number * told.seconds_apart, partial(self._carry, one))
+        for number in range(len(answer.data)):
+            one = answer.data[number : number + 1]
+            scheduler.call_at(scheduler.now + number * answer.seconds_apart, partial(self._carry, one))
 
     def _carry(self, data: bytes) -> None:
         if not self._connection.to_client.has_ended:

@@ -1,4 +1,4 @@
-"""How cases of hostile answers are written down: in plain words, what is told, and what it comes to."""
+"""A notation for cases of hostile responses: in plain words, the lie, and its result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from pykafka2.errors import KafkaError
-from tests.hostile_brokers.liar import Bytes, Question, Tell, Told
+from tests.hostile_brokers.liar import Answer, Bytes, Question, Tell
 
 
 @attrs.define(frozen=True)
@@ -35,7 +35,7 @@ class Lie:
 def setting(*changes: tuple[str, Any]) -> Tell:
     """The honest answer, but for fields: `("topics.*.partitions.0.leader_id", 99)`."""
 
-    def tell(question: Question, honest: Any) -> Told:
+    def tell(question: Question, honest: Any) -> Answer:
         for path, value in changes:
             assign(honest, path.split("."), value)
         return honest  # type: ignore[no-any-return]
@@ -46,16 +46,16 @@ def setting(*changes: tuple[str, Any]) -> Tell:
 def changing(change: Callable[[Any], object]) -> Tell:
     """The honest answer after `change` of it in place."""
 
-    def tell(question: Question, honest: Any) -> Told:
+    def tell(question: Question, honest: Any) -> Answer:
         change(honest)
         return honest  # type: ignore[no-any-return]
 
     return tell
 
 
-def saying(told: Callable[[], Told]) -> Tell:
-    """The same whatever was asked."""
-    return lambda question, honest: told()
+def saying(answer: Callable[[], Answer]) -> Tell:
+    """The same lie for every request."""
+    return lambda question, honest: answer()
 
 
 def body(data: bytes) -> Tell:

@@ -1,4 +1,4 @@
-"""A member is told its topics by their ids: a wrong name for one ends with the next word of it."""
+"""The coordinator assigns topics by their ids: a wrong name for one is corrected by its next response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker that cannot prove itself, or asks for what nobody should give: refused at once, by name."""
+"""A broker that cannot prove itself, or requests what no client should send: refused at once, by name."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def first(change: Any) -> Any:
     def edit(answer: Any) -> None:
         text = bytes(answer.auth_bytes).decode()
         if text.startswith("r="):
-            told = change(dict(part.split("=", 1) for part in text.split(",")))
-            answer.auth_bytes = told if isinstance(told, bytes) else told.encode()
+            challenge = change(dict(part.split("=", 1) for part in text.split(",")))
+            answer.auth_bytes = challenge if isinstance(challenge, bytes) else challenge.encode()
 
     return changing(edit)
 
 
-def told(text: str, **more: str) -> Any:
+def challenge(text: str, **more: str) -> Any:
     """The first message with other fields in this pattern."""
     return first(lambda fields: text.format(**{**fields, **more}))
 
@@ -113,7 +113,7 @@ LIES = [
         UnsupportedSaslMechanism,
     ),
     Lie(
-        "sasl: a mechanism error nobody knows",
+        "sasl: an unknown mechanism error",
         MECHANISM,
         setting(("error_code", 12_345)),
         KafkaError,
@@ -154,7 +154,7 @@ LIES = [
         error(58, "\nERROR \x1b[31m" * 2_500),
         REFUSED,
     ),
-    Lie("sasl: refused with an error nobody knows", TOKEN, error(12_345), KafkaError, "12345"),
+    Lie("sasl: refused with an unknown error", TOKEN, error(12_345), KafkaError, "12345"),
     Lie("sasl: an illegal state", TOKEN, error(34), KafkaError),
     Lie("sasl: silence after the token", TOKEN, saying(Silence), DeliveryTimeout),
     Lie("sasl: a byte a second", TOKEN, drop_by_drop, DeliveryTimeout),
@@ -173,7 +173,7 @@ LIES = [
         REFUSED,
         "nonce",
     ),
-    Lie("scram: the nonce is another's", TOKEN, told("r=another,s={s},i=4096"), REFUSED, "nonce"),
+    Lie("scram: the nonce is another's", TOKEN, challenge("r=another,s={s},i=4096"), REFUSED, "nonce"),
     Lie(
         "scram: the nonce is cut",
         TOKEN,
@@ -181,14 +181,20 @@ LIES = [
         REFUSED,
         "nonce",
     ),
-    Lie("scram: no nonce", TOKEN, told("s={s},i=4096"), REFUSED, "is malformed"),
-    Lie("scram: a nonce with odd characters", TOKEN, told("r={r}\x7f\n,s={s},i=4096"), REFUSED, "characters"),
-    Lie("scram: 4,095 iterations", TOKEN, told("r={r},s={s},i=4095"), REFUSED, "4095"),
-    Lie("scram: one iteration", TOKEN, told("r={r},s={s},i=1"), REFUSED, "4096 to 1000000"),
-    Lie("scram: 0 iterations", TOKEN, told("r={r},s={s},i=0"), REFUSED, "4096 to 1000000"),
-    Lie("scram: -4,096 iterations", TOKEN, told("r={r},s={s},i=-4096"), REFUSED, "4096 to 1000000"),
-    Lie("scram: 1,000,001 iterations", TOKEN, told("r={r},s={s},i=1000001"), REFUSED, "1000001"),
-    Lie("scram: 2**31 - 1 iterations", TOKEN, told("r={r},s={s},i=2147483647"), REFUSED, "2147483647"),
+    Lie("scram: no nonce", TOKEN, challenge("s={s},i=4096"), REFUSED, "is malformed"),
+    Lie(
+        "scram: a nonce with odd characters",
+        TOKEN,
+        challenge("r={r}\x7f\n,s={s},i=4096"),
+        REFUSED,
+        "characters",
+    ),
+    Lie("scram: 4,095 iterations", TOKEN, challenge("r={r},s={s},i=4095"), REFUSED, "4095"),
+    Lie("scram: one iteration", TOKEN, challenge("r={r},s={s},i=1"), REFUSED, "4096 to 1000000"),
+    Lie("scram: 0 iterations", TOKEN, challenge("r={r},s={s},i=0"), REFUSED, "4096 to 1000000"),
+    Lie("scram: -4,096 iterations", TOKEN, challenge("r={r},s={s},i=-4096"), REFUSED, "4096 to 1000000"),
+    Lie("scram: 1,000,001 iterations", TOKEN, challenge("r={r},s={s},i=1000001"), REFUSED, "1000001"),
+    Lie("scram: 2**31 - 1 iterations", TOKEN, challenge("r={r},s={s},i=2147483647"), REFUSED, "2147483647"),
     Lie(
         "scram: iterations of 3,000 digits",
         TOKEN,
@@ -196,13 +202,13 @@ LIES = [
         REFUSED,
         "iterations",
     ),
-    Lie("scram: iterations in other digits", TOKEN, told("r={r},s={s},i=٤٠٩٦"), REFUSED, "iterations"),
-    Lie("scram: no iterations", TOKEN, told("r={r},s={s}"), REFUSED, "is malformed"),
-    Lie("scram: an empty salt", TOKEN, told("r={r},s=,i=4096"), REFUSED, "salt"),
-    Lie("scram: a salt that is no base64", TOKEN, told("r={r},s=%%%,i=4096"), REFUSED, "salt"),
-    Lie("scram: another salt", TOKEN, told("r={r},s=QUJDRA==,i=4096"), REFUSED),
-    Lie("scram: an extension nobody knows", TOKEN, told("m=1,r={r},s={s},i=4096"), REFUSED, "extension"),
-    Lie("scram: fields in another order", TOKEN, told("s={s},r={r},i=4096"), REFUSED, "is malformed"),
+    Lie("scram: iterations in other digits", TOKEN, challenge("r={r},s={s},i=٤٠٩٦"), REFUSED, "iterations"),
+    Lie("scram: no iterations", TOKEN, challenge("r={r},s={s}"), REFUSED, "is malformed"),
+    Lie("scram: an empty salt", TOKEN, challenge("r={r},s=,i=4096"), REFUSED, "salt"),
+    Lie("scram: a salt that is no base64", TOKEN, challenge("r={r},s=%%%,i=4096"), REFUSED, "salt"),
+    Lie("scram: another salt", TOKEN, challenge("r={r},s=QUJDRA==,i=4096"), REFUSED),
+    Lie("scram: an unknown extension", TOKEN, challenge("m=1,r={r},s={s},i=4096"), REFUSED, "extension"),
+    Lie("scram: fields in another order", TOKEN, challenge("s={s},r={r},i=4096"), REFUSED, "is malformed"),
     Lie(
         "scram: a first message of 4,097 bytes",
         TOKEN,
@@ -238,7 +244,7 @@ LIES = [
 
 
 AT_ONCE = (SaslAuthenticationFailed, UnsupportedSaslMechanism, UnsupportedVersion)
-"""Only another configuration helps, so nobody waits for delivery_timeout_ms if all brokers say so."""
+"""Only another configuration helps, so no call waits for delivery_timeout_ms if all brokers respond so."""
 
 
 def a_producer(world: World) -> KafkaProducer:

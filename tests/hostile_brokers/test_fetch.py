@@ -29,7 +29,7 @@ DAMAGE = (CorruptData, CorruptMessage, UnsupportedCompressionType)
 
 
 def of_partition_0(**fields: Any) -> Any:
-    """Fields of what is told of partition 0."""
+    """Fields of the response about partition 0."""
 
     def edit(answer: Any) -> None:
         for topic in answer.responses:
@@ -66,7 +66,7 @@ def numbered(number: int) -> Any:
 
 
 def damaged(name: str, *blobs: bytes, words: str = "", **more: Any) -> Lie:
-    """Records that are no records: what is there is told, at its place."""
+    """Records that are no records: the error describes the bytes, with their position."""
     return Lie(
         f"records: {name}",
         "Fetch",
@@ -92,10 +92,10 @@ LIES = [
     # The answer as a whole.
     Lie("fetch: nothing is answered", "Fetch", setting(("responses", []))),
     Lie("fetch: another topic", "Fetch", setting(("responses.*.topic_id", b"x" * 16))),
-    Lie("fetch: a partition that was not asked for", "Fetch", numbered(9)),
+    Lie("fetch: a partition that was not requested", "Fetch", numbered(9)),
     Lie("fetch: a negative partition", "Fetch", numbered(-1)),
     Lie("fetch: every partition twice", "Fetch", changing(twice)),
-    Lie("fetch: an error nobody knows", "Fetch", setting(("error_code", 12_345)), KafkaError, "12345"),
+    Lie("fetch: an unknown error", "Fetch", setting(("error_code", 12_345)), KafkaError, "12345"),
     Lie("fetch: no such session for ever", "Fetch", setting(("error_code", 70), ("responses", []))),
     Lie("fetch: a wrong session epoch for ever", "Fetch", setting(("error_code", 71), ("responses", []))),
     Lie("fetch: a negative session", "Fetch", setting(("session_id", -5))),
@@ -115,9 +115,9 @@ LIES = [
             ("node_endpoints", [NodeEndpoint(node_id=0, host="", port=0)]),
         ),
     ),
-    # What is told of a partition.
+    # Fields of a partition in the response.
     Lie(
-        "fetch: a partition's error nobody knows",
+        "fetch: a partition's unknown error",
         "Fetch",
         of_partition_0(error_code=12_345),
         KafkaError,
@@ -131,7 +131,7 @@ LIES = [
     Lie("fetch: a log that begins behind its end", "Fetch", of_partition_0(log_start_offset=2**62)),
     Lie("fetch: a negative beginning", "Fetch", of_partition_0(log_start_offset=-(2**63))),
     Lie(
-        "fetch: a nearer replica nobody knows",
+        "fetch: an unknown nearer replica",
         "Fetch",
         of_partition_0(preferred_read_replica=99, records=None),
     ),
@@ -144,9 +144,9 @@ LIES = [
         "Fetch",
         of_partition_0(preferred_read_replica=1, records=None),
     ),
-    Lie("fetch: not the leader, and nobody else is", "Fetch", of_partition_0(error_code=6, records=None)),
+    Lie("fetch: not the leader, and there is none", "Fetch", of_partition_0(error_code=6, records=None)),
     Lie(
-        "fetch: a leader nobody knows",
+        "fetch: an unknown leader",
         "Fetch",
         of_partition_0(
             error_code=6, records=None, current_leader=LeaderIdAndEpoch(leader_id=99, leader_epoch=2**31 - 1)
@@ -247,7 +247,7 @@ LIES = [
     damaged("a negative number of headers", batch(record(headers=-1))),
     damaged("2**31 - 1 headers", batch(record(headers=2**31 - 1))),
     damaged("an endless varint", batch(b"\xff" * 30)),
-    damaged("a codec nobody has", batch(attributes=7)),
+    damaged("an unknown codec", batch(attributes=7)),
     damaged("gzip that is not gzip", batch(attributes=1)),
     damaged("snappy that is not snappy", batch(attributes=2)),
     damaged("lz4 that is not lz4", batch(attributes=3)),

@@ -39,8 +39,8 @@ def coordinator(**fields: Any) -> Any:
 
 
 def assigned(*partitions: tuple[str, int]) -> Any:
-    told = Assignment(tuple(TopicPartition(*one) for one in partitions), None)
-    return every("assignment", assignment_bytes(told))
+    assignment = Assignment(tuple(TopicPartition(*one) for one in partitions), None)
+    return every("assignment", assignment_bytes(assignment))
 
 
 def members_twice(answer: Any) -> None:
@@ -61,11 +61,11 @@ FIND_LIES = [
     Lie("coordinator: port 0", FIND, coordinator(port=0)),
     Lie("coordinator: no host", FIND, coordinator(host="")),
     Lie("coordinator: a host of 30,000 characters", FIND, coordinator(host="h" * 30_000)),
-    Lie("coordinator: where nobody listens", FIND, coordinator(node_id=9, port=1)),
+    Lie("coordinator: an address that refuses connections", FIND, coordinator(node_id=9, port=1)),
     Lie("coordinator: the key of another group", FIND, coordinator(key="other")),
     Lie("coordinator: no answer for the key", FIND, every("coordinators", [])),
     Lie("coordinator: loading for ever", FIND, coordinator(error_code=14)),
-    Lie("coordinator: an error nobody knows", FIND, coordinator(error_code=12_345), ANY, "12345"),
+    Lie("coordinator: an unknown error", FIND, coordinator(error_code=12_345), ANY, "12345"),
     Lie(
         "coordinator: forbidden in 30,000 characters",
         FIND,
@@ -89,13 +89,13 @@ CLASSIC_LIES = [
     Lie("join: members of 2**31 - 1 topics", JOIN, members_with(b"\0\0\x7f\xff\xff\xff")),
     Lie("join: every member twice", JOIN, changing(members_twice)),
     Lie("join: the leader is no member", JOIN, every("members", [])),
-    Lie("join: a protocol nobody offered", JOIN, every("protocol_name", "mine"), ANY),
+    Lie("join: a protocol that no member offered", JOIN, every("protocol_name", "mine"), ANY),
     Lie("join: a protocol of 30,000 characters", JOIN, every("protocol_name", "x" * 30_000), ANY, "'xxx"),
     Lie("join: no protocol", JOIN, every("protocol_name", None), ANY),
     Lie("join: another type of protocol", JOIN, every("protocol_type", "connect")),
     Lie("join: unknown member for ever", JOIN, every("error_code", 25)),
     Lie("join: a rebalance for ever", JOIN, every("error_code", 27)),
-    Lie("join: an error nobody knows", JOIN, every("error_code", 12_345), ANY, "12345"),
+    Lie("join: an unknown error", JOIN, every("error_code", 12_345), ANY, "12345"),
     Lie("join: 24 days of throttling", JOIN, every("throttle_time_ms", 2**31 - 1), for_good=True),
     Lie("join: an answer cut short", JOIN, body_of(lambda data: data[:-5])),
     Lie("sync: an assignment of nothing at all", SYNC, every("assignment", b"")),
@@ -112,12 +112,12 @@ CLASSIC_LIES = [
         for_good=True,
     ),
     Lie("sync: a partition twice", SYNC, assigned(("orders", 0), ("orders", 0)), for_good=True),
-    Lie("sync: a topic nobody subscribed to", SYNC, assigned(("other", 0))),
+    Lie("sync: a topic without a subscriber", SYNC, assigned(("other", 0))),
     Lie("sync: a topic without a name", SYNC, assigned(("", 0))),
-    Lie("sync: an error nobody knows", SYNC, every("error_code", 12_345), ANY, "12345"),
+    Lie("sync: an unknown error", SYNC, every("error_code", 12_345), ANY, "12345"),
     Lie("sync: a rebalance for ever", SYNC, every("error_code", 27)),
     Lie("sync: silence", SYNC, saying(Silence)),
-    Lie("heartbeat: an error nobody knows", BEAT, every("error_code", 12_345), ANY, "12345"),
+    Lie("heartbeat: an unknown error", BEAT, every("error_code", 12_345), ANY, "12345"),
     Lie("heartbeat: unknown member each time", BEAT, every("error_code", 25)),
     Lie("heartbeat: a rebalance each time", BEAT, every("error_code", 27)),
     Lie("heartbeat: fenced, though there is no such name", BEAT, every("error_code", 82), ANY, for_good=True),
@@ -159,7 +159,7 @@ CONSUMER_LIES = [
     Lie("kip-848: heartbeats every 0 ms", BEAT_848, every("heartbeat_interval_ms", 0)),
     Lie("kip-848: heartbeats every -1 ms", BEAT_848, every("heartbeat_interval_ms", -1)),
     Lie("kip-848: heartbeats every 24 days", BEAT_848, every("heartbeat_interval_ms", 2**31 - 1)),
-    Lie("kip-848: a topic id nobody knows", BEAT_848, gives((b"x" * 16, [0])), for_good=True),
+    Lie("kip-848: an unknown topic id", BEAT_848, gives((b"x" * 16, [0])), for_good=True),
     Lie("kip-848: the zero topic id", BEAT_848, gives((bytes(16), [0])), for_good=True),
     Lie("kip-848: a negative partition", BEAT_848, gives_own(-1), for_good=True),
     Lie("kip-848: a partition that is not there", BEAT_848, gives_own(2**31 - 1), for_good=True),
@@ -171,7 +171,7 @@ CONSUMER_LIES = [
         for_good=True,
     ),
     Lie("kip-848: never an assignment", BEAT_848, every("assignment", None), for_good=True),
-    Lie("kip-848: an error nobody knows", BEAT_848, every("error_code", 12_345), ANY, "12345"),
+    Lie("kip-848: an unknown error", BEAT_848, every("error_code", 12_345), ANY, "12345"),
     Lie("kip-848: fenced each time", BEAT_848, every("error_code", 110)),
     Lie("kip-848: unknown member each time", BEAT_848, every("error_code", 25)),
     Lie("kip-848: no such assignor", BEAT_848, every("error_code", 112), BrokerError, for_good=True),
@@ -214,8 +214,8 @@ OFFSET_LIES = [
     Lie("committed: another partition", COMMITTED, committed(partition_index=77)),
     Lie("committed: every partition twice", COMMITTED, changing(twice)),
     Lie("committed: metadata of 30,000 characters", COMMITTED, committed(metadata="\n" * 30_000)),
-    Lie("committed: an error nobody knows", COMMITTED, every("groups.*.error_code", 12_345), ANY, "12345"),
-    Lie("committed: a partition's error nobody knows", COMMITTED, committed(error_code=12_345), ANY, "12345"),
+    Lie("committed: an unknown error", COMMITTED, every("groups.*.error_code", 12_345), ANY, "12345"),
+    Lie("committed: a partition's unknown error", COMMITTED, committed(error_code=12_345), ANY, "12345"),
     Lie("committed: unstable for ever", COMMITTED, committed(error_code=88)),
     Lie("committed: loading for ever", COMMITTED, every("groups.*.error_code", 14)),
     Lie("committed: silence", COMMITTED, saying(Silence)),
@@ -229,7 +229,7 @@ OFFSET_LIES = [
         "the response to the commit lacks",
     ),
     Lie(
-        "commit: an error nobody knows",
+        "commit: an unknown error",
         COMMIT,
         every("topics.*.partitions.*.error_code", 12_345),
         ANY,

@@ -17,7 +17,7 @@ from tests.hostile_brokers.worlds import World, check, ending
 
 pytestmark = pytest.mark.slow
 
-ASKED = "ApiVersions"
+HANDSHAKE = "ApiVersions"
 ALWAYS = DeliveryTimeout
 """Trying goes on until the record's time is over: another broker may be at this address tomorrow."""
 
@@ -95,84 +95,100 @@ def framed(size: int, data: bytes = b"") -> Any:
 
 
 FRAMES = [
-    Lie("frame: length -1", ASKED, framed(-1), ALWAYS, "-1 bytes"),
-    Lie("frame: length -2**31", ASKED, framed(-(2**31)), ALWAYS, "-2147483648 bytes"),
-    Lie("frame: length 0", ASKED, framed(0), ALWAYS, "response of 0 bytes"),
-    Lie("frame: length 3", ASKED, framed(3, b"abc"), ALWAYS, "response of 3 bytes"),
-    Lie("frame: 2 GiB", ASKED, framed(2**31 - 1), ALWAYS, "2147483647 bytes"),
+    Lie("frame: length -1", HANDSHAKE, framed(-1), ALWAYS, "-1 bytes"),
+    Lie("frame: length -2**31", HANDSHAKE, framed(-(2**31)), ALWAYS, "-2147483648 bytes"),
+    Lie("frame: length 0", HANDSHAKE, framed(0), ALWAYS, "response of 0 bytes"),
+    Lie("frame: length 3", HANDSHAKE, framed(3, b"abc"), ALWAYS, "response of 3 bytes"),
+    Lie("frame: 2 GiB", HANDSHAKE, framed(2**31 - 1), ALWAYS, "2147483647 bytes"),
     Lie(
         "frame: 512 KiB and a byte before anything is known",
-        ASKED,
+        HANDSHAKE,
         framed(512 * 1024 + 1),
         ALWAYS,
         "at most 524288",
     ),
-    Lie("frame: 512 KiB of zeros", ASKED, framed(512 * 1024, bytes(512 * 1024)), ALWAYS),
-    Lie("frame: an answer in HTTP", ASKED, raw(b"HTTP/1.1 400 Bad Request\r\n\r\n"), ALWAYS, "HTTP"),
-    Lie("frame: a request in HTTP", ASKED, raw(b"GET / HTTP/1.1\r\n\r\n"), ALWAYS, "HTTP"),
-    Lie("frame: a TLS alert", ASKED, raw(b"\x15\x03\x03\0\2\2\x28"), ALWAYS, "TLS"),
-    Lie("frame: a TLS server hello", ASKED, raw(b"\x16\x03\x03\0\x40" + bytes(64)), ALWAYS, "TLS"),
-    Lie("frame: a greeting in SSH", ASKED, raw(b"SSH-2.0-OpenSSH_9.6\r\n"), ALWAYS, "SSH"),
-    Lie("frame: bytes of anything", ASKED, raw(bytes(range(255, 0, -1))), ALWAYS),
-    Lie("frame: the correlation id of another", ASKED, wrong_id(1), ALWAYS, "correlation id"),
-    Lie("frame: a negative correlation id", ASKED, wrong_id(-(2**31)), ALWAYS, "correlation id"),
-    Lie("frame: two answers to one question", ASKED, twice, ALWAYS, "instead of 1 .Produce."),
-    Lie("frame: half an answer, then the end", ASKED, stopping_in_the_middle, ALWAYS),
-    Lie("frame: a byte a second", ASKED, drop_by_drop, ALWAYS),
-    Lie("frame: silence", ASKED, saying(Silence), ALWAYS),
-    Lie("frame: the end in place of an answer", ASKED, saying(End), ALWAYS),
-    Lie("frame: a reset in place of an answer", ASKED, saying(Reset), ALWAYS),
+    Lie("frame: 512 KiB of zeros", HANDSHAKE, framed(512 * 1024, bytes(512 * 1024)), ALWAYS),
+    Lie("frame: an answer in HTTP", HANDSHAKE, raw(b"HTTP/1.1 400 Bad Request\r\n\r\n"), ALWAYS, "HTTP"),
+    Lie("frame: a request in HTTP", HANDSHAKE, raw(b"GET / HTTP/1.1\r\n\r\n"), ALWAYS, "HTTP"),
+    Lie("frame: a TLS alert", HANDSHAKE, raw(b"\x15\x03\x03\0\2\2\x28"), ALWAYS, "TLS"),
+    Lie("frame: a TLS server hello", HANDSHAKE, raw(b"\x16\x03\x03\0\x40" + bytes(64)), ALWAYS, "TLS"),
+    Lie("frame: a greeting in SSH", HANDSHAKE, raw(b"SSH-2.0-OpenSSH_9.6\r\n"), ALWAYS, "SSH"),
+    Lie("frame: bytes of anything", HANDSHAKE, raw(bytes(range(255, 0, -1))), ALWAYS),
+    Lie("frame: the correlation id of another", HANDSHAKE, wrong_id(1), ALWAYS, "correlation id"),
+    Lie("frame: a negative correlation id", HANDSHAKE, wrong_id(-(2**31)), ALWAYS, "correlation id"),
+    Lie("frame: two answers to one question", HANDSHAKE, twice, ALWAYS, "instead of 1 .Produce."),
+    Lie("frame: half an answer, then the end", HANDSHAKE, stopping_in_the_middle, ALWAYS),
+    Lie("frame: a byte a second", HANDSHAKE, drop_by_drop, ALWAYS),
+    Lie("frame: silence", HANDSHAKE, saying(Silence), ALWAYS),
+    Lie("frame: the end in place of an answer", HANDSHAKE, saying(End), ALWAYS),
+    Lie("frame: a reset in place of an answer", HANDSHAKE, saying(Reset), ALWAYS),
 ]
 
 VERSIONS = [
-    Lie("versions: none of any API", ASKED, setting(("api_keys", [])), KafkaError, "does not support"),
-    Lie("versions: no Produce", ASKED, without(0), UnsupportedVersion, "Produce", for_good=True),
-    Lie("versions: no Metadata", ASKED, without(3), ALWAYS, "does not support Metadata"),
-    Lie("versions: no ApiVersions", ASKED, without(18)),
-    Lie("versions: ranges that end before they begin", ASKED, ranges(9, 1), KafkaError, for_good=True),
-    Lie("versions: negative ranges", ASKED, ranges(-9, -1), KafkaError, "versions -9 to -1"),
-    Lie("versions: ranges from the future", ASKED, ranges(32_767, 32_767), KafkaError, "32767"),
-    Lie("versions: ranges of everything", ASKED, ranges(-32_768, 32_767)),
+    Lie("versions: none of any API", HANDSHAKE, setting(("api_keys", [])), KafkaError, "does not support"),
+    Lie("versions: no Produce", HANDSHAKE, without(0), UnsupportedVersion, "Produce", for_good=True),
+    Lie("versions: no Metadata", HANDSHAKE, without(3), ALWAYS, "does not support Metadata"),
+    Lie("versions: no ApiVersions", HANDSHAKE, without(18)),
+    Lie("versions: ranges that end before they begin", HANDSHAKE, ranges(9, 1), KafkaError, for_good=True),
+    Lie("versions: negative ranges", HANDSHAKE, ranges(-9, -1), KafkaError, "versions -9 to -1"),
+    Lie("versions: ranges from the future", HANDSHAKE, ranges(32_767, 32_767), KafkaError, "32767"),
+    Lie("versions: ranges of everything", HANDSHAKE, ranges(-32_768, 32_767)),
     Lie(
         "versions: a Produce of the future",
-        ASKED,
+        HANDSHAKE,
         ranges(99, 99, only=0),
         UnsupportedVersion,
         "an older broker",
         for_good=True,
     ),
-    Lie("versions: a Produce of the past", ASKED, ranges(0, 0, only=0), KafkaError, for_good=True),
-    Lie("versions: 29,900 APIs nobody knows", ASKED, changing(many_keys)),
+    Lie("versions: a Produce of the past", HANDSHAKE, ranges(0, 0, only=0), KafkaError, for_good=True),
+    Lie("versions: 29,900 unknown APIs", HANDSHAKE, changing(many_keys)),
     Lie(
-        "versions: each API twice, in odd ranges", ASKED, changing(each_key_twice), KafkaError, for_good=True
+        "versions: each API twice, in odd ranges",
+        HANDSHAKE,
+        changing(each_key_twice),
+        KafkaError,
+        for_good=True,
     ),
-    Lie("versions: features of odd levels", ASKED, changing(features)),
-    Lie("versions: an error nobody knows", ASKED, setting(("error_code", 12_345)), ALWAYS, "12345"),
-    Lie("versions: refused for ever, without a word", ASKED, refusing(None), ALWAYS),
-    Lie("versions: refused for ever, offering what was refused", ASKED, refusing(4), ALWAYS),
-    Lie("versions: refused for ever, offering version -5", ASKED, refusing(-5), ALWAYS),
-    Lie("versions: refused for ever, offering version 32,767", ASKED, refusing(32_767), ALWAYS),
+    Lie("versions: features of odd levels", HANDSHAKE, changing(features)),
+    Lie("versions: an unknown error", HANDSHAKE, setting(("error_code", 12_345)), ALWAYS, "12345"),
+    Lie("versions: refused for ever, without a word", HANDSHAKE, refusing(None), ALWAYS),
+    Lie("versions: refused for ever, offering what was refused", HANDSHAKE, refusing(4), ALWAYS),
+    Lie("versions: refused for ever, offering version -5", HANDSHAKE, refusing(-5), ALWAYS),
+    Lie("versions: refused for ever, offering version 32,767", HANDSHAKE, refusing(32_767), ALWAYS),
     Lie(
         "versions: 24 days of throttling",
-        ASKED,
+        HANDSHAKE,
         setting(("throttle_time_ms", 2**31 - 1)),
         ALWAYS,
         for_good=True,
     ),
     Lie(
-        "versions: an answer cut short", ASKED, body_of(lambda data: data[:-9]), ALWAYS, "ApiVersionsResponse"
+        "versions: an answer cut short",
+        HANDSHAKE,
+        body_of(lambda data: data[:-9]),
+        ALWAYS,
+        "ApiVersionsResponse",
     ),
-    Lie("versions: an answer that goes on after its end", ASKED, body_of(lambda data: data + b"\0"), ALWAYS),
+    Lie(
+        "versions: an answer that goes on after its end",
+        HANDSHAKE,
+        body_of(lambda data: data + b"\0"),
+        ALWAYS,
+    ),
     Lie(
         "versions: 2**31 - 2 APIs in seven bytes",
-        ASKED,
+        HANDSHAKE,
         body(b"\0\0\xff\xff\xff\xff\x07"),
         ALWAYS,
         "announced",
     ),
-    Lie("versions: 100 tagged fields that are not there", ASKED, body(b"\0\0\1\0\0\0\0\x64"), ALWAYS),
+    Lie("versions: 100 tagged fields that are not there", HANDSHAKE, body(b"\0\0\1\0\0\0\0\x64"), ALWAYS),
     Lie(
-        "versions: a tagged field of 4 GiB", ASKED, body(b"\0\0\1\0\0\0\0\1\x09\xff\xff\xff\xff\x0f"), ALWAYS
+        "versions: a tagged field of 4 GiB",
+        HANDSHAKE,
+        body(b"\0\0\1\0\0\0\0\1\x09\xff\xff\xff\xff\x0f"),
+        ALWAYS,
     ),
 ]
 
@@ -187,9 +203,9 @@ def test_a_handshake_that_is_none_costs_one_connection(simulation: Simulation, l
         bad = producer.send("orders", b"bad", partition=0)
         ending(lambda: producer.send("orders", b"good", partition=1).result(8))
         good = producer.send("orders", b"good", partition=1)
-        told = ending(lambda: bad.result(8))
+        error = ending(lambda: bad.result(8))
         good.result(1)
-    check(lie, [told])
+    check(lie, [error])
     if lie.for_good:
         producer.close(5)
         producer = world.producer()

@@ -1,4 +1,6 @@
-"""Every broker lies about the cluster: what is known stays known, and a new client is told what is wrong."""
+"""Every broker lies about the cluster: known metadata stays, and a new client gets an error that names the
+problem.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,16 @@ from tests.hostile_brokers.worlds import BAD, LIES_LAST, World, check, ending, p
 pytestmark = pytest.mark.slow
 
 
-def brokers(*told: tuple[int, str, int]) -> Any:
+def brokers(*entries: tuple[int, str, int]) -> Any:
     return setting(
-        ("brokers", [MetadataResponseBroker(node_id=node, host=host, port=port) for node, host, port in told])
+        (
+            "brokers",
+            [MetadataResponseBroker(node_id=node, host=host, port=port) for node, host, port in entries],
+        )
     )
 
 
-def partitions(*told: tuple[int, int]) -> Any:
+def partitions(*entries: tuple[int, int]) -> Any:
     """Numbers and leaders of the topic's partitions."""
     return setting(
         (
@@ -42,7 +47,7 @@ def partitions(*told: tuple[int, int]) -> Any:
                 MetadataResponsePartition(
                     partition_index=number, leader_id=leader, replica_nodes=[0], isr_nodes=[0]
                 )
-                for number, leader in told
+                for number, leader in entries
             ],
         )
     )
@@ -87,7 +92,7 @@ LIES = [
     Lie("metadata: a negative port", "Metadata", brokers((0, "broker-0", -1)), FAILS, "port -1"),
     Lie("metadata: a negative broker", "Metadata", brokers((-3, "broker-0", 9092)), FAILS, "id -3"),
     Lie(
-        "metadata: brokers where nobody listens",
+        "metadata: brokers that refuse connections",
         "Metadata",
         brokers((0, "broker-0", 1), (1, "broker-1", 1)),
         FAILS,
@@ -99,7 +104,7 @@ LIES = [
         FAILS,
         "20000 brokers",
     ),
-    Lie("metadata: 20,000 topics that nobody asked for", "Metadata", changing(many_topics)),
+    Lie("metadata: 20,000 topics that were not requested", "Metadata", changing(many_topics)),
     Lie("metadata: the topic is not answered", "Metadata", setting(("topics", [])), FAILS),
     Lie("metadata: the topic has no name", "Metadata", setting(("topics.*.name", None)), FAILS),
     Lie("metadata: another topic", "Metadata", setting(("topics.*.name", "other")), FAILS),
@@ -115,7 +120,7 @@ LIES = [
         "2147483647",
     ),
     Lie("metadata: partition 1 is left out", "Metadata", partitions((0, 0)), KafkaError),
-    Lie("metadata: a leader nobody knows", "Metadata", partitions((0, 77), (1, 77)), KafkaError),
+    Lie("metadata: an unknown leader", "Metadata", partitions((0, 77), (1, 77)), KafkaError),
     Lie("metadata: leader -2", "Metadata", partitions((0, 0), (1, -2)), FAILS, "-2"),
     Lie("metadata: leaders swapped", "Metadata", partitions((0, 1), (1, 0))),
     Lie("metadata: a new topic id each time", "Metadata", changing(each_time_another_id), KafkaError),
@@ -123,22 +128,22 @@ LIES = [
     Lie("metadata: epoch -9", "Metadata", setting(("topics.*.partitions.*.leader_epoch", -9))),
     Lie("metadata: epoch 2**31 - 1", "Metadata", LAST_EPOCH, FAILS, "epoch 2147483647"),
     Lie(
-        "metadata: replicas nobody knows",
+        "metadata: unknown replicas",
         "Metadata",
         setting(("topics.*.partitions.*.replica_nodes", [-1, 9, 9])),
     ),
     Lie("metadata: another cluster", "Metadata", setting(("cluster_id", "c\n" * 10_000))),
     Lie("metadata: no cluster id", "Metadata", setting(("cluster_id", None))),
-    Lie("metadata: a controller nobody knows", "Metadata", setting(("controller_id", -5))),
+    Lie("metadata: an unknown controller", "Metadata", setting(("controller_id", -5))),
     Lie(
-        "metadata: an error nobody knows of the topic",
+        "metadata: an unknown error of the topic",
         "Metadata",
         setting(("topics.*.error_code", 12_345)),
         KafkaError,
         "12345",
     ),
     Lie(
-        "metadata: an error of the whole nobody knows",
+        "metadata: an unknown error of the whole",
         "Metadata",
         setting(("error_code", 12_345)),
         KafkaError,
@@ -212,11 +217,11 @@ def test_false_metadata_is_rejected_or_raised_and_known_metadata_stays(
         known.send("orders", b"before", partition=partition).result(5)
     with world.lied_to(lie):
         fresh = world.producer(max_block_ms=4_000, delivery_timeout_ms=4_000)
-        told = [ending(lambda: fresh.send("orders", b"fresh", partition=1).result(6))]
+        errors = [ending(lambda: fresh.send("orders", b"fresh", partition=1).result(6))]
         kept = ending(lambda: known.send("orders", b"kept", partition=1).result(8))
         simulation.sleep(LIES_LAST / 2)
-    check(lie, told)
-    assert kept is None or told != [None], repr(kept)
+    check(lie, errors)
+    assert kept is None or errors != [None], repr(kept)
     for producer in (fresh, known):
         for partition in (0, 1):
             producer.send("orders", b"after", partition=partition).result(20)

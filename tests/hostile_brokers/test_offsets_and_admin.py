@@ -97,14 +97,12 @@ LIES = [
     Lie("offsets: every partition twice", LIST, changing(twice)),
     Lie("offsets: another topic", LIST, setting(("topics.*.name", "other")), ANY),
     Lie("offsets: nothing", LIST, setting(("topics", [])), ANY),
-    Lie("offsets: an error nobody knows", LIST, offsets(error_code=12_345), ANY, "12345"),
+    Lie("offsets: an unknown error", LIST, offsets(error_code=12_345), ANY, "12345"),
     Lie("offsets: not the leader for ever", LIST, offsets(error_code=6), ANY),
     Lie("offsets: silence", LIST, saying(Silence), ANY),
     Lie("offsets: an answer cut short", LIST, body_of(lambda data: data[:-6]), ANY),
     Lie("offsets: 2**31 - 2 topics in nine bytes", LIST, body(bytes(4) + b"\xff\xff\xff\xff\x07"), ANY),
-    Lie(
-        "create topics: an error nobody knows", CREATE, setting(("topics.*.error_code", 12_345)), ANY, "12345"
-    ),
+    Lie("create topics: an unknown error", CREATE, setting(("topics.*.error_code", 12_345)), ANY, "12345"),
     Lie(
         "create topics: an error of 30,000 characters",
         CREATE,
@@ -116,8 +114,8 @@ LIES = [
     Lie("create topics: bytes of anything", CREATE, body(b"\xfe" * 40), ANY),
     Lie("describe cluster: bytes of anything", META, body(b"\xfe" * 40), ANY),
     Lie("describe cluster: silence", META, saying(Silence), ANY),
-    Lie("describe cluster: a controller nobody knows", META, setting(("controller_id", -9))),
-    Lie("list transactions: an error nobody knows", GROUPS, setting(("error_code", 12_345)), ANY, "12345"),
+    Lie("describe cluster: an unknown controller", META, setting(("controller_id", -9))),
+    Lie("list transactions: an unknown error", GROUPS, setting(("error_code", 12_345)), ANY, "12345"),
     Lie("list transactions: bytes of anything", GROUPS, body(b"\xfe" * 40), ANY),
     Lie("create rules: no results", RULES, setting(("results", [])), CorruptResponse, "0 results for 1"),
     Lie("create rules: more results than rules", RULES, changing(more_results), CorruptResponse, "3 results"),
@@ -156,9 +154,9 @@ def test_a_call_that_is_lied_to_ends_in_time_and_the_next_one_is_answered(
         consumer.assign([BAD, GOOD])
         with world.lied_to(lie):
             began = simulation.now
-            told = ending(lambda: call(consumer, admin))
+            error = ending(lambda: call(consumer, admin))
             assert simulation.now - began < 8
-        check(lie, [told])
+        check(lie, [error])
         if lie.api == CREATE:
             world.until(lambda: "bills" in admin.list_topics(), 5)
             assert "bills" in admin.list_topics()

@@ -114,14 +114,14 @@ LIES = [
         "produce: a time out of this world", "Produce", setting((PARTITION + "log_append_time_ms", 2**63 - 1))
     ),
     Lie("produce: a negative time", "Produce", setting((PARTITION + "log_append_time_ms", -(2**63)))),
-    Lie("produce: an error nobody knows", "Produce", failing(12_345), UnknownErrorCode, "12345"),
-    Lie("produce: a negative error nobody knows", "Produce", failing(-77), UnknownErrorCode, "-77"),
+    Lie("produce: an unknown error", "Produce", failing(12_345), UnknownErrorCode, "12345"),
+    Lie("produce: a negative unknown error", "Produce", failing(-77), UnknownErrorCode, "-77"),
     Lie("produce: unknown server error for ever", "Produce", failing(-1), UnknownServerError),
     Lie("produce: out of order for ever", "Produce", failing(45), DeliveryTimeout),
     Lie("produce: unknown producer id for ever", "Produce", failing(59), DeliveryTimeout),
     Lie("produce: duplicate sequence of what is new", "Produce", failing(46)),
     Lie("produce: one small record is too large", "Produce", failing(10), MessageTooLarge),
-    Lie("produce: not leader, and nobody else is", "Produce", failing(6), DeliveryTimeout),
+    Lie("produce: not leader, and there is none", "Produce", failing(6), DeliveryTimeout),
     Lie("produce: unknown topic id for ever", "Produce", failing(100), DeliveryTimeout),
     Lie("produce: fenced", "Produce", failing(90), ProducerFenced, for_good=True),
     Lie("produce: epoch of another producer", "Produce", failing(47), DeliveryTimeout),
@@ -148,7 +148,7 @@ LIES = [
         setting((PARTITION + "error_code", 87), (PARTITION + "error_message", "\nWARNING \x1b[31m" * 2_000)),
         InvalidRecord,
     ),
-    Lie("produce: a leader nobody knows", "Produce", moved(99, 2**31 - 1), DeliveryTimeout),
+    Lie("produce: an unknown leader", "Produce", moved(99, 2**31 - 1), DeliveryTimeout),
     Lie(
         "produce: another leader of the last epoch there is", "Produce", moved(1, 2**31 - 1), DeliveryTimeout
     ),
@@ -168,7 +168,7 @@ LIES = [
         DeliveryTimeout,
     ),
     Lie(
-        "produce: a leader where nobody listens",
+        "produce: a leader that refuses connections",
         "Produce",
         moved(99, 2**31 - 1, NodeEndpoint(node_id=99, host="broker-0", port=1)),
         DeliveryTimeout,
@@ -212,7 +212,7 @@ LIES = [
     ),
     Lie("init producer id: the last epoch there is", "InitProducerId", setting(("producer_epoch", 32_767))),
     Lie(
-        "init producer id: an error nobody knows",
+        "init producer id: an unknown error",
         "InitProducerId",
         setting(("error_code", 12_345)),
         UnknownErrorCode,
@@ -236,8 +236,8 @@ def test_a_lie_about_records_costs_its_own_partition_at_most(simulation: Simulat
         good = producer.send("orders", b"good", partition=1)
         if not is_first:
             good.result(5)
-        told: KafkaError | None = ending(lambda: bad.result(10))
-    check(lie, [told])
+        error: KafkaError | None = ending(lambda: bad.result(10))
+    check(lie, [error])
     if lie.for_good or is_first:
         ending(lambda: producer.close(5))
         producer = world.producer()

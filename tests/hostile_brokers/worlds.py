@@ -1,4 +1,5 @@
-"""A cluster of two brokers of which one lies (or both do), its clients, and what holds whatever is told.
+"""A cluster of two brokers of which one lies (or both do), its clients, and the promises that hold whatever
+the lie is.
 
 `orders` has a partition on each broker: 0 on broker 0, which lies, 1 on broker 1.
 """
@@ -21,7 +22,9 @@ GOOD = TopicPartition("orders", 1)
 LIES_LAST = 10.0
 """Virtual seconds: longer than any timeout of these clients."""
 MOST_REQUESTS_PER_SECOND = 40
-"""Of all clients to the liars, all APIs together, the start of a client with its connections included."""
+"""Most requests of all clients to the liars, all APIs together, including the start of a client with its
+connections.
+"""
 
 PATIENCE = {"request_timeout_ms": 2_000, "retry_backoff_max_ms": 500, "reconnect_backoff_max_ms": 500}
 
@@ -54,12 +57,12 @@ class World:
 
     @contextmanager
     def lied_to(self, lie: Lie) -> Iterator[None]:
-        """The liar lies meanwhile; it must have been asked, and not too often."""
-        began, told_before = self.simulation.now, self.liar.lies_told
+        """The liar lies meanwhile; it must have got a request, and not too many."""
+        began, lies_before = self.simulation.now, self.liar.lie_count
         self.liar.lie(lie.api, lie.tell)
         yield
         self.liar.be_honest()
-        assert self.liar.lies_told > told_before, "nobody asked, so nothing was told"
+        assert self.liar.lie_count > lies_before, "there was no request, so there was no lie"
         assert self.liar.busiest_second(began) <= MOST_REQUESTS_PER_SECOND
 
     def until(self, predicate: Callable[[], bool], seconds: float) -> bool:
@@ -73,13 +76,13 @@ class World:
 
 def ending(call: Callable[[], Any]) -> KafkaError | None:
     """How a call ends: nothing but a `KafkaError` may come out of it."""
-    told: KafkaError | None = None
+    raised: KafkaError | None = None
     try:
         call()
     except KafkaError as error:
-        told = error
-    assert not isinstance(told, IllegalState), f"not for the user: {told!r}"
-    return told
+        raised = error
+    assert not isinstance(raised, IllegalState), f"not for the user: {raised!r}"
+    return raised
 
 
 def poll_for(
@@ -100,7 +103,7 @@ def poll_for(
 
 
 def check(lie: Lie, outcomes: list[KafkaError | None]) -> None:
-    """What calls ended in while the lie lasted is what the case says."""
+    """Errors of calls during the lie must be those of the case."""
     errors = [error for error in outcomes if error is not None]
     if lie.raises is None:
         assert errors == [], f"{errors!r}"
