@@ -57,9 +57,9 @@ class Elsewhere:
 
 
 def answer(wire: Wire, now: float, *, lifetime_ms: int = 0, error_code: int = 0) -> list[type[Request[Any]]]:
-    """Answer all that was asked; the requests' types."""
-    asked = wire.requests()
-    for header, request in asked:
+    """Answer all requests; returns their types."""
+    requests = wire.requests()
+    for header, request in requests:
         if isinstance(request, ApiVersionsRequest):
             wire.answer(header, api_versions_response(), now)
         elif isinstance(request, SaslHandshakeRequest):
@@ -71,7 +71,7 @@ def answer(wire: Wire, now: float, *, lifetime_ms: int = 0, error_code: int = 0)
             wire.answer(header, response, now)
         else:
             wire.answer(header, HeartbeatResponse(), now)
-    return [type(request) for _, request in asked]
+    return [type(request) for _, request in requests]
 
 
 def authenticated(lifetime_ms: int) -> tuple[Wire, Elsewhere]:
@@ -129,7 +129,7 @@ def test_work_that_hangs_is_named_and_not_the_broker() -> None:
     assert isinstance(error, TokenProviderTimedOut)
     assert str(error) == "node 1: sasl_mechanism=SLOW: it hangs"
     elsewhere.finish(33.0)
-    assert wire.requests() == [], "what comes too late is not heard of"
+    assert wire.requests() == [], "what comes too late is ignored"
 
 
 def test_exchange_may_continue_without_hanging_work() -> None:

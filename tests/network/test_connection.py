@@ -84,7 +84,7 @@ def test_a_request_before_the_handshake_is_done_fails_at_once(wire: Wire) -> Non
 
 
 def test_a_large_answer_to_the_handshake_is_refused_and_a_later_one_is_read(wire: Wire) -> None:
-    """Whoever listens at the port may be no broker at all: nothing is made ready for what it announces."""
+    """The process at the port may be no broker at all: no memory is reserved for the announced size."""
     wire.connection.on_open(1.0)
     wire.requests()
     wire.receive(struct.pack(">i", HANDSHAKE_MAX_FRAME_BYTES + 1), 1.5)
@@ -164,9 +164,9 @@ def test_a_handshake_that_raises_ends_the_connection_with_the_error(
     wire.connection.on_open(1.0)
     ((header, _),) = wire.requests()
     wire.answer(header, api_versions_response(), 1.1)
-    (told,) = wire.owner.closed
-    assert error in (told, told.__cause__)
-    assert told is error or str(told).endswith("failed: ValueError")
+    (reported,) = wire.owner.closed
+    assert error in (reported, reported.__cause__)
+    assert reported is error or str(reported).endswith("failed: ValueError")
     assert wire.pipe.is_closed
 
 

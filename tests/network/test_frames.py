@@ -38,7 +38,7 @@ def feed(reader: FrameReader, stream: bytes, cuts: Iterable[int]) -> list[bytes]
         buffer[:count] = stream[position : position + count]
         position += count
         views += reader.received(count)
-    # Looked at only now: nobody may have written over a frame that was handed out.
+    # Compared only now: no write may have changed a frame that was handed out.
     frames.extend(bytes(view) for view in views)
     return frames
 

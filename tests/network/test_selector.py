@@ -112,26 +112,26 @@ def test_a_wake_between_any_two_lines_of_select_is_not_slept_through(selector: S
     """The machine's select is replaced by one that notes whether it would have slept."""
     underlying = selector._poller
     really_poll = underlying.poll
-    asked = False
+    is_numbered = False
     slept_through: list[int] = []
     number = 0
 
     def poll(timeout: float | None, max_events: int) -> list[Any]:
         events = really_poll(0, max_events)
-        if asked and not events and timeout != 0:
+        if is_numbered and not events and timeout != 0:
             slept_through.append(number)
         return events
 
     underlying.poll = poll
 
     def wake() -> None:
-        nonlocal asked
-        asked = True
+        nonlocal is_numbered
+        is_numbered = True
         selector.wake()
 
     def attempt(line: int) -> bool:
-        nonlocal asked, number
-        number, asked = line, False
+        nonlocal is_numbered, number
+        number, is_numbered = line, False
         has_line = at_line(SocketSelector.select.__code__, line, wake, lambda: selector.select(30.0))
         # A wake after the round has begun is for the next select, which must not sleep either.
         selector.select(0)
@@ -209,7 +209,9 @@ def test_no_wake_is_lost_under_stress(selector: SocketSelector) -> None:
 
 
 def test_a_thousand_wakes_end_one_select(selector: SocketSelector) -> None:
-    """Each sleep is ended by its own wakes alone, though nobody reads what signalled the earlier ones."""
+    """Each sleep is ended by its own wakes alone, though the bytes that signalled the earlier ones are
+    unread.
+    """
     for _ in range(3):
         selector._sleeps += 1
         selector._asleep = selector._sleeps

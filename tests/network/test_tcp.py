@@ -128,7 +128,7 @@ def test_socket_options_reach_the_socket_and_minus_1_leaves_it_to_the_kernel(lin
     )
     raw = socket.socket(fileno=socket.dup(transport.fileno()))  # type: ignore[attr-defined]
     with raw:
-        # Linux doubles what it is asked for, for its own book-keeping.
+        # Linux doubles the requested size, for its own book-keeping.
         assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 2 * 65536
         assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 2 * 32768
         assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

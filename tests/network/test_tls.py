@@ -79,7 +79,7 @@ def both_fail(link: Link, **options: Any) -> tuple[KafkaError, KafkaError]:
 
 
 def near_fails(link: Link, **options: Any) -> KafkaError:
-    """What the client hears; the server may have thought that all was well (TLS 1.3)."""
+    """The client's error; the server may have considered the handshake done (TLS 1.3)."""
     near, _ = link.establish(**options)
     assert near.error is not None
     return near.error
@@ -151,7 +151,7 @@ def test_bytes_that_wait_decrypted_are_reported_as_readable(
 
 
 def test_an_answer_costs_one_read_of_tls(certificates: Certificates, make_link: Callable[..., Link]) -> None:
-    """Each read lets go of the interpreter: none is spent on hearing that there is nothing."""
+    """Each read releases the interpreter: none is wasted on an empty socket."""
     reads = 0
 
     class Counted(ssl.SSLObject):
@@ -218,7 +218,7 @@ def test_the_end_is_the_end_with_and_without_close_notify(
 def test_a_stream_that_breaks_is_a_connection_that_is_lost(
     certificates: Certificates, make_link: Callable[..., Link], reader: str
 ) -> None:
-    """As in Java, and tried again: no other configuration would help."""
+    """Raises the same error as Java, and is retried: no other configuration would help."""
     link = make_link(server=certificates.server())
     near, far = link.establish(client=certificates.client(), server_name="localhost")
     ours, theirs = (near, far) if reader == "client" else (far, near)
@@ -249,12 +249,12 @@ def test_unknown_certificate_authority_error_recommends_ssl_cafile(
 ) -> None:
     other = Certificates(tmp_path)
     link = make_link(server=certificates.server())
-    error, told = both_fail(link, client=other.client(), server_name="localhost")
+    error, server_error = both_fail(link, client=other.client(), server_name="localhost")
     assert isinstance(error, TlsCertificateRejected)
     assert not error.retriable
     assert f"localhost:{link.endpoint.port}" in str(error)
     assert "ssl_cafile" in str(error)
-    assert isinstance(told, TlsError)
+    assert isinstance(server_error, TlsError)
 
 
 def test_the_machines_authorities_do_not_know_a_test_authority(
@@ -303,7 +303,7 @@ def test_tls_to_a_plaintext_port_that_answers_nonsense_is_named(
 def test_short_response_is_quoted_without_bytes_of_other_streams(
     certificates: Certificates, make_link: Callable[..., Link]
 ) -> None:
-    """What TLS is handed passes through a buffer that all streams of a thread share."""
+    """Data for TLS passes through a buffer that all streams of a thread share."""
     make_link(server=certificates.server()).establish(client=certificates.client(), server_name="localhost")
     near, far = make_link().connect(client=certificates.client())
     far.establish()
@@ -358,7 +358,7 @@ def test_plaintext_to_a_tls_port_is_named_on_both_sides(
 
 
 def speak_only(version: ssl.TLSVersion, certificates: Certificates, *, server_side: bool) -> TlsContext:
-    """Somebody else's context, which speaks an old version."""
+    """A context of the application's, which uses an old version."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT)
     if server_side:
         context.load_cert_chain(certificates.broker_file)
@@ -502,7 +502,9 @@ def client_options(**options: Any) -> ClientOptions:
 def test_certificates_as_pem_text_are_loaded(
     certificates: Certificates, make_link: Callable[..., Link]
 ) -> None:
-    """As Java has them in ssl.keystore.certificate.chain, ssl.keystore.key, ssl.truststore.certificates."""
+    """PEM texts as Java has them in ssl.keystore.certificate.chain, ssl.keystore.key,
+    ssl.truststore.certificates.
+    """
     text = Path(certificates.client_file).read_text(encoding="utf-8")
     key, certificate, rest = text.partition("-----BEGIN CERTIFICATE")
     options = client_options(
@@ -549,7 +551,7 @@ def test_files_that_change_are_read_again_by_the_next_connection(
 def test_a_certificate_that_cannot_be_read_again_leaves_the_first_in_use(
     certificates: Certificates, make_link: Callable[..., Link], tmp_path: Path
 ) -> None:
-    """OpenSSL lets go of a key as soon as it has another certificate, and would agree with nobody then."""
+    """OpenSSL drops a key as soon as it has another certificate, and no handshake would succeed then."""
     file = tmp_path / "broker.pem"
     first = Path(certificates.broker_file).read_text(encoding="utf-8")
     file.write_text(first, encoding="utf-8")

@@ -97,7 +97,7 @@ class Wire:
         self.connection.pipe = self.pipe
 
     def requests(self) -> list[tuple[RequestHeader, Request[Any]]]:
-        """What was written since the last look, decoded."""
+        """Requests written since the last call, decoded."""
         found = []
         while self.pipe.unread:
             (size,) = struct.unpack_from(">i", self.pipe.unread)

@@ -22,13 +22,13 @@ from tests import token_providers
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
-def mechanism_of(**given: Any) -> SaslMechanism | None:
-    options = OptionTable(ClientOptions).parse({"security_protocol": "SASL_PLAINTEXT"} | given, {})
+def mechanism_of(**settings: Any) -> SaslMechanism | None:
+    options = OptionTable(ClientOptions).parse({"security_protocol": "SASL_PLAINTEXT"} | settings, {})
     return sasl_mechanism(options, "tester", SystemClock(), SeededEntropy(1))
 
 
-def first_message(**given: Any) -> bytes:
-    mechanism = mechanism_of(**given)
+def first_message(**settings: Any) -> bytes:
+    mechanism = mechanism_of(**settings)
     assert mechanism is not None
     exchange = mechanism.exchange()
     step = next(exchange)
@@ -46,7 +46,7 @@ def test_without_sasl_there_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "settings",
     [
         {"sasl_username": "ann", "sasl_password": "secret"},
         {"sasl_plain_username": "ann", "sasl_plain_password": "secret"},
@@ -55,8 +55,8 @@ def test_without_sasl_there_is_none() -> None:
     ],
     ids=["ours", "kafka-python", "librdkafka", "Java"],
 )
-def test_user_and_password_in_any_spelling(given: dict[str, str]) -> None:
-    assert first_message(sasl_mechanism="plain", **given) == b"\0ann\0secret"
+def test_user_and_password_in_any_spelling(settings: dict[str, str]) -> None:
+    assert first_message(sasl_mechanism="plain", **settings) == b"\0ann\0secret"
 
 
 def test_option_set_twice_is_rejected() -> None:
@@ -69,7 +69,7 @@ def test_option_set_twice_is_rejected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "settings"),
     [
         ("sasl_username", {"sasl_username": "ann\udc80", "sasl_password": "hush"}),
         ("sasl_password", {"sasl_username": "ann", "sasl_password": "hush\udc80"}),
@@ -90,12 +90,12 @@ def test_option_set_twice_is_rejected() -> None:
     ],
     ids=["user", "password", "JAAS", "long", "OAuth"],
 )
-def test_unencodable_credential_is_named_without_its_value(name: str, given: dict[str, str]) -> None:
+def test_unencodable_credential_is_named_without_its_value(name: str, settings: dict[str, str]) -> None:
     """An environment variable that is not UTF-8 comes as such text."""
     with pytest.raises(
         ConfigurationError, match=f"{name}: it (is not valid Unicode|has 40000 bytes)"
     ) as refused:
-        mechanism_of(**{"sasl_mechanism": "PLAIN", **given})
+        mechanism_of(**{"sasl_mechanism": "PLAIN", **settings})
     assert "hush" not in repr(refused.value)
 
 
@@ -122,7 +122,7 @@ def test_scram_begins_with_the_user_and_a_nonce(name: str) -> None:
 
 
 class Provider:
-    """As kafka-python has them."""
+    """Options as kafka-python names them."""
 
     def token(self) -> str:
         return "abc"
@@ -132,7 +132,7 @@ class Provider:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("settings", "message"),
     [
         ({"sasl_oauth_token_provider": lambda: "abc"}, b"auth=Bearer abc\x01"),
         ({"sasl_oauth_token_provider": Provider()}, b"auth=Bearer abc\x01traceId=7\x01"),
@@ -146,8 +146,8 @@ class Provider:
         ),
     ],
 )
-def test_tokens_of_any_provider(given: dict[str, Any], message: bytes) -> None:
-    assert first_message(sasl_mechanism="OAUTHBEARER", **given) == b"n,,\x01" + message + b"\x01"
+def test_tokens_of_any_provider(settings: dict[str, Any], message: bytes) -> None:
+    assert first_message(sasl_mechanism="OAUTHBEARER", **settings) == b"n,,\x01" + message + b"\x01"
 
 
 @pytest.fixture
@@ -165,14 +165,14 @@ ENDPOINT = {
 }
 
 
-def tokens_of(**given: Any) -> oauth_token.TokenCache:
-    mechanism = mechanism_of(sasl_mechanism="OAUTHBEARER", **given)
+def tokens_of(**settings: Any) -> oauth_token.TokenCache:
+    mechanism = mechanism_of(sasl_mechanism="OAUTHBEARER", **settings)
     assert isinstance(mechanism, OAuthBearer)
     return mechanism.tokens
 
 
 @pytest.mark.parametrize(
-    "given",
+    "settings",
     [
         {"sasl_oauth_token_provider": "tests.token_providers:opaque"},
         {"sasl.oauth.token.provider": "tests.token_providers:provider"},
@@ -180,9 +180,9 @@ def tokens_of(**given: Any) -> oauth_token.TokenCache:
     ],
 )
 def test_provider_named_by_import_path_is_called_once_for_all_clients(
-    given: dict[str, str], folder: Path
+    settings: dict[str, str], folder: Path
 ) -> None:
-    first, second = (first_message(sasl_mechanism="OAUTHBEARER", **given) for _ in range(2))
+    first, second = (first_message(sasl_mechanism="OAUTHBEARER", **settings) for _ in range(2))
     assert first == second
     assert b"auth=Bearer " in first
     assert len(token_providers.calls(folder)) == 1
@@ -200,14 +200,17 @@ def test_clients_with_equal_settings_share_tokens_and_others_do_not(folder: Path
         {**ENDPOINT, "sasl_oauthbearer_scope": "kafka"},
         {**ENDPOINT, "https_ca_location": "ca.pem"},
     ]
-    first = [tokens_of(**given) for given in variants]
+    first = [tokens_of(**settings) for settings in variants]
     assert len({id(one) for one in first}) == len(variants)
-    assert [id(tokens_of(**given)) for given in variants] == [id(one) for one in first]
+    assert [id(tokens_of(**settings)) for settings in variants] == [id(one) for one in first]
 
 
 def test_callable_of_the_caller_stays_with_its_client(folder: Path) -> None:
-    for given in ({"sasl_oauth_token_provider": token_providers.opaque}, {"oauth_cb": lambda _: ("a", 9e9)}):
-        assert tokens_of(**given) is not tokens_of(**given)
+    for settings in (
+        {"sasl_oauth_token_provider": token_providers.opaque},
+        {"oauth_cb": lambda _: ("a", 9e9)},
+    ):
+        assert tokens_of(**settings) is not tokens_of(**settings)
 
 
 def test_process_keeps_the_tokens_of_the_settings_used_last(folder: Path) -> None:
@@ -224,20 +227,20 @@ def test_process_keeps_the_tokens_of_the_settings_used_last(folder: Path) -> Non
 
 
 def test_child_of_a_fork_requests_a_token_of_its_own(folder: Path) -> None:
-    given = {"sasl_oauth_token_provider": "tests.token_providers:opaque"}
-    tokens = tokens_of(**given)
+    settings = {"sasl_oauth_token_provider": "tests.token_providers:opaque"}
+    tokens = tokens_of(**settings)
     tokens.current()
     with oauth_token._shared_lock:  # as another thread can hold it
         pid = os.fork()
         if not pid:
             try:
-                tokens_of(**given).current()
-                tokens_of(**given).current()
+                tokens_of(**settings).current()
+                tokens_of(**settings).current()
             finally:
                 os._exit(0)
     os.waitpid(pid, 0)
     assert sorted(token_providers.calls(folder)) == sorted([os.getpid(), pid])
-    assert tokens_of(**given) is tokens
+    assert tokens_of(**settings) is tokens
 
 
 @pytest.mark.parametrize(

@@ -24,14 +24,14 @@ from tests.web_tokens import unsigned
 
 
 class Authority(ThreadingHTTPServer):
-    """Answers what it is told, and keeps what it was asked."""
+    """Returns the responses that the test sets, and records its requests."""
 
     status = 200
     answer = b""
     location = ""
     raw = b""
     seconds_apart = 0.0
-    asked: list[tuple[dict[str, str], dict[str, list[str]]]]
+    requests: list[tuple[dict[str, str], dict[str, list[str]]]]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -39,7 +39,7 @@ class Handler(BaseHTTPRequestHandler):
         authority = self.server
         assert isinstance(authority, Authority)
         form = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        authority.asked.append((dict(self.headers), urllib.parse.parse_qs(form)))
+        authority.requests.append((dict(self.headers), urllib.parse.parse_qs(form)))
         if authority.raw:
             self._drip(authority.raw, authority.seconds_apart)
             return
@@ -57,13 +57,13 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(data[at : at + size])
                 time.sleep(seconds_apart)
         except OSError:
-            self.close_connection = True  # whoever asked had enough
+            self.close_connection = True  # the client has closed the connection
 
     def do_GET(self) -> None:
-        """Where a redirection would lead."""
+        """Target of a redirection."""
         authority = self.server
         assert isinstance(authority, Authority)
-        authority.asked.append((dict(self.headers), {}))
+        authority.requests.append((dict(self.headers), {}))
         self.send_response(200)
         self.end_headers()
         self.wfile.write(b'{"access_token": "of another"}')
@@ -75,7 +75,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def authority() -> Iterator[Authority]:
     server = Authority(("127.0.0.1", 0), Handler)
-    server.asked = []
+    server.requests = []
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield server
@@ -93,7 +93,7 @@ def test_a_token_and_its_life_come_from_the_authority(authority: Authority) -> N
     authority.answer = json.dumps({"access_token": "abc", "expires_in": 300, "token_type": "Bearer"}).encode()
     token = client_of(authority, scope="kafka", extensions={"a": "b"})()
     assert (token.value, token.expires_at, token.extensions) == ("abc", 1300.0, {"a": "b"})
-    ((headers, form),) = authority.asked
+    ((headers, form),) = authority.requests
     assert headers["Authorization"] == "Basic " + base64.b64encode(b"client:hush").decode()
     assert form == {"grant_type": ["client_credentials"], "scope": ["kafka"]}
 
@@ -166,7 +166,7 @@ def test_client_secret_is_not_sent_to_a_redirect_target(authority: Authority, st
         SaslAuthenticationFailed, match=rf"HTTP {status}.*; set the URL to which it redirects"
     ):
         client_of(authority)()
-    assert len(authority.asked) == 1
+    assert len(authority.requests) == 1
 
 
 def test_non_http_response_of_the_token_endpoint_is_quoted(authority: Authority) -> None:
@@ -260,21 +260,21 @@ def test_outage_of_the_endpoint_is_retried_and_the_token_is_shared(
         sent = threading.Thread(target=lambda: producer.send("orders", b"1").result(60))
         sent.start()
         until = time.monotonic() + 60
-        while len(authority.asked) < 3 and time.monotonic() < until:
+        while len(authority.requests) < 3 and time.monotonic() < until:
             time.sleep(0.01)
         authority.answer, authority.status = token_answer(kafka), 200
         sent.join(60)
         assert not sent.is_alive()
-        failures = len(authority.asked) - 1
+        failures = len(authority.requests) - 1
         assert failures >= 3
         for _ in range(3):
             with KafkaProducer(**options) as other, KafkaAdminClient(**options) as admin:
                 other.send("orders", b"2").result(60)
                 assert admin.list_topics() == ["orders"]
-    assert len(authority.asked) == failures + 1
+    assert len(authority.requests) == failures + 1
     with KafkaConsumer("orders", **options, auto_offset_reset="earliest") as consumer:
         assert [record.value for record in (next(consumer) for _ in range(4))] == [b"1", b"2", b"2", b"2"]
-    assert len(authority.asked) == failures + 1
+    assert len(authority.requests) == failures + 1
 
 
 @pytest.mark.slow

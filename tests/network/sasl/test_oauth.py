@@ -23,14 +23,14 @@ class Provider:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.asked = 0
+        self.calls = 0
         self.fails: Exception | None = None
 
     def __call__(self) -> Token:
-        self.asked += 1
+        self.calls += 1
         if self.fails is not None:
             raise self.fails
-        return Token(f"token-{self.asked}", self.now + 100)
+        return Token(f"token-{self.calls}", self.now + 100)
 
     def cache(self) -> TokenCache:
         return TokenCache(self, lambda: self.now, "tester")
@@ -54,24 +54,24 @@ def test_token_is_used_for_four_fifths_of_its_lifetime() -> None:
 
 
 def test_token_of_unknown_lifetime_is_fetched_each_time() -> None:
-    asked: list[int] = []
+    calls: list[int] = []
 
     def source() -> Token:
-        asked.append(1)
+        calls.append(1)
         return Token("opaque")
 
     cache = TokenCache(source, lambda: 0.0, "tester")
     cache.current()
     cache.current()
-    assert len(asked) == 2
+    assert len(calls) == 2
 
 
 def test_newer_token_with_an_earlier_expiry_is_kept() -> None:
-    """As after a change of the authority's settings, or where the last one was revoked."""
+    """A rejected token, as after a change of the authority's settings, or if the last one was revoked."""
     provider = Provider()
     lives = [100.0, 10.0]
     cache = TokenCache(
-        lambda: Token(provider().value, provider.now + lives[min(provider.asked, 2) - 1]),
+        lambda: Token(provider().value, provider.now + lives[min(provider.calls, 2) - 1]),
         lambda: provider.now,
         "tester",
     )
@@ -79,7 +79,7 @@ def test_newer_token_with_an_earlier_expiry_is_kept() -> None:
     provider.now += 81
     assert cache.current().value == "token-2"
     assert cache.current().value == "token-2"
-    assert provider.asked == 2
+    assert provider.calls == 2
 
 
 def test_an_authority_that_fails_does_not_matter_while_the_last_token_is_good(
@@ -119,7 +119,7 @@ def test_a_token_that_a_broker_refuses_is_not_used_for_the_rest_of_its_life(how:
     assert refused() == "auth=Bearer token-2"
     provider.now += 2
     assert [refused(), refused()] == ["auth=Bearer token-2", "auth=Bearer token-3"]
-    assert provider.asked == 3
+    assert provider.calls == 3
 
 
 def test_an_expired_token_is_not_sent() -> None:
@@ -272,7 +272,7 @@ def test_cancelled_or_timed_out_exchange_does_not_call_the_provider(is_lost: boo
             exchange.throw(TokenProviderTimedOut("over"))
     with pytest.raises(TokenProviderTimedOut):
         step.work()
-    assert provider.asked == 0
+    assert provider.calls == 0
 
 
 def test_a_provider_that_ends_the_program_is_named() -> None:
@@ -287,7 +287,7 @@ def test_a_provider_that_ends_the_program_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("returned", "expected"),
     [
         ("opaque", Token("opaque", None, "", {"a": "b"})),
         (jwt(exp=1234), Token(jwt(exp=1234), 1234.0, "", {"a": "b"})),
@@ -297,14 +297,14 @@ def test_a_provider_that_ends_the_program_is_named() -> None:
         (Token("t", 5.0, "ann"), Token("t", 5.0, "ann", {"a": "b"})),
     ],
 )
-def test_supported_return_types_of_a_provider_become_tokens(given: Any, expected: Token) -> None:
-    assert token_of(given, {"a": "b"}) == expected
+def test_supported_return_types_of_a_provider_become_tokens(returned: Any, expected: Token) -> None:
+    assert token_of(returned, {"a": "b"}) == expected
 
 
-@pytest.mark.parametrize("given", [None, b"token", 7, ("t",), (None, 5), ()])
-def test_anything_else_is_refused_by_its_type(given: Any) -> None:
-    with pytest.raises(SaslAuthenticationFailed, match=f"returned a {type(given).__name__}"):
-        token_of(given, {})
+@pytest.mark.parametrize("returned", [None, b"token", 7, ("t",), (None, 5), ()])
+def test_anything_else_is_refused_by_its_type(returned: Any) -> None:
+    with pytest.raises(SaslAuthenticationFailed, match=f"returned a {type(returned).__name__}"):
+        token_of(returned, {})
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_opaque_token_has_no_expiry(value: str) -> None:
 def exchange_of(token: Token) -> Any:
     exchange = OAuthBearer(TokenCache(lambda: token, lambda: 0.0, "tester")).exchange()
     step = next(exchange)
-    assert isinstance(step, Offload), "the provider may block: it is asked on another thread"
+    assert isinstance(step, Offload), "the provider may block: another thread calls it"
     return exchange, lambda: exchange.send(step.work())
 
 

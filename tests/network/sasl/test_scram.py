@@ -130,7 +130,7 @@ def test_a_wrong_password_ends_with_the_servers_word() -> None:
 
 
 def test_server_without_the_password_fails_scram_verification() -> None:
-    """Whoever takes the broker's place can make the client hash, and learns nothing."""
+    """An impostor in the broker's place can make the client hash, and learns nothing."""
     exchange = scram().exchange()
     first = next(exchange)
     assert isinstance(first, bytes)
