@@ -112,7 +112,7 @@ class InterpreterMissing(Exception):
 
 @frozen
 class Prepared:
-    """What a run of the quick suite needs: an environment with the wheel, and a copy of the tests."""
+    """Files for a run of the quick suite: an environment with the wheel, and a copy of the tests."""
 
     interpreter: Path
     python: Path
