@@ -18,7 +18,7 @@ class Certificates:
 
 
 def certificates_in(folder: Path, host: str = "127.0.0.1") -> Certificates:
-    """Issued anew, for brokers that are reached as `host`."""
+    """Issued again, for brokers whose address is `host`."""
     authority = trustme.CA()
     issued = authority.issue_cert(host)
     made = Certificates(str(folder / "authority.pem"), str(folder / "chain.pem"), str(folder / "key.pem"))

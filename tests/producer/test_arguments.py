@@ -49,7 +49,7 @@ def test_unserialized_value_raises_type_error(simulation: Simulation, cluster: K
 
 
 @pytest.mark.parametrize(
-    ("argument", "given", "words"),
+    ("argument", "invalid", "words"),
     [
         ("headers", {"a": b"1"}, r"headers=\{'a': b'1'\} .* must be a list of pairs .*headers.items\(\)"),
         ("headers", {"ab": b"1"}, "for a dict"),
@@ -70,12 +70,12 @@ def test_unserialized_value_raises_type_error(simulation: Simulation, cluster: K
     ],
 )
 def test_an_argument_of_the_wrong_kind_is_named_and_leaves_no_trace(
-    simulation: Simulation, cluster: KafkaCluster, argument: str, given: object, words: str
+    simulation: Simulation, cluster: KafkaCluster, argument: str, invalid: object, words: str
 ) -> None:
     producer = simulation.producer(cluster)
     producer.partitions_for("orders")
     before = producer.health()
-    arguments: dict[str, Any] = {"topic": "orders", "value": b"v", argument: given}
+    arguments: dict[str, Any] = {"topic": "orders", "value": b"v", argument: invalid}
     with pytest.raises(IllegalArgument, match=words) as raised:
         producer.send(**arguments)
     assert isinstance(raised.value, TypeError)
@@ -84,16 +84,16 @@ def test_an_argument_of_the_wrong_kind_is_named_and_leaves_no_trace(
 
 def test_headers_may_come_from_a_generator(simulation: Simulation, cluster: KafkaCluster) -> None:
     producer = simulation.producer(cluster)
-    given = cast(Any, (pair for pair in [("a", b"1")]))
-    producer.send("orders", b"v", headers=given).result(10)
+    invalid = cast(Any, (pair for pair in [("a", b"1")]))
+    producer.send("orders", b"v", headers=invalid).result(10)
     [record] = cluster.log("orders", 0).records()
     assert record.headers == [("a", b"1")]
 
 
 def test_headers_may_be_lists_of_lists(simulation: Simulation, cluster: KafkaCluster) -> None:
     producer = simulation.producer(cluster)
-    given = cast(Any, [["a", b"1"], ("b", None)])
-    producer.send("orders", b"v", headers=given).result(10)
+    invalid = cast(Any, [["a", b"1"], ("b", None)])
+    producer.send("orders", b"v", headers=invalid).result(10)
     [record] = cluster.log("orders", 0).records()
     assert record.headers == [("a", b"1"), ("b", None)]
 

@@ -45,13 +45,13 @@ class Loop:
             self.returned.append(value)
 
     def note(self, value: bytes) -> Callable[[RecordMetadata | None, KafkaError | None], None]:
-        def told(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
+        def on_delivery(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
             if metadata is not None:
                 self.written[value] = metadata
             if error is not None:
                 self.failed.append(error)
 
-        return told
+        return on_delivery
 
 
 @pytest.fixture

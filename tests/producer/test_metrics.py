@@ -106,10 +106,10 @@ def test_explain_names_first_sends_that_block_while_the_broker_is_down(
         for topic in ("orders", "orders", "others")
     )
     simulation.sleep(7)
-    told = producer.explain()
-    assert "Nothing waits" not in told
-    assert "Calls of send() waiting for the metadata of topic 'orders': 2, the longest for 7.0 s." in told
-    assert "Calls of send() waiting for the metadata of topic 'others': 1, the longest for 7.0 s." in told
+    shown = producer.explain()
+    assert "Nothing waits" not in shown
+    assert "Calls of send() waiting for the metadata of topic 'orders': 2, the longest for 7.0 s." in shown
+    assert "Calls of send() waiting for the metadata of topic 'others': 1, the longest for 7.0 s." in shown
     assert len(producer.health()["senders_waiting_for_metadata"]) == 2
     cluster.controls.clear()
     for sending in (first, second, third):
@@ -170,9 +170,9 @@ def test_explain_names_sends_that_wait_for_the_memory_of_an_expired_batch(
     simulation.sleep(12)
     assert isinstance(expired.exception(0), DeliveryTimeout)
     assert producer.health()["records_waiting"] == 0
-    told = producer.explain()
-    assert "Calls of send() waiting for buffer_memory: 1." in told
-    assert "Nothing waits" not in told
+    shown = producer.explain()
+    assert "Calls of send() waiting for buffer_memory: 1." in shown
+    assert "Nothing waits" not in shown
     cluster.controls.clear()
     waiting.result()
     producer.flush(10)
@@ -186,9 +186,9 @@ def test_explain_reports_no_connected_broker_while_the_first_send_blocks(
         cluster.controls.kill_broker(number)
     sending = simulation.spawn(lambda: producer.send("orders", b"1"))
     simulation.sleep(5)
-    told = producer.explain()
-    assert "Calls of send() waiting for the metadata of topic 'orders': 1," in told
-    assert "No broker is connected: " in told
+    shown = producer.explain()
+    assert "Calls of send() waiting for the metadata of topic 'orders': 1," in shown
+    assert "No broker is connected: " in shown
     for number in range(3):
         cluster.controls.restart_broker(number)
     sending.result()
@@ -201,9 +201,9 @@ def test_explain_names_a_send_that_blocks_for_a_missing_partition(
     producer.send("orders", b"1").result(10)
     sending = simulation.spawn(lambda: producer.send("orders", b"1", partition=9))
     simulation.sleep(4)
-    told = producer.explain()
+    shown = producer.explain()
     words = "Calls of send() waiting for partition 9 of topic 'orders' to be added: 1, the longest for 4.0 s"
-    assert words in told
+    assert words in shown
     with pytest.raises(UnknownTopicOrPartition):
         sending.result()
 
@@ -265,7 +265,7 @@ def test_rates_are_those_of_the_last_minute(simulation: Simulation, cluster: Kaf
         return producer.metrics()["record-send-rate"]
 
     assert rate() == 0
-    for _ in range(90):  # ten a second, for longer than what is looked at
+    for _ in range(90):  # ten a second, for longer than the window
         producer.send_many("orders", [b"v"] * 10)
         producer.flush()
         simulation.run_for(1)
@@ -304,13 +304,15 @@ def test_health_counts_records_and_batches_by_partition(
     producer.flush(timeout=10)
     producer.send("spread", b"x", partition=2)
     simulation.run_for(0.1)
-    told = producer.health()["partitions"]
-    assert {name: (one["records"], one["batches"], one["batches_waiting"]) for name, one in told.items()} == {
+    shown = producer.health()["partitions"]
+    assert {
+        name: (one["records"], one["batches"], one["batches_waiting"]) for name, one in shown.items()
+    } == {
         "spread-0": (2, 1, 0),
         "spread-1": (1, 1, 0),
         "spread-2": (0, 0, 1),
     }
-    assert 200 < told["spread-0"]["bytes"] < 400
+    assert 200 < shown["spread-0"]["bytes"] < 400
 
 
 def test_health_names_the_library_of_each_codec(simulation: Simulation, cluster: KafkaCluster) -> None:
@@ -324,13 +326,13 @@ def test_health_names_the_library_of_each_codec(simulation: Simulation, cluster:
                 assert producer.health()["codec_libraries"][name] == package
 
 
-@pytest.mark.parametrize(("hot", "is_told"), rest_in_gate([(90, True), (40, False)]))
+@pytest.mark.parametrize(("hot", "is_listed"), rest_in_gate([(90, True), (40, False)]))
 def test_explain_names_a_partition_that_takes_much_more_than_its_share(
-    simulation: Simulation, cluster: KafkaCluster, hot: int, is_told: bool
+    simulation: Simulation, cluster: KafkaCluster, hot: int, is_listed: bool
 ) -> None:
     producer = simulation.producer(cluster, batch_size=0, linger_ms=0)
     for number in range(200):
         producer.send("spread", b"v", partition=3 if number % 100 < hot else number % 6)
     producer.flush(timeout=30)
     words = "spread-3 took "
-    assert (words in producer.explain()) == is_told
+    assert (words in producer.explain()) == is_listed

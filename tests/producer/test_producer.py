@@ -666,12 +666,16 @@ class TestTelling:
     def test_on_delivery_is_called_once_per_record_in_order(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
-        told: list[tuple[RecordMetadata | None, KafkaError | None]] = []
+        outcomes: list[tuple[RecordMetadata | None, KafkaError | None]] = []
         producer = simulation.producer(cluster)
         for value in numbered(100):
-            producer.send("orders", value, on_delivery=lambda metadata, error: told.append((metadata, error)))
+            producer.send(
+                "orders", value, on_delivery=lambda metadata, error: outcomes.append((metadata, error))
+            )
         producer.flush(timeout=10)
-        assert [metadata.offset for metadata, error in told if metadata and error is None] == list(range(100))
+        assert [metadata.offset for metadata, error in outcomes if metadata and error is None] == list(
+            range(100)
+        )
 
     @pytest.mark.parametrize("time_is", ["CreateTime", "LogAppendTime"])
     def test_on_delivery_gets_the_metadata_that_the_delivery_has(
@@ -679,28 +683,28 @@ class TestTelling:
     ) -> None:
         configs = {"message.timestamp.type": time_is}
         cluster = simulation.cluster(topics={"orders": Topic(configs=configs)})
-        told: list[RecordMetadata | None] = []
+        outcomes: list[RecordMetadata | None] = []
         producer = simulation.producer(cluster)
         deliveries = [
-            producer.send("orders", *given, on_delivery=lambda metadata, error: told.append(metadata))
-            for given in ((b"value",), (b"value", b"key"), (None, b"key"), (b"", b""))
+            producer.send("orders", *pair, on_delivery=lambda metadata, error: outcomes.append(metadata))
+            for pair in ((b"value",), (b"value", b"key"), (None, b"key"), (b"", b""))
         ]
         producer.flush(timeout=10)
-        assert told == [delivery.result(0) for delivery in deliveries]
-        sizes = [(one.serialized_key_size, one.serialized_value_size) for one in told if one is not None]
+        assert outcomes == [delivery.result(0) for delivery in deliveries]
+        sizes = [(one.serialized_key_size, one.serialized_value_size) for one in outcomes if one is not None]
         assert sizes == [(-1, 5), (3, 5), (3, -1), (0, 0)]
         times = [record.timestamp for record in cluster.log("orders", 0).records()]
-        assert [one.timestamp for one in told if one is not None] == times
+        assert [one.timestamp for one in outcomes if one is not None] == times
 
     def test_failure_reported_to_a_callback_is_not_raised_again(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
-        told: list[KafkaError | None] = []
+        outcomes: list[KafkaError | None] = []
         producer = simulation.producer(cluster)
         cluster.controls.fail_next(ProduceRequest, MessageTooLarge)
-        producer.send("orders", b"v", on_delivery=lambda metadata, error: told.append(error))
+        producer.send("orders", b"v", on_delivery=lambda metadata, error: outcomes.append(error))
         producer.flush(timeout=10)
-        assert [type(error) for error in told] == [MessageTooLarge]
+        assert [type(error) for error in outcomes] == [MessageTooLarge]
         producer.close()
 
     def test_unreported_failure_is_raised_by_flush_once(
@@ -820,7 +824,7 @@ class TestTelling:
             def __init__(self, name: str) -> None:
                 self.name = name
 
-            def partition(self, *given: object) -> int:
+            def partition(self, *arguments: object) -> int:
                 return 0
 
             def close(self) -> None:
@@ -859,7 +863,7 @@ class TestTelling:
         shouting = Shouting()
         order: list[int] = []
         producer = simulation.producer(cluster, interceptors=[Broken(), shouting])
-        producer.send("orders", b"a", on_delivery=lambda *told: order.append(len(shouting.outcomes)))
+        producer.send("orders", b"a", on_delivery=lambda *_: order.append(len(shouting.outcomes)))
         producer.send("orders", b"b")
         producer.flush(timeout=10)
         assert log(cluster) == [b"A", b"B"]
@@ -883,7 +887,7 @@ class TestTelling:
     def test_interceptor_that_exits_does_not_keep_other_callbacks_from_being_called(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
-        told: list[object] = []
+        outcomes: list[object] = []
 
         class Exits:
             def on_acknowledgement(self, metadata: object, error: object) -> None:
@@ -891,13 +895,13 @@ class TestTelling:
 
         class Listens:
             def on_acknowledgement(self, metadata: object, error: object) -> None:
-                told.append("interceptor")
+                outcomes.append("interceptor")
 
         producer = simulation.producer(cluster, interceptors=[Exits(), Listens()])
-        producer.send("orders", b"v", on_delivery=lambda *_: told.append("callback"))
+        producer.send("orders", b"v", on_delivery=lambda *_: outcomes.append("callback"))
         with pytest.raises(SystemExit):
             producer.flush(timeout=10)
-        assert told == ["interceptor", "callback"]
+        assert outcomes == ["interceptor", "callback"]
 
     def test_uncallable_callback_with_interceptors_is_rejected(
         self, simulation: Simulation, cluster: KafkaCluster
@@ -910,7 +914,7 @@ class TestTelling:
     def test_interceptors_see_each_record_that_was_not_taken(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
-        """Who counts what is under way would count wrong from then on."""
+        """A count of requests in flight would be wrong from then on."""
         outcomes: list[KafkaError | None] = []
 
         class Listens:
@@ -1229,17 +1233,17 @@ class TestCallbacksThatAskForTheEnd:
         self, simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
     ) -> None:
         producer = simulation.producer(cluster, linger_ms=10)
-        told = []
+        outcomes = []
 
         def on_delivery(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
-            told.append(metadata)
-            if len(told) == 2:
+            outcomes.append(metadata)
+            if len(outcomes) == 2:
                 sys.exit("enough")
 
         deliveries = [producer.send("orders", value, on_delivery=on_delivery) for value in numbered(5)]
         with pytest.raises(SystemExit, match="enough"):
             producer.flush(timeout=10)
-        assert len(told) == 5, "the other callbacks are called"
+        assert len(outcomes) == 5, "the other callbacks are called"
         assert [delivery.result(0).offset for delivery in deliveries] == list(range(5))
         assert "requested the exit" in caplog.text
         assert producer.send("orders", b"more").result(10).offset == 5, "raised once; the IO thread lives"
@@ -1256,25 +1260,25 @@ class TestCallbacksThatAskForTheEnd:
         producer.partitions_for("orders")
         if error is not None:
             cluster.controls.fail_next(ProduceRequest, error)
-        told: list[object] = []
+        outcomes: list[object] = []
 
         def tell(outcome: object) -> None:
-            told.append(outcome)
-            if len(told) == 2:
+            outcomes.append(outcome)
+            if len(outcomes) == 2:
                 sys.exit("enough")
 
         for value in numbered(5):
             producer.send("orders", value).add_both(tell)
         with pytest.raises(SystemExit, match="enough"):
             producer.flush(timeout=10)
-        assert [type(outcome) for outcome in told] == [error or RecordMetadata] * 5
+        assert [type(outcome) for outcome in outcomes] == [error or RecordMetadata] * 5
         assert "requested the exit" in caplog.text
         producer.send("orders", b"more").result(10)
 
     def test_sys_exit_in_a_callback_at_interpreter_exit_does_not_stop_other_records(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
-        """What it asks for is happening.  It kept other producers from sending what they held."""
+        """The requested work is under way. The bug kept other producers from sending their records."""
         producer = simulation.producer(cluster, linger_ms=10_000)
         producer.partitions_for("spread")
         cluster.controls.rule(api="Produce", topic="orders", nth=1, then="error:NOT_ENOUGH_REPLICAS")

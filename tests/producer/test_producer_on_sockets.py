@@ -167,7 +167,7 @@ def test_a_ctrl_c_at_any_moment_leaves_everything_in_order(cluster: KafkaCluster
 
 
 def end_the_io_thread(producer: KafkaProducer) -> None:
-    """As a bug in the loop would."""
+    """Fails like a bug in the loop."""
     driver = producer._client.driver
 
     def exit_thread(now: float) -> None:
@@ -178,7 +178,7 @@ def end_the_io_thread(producer: KafkaProducer) -> None:
 
 
 def break_the_selector(producer: KafkaProducer) -> None:
-    """As a file number that somebody else has closed would."""
+    """Fails like a file number that other code has closed."""
     driver = producer._client.driver
 
     def broken(timeout: float | None) -> list[Ready]:
@@ -199,8 +199,8 @@ def test_an_io_thread_that_ends_fails_everything_at_once_and_by_name(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000)
-    told = []
-    waiting = producer.send("orders", b"1", on_delivery=lambda metadata, error: told.append(error))
+    errors = []
+    waiting = producer.send("orders", b"1", on_delivery=lambda metadata, error: errors.append(error))
     started = time.monotonic()
     end(producer)
     for call in (
@@ -211,7 +211,7 @@ def test_an_io_thread_that_ends_fails_everything_at_once_and_by_name(
     ):
         with pytest.raises(ClientFailed, match=by):
             call()
-    assert [type(error) for error in told] == [ClientFailed]
+    assert [type(error) for error in errors] == [ClientFailed]
     health = producer.health()
     assert (health["state"], health["records_waiting"]) == ("failed", 0)
     assert by in health["failure"]

@@ -92,19 +92,19 @@ def link_failures(producer: KafkaProducer) -> int:
     return producer._client.nodes.failures
 
 
-@pytest.mark.parametrize(("acks", "told"), [(0, 0), (1, 1), ("all", -1)])
-def test_acks(simulation: Simulation, cluster: KafkaCluster, acks: int | str, told: int) -> None:
+@pytest.mark.parametrize(("acks", "expected"), [(0, 0), (1, 1), ("all", -1)])
+def test_acks(simulation: Simulation, cluster: KafkaCluster, acks: int | str, expected: int) -> None:
     producer = simulation.producer(cluster, acks=acks)
     producer.send("orders", b"v").result(10)
     simulation.sleep(0.1)
     [request] = cluster.history.requests(ProduceRequest)
-    assert request.acks == told
+    assert request.acks == expected
 
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_allow_auto_create_topics(simulation: Simulation, cluster: KafkaCluster, wanted: bool) -> None:
     producer = simulation.producer(cluster, allow_auto_create_topics=wanted, max_block_ms=1000)
-    with contextlib.suppress(KafkaError):  # an illegal name is not created, asked for or not
+    with contextlib.suppress(KafkaError):  # an illegal name is not created, requested or not
         producer.send("not there yet", b"v")
     assert {request.allow_auto_topic_creation for request in cluster.history.requests(MetadataRequest)} == {
         wanted
@@ -199,19 +199,19 @@ def test_max_request_size(simulation: Simulation) -> None:
     assert requests[0] < 3 <= requests[1]
 
 
-@pytest.mark.parametrize(("age_ms", "asked"), [(300_000, 1), (1000, 4)])
+@pytest.mark.parametrize(("age_ms", "requests"), [(300_000, 1), (1000, 4)])
 def test_metadata_max_age_ms(
-    simulation: Simulation, cluster: KafkaCluster, age_ms: float, asked: int
+    simulation: Simulation, cluster: KafkaCluster, age_ms: float, requests: int
 ) -> None:
     producer = simulation.producer(cluster, metadata_max_age_ms=age_ms)
     producer.send("orders", b"v").result(10)
     simulation.sleep(3.5)
-    assert cluster.history.count("Metadata") == asked
+    assert cluster.history.count("Metadata") == requests
 
 
-@pytest.mark.parametrize(("idle_ms", "still_asked"), [(300_000, True), (5000, False)])
+@pytest.mark.parametrize(("idle_ms", "is_still_requested"), [(300_000, True), (5000, False)])
 def test_metadata_max_idle_ms(
-    simulation: Simulation, cluster: KafkaCluster, idle_ms: float, still_asked: bool
+    simulation: Simulation, cluster: KafkaCluster, idle_ms: float, is_still_requested: bool
 ) -> None:
     producer = simulation.producer(cluster, metadata_max_idle_ms=idle_ms, metadata_max_age_ms=4000)
     producer.send("spread", b"v").result(10)
@@ -219,7 +219,7 @@ def test_metadata_max_idle_ms(
         producer.send("orders", b"v").result(10)
         simulation.sleep(2)
     last = cluster.history.requests(MetadataRequest)[-1]
-    assert ("spread" in {topic.name for topic in last.topics or ()}) == still_asked
+    assert ("spread" in {topic.name for topic in last.topics or ()}) == is_still_requested
 
 
 @pytest.mark.parametrize("by_column", [False, True])
@@ -378,11 +378,11 @@ def test_a_leader_named_in_the_answer_is_sent_to_at_once(
     old = cluster.partition("orders", 0)
     cluster.controls.move_leader(("orders", 0), next(node for node in old.isr if node != old.leader))
     simulation.sleep(0.5)
-    asked = cluster.history.count("Metadata")
+    requests = cluster.history.count("Metadata")
     started = simulation.now
     assert producer.send("orders", b"1").result(10).offset == 1
     assert simulation.now - started < 1
-    assert cluster.history.count("Metadata") == asked
+    assert cluster.history.count("Metadata") == requests
 
 
 def test_a_refusal_without_a_hint_is_followed_by_a_question_and_a_pause(
@@ -391,8 +391,8 @@ def test_a_refusal_without_a_hint_is_followed_by_a_question_and_a_pause(
     producer = simulation.producer(cluster, retry_backoff_ms=2000, retry_backoff_max_ms=2000)
     producer.send("orders", b"0").result(10)
     cluster.controls.fail_next(ProduceRequest, NotLeaderOrFollower)
-    asked = cluster.history.count("Metadata")
+    requests = cluster.history.count("Metadata")
     started = simulation.now
     assert producer.send("orders", b"1").result(10).offset == 1
     assert simulation.now - started > 1.5
-    assert cluster.history.count("Metadata") > asked
+    assert cluster.history.count("Metadata") > requests

@@ -73,13 +73,13 @@ class Storm:
 
 @attrs.define
 class Outcomes:
-    """What the producer said of each record, once each."""
+    """The producer's outcome of each record, once each."""
 
     written: dict[int, RecordMetadata] = attrs.field(factory=dict)
     failed: dict[int, KafkaError] = attrs.field(factory=dict)
 
     def of(self, number: int) -> OnDelivery:
-        def told(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
+        def on_delivery(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
             assert number not in self.written
             assert number not in self.failed
             if metadata is not None:
@@ -87,7 +87,7 @@ class Outcomes:
             elif error is not None:
                 self.failed[number] = error
 
-        return told
+        return on_delivery
 
 
 def send_through(storm: Storm, producer: KafkaProducer, outcomes: Outcomes) -> int:

@@ -46,12 +46,12 @@ def test_a_record_that_lingers_is_purged_with_its_open_batch(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     producer = simulation.producer(cluster, linger_ms=60_000, delivery_timeout_ms=120_000)
-    told: list[tuple[RecordMetadata | None, KafkaError | None]] = []
+    outcomes: list[tuple[RecordMetadata | None, KafkaError | None]] = []
     for _ in range(10):
-        producer.send("orders", b"v", on_delivery=lambda metadata, error: told.append((metadata, error)))
+        producer.send("orders", b"v", on_delivery=lambda metadata, error: outcomes.append((metadata, error)))
     bulk = producer.send_many("spread", [b"v"] * 100)
     assert producer.purge() == 110
-    assert [type(error) for _, error in told] == [RecordPurged] * 10
+    assert [type(error) for _, error in outcomes] == [RecordPurged] * 10
     [(rows, error)] = bulk.failures()
     assert list(rows) == list(range(100))
     assert isinstance(error, RecordPurged)
@@ -60,7 +60,7 @@ def test_a_record_that_lingers_is_purged_with_its_open_batch(
 
 
 def test_a_batch_that_was_sent_once_is_not_purged(simulation: Simulation, cluster: KafkaCluster) -> None:
-    """Its first attempt may have written it, so nobody may say that it was not sent."""
+    """Its first attempt may have written it, so no error may claim that it was not sent."""
     producer = simulation.producer(cluster, retry_backoff_ms=5000, retry_backoff_max_ms=5000)
     cluster.controls.rule(api="Produce", nth=1, then="apply_then_lose_reply")
     delivery = producer.send("orders", b"v")

@@ -156,7 +156,7 @@ class TestLossOfRecords:
     def test_a_batch_is_sent_again_with_the_same_bytes(
         self, simulation: Simulation, cluster: KafkaCluster, codec: str
     ) -> None:
-        """librdkafka and kafka-python built it anew, or compressed what was compressed already."""
+        """librdkafka and kafka-python built it again, or compressed what was compressed already."""
         producer = simulation.producer(cluster, compression_type=codec, linger_ms=50)
         cluster.controls.lose_reply(ProduceRequest)
         cluster.controls.disconnect_next(ProduceRequest)

@@ -1,4 +1,4 @@
-"""Sequence numbers: gapless per partition, wrapped, and begun anew under the next epoch after a hole."""
+"""Sequence numbers: gapless per partition, wrapped, and restarted under the next epoch after a hole."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def known(epoch: int = 0) -> Sequences:
 
 
 def refused(sequences: Sequences, batch: ProducerBatch, sent_as: Identity) -> None:
-    """What follows from an answer that the batch is out of order."""
+    """Consequences of a response that the batch is out of order."""
     if sequences.is_in_turn(batch, sent_as):
         sequences.renumber(batch)
 

@@ -34,7 +34,7 @@ from tests.producer.rows import a_row
 
 
 class Stuck(Exception):
-    """Somebody waits for a lock that his own thread holds."""
+    """A thread waits for a lock that it holds itself."""
 
 
 @contextmanager
@@ -272,7 +272,7 @@ MOST_SENDS = 250_000
 
 
 class Handler:
-    """Of a timer's signal: makes a call, and notes what came of it."""
+    """Handler of a timer's signal: makes a call, and records its result."""
 
     def __init__(self, call: Callable[[int], object]) -> None:
         self._call = call

@@ -53,11 +53,11 @@ def append(built: Built, value: bytes = b"v") -> Delivery:
 
 
 def void(_: object) -> None:
-    """For a lambda whose value nobody wants."""
+    """Appends, for use in a lambda whose value is ignored."""
 
 
 def test_failed_batch_is_raised_once_and_only_after_its_callbacks() -> None:
-    """Waiters are woken when the outcome is known, and again when all were told."""
+    """Waiters are woken when the outcome is known, and again when all callbacks have run."""
     accumulator, queue, _ = built = build()
     append(built)
     [batch] = queue.batches
@@ -171,8 +171,8 @@ def test_memory_of_records_and_their_objects_stays_within_the_accounted_bytes(
 
 
 def callback_of_its_own() -> OnDelivery:
-    told: list[RecordMetadata | None] = []
-    return lambda metadata, error: told.append(metadata)
+    outcomes: list[RecordMetadata | None] = []
+    return lambda metadata, error: outcomes.append(metadata)
 
 
 @pytest.mark.slow
@@ -261,7 +261,7 @@ def test_queues_without_batches_are_forgotten_and_the_others_kept(change: str) -
             accumulator.append_waiting(queue, *a_row(b"v"), timeout=0)
     taken = [queue.take() for queue in queues[2:]]
     assert {*accumulator.active_queues()} == {*queues[:2]}
-    assert {*accumulator._active} == {*queues[:2]}, "the others are not looked at again"
+    assert {*accumulator._active} == {*queues[:2]}, "the others are not checked again"
     for batch in taken[:2]:
         batch.bytes()
         batch.move_to(BatchState.IN_FLIGHT)
@@ -555,11 +555,11 @@ def test_two_threads_may_take_the_failures_at_once(line: int) -> None:
 @pytest.mark.parametrize("line", range(1, 12))
 def test_a_flush_may_take_a_failure_while_it_is_noted(line: int) -> None:
     accumulator, queue, _ = build()
-    told: list[KafkaError | None] = []
-    row = a_row(on_delivery=lambda metadata, error: told.append(error))
+    outcomes: list[KafkaError | None] = []
+    row = a_row(on_delivery=lambda metadata, error: outcomes.append(error))
     accumulator.append_waiting(queue, *row, timeout=0)
     [batch] = accumulator.incomplete
     error = KafkaError("no")
     at_line(Accumulator.fail.__code__, line, accumulator.take_failed, lambda: accumulator.fail(batch, error))
-    assert told == [error]
+    assert outcomes == [error]
     assert accumulator.take_failed() == []

@@ -26,7 +26,7 @@ PARTITIONS = 3
 
 
 class AccumulatorAgainstLists(RuleBasedStateMachine):
-    """What was appended against a list a partition, and the pool against a sum."""
+    """Appended rows against a list for each partition, and the pool against a sum."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class AccumulatorAgainstLists(RuleBasedStateMachine):
         self.sent: list[list[bytes]] = [[] for _ in self.queues]
         """Values by partition whose outcome is open, in order."""
         self.deliveries: dict[bytes, Delivery] = {}
-        self.told: dict[bytes, bool] = {}
+        self.outcomes: dict[bytes, bool] = {}
         self.in_flight: list[ProducerBatch] = []
         self.others: list[Permit] = []
         self.number = 0
@@ -55,7 +55,9 @@ class AccumulatorAgainstLists(RuleBasedStateMachine):
         queue = self.queues[partition]
         self.number += 1
         value = b"%d" % self.number + b"x" * pad
-        row = a_row(value, on_delivery=lambda metadata, error: self.told.__setitem__(value, error is None))
+        row = a_row(
+            value, on_delivery=lambda metadata, error: self.outcomes.__setitem__(value, error is None)
+        )
         try:
             delivery = queue.try_append(*row) or self.accumulator.append_waiting(queue, *row, timeout=0)
         except RecordTooLarge:
@@ -69,7 +71,7 @@ class AccumulatorAgainstLists(RuleBasedStateMachine):
 
     @rule(size_bytes=st.integers(0, MEMORY_BYTES))
     def ask_for_memory(self, size_bytes: int) -> None:
-        """As another caller that waits for it."""
+        """Acts like another caller that waits for it."""
         permit = Permit(size_bytes)
         self.accumulator.pool.request(permit)
         self.others.append(permit)
@@ -122,7 +124,7 @@ class AccumulatorAgainstLists(RuleBasedStateMachine):
         self.accumulator.release(batch)
         for index, value in enumerate(values):
             delivery = self.deliveries.pop(value)
-            assert self.told.pop(value) is is_written
+            assert self.outcomes.pop(value) is is_written
             assert delivery.succeeded() is is_written
             if is_written:
                 assert delivery.result(0).offset == 100 + index
@@ -156,8 +158,8 @@ class AccumulatorAgainstLists(RuleBasedStateMachine):
         assert not queue.lock.locked()
 
     @invariant()
-    def nobody_is_told_twice_or_before_the_end(self) -> None:
-        assert not self.told
+    def no_callback_runs_twice_or_too_early(self) -> None:
+        assert not self.outcomes
         assert not any(delivery.done() for delivery in self.deliveries.values())
 
 

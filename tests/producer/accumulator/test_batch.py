@@ -1,4 +1,4 @@
-"""A batch alone: how it is filled, what its bytes are, and what it keeps for whom."""
+"""A batch alone: how it is filled, its bytes, and what it keeps for callbacks and futures."""
 
 from __future__ import annotations
 
@@ -309,13 +309,13 @@ def test_most_records_join_without_a_check_of_the_batch_size() -> None:
     queue = a_queue(16384)
     tail = queue.tail
     assert tail is not None
-    looked_at = []
+    visited = []
     for number in range(140):
         before = tail._granted_bytes
         assert queue.try_append(*a_row(b"x" * 100)) is not None
         if tail._granted_bytes != before:
-            looked_at.append(number)
-    assert len(looked_at) <= 3
+            visited.append(number)
+    assert len(visited) <= 3
     assert tail.room_bytes <= LARGEST_STEP_BYTES
 
 
@@ -350,33 +350,33 @@ def test_unreferenced_outcome_is_freed_with_the_batch() -> None:
 
 
 def test_callbacks_that_were_added_are_called_though_no_delivery_is_kept() -> None:
-    told: list[object] = []
+    calls: list[object] = []
     batch = a_batch()
     for index in range(3):
-        appended(batch, index).add_callback(told.append).add_errback(told.append)
+        appended(batch, index).add_callback(calls.append).add_errback(calls.append)
     batch.seal()
     batch.complete(7, -1)
-    assert told == [RecordMetadata("orders", 3, 7 + index, index, 3, -1) for index in range(3)]
+    assert calls == [RecordMetadata("orders", 3, 7 + index, index, 3, -1) for index in range(3)]
 
 
 def test_errback_is_called_and_counts_the_failure_as_reported() -> None:
-    told: list[object] = []
+    calls: list[object] = []
     batch = a_batch()
     first, _ = appended(batch), appended(batch)
-    first.add_callback(told.append).add_errback(told.append)
+    first.add_callback(calls.append).add_errback(calls.append)
     batch.seal()
     batch.fail(error := MessageTooLarge("no"))
-    assert told == [error]
+    assert calls == [error]
     assert batch.unreported == 1
 
 
 def test_callback_that_raises_does_not_keep_other_callbacks_from_being_called(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    told: list[object] = []
+    calls: list[object] = []
 
     def broken(*outcome: object) -> None:
-        told.append(outcome)
+        calls.append(outcome)
         raise ValueError("a bug")
 
     batch = a_batch()
@@ -384,7 +384,7 @@ def test_callback_that_raises_does_not_keep_other_callbacks_from_being_called(
     appended(batch, on_delivery=broken).add_callback(broken)
     batch.seal()
     batch.complete(7, -1)
-    assert len(told) == 4
+    assert len(calls) == 4
     assert caplog.text.count("a delivery callback for orders-3 failed") == 4
 
 
@@ -422,13 +422,13 @@ class Unequal:
     """A callable whose `==` takes everything for one of its own kind."""
 
     def __init__(self) -> None:
-        self.told: list[object] = []
+        self.calls: list[object] = []
 
     def __call__(self, metadata: object, error: object = None) -> None:
-        self.told.append(metadata)
+        self.calls.append(metadata)
 
     def __eq__(self, other: object) -> bool:
-        return self.told is other.told  # type: ignore[attr-defined]
+        return self.calls is other.calls  # type: ignore[attr-defined]
 
     __hash__ = object.__hash__
 
@@ -450,15 +450,15 @@ def test_callback_is_called_for_each_kind_of_equality(kind: type[Unequal]) -> No
     appended(batch, 2, on_delivery=callback)
     batch.seal()
     batch.complete(7, -1)
-    assert callback.told == [RecordMetadata("orders", 3, 8, 2, 3, -1)]
+    assert callback.calls == [RecordMetadata("orders", 3, 8, 2, 3, -1)]
 
 
 def test_callbacks_equal_to_each_other_are_all_called() -> None:
-    callback, told = Equal(), Equal()
+    callback, calls = Equal(), Equal()
     batch = a_batch()
     first, second = appended(batch), appended(batch)
-    first.add_callback(told.__call__)
+    first.add_callback(calls.__call__)
     second.add_callback(callback)
     batch.seal()
     batch.complete(7, -1)
-    assert (len(told.told), len(callback.told)) == (1, 1)
+    assert (len(calls.calls), len(callback.calls)) == (1, 1)

@@ -49,7 +49,7 @@ def test_bytes_of_a_column_batch_equal_those_of_single_records(name: str) -> Non
 
 
 def test_numbers_that_never_went_out_keep_its_bytes() -> None:
-    """It is numbered anew again before it was sent under the numbers of before; and split after that."""
+    """It is renumbered again before it was sent under its earlier numbers; and split after that."""
     plan = BatchPlan(codec("zstd"), None, 1 << 20)
     batch, other = column_batch(plan), column_batch(plan)
     batch.sequence((7, 0), 40)

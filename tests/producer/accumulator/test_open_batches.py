@@ -82,14 +82,16 @@ class World:
             self.producer._open_batches = None
 
     def play(self, steps: list[Step]) -> list[Any]:
-        """What came of them: errors, outcomes as they were told, each record's metadata, the requests."""
+        """The results: errors, outcomes in order, each record's metadata, the requests."""
         came: list[Any] = []
         deliveries = []
         for number, step in enumerate(steps):
             self.simulation.sleep(step.pause)
             arguments = {"topic": "orders", **step.arguments}
             if step.tells:
-                arguments.setdefault("on_delivery", lambda *told, number=number: came.append((number, told)))
+                arguments.setdefault(
+                    "on_delivery", lambda *outcome, number=number: came.append((number, outcome))
+                )
             try:
                 deliveries.append(self.producer.send(**arguments))
             except KafkaError as error:
@@ -175,7 +177,7 @@ def test_record_has_the_millisecond_in_which_it_was_sent(key: bytes | None) -> N
 
 
 def by_taking(producer: KafkaProducer, queue: PartitionQueue) -> None:
-    """As the IO thread, when the batch's time is over."""
+    """Expires the batch like the IO thread."""
     if queue.batches:
         batch = queue.take()
         taken = [*batch.fields]
@@ -185,7 +187,7 @@ def by_taking(producer: KafkaProducer, queue: PartitionQueue) -> None:
 
 
 def by_sending(producer: KafkaProducer, queue: PartitionQueue) -> None:
-    """As a signal handler, or another thread."""
+    """Appends like a signal handler, or another thread."""
     try:
         producer.send("orders", b"between")
     except IllegalState:  # it came between two lines under a lock
@@ -291,7 +293,7 @@ def test_a_clock_that_is_set_back_is_followed_at_once() -> None:
 
 
 def test_no_record_takes_the_short_way_to_a_batch_that_began_later() -> None:
-    """What its timestamp takes there is more than the short way reckons with."""
+    """Its timestamp takes more bytes there than the fast path assumes."""
     with Simulation(seed=7) as simulation:
         cluster = simulation.cluster(brokers=1, topics={"orders": 1})
         producer = simulation.producer(cluster, linger_ms=60_000)
@@ -371,8 +373,8 @@ def test_callback_of_the_next_record_joins_a_run_only_under_the_global_lock(
     """Without it, the IO thread can take the run between the look at it and its growth."""
     monkeypatch.setattr(callbacks, "HAS_GIL", has_gil, raising=False)
     batch = a_batch()
-    told: list[RecordMetadata] = []
-    tell = told.append
+    outcomes: list[RecordMetadata] = []
+    tell = outcomes.append
     for number in range(3):
         appended(batch, number).add_callback(tell)
     assert batch.outcome is not None
@@ -380,7 +382,7 @@ def test_callback_of_the_next_record_joins_a_run_only_under_the_global_lock(
     assert len(added._runs) == (1 if has_gil else 3)
     batch.seal()
     batch.complete(7, -1)
-    assert [metadata.offset for metadata in told] == [7, 8, 9]
+    assert [metadata.offset for metadata in outcomes] == [7, 8, 9]
 
 
 @pytest.mark.parametrize("way", [append_unlocked, KafkaProducer.send, AsyncProducer.send])

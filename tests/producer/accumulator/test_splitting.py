@@ -48,16 +48,16 @@ def test_the_records_of_a_batch_that_is_too_large_arrive_in_smaller_ones(
     producer = simulation.producer(
         cluster, linger_ms=50, enable_idempotence=idempotent, max_in_flight_requests_per_connection=1
     )
-    told: list[int] = []
+    calls: list[int] = []
     deliveries = [
-        producer.send("orders", value, on_delivery=lambda metadata, error: told.append(metadata.offset))
+        producer.send("orders", value, on_delivery=lambda metadata, error: calls.append(metadata.offset))
         for value in numbered(100)
     ]
     producer.flush(timeout=30)
     assert log(cluster) == numbered(100)
     assert [delivery.result(0).offset for delivery in deliveries] == list(range(100))
     assert [delivery.result(0).serialized_value_size for delivery in deliveries] == [60] * 100
-    assert told == list(range(100))
+    assert calls == list(range(100))
     assert all(batch.size_bytes <= MAX_BYTES for batch in batches(cluster))
     assert producer.metrics()["batch-split-total"] == len(batches(cluster)) - 1
     assert producer.health()["records_waiting"] == 0
@@ -101,16 +101,16 @@ def test_callbacks_of_a_split_batch_get_their_own_record(
     producer = simulation.producer(cluster, linger_ms=50)
     values = numbered(10)
     values.insert(large, b"x" * 1500)
-    told: list[tuple[int, object]] = []
+    calls: list[tuple[int, object]] = []
     for number, value in enumerate(values):
         delivery = producer.send("orders", value)
-        delivery.add_callback(lambda n, metadata: told.append((n, metadata.offset)), number)
-        delivery.add_errback(lambda n, error: told.append((n, type(error))), number)
+        delivery.add_callback(lambda n, metadata: calls.append((n, metadata.offset)), number)
+        delivery.add_errback(lambda n, error: calls.append((n, type(error))), number)
     producer.flush(timeout=30)
     expected: list[object] = [*range(10)]
     expected.insert(large, MessageTooLarge)
-    assert dict(told) == dict(enumerate(expected))
-    assert len(told) == 11
+    assert dict(calls) == dict(enumerate(expected))
+    assert len(calls) == 11
     assert "a delivery callback" not in caplog.text
 
 
@@ -181,8 +181,8 @@ def test_a_half_behind_a_failed_one_begins_a_new_epoch(simulation: Simulation, c
 def test_a_half_that_may_be_in_the_log_fails_with_the_one_before_it(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
-    """Of the whole nothing was heard, so its second half can be sent under no other number than its own, and
-    not under its own behind a hole either.
+    """The outcome of the whole batch is unknown, so its second half can be sent under no other number than
+    its own, and not under its own behind a hole either.
     """
     producer = simulation.producer(cluster, linger_ms=50, retries=3)
     cluster.controls.rule(api=ProduceRequest, nth=1, then="close_before")
@@ -228,12 +228,12 @@ def test_halves_expire_when_the_whole_would_have_each_record_once(
             value,
             on_delivery=lambda metadata, error, n=number: outcomes[n].append(error),  # type: ignore[misc]
         )
-    # The whole is refused, its first half is written, of the second nothing is heard.
+    # The whole is refused, its first half is written, the second gets no response.
     cluster.controls.rule(api=ProduceRequest, nth=3, then=NotEnoughReplicas, times=1000)
     assert simulation.wait_until(lambda: all(outcomes.values()), 10)
     assert 3 <= simulation.now - started < 4
-    assert all(len(told) == 1 for told in outcomes.values())
-    failed = [number for number, told in outcomes.items() if told[0] is not None]
+    assert all(len(call) == 1 for call in outcomes.values())
+    failed = [number for number, call in outcomes.items() if call[0] is not None]
     assert failed == list(range(failed[0], 20))
     assert all(isinstance(outcomes[number][0], DeliveryTimeout) for number in failed)
     assert log(cluster) == numbered(failed[0])
@@ -248,7 +248,7 @@ def test_halves_expire_when_the_whole_would_have_each_record_once(
 def test_batch_behind_a_split_batch_expires_after_its_delivery_timeout(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
-    """The whole was done when its halves were, and yet looked at as the oldest for ever."""
+    """The whole was done when its halves were, and yet was considered the oldest for ever."""
     producer = simulation.producer(cluster, linger_ms=50, delivery_timeout_ms=3000, request_timeout_ms=1000)
     for value in numbered(20):
         producer.send("orders", value)

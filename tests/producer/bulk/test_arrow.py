@@ -1,4 +1,4 @@
-"""Arrow's columns: they arrive as the same rows in lists would, and what is no such column is named."""
+"""Arrow's columns: they arrive as the same rows in lists would, and an unsupported column is named."""
 
 from __future__ import annotations
 

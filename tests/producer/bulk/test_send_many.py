@@ -1,4 +1,4 @@
-"""Columns of records: what arrives where, who is told what, and what a call that fails leaves behind."""
+"""Columns of records: where they arrive, which callbacks run, and the state after a call that fails."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class TestArriving:
     def test_rows_go_to_their_partitions_though_the_topic_shrinks_meanwhile(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
-        """As while it is deleted and made anew; the row went to the partition that others stick to."""
+        """The topic is deleted and created again; the row went to the partition that others stick to."""
         producer = simulation.producer(cluster, linger_ms=0)
         producer.partitions_for("spread")
         metadata = producer._client.metadata
@@ -323,7 +323,7 @@ class TestArriving:
     def test_interceptors_see_each_record_and_each_outcome(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
-        told: list[RecordMetadata | None] = []
+        outcomes: list[RecordMetadata | None] = []
 
         class Spy:
             def on_send(self, record: ProducerRecord) -> ProducerRecord:
@@ -332,13 +332,13 @@ class TestArriving:
                 return record
 
             def on_acknowledgement(self, metadata: RecordMetadata | None, error: KafkaError | None) -> None:
-                told.append(metadata)
+                outcomes.append(metadata)
 
         producer = simulation.producer(cluster, interceptors=[Spy()])
         producer.send_many("orders", [b"abc"] * MANY, keys=[b"k"] * MANY).result(10)
         assert log(cluster) == [b"ABC"] * MANY
         assert next(iter(cluster.log("orders", 0).records())).headers == [("seen", b"")]
-        assert [metadata.offset for metadata in told if metadata is not None] == list(range(MANY))
+        assert [metadata.offset for metadata in outcomes if metadata is not None] == list(range(MANY))
         moving = type("Moving", (), {"on_send": lambda self, record: ProducerRecord("other", b"")})()
         with pytest.raises(IllegalArgument, match="an interceptor changed it"):
             simulation.producer(cluster, interceptors=[moving]).send_many("orders", [b"1"])
@@ -380,22 +380,24 @@ class TestArriving:
 
 class TestTelling:
     def test_on_delivery_is_called_once_a_batch(self, simulation: Simulation, cluster: KafkaCluster) -> None:
-        told: list[tuple[BatchMetadata | None, KafkaError | None]] = []
+        outcomes: list[tuple[BatchMetadata | None, KafkaError | None]] = []
         producer = simulation.producer(cluster, bulk_batch_size=100_000)
         delivery = producer.send_many(
-            "orders", values_of(MANY), on_delivery=lambda metadata, error: told.append((metadata, error))
+            "orders", values_of(MANY), on_delivery=lambda metadata, error: outcomes.append((metadata, error))
         )
         producer.flush(10)
-        assert [metadata for metadata, _ in told] == delivery.result(0)
-        assert all(error is None for _, error in told)
-        assert len(told) == 4
+        assert [metadata for metadata, _ in outcomes] == delivery.result(0)
+        assert all(error is None for _, error in outcomes)
+        assert len(outcomes) == 4
 
     def test_failures_name_their_rows(self, simulation: Simulation, cluster: KafkaCluster) -> None:
-        told: list[Any] = []
+        outcomes: list[Any] = []
         producer = simulation.producer(cluster, bulk_batch_size=100_000, retries=0, enable_idempotence=False)
         cluster.controls.fail_next(ProduceRequest, NotEnoughReplicas)
-        delivery = producer.send_many("orders", values_of(MANY), on_delivery=lambda *both: told.append(both))
-        producer.flush(10)  # somebody was told, so it does not raise
+        delivery = producer.send_many(
+            "orders", values_of(MANY), on_delivery=lambda *both: outcomes.append(both)
+        )
+        producer.flush(10)  # a callback has run, so it does not raise
         [(rows, error)] = delivery.failures()
         assert isinstance(error, NotEnoughReplicas)
         assert rows[0] == 0
@@ -403,7 +405,7 @@ class TestTelling:
         with pytest.raises(NotEnoughReplicas):
             delivery.result(0)
         assert isinstance(delivery.exception(), NotEnoughReplicas)
-        assert [type(error) for _, error in told if error is not None] == [NotEnoughReplicas]
+        assert [type(error) for _, error in outcomes if error is not None] == [NotEnoughReplicas]
 
     def test_flush_raises_unreported_failures_of_send_many(
         self, simulation: Simulation, cluster: KafkaCluster
@@ -645,9 +647,9 @@ class TestArguments:
         words: str,
     ) -> None:
         producer = simulation.producer(cluster, max_block_ms=500)
-        given = {"topic": "orders", "values": [b"1", b"2"], **arguments}
+        call = {"topic": "orders", "values": [b"1", b"2"], **arguments}
         with pytest.raises(error, match=words):
-            cast(Any, producer.send_many)(given.pop("topic"), given.pop("values"), **given)
+            cast(Any, producer.send_many)(call.pop("topic"), call.pop("values"), **call)
         health = producer.health()
         assert (health["records_waiting"], health["buffer_available_bytes"]) == (0, 33_554_432)
 
@@ -676,13 +678,13 @@ class TestArguments:
         producer = simulation.producer(cluster)
         raised: list[BaseException] = []
 
-        def told(metadata: object, error: object) -> None:
+        def on_delivery(metadata: object, error: object) -> None:
             try:
                 producer.send_many("orders", values_of(10)).result(1)
             except IllegalState as problem:
                 raised.append(problem)
 
-        producer.send("orders", b"1", on_delivery=told).result(10)
+        producer.send("orders", b"1", on_delivery=on_delivery).result(10)
         producer.flush(10)
         assert len(raised) == 1
 
@@ -690,12 +692,12 @@ class TestArguments:
 def test_too_large_batches_are_split(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=1, topics={"small": 1}, config={"message.max.bytes": 30_000})
     producer = simulation.producer(cluster, bulk_batch_size=100_000)
-    told: list[Any] = []
-    delivery = producer.send_many("small", values_of(MANY), on_delivery=lambda *both: told.append(both))
+    outcomes: list[Any] = []
+    delivery = producer.send_many("small", values_of(MANY), on_delivery=lambda *both: outcomes.append(both))
     batches = delivery.result(60)
     assert log(cluster, "small") == values_of(MANY)
     assert rows_of(batches) == list(range(MANY))
-    assert rows_of([metadata for metadata, _ in told]) == list(range(MANY))
+    assert rows_of([metadata for metadata, _ in outcomes]) == list(range(MANY))
 
 
 def test_columns_belong_to_a_transaction(simulation: Simulation) -> None:

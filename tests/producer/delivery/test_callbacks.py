@@ -1,4 +1,4 @@
-"""Callables for records: one for many records costs no object a record, and each record is told once."""
+"""Callbacks for records: one for many records costs no object for each record, and runs once for each."""
 
 from __future__ import annotations
 
@@ -95,17 +95,17 @@ def test_callback_added_after_completion_is_called_at_once() -> None:
 
 
 def test_a_callable_that_adds_itself_to_the_next_record_is_called_for_that() -> None:
-    batch, told = a_batch(), list[int]()
+    batch, called = a_batch(), list[int]()
     deliveries = [appended(batch) for _ in range(3)]
 
     def written(metadata: RecordMetadata) -> None:
-        told.append(metadata.offset)
+        called.append(metadata.offset)
         if metadata.offset < 2:
             deliveries[metadata.offset + 1].add_callback(written)
 
     deliveries[0].add_callback(written)
     batch.complete(0, -1)
-    assert told == [0, 1, 2]
+    assert called == [0, 1, 2]
 
 
 @pytest.mark.slow
@@ -113,21 +113,21 @@ def test_a_callable_that_adds_itself_to_the_next_record_is_called_for_that() -> 
 def test_each_is_called_as_often_as_it_was_added_in_the_order_of_its_record(
     added: list[tuple[int, int]],
 ) -> None:
-    batch, told = a_batch(), list[tuple[int, int]]()
+    batch, called = a_batch(), list[tuple[int, int]]()
     deliveries = [appended(batch) for _ in range(5)]
 
     def one(metadata: RecordMetadata) -> None:
-        told.append((metadata.offset, 0))
+        called.append((metadata.offset, 0))
 
     def other(metadata: RecordMetadata) -> None:
-        told.append((metadata.offset, 1))
+        called.append((metadata.offset, 1))
 
     for index, which in added:
         deliveries[index].add_callback((one, other)[which])
     batch.complete(0, -1)
-    assert sorted(told) == sorted(added)
+    assert sorted(called) == sorted(added)
     for index in range(5):
-        assert [pair for pair in told if pair[0] == index] == [pair for pair in added if pair[0] == index]
+        assert [pair for pair in called if pair[0] == index] == [pair for pair in added if pair[0] == index]
 
 
 def ended(batch: ProducerBatch, *, has_failed: bool) -> None:

@@ -1,4 +1,4 @@
-"""Deliveries: one outcome per batch, seen by every record's future, told once."""
+"""Deliveries: one outcome per batch, seen by every record's future, set once."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_offsets_that_are_not_known_of_some_rows_are_minus_one() -> None:
     bulk = BulkDelivery([Share(outcome, first, range(3))])
     batch.seal()
     batch.complete(-1, -1)
-    assert [told.base_offset for told in bulk.result(0)] == [-1]
+    assert [call.base_offset for call in bulk.result(0)] == [-1]
 
 
 def test_a_failure_is_raised_typed_and_counts_as_reported() -> None:
@@ -121,14 +121,14 @@ def test_a_failure_is_raised_typed_and_counts_as_reported() -> None:
 
 @pytest.mark.parametrize("call", ["result", "get"])
 def test_records_that_share_an_error_do_not_share_how_it_was_raised(call: str) -> None:
-    """It grew by two lines a record, and kept the frames of all that had asked before."""
+    """Its traceback grew by two lines a record, and kept the frames of all earlier callers."""
     batch = a_batch()
-    asked: list[Any] = [appended(batch) for _ in range(3)]
-    asked += [BulkDelivery([Share(asked[0].place[0], 0, range(3))])] * 2
+    awaited: list[Any] = [appended(batch) for _ in range(3)]
+    awaited += [BulkDelivery([Share(awaited[0].place[0], 0, range(3))])] * 2
     batch.seal()
     batch.fail(MessageTooLarge("orders-3"))
     lines = set()
-    for one in asked:
+    for one in awaited:
         with pytest.raises(MessageTooLarge) as raised:
             getattr(one, call)()
         lines.add(len(raised.traceback))
@@ -136,7 +136,7 @@ def test_records_that_share_an_error_do_not_share_how_it_was_raised(call: str) -
 
 
 def test_threads_that_learn_of_a_failure_at_the_same_time_are_all_counted() -> None:
-    """Of two that were the first to be told one was forgotten, and `flush` raised the failure again."""
+    """One of the first two callers was forgotten, and `flush` raised the failure again."""
 
     def attempt(line: int) -> bool:
         batch = a_batch()
@@ -165,8 +165,8 @@ def test_failures_of_single_records_are_reported_row_by_row() -> None:
     batch.seal()
     others = InvalidRecord("others")
     batch.fail(others, {0: InvalidRecord("0"), 2: InvalidRecord("2"), 3: InvalidRecord("3")})
-    told = [([*rows], str(error)) for rows, error in bulk.failures(0)]
-    assert told == [([100], "others"), ([101], "2"), ([102], "3"), ([103, 104], "others")]
+    calls = [([*rows], str(error)) for rows, error in bulk.failures(0)]
+    assert calls == [([100], "others"), ([101], "2"), ([102], "3"), ([103, 104], "others")]
 
 
 def test_halves_may_be_written_in_any_order() -> None:
@@ -189,35 +189,35 @@ def test_an_open_outcome_raises_a_timeout() -> None:
 
 
 def test_callbacks_in_kafka_pythons_form_are_called_by_outcome() -> None:
-    told: list[object] = []
+    calls: list[object] = []
     for error in (None, MessageTooLarge("no")):
         batch = a_batch()
         delivery = appended(batch)
-        delivery.add_callback(lambda tag, metadata: told.append((tag, metadata.offset)), "ok")
-        delivery.add_errback(lambda tag, problem: told.append((tag, type(problem))), "bad")
-        delivery.add_done_callback(lambda done: told.append(done.done()))
+        delivery.add_callback(lambda tag, metadata: calls.append((tag, metadata.offset)), "ok")
+        delivery.add_errback(lambda tag, problem: calls.append((tag, type(problem))), "bad")
+        delivery.add_done_callback(lambda done: calls.append(done.done()))
         batch.seal()
         batch.complete(7, -1) if error is None else batch.fail(error)
-    assert told == [("ok", 7), True, ("bad", MessageTooLarge), True]
+    assert calls == [("ok", 7), True, ("bad", MessageTooLarge), True]
 
 
 def test_a_callback_added_late_is_called_at_once_and_once() -> None:
-    told: list[int] = []
+    calls: list[int] = []
     batch = a_batch()
     delivery = appended(batch)
     batch.seal()
     batch.complete(7, -1)
-    delivery.add_callback(lambda metadata: told.append(metadata.offset))
-    assert told == [7]
+    delivery.add_callback(lambda metadata: calls.append(metadata.offset))
+    assert calls == [7]
 
 
 def test_on_delivery_gets_metadata_or_error() -> None:
-    told: list[tuple[RecordMetadata | None, KafkaError | None]] = []
+    calls: list[tuple[RecordMetadata | None, KafkaError | None]] = []
     batch = a_batch()
-    appended(batch, on_delivery=lambda metadata, error: told.append((metadata, error)))
+    appended(batch, on_delivery=lambda metadata, error: calls.append((metadata, error)))
     batch.seal()
     batch.fail(error := MessageTooLarge("no"))
-    assert told == [(None, error)]
+    assert calls == [(None, error)]
     assert batch.unreported == 0
 
 
@@ -287,8 +287,8 @@ def awaitable(delivery: Delivery, is_bulk: bool) -> Delivery | BulkDelivery:
     return BulkDelivery([Share(outcome, index, [0])]) if is_bulk else delivery
 
 
-async def await_it(given: Delivery | BulkDelivery) -> object:
-    return await given
+async def await_it(delivery: Delivery | BulkDelivery) -> object:
+    return await delivery
 
 
 @pytest.mark.parametrize("is_bulk", [False, True])
@@ -312,11 +312,11 @@ def test_delivery_awaited_by_a_closed_loop_completes_without_a_log_line(
 @pytest.mark.parametrize("is_bulk", [False, True])
 def test_cancelled_await_leaves_no_memory_behind(is_bulk: bool) -> None:
     batch = a_batch()
-    given = awaitable(appended(batch), is_bulk)
+    delivery = awaitable(appended(batch), is_bulk)
 
     async def give_up(count: int) -> None:
         for _ in range(count):
-            waiting = asyncio.ensure_future(await_it(given))
+            waiting = asyncio.ensure_future(await_it(delivery))
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.wait([waiting])
@@ -335,7 +335,7 @@ def test_cancelled_await_leaves_no_memory_behind(is_bulk: bool) -> None:
     assert (after - before) / count < 100  # bytes an await
     batch.seal()
     batch.complete(7, -1)
-    assert given.done()
+    assert delivery.done()
 
 
 @pytest.mark.parametrize("before", BatchState)

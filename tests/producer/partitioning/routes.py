@@ -11,7 +11,7 @@ from pykafka2.types import Node, PartitionInfo
 
 
 def a_route(partitions: int = 3, *, without_leader: Collection[int] = (), topic: str = "orders") -> Route:
-    """Partition n is led by node n, or by nobody."""
+    """Partition n is led by node n, or has no leader."""
     known = TopicSnapshot(
         topic,
         partitions={

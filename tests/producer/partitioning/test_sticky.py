@@ -134,7 +134,9 @@ def test_delays_are_ignored_without_an_availability_timeout() -> None:
 
 
 def partitions_of_a_stream(simulation: Simulation, cluster: KafkaCluster, **options: Any) -> Counter[int]:
-    """Where 300 records go that are sent over 0.6 seconds, while one broker takes 0.2 s for each request."""
+    """The partitions of 300 records that are sent over 0.6 seconds, while one broker takes 0.2 s for each
+    request.
+    """
     producer = simulation.producer(cluster, batch_size=1000, linger_ms=0, buffer_memory=10**8, **options)
     producer.partitions_for("spread")
     slow = cluster.partition("spread", 0).leader

@@ -1,4 +1,4 @@
-"""The sender alone: what it drains, to whom, and what it asks of the wire."""
+"""The sender alone: which batches it drains, for which broker, and which requests it sends."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def test_producer_id_is_requested_once_before_the_first_produce() -> None:
 
 
 def test_each_producer_id_request_has_its_own_backoff() -> None:
-    """What failed before the first id came does not slow down the asking for the next one."""
+    """Failures before the first id do not slow down the request for the next one."""
     bench = Bench(retry_backoff_ms=100, retry_backoff_max_ms=10_000)
     identity = bench.sender.identity
     assert identity is not None
@@ -347,9 +347,9 @@ def test_record_on_the_wire_failed_with_all_others_may_be_in_the_log(
         assert isinstance(refused.exception(0), ProducerFenced)
     else:
         bench.sender.on_loop_failed(ClientFailed("it stopped"), bench.now)
-    told = on_the_wire.exception(0)
-    assert isinstance(told, ProducerFenced | ClientFailed)
-    assert "may or may not be in the log" in str(told)
+    error = on_the_wire.exception(0)
+    assert isinstance(error, ProducerFenced | ClientFailed)
+    assert "may or may not be in the log" in str(error)
     assert "in the log" not in str(never_sent.exception(0))
     if ends_by == "a refusal":
         # The bytes on the wire stay accounted for until their answer.
@@ -405,9 +405,9 @@ def test_a_duplicate_counts_as_written_with_an_unknown_offset() -> None:
 def test_batch_behind_a_lost_batch_is_not_renumbered_while_its_bytes_can_arrive(
     is_lost_on_the_way: bool,
 ) -> None:
-    """Two batches were on a connection that broke, and the first was refused when it was sent again.  The
-    second, out of order by that, was numbered anew; then the bytes of the broken connection came after all,
-    both batches in order, and the second was in the log twice.
+    """Two batches were on a connection that broke, and the first was refused when it was retried. The second,
+    out of order by that, was renumbered. Then the bytes of the broken connection arrived after all, both
+    batches in order, and the second was in the log twice.
     """
     bench = Bench(enable_idempotence=True, retry_backoff_ms=0)
     bench.append()
@@ -532,7 +532,8 @@ def test_partition_missing_from_the_response_is_resent_until_the_delivery_timeou
 
 
 def test_an_answer_is_understood_though_the_topic_was_forgotten_meanwhile() -> None:
-    # It names the topic by its id alone, which metadata_max_idle_ms, or a topic made anew, takes away.
+    # It names the topic by its id alone, which is lost after metadata_max_idle_ms, or if the topic is created
+    # again.
     bench = Bench()
     delivery = bench.append()
     [send] = bench.produce()

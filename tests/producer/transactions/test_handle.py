@@ -1,4 +1,4 @@
-"""Transactions that leave their producer: who may end them, how often, and who is told what."""
+"""Transactions that leave their producer: who may end them, how often, and which errors the others get."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def handed_over(simulation: Simulation, cluster: KafkaCluster, **options: Any) -
 def end(
     simulation: Simulation, cluster: KafkaCluster, handle: TransactionHandle, *, commit: bool, **more: Any
 ) -> None:
-    """As another process would."""
+    """Ends it like another process."""
     runtime = simulation.runtime.at("elsewhere")
     end_transaction(
         handle, commit=commit, runtime=runtime, bootstrap_servers=cluster.bootstrap_servers, **more

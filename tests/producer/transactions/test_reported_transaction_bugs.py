@@ -1,7 +1,7 @@
 """Transactions under faults: bugs that other clients had, each retold against the bundled cluster.
 
-A commit that returns has everything in it, one that raises has not, and what nobody can know is never told as
-either.  Names in brackets are where the bug was met.
+A commit that returns has everything in it, one that raises has not, and an unknown outcome is never reported
+as either. Names in brackets are where the bug was found.
 """
 
 from __future__ import annotations
@@ -111,11 +111,11 @@ class TestWhatFailsIsNotCommitted:
         in its midst, which the coordinator took for the end of what came before."""
         producer.begin_transaction()
         producer.send("orders", b"first").result(5)
-        asked = requests(cluster, "InitProducerId")
+        sent = requests(cluster, "InitProducerId")
         cluster.controls.fail_next(ProduceRequest, error)
         with pytest.raises(error):
             producer.send("orders", b"second").result(5)
-        assert requests(cluster, "InitProducerId") == asked
+        assert requests(cluster, "InitProducerId") == sent
         with pytest.raises(TransactionFailed, match=error.__name__):
             producer.commit_transaction()
         assert requests(cluster, "EndTxn") == 0
@@ -188,14 +188,14 @@ class TestWhatFailsIsNotCommitted:
     def test_commit_fails_though_a_callback_reported_the_failed_record(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
-        """What the application was told of must not be committed around."""
-        heard: list[object] = []
+        """A failure that the application has seen must not be committed around."""
+        raised: list[object] = []
         producer.begin_transaction()
         producer.send("orders", b"kept").result(5)
         cluster.controls.fail_next(ProduceRequest, TopicAuthorizationFailed)
-        producer.send("orders", b"v", on_delivery=lambda metadata, error: heard.append(error))
+        producer.send("orders", b"v", on_delivery=lambda metadata, error: raised.append(error))
         producer.send("orders", b"w").exception(5)
-        assert len(heard) == 1
+        assert len(raised) == 1
         with pytest.raises(TransactionFailed):
             producer.commit_transaction()
         goes_on(simulation, cluster, producer)
@@ -219,7 +219,7 @@ class TestWhatFailsIsNotCommitted:
     def test_abort_waits_for_expired_requests_in_flight(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
-        """Before transaction.version 2 their records could open a transaction that nobody ends (KIP-890)."""
+        """Before transaction.version 2 their records could open a transaction that never ends (KIP-890)."""
         producer = a_producer(
             simulation, cluster, request_timeout_ms=4000, delivery_timeout_ms=4500, linger_ms=0
         )
@@ -328,12 +328,12 @@ class TestLateRequests:
         producer.begin_transaction()
         producer.send("orders", b"first").result(5)
         cluster.controls.rule(api="EndTxn", then="replay", nth=1)
-        asked = requests(cluster, "InitProducerId")
+        sent = requests(cluster, "InitProducerId")
         if is_commit:
             producer.commit_transaction()
         else:
             producer.abort_transaction()
-        assert requests(cluster, "InitProducerId") - asked == (0 if version == 2 else 1)
+        assert requests(cluster, "InitProducerId") - sent == (0 if version == 2 else 1)
         producer.begin_transaction()
         producer.send("orders", b"second").result(5)
         cluster.controls.release()
@@ -611,7 +611,7 @@ def test_the_last_epoch_is_followed_by_another_producer_id(
     first = producer.health()["producer_id"]
     where = cluster.brokers[cluster.coordinator("t", "transaction")].coordinators.transactions
     (shard,) = [one for one in where.shards.values() if "t" in one.transactions]
-    # The coordinator's state is put before its last epochs: nobody ends 32,000 transactions.
+    # The coordinator's state is set near its last epochs, instead of ending 32,000 transactions.
     shard.transactions["t"] = attrs.evolve(shard.transactions["t"], epoch=MAX_EPOCH - 3)
     producer = a_producer(simulation, cluster)
     for number in range(4):
@@ -689,7 +689,7 @@ def test_send_waiting_for_memory_is_refused_when_its_transaction_ends(
 def test_record_checked_before_its_transaction_ended_does_not_join_after(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
-    """Its thread stood still between the two; nothing may wait for a transaction that nobody has begun."""
+    """Its thread stood still between the two; nothing may wait for a transaction that has not begun."""
     producer = a_producer(simulation, cluster)
     queue = producer._accumulator.queue("orders", 0)
     with pytest.raises(IllegalState, match="begin_transaction"):

@@ -46,9 +46,9 @@ def test_fatal_error_is_raised_before_retriable_ones(codes: tuple[int, ...]) -> 
         for number, code in enumerate(codes)
     ]
     topic = AddPartitionsToTxnTopicResult(name="orders", results_by_partition=partitions)
-    told = error_of_partitions(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[topic]))
-    assert isinstance(told, TopicAuthorizationFailed)
-    assert f"orders-{codes.index(TopicAuthorizationFailed.code)}" in str(told)
+    error = error_of_partitions(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[topic]))
+    assert isinstance(error, TopicAuthorizationFailed)
+    assert f"orders-{codes.index(TopicAuthorizationFailed.code)}" in str(error)
 
 
 @pytest.mark.parametrize("codes", [*permutations(CODES[:3])], ids=str)
@@ -58,8 +58,8 @@ def test_untried_partitions_are_reported_last(codes: tuple[int, ...]) -> None:
         for number, code in enumerate(codes)
     ]
     topic = TxnOffsetCommitResponseTopic(name="orders", partitions=partitions)
-    told = error_of_offsets(TxnOffsetCommitResponse(topics=[topic]))
-    assert isinstance(told, UnknownTopicOrPartition)
+    error = error_of_offsets(TxnOffsetCommitResponse(topics=[topic]))
+    assert isinstance(error, UnknownTopicOrPartition)
 
 
 def test_without_an_error_there_is_none() -> None:

@@ -190,7 +190,7 @@ class TestEnds:
 
 
 def test_a_cluster_that_is_upgraded_is_followed_with_a_new_epoch(simulation: Simulation) -> None:
-    """From the first transaction that ends after the producer has heard of it."""
+    """From the first transaction that ends after the producer knows it."""
     cluster = a_cluster(simulation, 1)
     producer = a_producer(simulation, cluster)
     epochs = []
@@ -319,8 +319,8 @@ class TestOffsets:
             producer.send_offsets_to_transaction({ORDERS: OffsetAndMetadata(5, "note", 3)}, member)
         producer.abort_transaction()
         request: Any = cluster.history.requests("TxnOffsetCommit")[-1]
-        told = (request.group_id, request.generation_id, request.member_id, request.group_instance_id)
-        assert told == ("copiers", 3, "somebody", "instance")
+        membership = (request.group_id, request.generation_id, request.member_id, request.group_instance_id)
+        assert membership == ("copiers", 3, "somebody", "instance")
         [topic] = request.topics
         [one] = topic.partitions
         assert (topic.name, one.partition_index) == ("orders", 0)
@@ -353,10 +353,10 @@ class TestOffsets:
             producer.abort_transaction(0.5)
         cluster.controls.clear()
         producer.abort_transaction()
-        asked = requests(cluster, "TxnOffsetCommit")
+        sent = requests(cluster, "TxnOffsetCommit")
         with producer.transaction():
             producer.send("orders", b"v")
-        assert requests(cluster, "TxnOffsetCommit") == asked
+        assert requests(cluster, "TxnOffsetCommit") == sent
 
     def test_several_groups_take_part_in_one_transaction(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
@@ -429,7 +429,7 @@ class TestOffsets:
         consumer.assign([ORDERS])
         producer.begin_transaction()
         record = producer.send("orders", b"v").result(10)
-        given: list[Any] = [
+        invalid: list[Any] = [
             [ORDERS],
             5,
             {"orders": 1},
@@ -438,9 +438,14 @@ class TestOffsets:
             {ORDERS: True},
             {ORDERS: 2**63},
         ]
-        given += [{ORDERS: None}, {ORDERS: record}, {ORDERS: 2**63}, {ORDERS: OffsetAndMetadata(1, "\ud800")}]
-        given += [{TopicPartition("orders", -5): 1}, {ORDERS: OffsetAndMetadata(1, "", 2**31)}]
-        for offsets in given:
+        invalid += [
+            {ORDERS: None},
+            {ORDERS: record},
+            {ORDERS: 2**63},
+            {ORDERS: OffsetAndMetadata(1, "\ud800")},
+        ]
+        invalid += [{TopicPartition("orders", -5): 1}, {ORDERS: OffsetAndMetadata(1, "", 2**31)}]
+        for offsets in invalid:
             with pytest.raises(IllegalArgument) as of_commit:
                 consumer.commit(offsets)
             with pytest.raises(IllegalArgument) as of_transaction:
@@ -529,16 +534,16 @@ class TestTimeouts:
         simulation.sleep(5)
         with pytest.raises(IllegalState, match=r"commit_transaction\(\) timed out, but succeeded after that"):
             producer.begin_transaction()
-        asked = requests(cluster, "EndTxn")
+        sent = requests(cluster, "EndTxn")
         producer.commit_transaction()
-        assert requests(cluster, "EndTxn") == asked
+        assert requests(cluster, "EndTxn") == sent
         producer.begin_transaction()
         producer.commit_transaction()
 
     def test_a_transaction_begins_though_nothing_else_may_block(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
-        """It was told to have timed out, and had begun."""
+        """Its begin had timed out for the caller, and had succeeded."""
         producer = simulation.producer(cluster, transactional_id="t", max_block_ms=0)
         producer.init_transactions(10)
         for number in range(2):

@@ -76,7 +76,7 @@ def test_one_transaction_follows_the_other_at_once(what: str) -> None:
 def test_threads_send_into_one_transaction_and_none_slips_past_its_end(
     cluster: KafkaCluster, producer: KafkaProducer
 ) -> None:
-    """What `send` took before the commit is committed; what came later was refused."""
+    """Records accepted by `send` before the commit are committed; later ones were refused."""
     taken: list[bytes] = []
     is_over = threading.Event()
 

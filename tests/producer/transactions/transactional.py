@@ -35,7 +35,7 @@ def a_producer(
 
 
 def committed(simulation: Simulation, cluster: KafkaCluster, topic: str = "orders") -> list[bytes]:
-    """What a read_committed reader is shown now, by partition."""
+    """Records that a read_committed reader gets now, by partition."""
     return read(simulation, cluster, topic, "read_committed")
 
 
