@@ -69,15 +69,15 @@ def test_a_message_survives_its_bytes_in_older_versions(cls: type[Message]) -> N
 
 def check_truncated(version: int, message: Message) -> None:
     cls, encoded = type(message), message.encode(version)
-    # Tens of thousands of times: `pytest.raises` would take as long as what it looks at.
+    # Tens of thousands of times: `pytest.raises` would take as long as the code under test.
     for size in range(len(encoded)):
         try:
             cls.decode(encoded[:size], version)
         except CorruptData as error:
-            told = str(error)
+            text = str(error)
         else:
             pytest.fail(f"{size} of {len(encoded)} bytes were taken for a whole message")
-        assert re.search(rf"{cls.NAME} v{version}, field .+", told), told
+        assert re.search(rf"{cls.NAME} v{version}, field .+", text), text
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_arbitrary_bytes_give_a_message_or_corrupt_data(
     try:
         cls.decode(data, version)
     except CorruptData as error:
-        told = str(error)
+        text = str(error)
     else:
         return
-    assert told.startswith(f"{cls.NAME} v{version}")
+    assert text.startswith(f"{cls.NAME} v{version}")
