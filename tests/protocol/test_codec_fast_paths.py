@@ -1,4 +1,4 @@
-"""Short ways of codecs: last fields that say nothing are looked at at once, lists of one element packed."""
+"""Fast paths of codecs: empty last fields are checked at once, lists of one element are packed."""
 
 from __future__ import annotations
 

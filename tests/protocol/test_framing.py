@@ -1,4 +1,4 @@
-"""Frames: lengths, headers by version, gathered writes, requests nobody speaks."""
+"""Frames: lengths, headers by version, gathered writes, requests of unknown versions."""
 
 from __future__ import annotations
 
