@@ -89,6 +89,6 @@ def test_several_headers_stay_with_their_records_and_in_their_order(start: int, 
     columns = Columns()
     columns.add(run, start)
     columns.end_before(stop)
-    told = [[f"{number}-{at}".encode() for at in range(number % 4)] for number in range(start, stop)]
-    assert [[value for _, value in row[4]] for row in rows_in(columns)] == told
+    expected = [[f"{number}-{at}".encode() for at in range(number % 4)] for number in range(start, stop)]
+    assert [[value for _, value in row[4]] for row in rows_in(columns)] == expected
     assert table_rows(columns.to_arrow()) == rows_in(columns)

@@ -98,10 +98,10 @@ def test_columns_of_headers_are_written_as_row_by_row(
     else:
         shape = LISTS if kind == "lists" else LARGE_LISTS
         names = [one.name for one in shape.value_type]
-        told = [
+        lists = [
             None if row is None else [dict(zip(names, pair, strict=True)) for pair in row] for row in rows
         ]
-        column = pa.array(told, shape)
+        column = pa.array(lists, shape)
     column, rows = column.slice(cut), rows[cut:]
     if in_chunks:
         column = pa.chunked_array([column.slice(0, 1), column.slice(1)])
@@ -153,7 +153,7 @@ def test_an_empty_column_of_headers_may_have_no_offsets() -> None:
 def test_chunks_of_headers_beyond_one_array_are_left_to_others() -> None:
     size_bytes = 3 << 29  # two of them exceed what the offsets of one column of bytes can say
     bounds = pa.py_buffer(np.array([0, size_bytes], np.int32))
-    unread = pa.py_buffer(mmap(-1, size_bytes))  # takes no memory as nobody looks at it
+    unread = pa.py_buffer(mmap(-1, size_bytes))  # takes no memory as it is never read
     values = pa.Array.from_buffers(pa.binary(), 1, [None, bounds, unread])
     entries = pa.StructArray.from_arrays([pa.array(["a"]), values], ["key", "value"])
     chunk = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), entries)

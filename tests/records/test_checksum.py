@@ -33,7 +33,7 @@ def test_first_checksum_loads_only_the_extension_and_leaves_the_package_importab
 def test_checksum_is_that_of_the_package_if_no_path_has_the_extension(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As in a frozen application, whose modules are not files on the path."""
+    """A frozen application, whose modules are not files on the path."""
     import crc32c  # stays loaded for other tests
 
     monkeypatch.delitem(sys.modules, "crc32c._crc32c")

@@ -21,7 +21,7 @@ from .strategies import NOW, RECORD_LISTS, Input
 
 
 def row_by_row(records: list[Input]) -> EncodedRecords:
-    """What encoder.py makes of them."""
+    """The batches of encoder.py from them."""
     base = records[0].timestamp
     body = b"".join(
         encode_record(record.timestamp - base, number, record.key, record.value, record.headers)

@@ -78,7 +78,7 @@ def opened(blob: bytes) -> list[tuple[RecordBatch, Any]]:
 def grouped(
     blob: bytes, first_offset: int = 0, end: int | None = None
 ) -> tuple[list[RecordTuple], str, int, Columns]:
-    """What a group makes of the batches, why it ended, and the base offset of the batch that failed."""
+    """The group's result for the batches, why it ended, and the base offset of the batch that failed."""
     columns = Columns()
     group = ColumnGroup(columns, "t", check_crcs=False)
     why = ""
@@ -114,7 +114,7 @@ def without_arrays() -> Iterator[None]:
 
 @contextmanager
 def alike_from(records: int) -> Iterator[None]:
-    """Batches of so many records are looked at for records that are alike."""
+    """Batches of this many records are checked for records that are alike."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(column_group, "FEWEST_ALIKE", records)
         yield

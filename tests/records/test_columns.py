@@ -238,7 +238,7 @@ def test_a_name_that_is_not_utf_8_is_replaced_in_a_table() -> None:
 
 @pytest.mark.parametrize("others", [0, 1, 400])
 def test_times_beyond_64_bits_are_those_of_java_in_a_table(others: int) -> None:
-    """What a batch says of its first time and of each later one may add up to more; Java adds in 64 bits."""
+    """A batch's first time and the difference to a later one may add up to more; Java adds in 64 bits."""
     batch = bytearray(build([(NOW, None, b"v", []), *[(NOW + 2000, None, b"v", [])] * (1 + others)]))
     batch[27:35] = (2**63 - 1000).to_bytes(8, "big")
     batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")
@@ -249,7 +249,7 @@ def test_times_beyond_64_bits_are_those_of_java_in_a_table(others: int) -> None:
 
 @pytest.mark.parametrize("grouped", [False, True])
 def test_timestamp_types_are_known_for_each_record(grouped: bool) -> None:
-    """Of each record, where a topic changed from the producers' times to the brokers'."""
+    """The timestamp type of each record, in a topic that changed from CreateTime to LogAppendTime."""
     columns = Columns()
     assert (columns.timestamp_type, columns.timestamp_types) == (0, [])
     found = []

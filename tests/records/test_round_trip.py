@@ -158,9 +158,9 @@ def test_records_may_change_their_headers_without_changing_others(headers: list[
 
 
 def test_headers_that_come_again_after_others_are_their_records() -> None:
-    told = [[("number", b"%d" % (number % 40))] * (number % 3) for number in range(200)]
-    batch = only(build([Input(NOW, None, b"v" * (number % 7), one) for number, one in enumerate(told)]))
-    assert [record.headers for record in decode_records(batch, "t", 0)] == told
+    headers = [[("number", b"%d" % (number % 40))] * (number % 3) for number in range(200)]
+    batch = only(build([Input(NOW, None, b"v" * (number % 7), one) for number, one in enumerate(headers)]))
+    assert [record.headers for record in decode_records(batch, "t", 0)] == headers
 
 
 @pytest.mark.gate
