@@ -19,8 +19,8 @@ def committed(
     waits: for open transactions to end; otherwise what comes before them is counted.
     Raises AssertionError if transactions stay open.
     """
-    # Ends are asked for as of all records: a moment after a producer was told of its commit, markers may be
-    # missing, and a reader of committed records is told of ends before what they are to show.
+    # The end offsets are those of all records: a moment after a producer's commit has returned, markers may
+    # be missing, and a reader of committed records gets end offsets before the records that it is to show.
     ends = _ends(bootstrap_servers, topic, "read_uncommitted" if waits else isolation)
     consumer = _consumer(bootstrap_servers, isolation)
     try:

@@ -142,5 +142,5 @@ def topic(spark_kafka: ClusterApi) -> str:
 
 @pytest.fixture
 def options(spark_kafka: ClusterApi, topic: str) -> dict[str, Any]:
-    """What a source of that topic needs."""
+    """Options for a source of that topic."""
     return {"kafka.bootstrap.servers": spark_kafka.bootstrap_servers, "subscribe": topic}

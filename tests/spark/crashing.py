@@ -52,7 +52,7 @@ class Query:
     tasks: int = TASKS
     rows: int = ROWS
     fresh: bool = False
-    """As foreachBatch has it."""
+    """The batch function as foreachBatch passes it."""
 
     def done(self) -> int:
         """How many batches the checkpoint has as done."""

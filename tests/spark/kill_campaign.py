@@ -109,7 +109,7 @@ class Campaign:
     _starts: int = 0
 
     def play(self, plans: Iterable[Plan], is_over: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
-        """What became of each query, as soon as that is known; no new one once `is_over`."""
+        """The result of each query, as soon as it is known; no new one once `is_over`."""
         waiting, active = deque(plans), list[Query]()
         while True:
             self._fill(active, waiting, is_over())
@@ -130,7 +130,7 @@ class Campaign:
         return queries
 
     def end(self, queries: Iterable[Query], play: Callable[[list[dict[str, str]]], None]) -> list[Outcome]:
-        """What became of queries that `play` goes on with, in a session that it has."""
+        """Results of queries that `play` continues, in a session that it has."""
         queries = list(queries)
         for _ in range(FEW_STARTS):
             left = [one for one in queries if not one.is_over]
@@ -140,16 +140,17 @@ class Campaign:
                 one.failures += one.has_failed
                 (one.folder / "failed").unlink(missing_ok=True)
             if left:
-                play([told(one, self.brokers) for one in left])
+                play([outcome(one, self.brokers) for one in left])
         return [self.outcome(one) for one in queries]
 
     def outcome(self, query: Query) -> Outcome:
-        """What became of a query that is not started again."""
+        """The result of a query that is not started again."""
         refusal = query.refusal
         if not query.is_done and not refusal:
             query.notes.append("it did not come to its end")
         expected = [f"{batch}/{row}" for batch in range(BATCHES) for row in range(ROWS)]
-        # What a refused query left open ends by its time-out, which is longer than anybody waits here.
+        # Transactions that a refused query left open end by their time-out, which is longer than any wait
+        # here.
         found = committed(self.brokers.servers, query.topic, waits=not refusal)
         lost = sum(1 for value in expected if not found[value])
         repeated = found.total() - len(expected) + lost
@@ -186,7 +187,7 @@ class Campaign:
             for name in ("frozen", "failed"):
                 (one.folder / name).unlink(missing_ok=True)
         plan = self.folder / f"start-{self._starts}.json"
-        plan.write_text(json.dumps([told(one, self.brokers) for one in queries]))
+        plan.write_text(json.dumps([outcome(one, self.brokers) for one in queries]))
         with plan.with_suffix(".log").open("wb") as log:
             process = start_program(plan, self.folder, self._java(), log.fileno())
             try:
@@ -233,8 +234,8 @@ def _wait(queries: Sequence[Query], process: subprocess.Popen[bytes]) -> None:
         time.sleep(LOOK_EVERY)
 
 
-def told(query: Query, brokers: Brokers) -> dict[str, str]:
-    """What the program is told of a query."""
+def outcome(query: Query, brokers: Brokers) -> dict[str, str]:
+    """The program's input for a query."""
     kill = query.next_kill
     return {
         "kafka": json.dumps(brokers.kafka_options()),
@@ -274,7 +275,7 @@ def class_archive(brokers: Brokers, folder: Path) -> Path:
     campaign = Campaign(brokers, folder)
     query = campaign._new(Plan("exactly_once", ()))
     plan = folder / "archive.json"
-    plan.write_text(json.dumps([told(query, brokers)]))
+    plan.write_text(json.dumps([outcome(query, brokers)]))
     java = f"{quick_java.QUICK} -XX:ArchiveClassesAtExit={archive}"
     log = plan.with_suffix(".log")
     with log.open("wb") as file:

@@ -208,9 +208,9 @@ def record(file: Path | None, outcome: Outcome) -> None:
             lines.write(json.dumps(attrs.asdict(outcome)) + "\n")
 
 
-def _outcome(told: dict[str, object]) -> Outcome:
-    plan = told.pop("plan")
-    return Outcome(Plan(**{**plan, "kills": tuple(plan["kills"])}), **told)  # type: ignore[dict-item,arg-type]
+def _outcome(line: dict[str, object]) -> Outcome:
+    plan = line.pop("plan")
+    return Outcome(Plan(**{**plan, "kills": tuple(plan["kills"])}), **line)  # type: ignore[dict-item,arg-type]
 
 
 def summary(outcomes: Sequence[Outcome]) -> Iterator[str]:

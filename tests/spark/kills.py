@@ -60,37 +60,37 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def wanted(given: argparse.Namespace) -> list[Plan]:
+def wanted(options: argparse.Namespace) -> list[Plan]:
     """Those that are to be played now."""
-    known = {one.plan for one in recorded(given.resume)}
+    known = {one.plan for one in recorded(options.resume)}
     found = [
         plan
-        for plan in all_plans(seed=given.seed)
+        for plan in all_plans(seed=options.seed)
         if plan not in known
-        and given.cluster in (None, plan.cluster)
-        and given.delivery in (None, plan.delivery)
-        and any(kill.startswith(given.only) for kill in plan.kills)
-        and given.damage in (None, plan.damage or "none")
+        and options.cluster in (None, plan.cluster)
+        and options.delivery in (None, plan.delivery)
+        and any(kill.startswith(options.only) for kill in plan.kills)
+        and options.damage in (None, plan.damage or "none")
     ]
-    return found[: given.most]
+    return found[: options.most]
 
 
 def main(arguments: Sequence[str]) -> int:
-    given = parse(arguments)
-    outcomes = recorded(given.resume)
+    options = parse(arguments)
+    outcomes = recorded(options.resume)
     print(HEADING, flush=True)
     with tempfile.TemporaryDirectory(prefix="kills-") as folder:
-        for one in played(given, wanted(given), Path(folder)):
+        for one in played(options, wanted(options), Path(folder)):
             outcomes.append(one)
-            record(given.resume, one)
+            record(options.resume, one)
             print(one, flush=True)
     print(*summary(outcomes), sep="\n")
     return 0 if all(one.is_good for one in outcomes) else 1
 
 
-def played(given: argparse.Namespace, plans: Sequence[Plan], folder: Path) -> Iterator[Outcome]:
+def played(options: argparse.Namespace, plans: Sequence[Plan], folder: Path) -> Iterator[Outcome]:
     """Play the plans of each cluster in turn.  All of them share one archive of classes."""
-    deadline = time.monotonic() + given.seconds
+    deadline = time.monotonic() + options.seconds
     archive: Path | None = None
     for name in dict.fromkeys(plan.cluster for plan in plans):
         if time.monotonic() > deadline:
@@ -99,7 +99,7 @@ def played(given: argparse.Namespace, plans: Sequence[Plan], folder: Path) -> It
             (folder / name).mkdir()
             if archive is None and len(plans) > FEW:
                 archive = class_archive(brokers, folder / name)
-            campaign = Campaign(brokers, folder / name, archive, given.at_once)
+            campaign = Campaign(brokers, folder / name, archive, options.at_once)
             of_cluster = [plan for plan in plans if plan.cluster == name]
             yield from campaign.play(of_cluster, lambda: time.monotonic() > deadline)
 

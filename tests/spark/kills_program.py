@@ -25,7 +25,7 @@ from tests.spark.warm_pythons import warm_pythons
 
 PLAN = "PYKAFKA2_TEST_KILL_PLAN"
 SLOTS = 2
-"""Of tasks, beside one for each query that may stand still."""
+"""Threads for tasks, in addition to one for each query that may stand still."""
 LONGEST_STAY = 900.0
 LOOK_EVERY = 0.1
 

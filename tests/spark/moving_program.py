@@ -63,7 +63,7 @@ class Story:
         return found
 
     def forget_last_commit(self) -> None:
-        """As if the run had been killed in its last batch: it has begun and is not done."""
+        """The run looks as if it had been killed in its last batch: it has begun and is not done."""
         last = max(int(one.name) for one in (self._checkpoint / "commits").iterdir() if one.name.isdigit())
         for name in (f"{last}", f".{last}.crc"):
             (self._checkpoint / "commits" / name).unlink(missing_ok=True)
@@ -84,14 +84,14 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     spark = local_session(spark_jars=jars)
-    told = {}
+    answer = {}
     for number, (name, connectors) in enumerate(STORIES.items()):
         own = f"{topic}-{number}"
         with KafkaAdminClient(bootstrap_servers=servers) as admin:
             admin.create_topics([NewTopic(own, 2, 1)])
             admin.wait_for_topics([own])
-        told[name] = play(Story(spark, servers, own, Path(folder)), connectors)
-    answers.write(json.dumps(told) + "\n")
+        answer[name] = play(Story(spark, servers, own, Path(folder)), connectors)
+    answers.write(json.dumps(answer) + "\n")
     answers.close()
     spark.stop()
 

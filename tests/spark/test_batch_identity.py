@@ -126,19 +126,19 @@ def test_batches_of_another_split_have_the_same_rows_if_offsets_or_digests_prove
 def test_source_offsets_are_those_of_the_newest_batch_in_the_checkpoint(tmp_path: Path) -> None:
     folder = tmp_path / "offsets"
     folder.mkdir()
-    given = {"checkpointLocation": str(tmp_path)}
-    assert planned_batch(given) is None
+    options = {"checkpointLocation": str(tmp_path)}
+    assert planned_batch(options) is None
     (folder / "9").write_text('v1\n{"batchTimestampMs":1}\n{"t":{"0":10}}')
     (folder / "10").write_text('v1\n{"batchTimestampMs":2}\n{"t":{"0":20}}')
     (folder / ".10.crc").write_bytes(b"crc")
     (folder / "11.abc.tmp").write_bytes(b"half")
-    found = planned_batch(given)
+    found = planned_batch(options)
     assert found is not None
     assert found.number == 10
     (folder / "10").write_text('v1\n{"batchTimestampMs":3}\n{"t":{"0":20}}')  # planned again, by chance alike
     assert planned_batch({"checkpointlocation": f"file://{tmp_path}"}) == found
     (folder / "10").write_text('v1\n{"batchTimestampMs":3}\n{"t":{"0":21}}')
-    other = planned_batch(given)
+    other = planned_batch(options)
     assert isinstance(other, PlannedBatch)
     assert other.digest != found.digest
 
@@ -162,7 +162,7 @@ def test_source_offsets_are_equal_in_any_order_and_spacing(tmp_path: Path, again
 
 @attrs.define
 class Task:
-    """Of Spark's TaskContext what the sink reads."""
+    """The part of Spark's TaskContext that the sink reads."""
 
     properties: dict[str, str]
 

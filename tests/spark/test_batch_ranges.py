@@ -19,17 +19,17 @@ pytestmark = pytest.mark.kafka(brokers=1, topics={"t": Topic(partitions=2, confi
 Ranges = list[tuple[int, int, int]]
 
 
-def planned(cluster: KafkaCluster, **given: str) -> Ranges:
+def planned(cluster: KafkaCluster, **settings: str) -> Ranges:
     """Partition, start and end of each task."""
-    chosen = {} if {"assign", "subscribePattern"} & given.keys() else {"subscribe": "t"}
+    chosen = {} if {"assign", "subscribePattern"} & settings.keys() else {"subscribe": "t"}
     servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
-    options = source_options({**servers, **chosen, **given}, streaming=False)
+    options = source_options({**servers, **chosen, **settings}, streaming=False)
     values = [one.value for one in KafkaBatchReader(options, options.column_names).partitions()]
     return [(one.partition, one.start, one.end) for one in values if one is not None]
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("settings", "expected"),
     [
         ({}, [(0, 0, 5), (1, 0, 3)]),
         ({"startingOffsets": "earliest", "endingOffsets": "latest"}, [(0, 0, 5), (1, 0, 3)]),
@@ -67,14 +67,14 @@ def planned(cluster: KafkaCluster, **given: str) -> Ranges:
     ids=str,
 )
 def test_batch_ranges_follow_the_options(
-    kafka_cluster: KafkaCluster, given: dict[str, str], expected: Ranges
+    kafka_cluster: KafkaCluster, settings: dict[str, str], expected: Ranges
 ) -> None:
     send(kafka_cluster, "t", [5, 3], first_ms=1000)
-    assert planned(kafka_cluster, **given) == expected
+    assert planned(kafka_cluster, **settings) == expected
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "words"),
+    ("settings", "error", "words"),
     [
         ({"endingOffsets": '{"t": {"0": 1}}'}, ConfigurationError, "endingOffsets .* does not name t-1"),
         (
@@ -98,11 +98,11 @@ def test_batch_ranges_follow_the_options(
     ids=lambda one: str(one) if isinstance(one, dict) else "",
 )
 def test_invalid_batch_range_raises_with_the_reason(
-    kafka_cluster: KafkaCluster, given: dict[str, str], error: type[KafkaError], words: str
+    kafka_cluster: KafkaCluster, settings: dict[str, str], error: type[KafkaError], words: str
 ) -> None:
     send(kafka_cluster, "t", [5, 3], first_ms=1000)
     with pytest.raises(error, match=words):
-        planned(kafka_cluster, **given)
+        planned(kafka_cluster, **settings)
 
 
 FROM_2 = {"startingOffsets": '{"t": {"0": 2, "1": 0}}'}

@@ -114,7 +114,7 @@ def test_dataframe_with_pushdown_keeps_the_limits_of_the_last_condition(
 ) -> None:
     """A defect of Spark's (4.3.0): a query without conditions reads what the last one with conditions read.
 
-    docs/guides/spark.md says to build the DataFrame anew; this test tells when that is no longer needed.
+    docs/guides/spark.md advises to build the DataFrame again; this test shows when that is no longer needed.
     """
     send(spark_kafka, options["subscribe"], [4, 6])
     frame = read(spark, options, pushDownFilters="true")
@@ -125,7 +125,7 @@ def test_dataframe_with_pushdown_keeps_the_limits_of_the_last_condition(
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("changed", "words"),
     [
         ({"startingOfsets": "earliest"}, "Did you mean 'startingOffsets'?"),
         ({"kafka.fetch.max.byte": "1"}, "nearest is 'fetch.max.bytes'"),
@@ -137,15 +137,15 @@ def test_dataframe_with_pushdown_keeps_the_limits_of_the_last_condition(
     ids=["name", "client", "broker"],
 )
 def test_load_fails_for_illegal_options_and_unreachable_brokers(
-    spark: SparkSession, options: dict[str, str], given: dict[str, str], words: str
+    spark: SparkSession, options: dict[str, str], changed: dict[str, str], words: str
 ) -> None:
     for reader in (spark.read, spark.readStream):
         with pytest.raises(Exception, match=words):  # whatever pyspark makes of it
-            reader.format("pykafka2").options(**{**options, **given}).load()
+            reader.format("pykafka2").options(**{**options, **changed}).load()
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("changed", "words"),
     [
         ({"assign": '{"t": [0]}'}, "subscribe and assign are set"),
         ({"subscribe": "no-such-topic"}, "topic 'no-such-topic' does not exist"),
@@ -155,10 +155,10 @@ def test_load_fails_for_illegal_options_and_unreachable_brokers(
     ids=["contradiction", "topic", "latest", "stream only"],
 )
 def test_invalid_options_raise_before_any_task(
-    spark: SparkSession, options: dict[str, str], given: dict[str, str], words: str
+    spark: SparkSession, options: dict[str, str], changed: dict[str, str], words: str
 ) -> None:
     with pytest.raises(Exception, match=words):  # whatever pyspark makes of it
-        read(spark, options, **given).count()
+        read(spark, options, **changed).count()
 
 
 def test_no_group_is_left(spark: SparkSession, spark_kafka: ClusterApi, options: dict[str, str]) -> None:

@@ -22,10 +22,10 @@ RUNS = {"theirs first": 3, "ours first": 3}
 
 
 @pytest.fixture(scope="module")
-def told(
+def reported(
     spark_kafka: ClusterApi, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[dict[str, list[int]]]]:
-    """Of each story, what its runs were shown; all in one session, under the pyspark that has both."""
+    """The reported assignments of each story's runs; all in one session, under the pyspark that has both."""
     reason = why_no_spark()
     if reason is not None:
         pytest.skip(reason)
@@ -50,9 +50,9 @@ def told(
 
 @pytest.mark.parametrize("story", RUNS)
 def test_query_continues_from_the_checkpoint_of_the_other_connector(
-    told: dict[str, list[dict[str, list[int]]]], story: str
+    reported: dict[str, list[dict[str, list[int]]]], story: str
 ) -> None:
-    runs = told[story]
+    runs = reported[story]
     assert len(runs) == RUNS[story]
     for before, after in pairwise(runs):
         # The batch that had begun is played again, of the same records; the next ones follow.

@@ -76,13 +76,13 @@ class World:
     query: str = attrs.field(factory=lambda: f"q-{uuid.uuid4().hex[:8]}")
 
     def options(self, **more: str) -> SinkOptions:
-        given = {
+        settings = {
             "kafka.bootstrap.servers": self.servers,
             "topic": self.topic,
             "delivery": "exactly_once",
             "ledgerTopic": f"ledger-{self.query}",  # what one test leaves open holds up no other
         }
-        return sink_options({**given, **more}, streaming=True)
+        return sink_options({**settings, **more}, streaming=True)
 
     def run(self, **more: str) -> Run:
         return Run(self, self.options(**more))
@@ -91,7 +91,7 @@ class World:
         return committed(self.servers, self.topic)
 
     def ongoing(self) -> list[str]:
-        """What is open of this query; nothing of it is left when readers may go on."""
+        """This query's open transactions; none is left when readers may continue."""
         with KafkaAdminClient(bootstrap_servers=self.servers) as admin:
             found = admin.list_transactions(states=["Ongoing"])
         return [one.transactional_id for one in found if f"/{self.query}/" in one.transactional_id]
@@ -433,8 +433,8 @@ def test_a_task_that_commits_itself_and_outlives_its_run_writes_nothing(world: W
 
 def test_open_transaction_of_a_killed_task_does_not_block_per_task_commits(world: World) -> None:
     """They look for markers, behind the open one's, and its own task may have no slot while they wait."""
-    given = {"delivery": "exactly_once_per_task"}
-    first, second = world.run(**given), world.run(**given)
+    settings = {"delivery": "exactly_once_per_task"}
+    first, second = world.run(**settings), world.run(**settings)
     first.play(0)
     name = names.of_task("pykafka2-spark", world.query, 1, 2, 1, None)
     with KafkaProducer(bootstrap_servers=world.servers, transactional_id=name) as killed:
@@ -498,7 +498,7 @@ def test_a_task_that_outlives_its_failed_write_leaves_nothing_open(
     name = f"job-{uuid.uuid4().hex}"
     done = write_job(options, name, rows(0, 0), TaskPlace(0, 0, False))
     at_step[step] = lambda: Cluster(options, name).perform(scripts.abort_job([done]))
-    with suppress(KafkaError):  # one whose rows are all written by then hears nothing
+    with suppress(KafkaError):  # a task whose rows are all written by then gets no error
         write_job(options, name, rows(0, 1), TaskPlace(1, 1, False))
     with pytest.raises(NotCommitted, match="has failed"):
         write_job(options, name, rows(0, 2), TaskPlace(2, 0, False))
@@ -563,7 +563,7 @@ def test_second_claim_of_the_ledger_logs_no_error(world: World, caplog: pytest.L
 
 
 def test_owner_closed_to_make_room_overwrites_no_decision(world: World) -> None:
-    """Where many queries share a process, an owner may be closed between its look and its decision."""
+    """If many queries share a process, an owner may be closed between its check and its decision."""
     first, second = world.run(), world.run()
     late = first.write(0)
     messages: list[Written] = []
@@ -599,11 +599,11 @@ def test_late_claim_does_not_end_transactions_of_its_siblings(world: World) -> N
         late = Cluster(run.options, run.world.query)
         script = scripts.enter(run.epoch(0), 0)
         command = next(script)
-        asked = []
+        calls = []
         while not isinstance(command, commands.WriteLedger):  # up to the claim itself
-            asked.append(type(command))
+            calls.append(type(command))
             command = script.send(late._read(command) if isinstance(command, commands.ReadLedger) else None)
-        assert commands.AbortLeftovers not in asked
+        assert commands.AbortLeftovers not in calls
 
         ledger._read.clear()
         messages = run.write(0)  # the siblings', by another who claimed
@@ -616,11 +616,11 @@ def test_late_claim_does_not_end_transactions_of_its_siblings(world: World) -> N
 
 @pytest.mark.parametrize(("partition", "looks"), [(0, 0), (1, 2), (7, 10)])
 def test_finishing_a_decided_batch_extends_the_wait_of_others(partition: int, looks: int) -> None:
-    """With each take-over it begins anew: a run with fifty tasks at once did not get on for a minute."""
+    """With each take-over it starts over: a run with fifty tasks at once made no progress for a minute."""
     script = scripts.enter(World("nowhere", "t").run().epoch(0), partition)
     state = LedgerState("q").claimed("a", 0)
 
-    def looked() -> int:
+    def polled() -> int:
         """How often, until it takes over."""
         command, times = script.send(state), 0
         while isinstance(command, commands.Pause):
@@ -631,7 +631,7 @@ def test_finishing_a_decided_batch_extends_the_wait_of_others(partition: int, lo
         return times
 
     assert next(script) == commands.ReadLedger(fresh=False)
-    assert looked() == looks
+    assert polled() == looks
     assert isinstance(script.send(state), commands.Reach)
     assert isinstance(script.send(None), commands.WriteLedger)
     assert isinstance(script.throw(commands.Contended("another was there")), commands.Pause)

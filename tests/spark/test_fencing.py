@@ -76,9 +76,9 @@ class Calls:
             self.action()
 
     def counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*given: Any, **more: Any) -> Any:
+        def counted(*arguments: Any, **more: Any) -> Any:
             self.next()
-            return call(*given, **more)
+            return call(*arguments, **more)
 
         return counted
 
@@ -133,7 +133,7 @@ class LateTask:
 
 
 def play(run: Run, batch: int) -> None:
-    """As two executors with one slot: the tasks run one after the other."""
+    """Runs like two executors with one slot: the tasks run one after the other."""
     messages: list[Written] = [one for task in range(TASKS) for one in run.write(batch, only=task)]
     run.commit(batch, messages)
 
@@ -275,7 +275,7 @@ def test_late_attempt_that_registered_its_id_raises_superseded_run(world: World,
 
 @pytest.mark.parametrize("delivery", ["exactly_once", PER_TASK])
 def test_run_with_an_older_checkpoint_does_not_supersede_a_live_run(world: World, delivery: str) -> None:
-    """Somebody starts an old copy beside the healthy query: the copy is refused, by each of its tasks."""
+    """An operator starts an old copy beside the healthy query: the copy is refused, by each of its tasks."""
     live, copy, copy_by_one = (world.run(delivery=delivery) for _ in range(3))
     for batch in (0, 1):
         live.commit(batch, of_source(live, batch, "good"))

@@ -39,13 +39,13 @@ def _hooked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @attrs.define
 class Frame:
-    """Of a DataFrame what the helper asks of it; to save it plays the tasks one after the other."""
+    """The part of a DataFrame that the helper uses; saving it plays the tasks one after the other."""
 
     number: int
     monkeypatch: pytest.MonkeyPatch
     schema: StructType = attrs.field(factory=lambda: StructType([StructField("value", StringType())]))
     saved: list[str] = attrs.Factory(list)
-    _given: dict[str, str] = attrs.Factory(dict)
+    _options: dict[str, str] = attrs.Factory(dict)
 
     @property
     def write(self) -> Self:
@@ -58,12 +58,12 @@ class Frame:
     def mode(self, name: str) -> Self:
         return self
 
-    def options(self, **given: str) -> Self:
-        self._given = {name.lower(): value for name, value in given.items()}  # as Spark does
+    def options(self, **settings: str) -> Self:
+        self._options = {name.lower(): value for name, value in settings.items()}  # as Spark does
         return self
 
     def save(self) -> None:
-        writer = batch_module.batch_writer(self._given, self.schema, False)
+        writer = batch_module.batch_writer(self._options, self.schema, False)
         messages = []
         for task in range(TASKS):
             self.monkeypatch.setattr(batch_module, "task_place", lambda task=task: TaskPlace(task, 0, False))
@@ -130,7 +130,7 @@ def test_batch_decided_by_a_failed_call_is_finished_by_the_next(world: World, pl
 
 def test_missing_part_of_a_decided_batch_is_written(world: World, play: Play) -> None:
     def lose_one(known: dict[str, Any]) -> None:
-        """As its coordinator does after its time-out."""
+        """Aborts it like its coordinator after its time-out."""
         name = next(one for one in world.ongoing() if one.endswith("/2/0"))
         with KafkaProducer(bootstrap_servers=world.servers, transactional_id=name) as producer:
             producer.init_transactions()

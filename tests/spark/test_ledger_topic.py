@@ -18,7 +18,7 @@ __all__ = ["_hooked", "world"]  # fixtures
 
 
 @pytest.mark.parametrize(
-    ("brokers", "given", "expected"),
+    ("brokers", "settings", "expected"),
     [
         (1, TopicSettings(), (1, "1")),
         (2, TopicSettings(), (2, "1")),
@@ -29,9 +29,9 @@ __all__ = ["_hooked", "world"]  # fixtures
     ],
 )
 def test_replicas_of_a_new_ledger_follow_the_number_of_brokers(
-    brokers: int, given: TopicSettings, expected: tuple[int, str]
+    brokers: int, settings: TopicSettings, expected: tuple[int, str]
 ) -> None:
-    new = given.new_topic("ledger", brokers)
+    new = settings.new_topic("ledger", brokers)
     assert (new.replication_factor, new.configs["min.insync.replicas"]) == expected
     assert (new.partitions, new.configs["cleanup.policy"]) == (2, "compact")
 
@@ -53,16 +53,16 @@ def test_options_of_the_ledger_reach_its_topic() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("settings", "words"),
     [
         ({"ledgerReplicationFactor": "2", "ledgerMinInsyncReplicas": "3"}, "could never be written"),
         ({"ledgerSegmentBytes": "1000"}, "below 1048576"),
         ({"ledgerReplicationFactor": "0"}, "ledgerReplicationFactor='0'"),
     ],
 )
-def test_settings_that_no_broker_accepts_are_refused(given: dict[str, str], words: str) -> None:
+def test_settings_that_no_broker_accepts_are_refused(settings: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
-        World("localhost:1", "t").options(**given)
+        World("localhost:1", "t").options(**settings)
 
 
 @pytest.mark.slow

@@ -54,20 +54,20 @@ def test_write_fails_within_the_api_timeout_if_no_broker_responds(nowhere: str) 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
 def test_sink_accepts_the_api_timeout_that_sources_take(kafka_cluster: KafkaCluster, delivery: str) -> None:
-    given = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "topic": "t", "delivery": delivery}
-    checks.check_before_tasks(sink_options({**given, **SHORT}, streaming=True), VALUE)
+    options = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "topic": "t", "delivery": delivery}
+    checks.check_before_tasks(sink_options({**options, **SHORT}, streaming=True), VALUE)
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_load_gives_the_columns_of_a_topic_that_does_not_exist_yet(kafka_cluster: KafkaCluster) -> None:
-    given = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "subscribe": "later"}
-    assert KafkaDataSource({**given, "columns": "value"}).schema() == VALUE
+    options = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "subscribe": "later"}
+    assert KafkaDataSource({**options, "columns": "value"}).schema() == VALUE
 
 
 def test_load_refuses_an_unknown_option_of_the_clients_before_it_connects() -> None:
-    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "kafka.fetch.max.byte": "1"}
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "kafka.fetch.max.byte": "1"}
     with pytest.raises(UnknownOption, match=r"nearest is 'fetch\.max\.bytes'"):
-        KafkaDataSource(given).schema()
+        KafkaDataSource(options).schema()
 
 
 @pytest.mark.parametrize("package", ["numpy", "pyarrow"])

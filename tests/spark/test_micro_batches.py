@@ -50,10 +50,10 @@ class Stream:
 
 
 @contextmanager
-def stream(cluster: KafkaCluster, **given: str) -> Iterator[Stream]:
-    chosen = {"subscribe": "t"} if not {"assign", "subscribePattern", "subscribe"} & given.keys() else {}
+def stream(cluster: KafkaCluster, **settings: str) -> Iterator[Stream]:
+    chosen = {"subscribe": "t"} if not {"assign", "subscribePattern", "subscribe"} & settings.keys() else {}
     options = source_options(
-        {"kafka.bootstrap.servers": cluster.bootstrap_servers, **chosen, **given}, streaming=True
+        {"kafka.bootstrap.servers": cluster.bootstrap_servers, **chosen, **settings}, streaming=True
     )
     with connections.new_consumer(options.kafka) as consumer, connections.new_admin(options.kafka) as admin:
         slept: list[float] = []
@@ -125,7 +125,7 @@ def test_resumed_query_has_no_empty_batch(kafka_cluster: KafkaCluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "is_empty"),
+    ("settings", "is_empty"),
     [
         ({"startingOffsets": "earliest"}, False),
         ({"startingOffsets": '{"t": {"0": 2, "1": -2}}'}, False),
@@ -137,16 +137,16 @@ def test_resumed_query_has_no_empty_batch(kafka_cluster: KafkaCluster) -> None:
     ids=str,
 )
 def test_once_reads_at_once_where_the_beginning_is_found_again(
-    kafka_cluster: KafkaCluster, given: dict[str, str], is_empty: bool
+    kafka_cluster: KafkaCluster, settings: dict[str, str], is_empty: bool
 ) -> None:
     send(kafka_cluster, "t", [5, 1])
-    with stream(kafka_cluster, **given) as query:
+    with stream(kafka_cluster, **settings) as query:
         first = query.batches.first_offsets()
         assert query.next(first, once=True) == (first if is_empty else {T0: 5, T1: 1})
 
 
 @pytest.mark.parametrize(
-    ("given", "begins"),
+    ("settings", "begins"),
     [
         ({"startingOffsets": '{"t": {"0": 2, "1": -2}}'}, {T0: 2, T1: 0}),
         ({"startingOffsets": '{"t": {"0": -1, "1": 1}}'}, {T0: 5, T1: 1}),
@@ -174,15 +174,15 @@ def test_once_reads_at_once_where_the_beginning_is_found_again(
     ids=str,
 )
 def test_query_starts_at_its_starting_offsets(
-    kafka_cluster: KafkaCluster, given: dict[str, str], begins: Offsets
+    kafka_cluster: KafkaCluster, settings: dict[str, str], begins: Offsets
 ) -> None:
     send(kafka_cluster, "t", [5, 3], first_ms=1000)
-    with stream(kafka_cluster, **given) as query:
+    with stream(kafka_cluster, **settings) as query:
         assert query.begin() == begins
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("settings", "words"),
     [
         ({"startingTimestamp": "4000"}, "startingTimestamp: t-1 has no record of that time or later"),
         (
@@ -202,10 +202,10 @@ def test_query_starts_at_its_starting_offsets(
     ids=str,
 )
 def test_missing_starting_offset_raises_with_the_reason(
-    kafka_cluster: KafkaCluster, given: dict[str, str], words: str
+    kafka_cluster: KafkaCluster, settings: dict[str, str], words: str
 ) -> None:
     send(kafka_cluster, "t", [5, 3], first_ms=1000)
-    with stream(kafka_cluster, **given) as query, pytest.raises(ConfigurationError, match=words):
+    with stream(kafka_cluster, **settings) as query, pytest.raises(ConfigurationError, match=words):
         query.begin()
 
 
@@ -230,14 +230,14 @@ def test_a_partition_that_is_not_there_is_named(kafka_cluster: KafkaCluster) -> 
 
 def test_every_topic_and_partition_that_is_not_there_is_named(kafka_cluster: KafkaCluster) -> None:
     kafka_cluster.create_topic("u", partitions=1)
-    for given, names in (
+    for settings, names in (
         ({"subscribe": "t,missing-1,missing-2"}, ["topic 'missing-1'", "topic 'missing-2'"]),
         (
             {"assign": '{"t": [0, 8, 9], "u": [0, 7], "gone": [0]}'},
             ["'t' has no partition 8", "'t' has no partition 9", "'u' has no partition 7", "topic 'gone'"],
         ),
     ):
-        with stream(kafka_cluster, **given) as query, pytest.raises(UnknownTopicOrPartition) as refused:
+        with stream(kafka_cluster, **settings) as query, pytest.raises(UnknownTopicOrPartition) as refused:
             query.begin()
         assert [name for name in names if name not in str(refused.value)] == []
         assert str(refused.value).count(";") == len(names) - 1
@@ -316,14 +316,14 @@ def test_once_knows_no_limit(kafka_cluster: KafkaCluster) -> None:
 def test_the_largest_limits_are_none(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [30, 10])
     most = str(2**63 - 1)
-    given = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": most, "maxBytesPerTrigger": most}
-    with stream(kafka_cluster, **given) as query:
+    settings = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": most, "maxBytesPerTrigger": most}
+    with stream(kafka_cluster, **settings) as query:
         assert query.next(query.begin()) == {T0: 30, T1: 10}
 
 
 def test_few_records_wait_for_more_or_for_the_delay(kafka_cluster: KafkaCluster) -> None:
-    given = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "5s", "startingOffsets": "earliest"}
-    with stream(kafka_cluster, **given) as query:
+    settings = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "5s", "startingOffsets": "earliest"}
+    with stream(kafka_cluster, **settings) as query:
         first = query.begin()
         send(kafka_cluster, "t", [3])
         assert query.next(first) == (at := {T0: 3, T1: 0})  # the first batch does not wait
@@ -338,9 +338,9 @@ def test_few_records_wait_for_more_or_for_the_delay(kafka_cluster: KafkaCluster)
 
 
 def test_minimum_and_maximum_offsets_per_trigger_both_hold(kafka_cluster: KafkaCluster) -> None:
-    given = {"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "20", "startingOffsets": "earliest"}
+    settings = {"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "20", "startingOffsets": "earliest"}
     send(kafka_cluster, "t", [25])
-    with stream(kafka_cluster, **given) as query:
+    with stream(kafka_cluster, **settings) as query:
         assert query.next(query.begin()) == {T0: 20, T1: 0}
         assert query.next({T0: 20, T1: 0}) == {T0: 20, T1: 0}
 
@@ -380,8 +380,8 @@ def test_one_record_larger_than_the_limit_is_still_read(kafka_cluster: KafkaClus
 
 def test_available_now_ends_at_the_offsets_of_its_start(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [5, 5])
-    given = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "6", "minOffsetsPerTrigger": "5"}
-    with stream(kafka_cluster, **given) as query:
+    settings = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "6", "minOffsetsPerTrigger": "5"}
+    with stream(kafka_cluster, **settings) as query:
         query.batches.prepare_for_available_now()
         add_partitions(kafka_cluster, "t", 3)
         send(kafka_cluster, "t", [5, 5, 5])
@@ -393,7 +393,7 @@ def test_available_now_ends_at_the_offsets_of_its_start(kafka_cluster: KafkaClus
 
 @pytest.fixture
 def no_topic_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As brokers before Kafka 2.8, with which a topic that is created again looks truncated."""
+    """Brokers older than Kafka 2.8, with which a topic that is created again looks truncated."""
     monkeypatch.setattr(MicroBatches, "_recreated", lambda self: set())
 
 
@@ -402,10 +402,10 @@ def no_topic_ids(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_available_offsets_lost_during_the_run_are_a_loss(
     kafka_cluster: KafkaCluster, is_lenient: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The topic is made anew, with more than was read and less than was there."""
+    """The topic is created again, with more records than were read and fewer than there were."""
     send(kafka_cluster, "t", [8, 0])
-    given = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "4"}
-    with stream(kafka_cluster, **given, failOnDataLoss=str(not is_lenient)) as query:
+    settings = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "4"}
+    with stream(kafka_cluster, **settings, failOnDataLoss=str(not is_lenient)) as query:
         query.batches.prepare_for_available_now()
         at = query.next({T0: 0, T1: 0})
         assert at == {T0: 4, T1: 0}
@@ -434,7 +434,7 @@ def test_a_partition_that_was_available_and_never_begun_is_missed(kafka_cluster:
 
 
 def knowing_one_partition(request: Any, response: Any) -> Any:
-    """The answer of a broker that has not heard of partitions added lately."""
+    """The response of a broker that does not know recently added partitions."""
     changed = copy.deepcopy(response)  # the broker may have kept its own
     for topic in changed.topics:
         topic.partitions = [one for one in topic.partitions if one.partition_index == 0]
@@ -444,7 +444,7 @@ def knowing_one_partition(request: Any, response: Any) -> Any:
 def test_a_partition_that_was_overlooked_when_the_run_began_stays_where_it_is(
     kafka_cluster: KafkaCluster,
 ) -> None:
-    """Whoever forgets where it stands reads it again from its beginning, in the next run."""
+    """A query that forgets its position reads the partition again from its beginning, in the next run."""
     send(kafka_cluster, "t", [4, 4])
     with stream(kafka_cluster, startingOffsets="earliest") as query:
         assert query.next(query.begin()) == (at := {T0: 4, T1: 4})
@@ -512,7 +512,7 @@ def test_one_brokers_ignorance_of_a_partition_is_no_loss(kafka_cluster: KafkaClu
 
 
 def test_stale_end_offset_of_a_replaced_leader_is_no_loss(kafka_cluster: KafkaCluster) -> None:
-    """It has not heard of its successor, and ends earlier (KAFKA-7703)."""
+    """It does not know its successor, and ends earlier (KAFKA-7703)."""
 
     def of_old(request: Any, response: Any) -> Any:
         changed = copy.deepcopy(response)
@@ -547,19 +547,19 @@ def test_deleted_topic_is_skipped_while_the_query_runs(
     kafka_cluster: KafkaCluster,
 ) -> None:
     kafka_cluster.create_topic("u", partitions=1)
-    given = {"subscribe": "t,u", "startingOffsets": "earliest", "failOnDataLoss": "false"}
-    with stream(kafka_cluster, **given) as query:
+    settings = {"subscribe": "t,u", "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    with stream(kafka_cluster, **settings) as query:
         first = at = query.begin()
         kafka_cluster.delete_topic("u")
         for count in (1, 2, 3):  # the offsets of the first one do not speak of it any more
             send(kafka_cluster, "t", [1])
             at = query.next(at)
             assert at == {T0: count, T1: 0}
-    with stream(kafka_cluster, **given) as again:
+    with stream(kafka_cluster, **settings) as again:
         at = again.next(first)
         assert at == again.next(at) == {T0: 3, T1: 0}
     with (
-        stream(kafka_cluster, **given) as later,
+        stream(kafka_cluster, **settings) as later,
         pytest.raises(UnknownTopicOrPartition, match="topic 'u' does not exist"),
     ):
         later.next(at)
@@ -604,8 +604,8 @@ def test_topic_that_is_created_again_during_a_run_is_read_from_0_after_a_warning
     """One batch leaves it out, so that the checkpoint says where the new topic begins."""
     kafka_cluster.create_topic("u", partitions=1)
     send(kafka_cluster, "t", [5, 4])
-    given = {**selection, "startingOffsets": "earliest", "failOnDataLoss": "false"}
-    with stream(kafka_cluster, **given) as query:
+    settings = {**selection, "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    with stream(kafka_cluster, **settings) as query:
         at = query.next(query.begin())
         recreate(kafka_cluster, "t", [count, 2])
         send(kafka_cluster, "u", [7])
@@ -614,14 +614,14 @@ def test_topic_that_is_created_again_during_a_run_is_read_from_0_after_a_warning
         assert caplog.text.count("topic 't' was deleted and created again") == 1
         assert query.next(without) == {T0: count, T1: 2, U0: 7}
         assert caplog.text.count("created again") == 1
-    with stream(kafka_cluster, **given) as again:  # the batch is replayed
+    with stream(kafka_cluster, **settings) as again:  # the batch is replayed
         assert again.next(without) == {T0: count, T1: 2, U0: 7}
 
 
 def test_two_topics_that_are_created_again_are_one_batch_each_run(kafka_cluster: KafkaCluster) -> None:
     kafka_cluster.create_topic("u", partitions=1)
-    given = {"subscribe": "t,u", "startingOffsets": "earliest", "failOnDataLoss": "false"}
-    with stream(kafka_cluster, **given) as query:
+    settings = {"subscribe": "t,u", "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    with stream(kafka_cluster, **settings) as query:
         send(kafka_cluster, "t", [1])
         at = query.next(query.begin())
         for count in (2, 3):
@@ -638,14 +638,14 @@ def test_topic_that_is_created_again_during_available_now_is_left_to_the_next_ru
 ) -> None:
     kafka_cluster.create_topic("u", partitions=1)
     send(kafka_cluster, "t", [5, 4])
-    given = {"subscribe": "t,u", "startingOffsets": "earliest", "failOnDataLoss": "false"}
-    with stream(kafka_cluster, **given, maxOffsetsPerTrigger="6") as query:
+    settings = {"subscribe": "t,u", "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    with stream(kafka_cluster, **settings, maxOffsetsPerTrigger="6") as query:
         query.batches.prepare_for_available_now()
         at = query.next(query.begin())
         recreate(kafka_cluster, "t", [8, 2])
         assert query.next(at) == {U0: 0}
         assert query.next({U0: 0}) == {U0: 0}
-    with stream(kafka_cluster, **given) as later:
+    with stream(kafka_cluster, **settings) as later:
         assert later.next({U0: 0}) == {T0: 8, T1: 2, U0: 0}
 
 
@@ -678,15 +678,15 @@ def test_stale_topic_id_of_a_lagging_broker_is_no_loss(
 
 
 def test_topics_of_a_pattern_can_be_created_and_deleted(kafka_cluster: KafkaCluster) -> None:
-    """What is gone is a loss as any other; what matches by now is read from its beginning."""
+    """A deleted topic is a loss like any other; topics that match by now are read from their beginning."""
     kafka_cluster.create_topic("orders-1", partitions=1)
     kafka_cluster.create_topic("orders-2", partitions=1)
     send(kafka_cluster, "orders-1", [3])
     kept, later = TopicPartition("orders-1", 0), TopicPartition("orders-3", 0)
-    given = {"subscribePattern": r"orders-\d", "startingOffsets": "earliest"}
+    settings = {"subscribePattern": r"orders-\d", "startingOffsets": "earliest"}
     with (
-        stream(kafka_cluster, **given) as strict,
-        stream(kafka_cluster, **given, failOnDataLoss="false") as lenient,
+        stream(kafka_cluster, **settings) as strict,
+        stream(kafka_cluster, **settings, failOnDataLoss="false") as lenient,
     ):
         first = strict.begin()
         assert lenient.begin() == first
@@ -739,8 +739,8 @@ def test_every_new_partition_not_starting_at_0_is_logged(
     age_out(kafka_cluster, "t", 1)
     add_partitions(kafka_cluster, "t", 4)
     send(kafka_cluster, "t", [0, 0, 3, 3])
-    given = {"failOnDataLoss": "false", "maxOffsetsPerTrigger": "6"}
-    with stream(kafka_cluster, **given) as query, caplog.at_level(logging.WARNING):
+    settings = {"failOnDataLoss": "false", "maxOffsetsPerTrigger": "6"}
+    with stream(kafka_cluster, **settings) as query, caplog.at_level(logging.WARNING):
         assert query.next({T2: 2}) == {T0: 6, T1: 5, T2: 3, TopicPartition("t", 3): 3}
     assert "new partition t-0 begins at offset 5, not at 0" in caplog.text
     assert "new partition t-1 begins at offset 4, not at 0" in caplog.text
@@ -751,8 +751,8 @@ def test_every_lost_end_of_available_offsets_is_logged(
     kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     send(kafka_cluster, "t", [8, 9])
-    given = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "2", "failOnDataLoss": "false"}
-    with stream(kafka_cluster, **given) as query, caplog.at_level(logging.WARNING):
+    settings = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "2", "failOnDataLoss": "false"}
+    with stream(kafka_cluster, **settings) as query, caplog.at_level(logging.WARNING):
         query.batches.prepare_for_available_now()
         at = query.next({T0: 0, T1: 0})
         assert at == {T0: 1, T1: 1}
@@ -767,11 +767,11 @@ def test_every_lost_end_of_available_offsets_is_logged(
 @pytest.mark.parametrize("how", ["subscribe", "assign"])
 def test_each_deleted_topic_of_a_named_list_is_a_loss(kafka_cluster: KafkaCluster, how: str) -> None:
     """They were there when the query began, so they are no misspelt names, and the third is read on."""
-    given = {"failOnDataLoss": "false", "startingOffsets": "earliest"}
-    given[how] = "t,u,v" if how == "subscribe" else '{"t": [0, 1], "u": [0], "v": [0]}'
+    settings = {"failOnDataLoss": "false", "startingOffsets": "earliest"}
+    settings[how] = "t,u,v" if how == "subscribe" else '{"t": [0, 1], "u": [0], "v": [0]}'
     for name in ("u", "v"):
         kafka_cluster.create_topic(name, partitions=1)
-    with stream(kafka_cluster, **given) as query:
+    with stream(kafka_cluster, **settings) as query:
         first = query.begin()
         kafka_cluster.delete_topic("u")
         send(kafka_cluster, "t", [1])
@@ -779,7 +779,7 @@ def test_each_deleted_topic_of_a_named_list_is_a_loss(kafka_cluster: KafkaCluste
         assert at == {T0: 1, T1: 0, TopicPartition("v", 0): 0}
         kafka_cluster.delete_topic("v")
         assert query.next(at) == query.next({T0: 1, T1: 0}) == {T0: 1, T1: 0}
-    with stream(kafka_cluster, **given) as again:
+    with stream(kafka_cluster, **settings) as again:
         assert again.next(first) == {T0: 1, T1: 0}, "the offsets speak of both"
 
 

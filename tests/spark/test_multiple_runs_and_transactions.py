@@ -153,7 +153,7 @@ def test_a_batch_that_another_process_of_the_run_has_written_is_not_written_agai
 ) -> None:
     """foreachBatch may play a batch twice in one run; the worker's own view of the ledger is older."""
     run = world.run(delivery=delivery)
-    given = {
+    settings = {
         "kafka.bootstrap.servers": world.servers,
         "topic": world.topic,
         "delivery": delivery,
@@ -161,7 +161,9 @@ def test_a_batch_that_another_process_of_the_run_has_written_is_not_written_agai
     }
     epoch = run.epoch(1)
     of_epoch = {"epoch.sink": epoch.sink, "epoch.run": epoch.run, "epoch.batch": str(epoch.number)}
-    writer = batch_module.KafkaBatchWriter(sink_options({**given, **of_epoch}, streaming=False), "job-unused")
+    writer = batch_module.KafkaBatchWriter(
+        sink_options({**settings, **of_epoch}, streaming=False), "job-unused"
+    )
     run.play(0)
     known = dict(ledger._read)
     with ThreadPoolExecutor(1) as another:
@@ -181,15 +183,15 @@ def test_a_batch_that_another_process_of_the_run_has_written_is_not_written_agai
 def test_two_batch_writes_end_their_own_transactions_alone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = {"kafka.bootstrap.servers": world.servers, "topic": world.topic, "delivery": "exactly_once"}
-    options = sink_options(given, streaming=False)
+    settings = {"kafka.bootstrap.servers": world.servers, "topic": world.topic, "delivery": "exactly_once"}
+    options = sink_options(settings, streaming=False)
     writers = [batch_module.KafkaBatchWriter(options, f"job-{world.query}-{name}") for name in "ab"]
     written: list[list[Written | None]] = [[], []]
     for task in range(TASKS):
         monkeypatch.setattr(batch_module, "task_place", lambda task=task: TaskPlace(task, 0, False))
         for batch, writer in enumerate(writers):
             written[batch].append(writer.write(iter(rows(batch, task))))
-    writers[0].abort([written[0][0], None])  # of the others Spark heard nothing
+    writers[0].abort([written[0][0], None])  # the other tasks never reached Spark
     assert World(world.servers, world.topic, writers[0]._job).ongoing() == []
     writers[1].commit(list(written[1]))
     assert world.committed() == all_of(1)

@@ -12,23 +12,23 @@ from spark_connector.offsets import from_spark, shown, to_spark
 
 
 def test_topics_go_by_name_and_partitions_by_number() -> None:
-    given = {TopicPartition("b", 10): 1, TopicPartition("b", 2): 2, TopicPartition("a", 0): 3}
-    assert json.dumps(to_spark(given)) == '{"a": {"0": 3}, "b": {"2": 2, "10": 1}}'
+    offsets = {TopicPartition("b", 10): 1, TopicPartition("b", 2): 2, TopicPartition("a", 0): 3}
+    assert json.dumps(to_spark(offsets)) == '{"a": {"0": 3}, "b": {"2": 2, "10": 1}}'
 
 
 def test_offsets_round_trip_through_sparks_json() -> None:
-    given = {TopicPartition("b", 10): 1, TopicPartition("a", 0): 3}
-    assert from_spark(json.loads(json.dumps(to_spark(given)))) == given
+    offsets = {TopicPartition("b", 10): 1, TopicPartition("a", 0): 3}
+    assert from_spark(json.loads(json.dumps(to_spark(offsets)))) == offsets
 
 
 @pytest.mark.parametrize(
-    "told",
+    "invalid",
     [{"t": 3}, {"t": {"zero": 1}}, {"t": {"0": -1}}, {"t": {"0": "1"}}, {"t": {"0": None}}],
     ids=str,
 )
-def test_another_shape_is_refused(told: dict[str, object]) -> None:
+def test_another_shape_is_refused(invalid: dict[str, object]) -> None:
     with pytest.raises(WrongOffsets, match="Offsets of topic 't'"):
-        from_spark(told)
+        from_spark(invalid)
 
 
 def test_partitions_in_messages() -> None:

@@ -20,8 +20,8 @@ LEAST = {**SERVERS, "subscribe": "orders"}
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def read(streaming: bool | None = True, /, **given: str) -> SourceOptions:
-    return source_options({**LEAST, **given}, streaming=streaming)
+def read(streaming: bool | None = True, /, **settings: str) -> SourceOptions:
+    return source_options({**LEAST, **settings}, streaming=streaming)
 
 
 def test_defaults_are_those_of_sparks_own_connector() -> None:
@@ -45,7 +45,7 @@ def test_case_means_nothing(written: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "field", "value"),
+    ("settings", "field", "value"),
     [
         ({"startingOffsets": '{"t": {"0": 23, "1": -2}}'}, "starting_offsets", {T0: 23, T1: -2}),
         ({"startingTimestamp": "1700000000000"}, "starting_timestamp", 1_700_000_000_000),
@@ -61,8 +61,8 @@ def test_case_means_nothing(written: str) -> None:
         ({"subscribe": "a, b,,a"}, "subscribe", ("a", "b")),
     ],
 )
-def test_values_are_read(given: dict[str, str], field: str, value: object) -> None:
-    assert getattr(read(**given), field) == value
+def test_values_are_read(settings: dict[str, str], field: str, value: object) -> None:
+    assert getattr(read(**settings), field) == value
 
 
 def test_assign_names_partitions() -> None:
@@ -70,7 +70,7 @@ def test_assign_names_partitions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("settings", "words"),
     [
         ({"startingOffsets": "newest"}, "startingOffsets='newest' is illegal"),
         ({"startingOffsets": '{"t": {"0": -3}}'}, "'t' has '0': -3"),
@@ -122,14 +122,14 @@ def test_assign_names_partitions() -> None:
     ],
     ids=lambda one: "+".join(one) if isinstance(one, dict) else "",
 )
-def test_invalid_option_raises_with_the_reason(given: dict[str, str], words: str) -> None:
+def test_invalid_option_raises_with_the_reason(settings: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        read(**given)
+        read(**settings)
     assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("settings", "words"),
     [
         ({"startingOffsets": "latest"}, "where a batch query cannot begin"),
         ({"startingOffsets": '{"t": {"0": -1}}'}, "where a batch query cannot begin"),
@@ -137,9 +137,9 @@ def test_invalid_option_raises_with_the_reason(given: dict[str, str], words: str
         ({"endingOffsets": '{"t": {"0": -2}}'}, "-2 is earliest, where a query cannot end"),
     ],
 )
-def test_invalid_batch_option_raises_with_the_reason(given: dict[str, str], words: str) -> None:
+def test_invalid_batch_option_raises_with_the_reason(settings: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
-        read(False, **given)
+        read(False, **settings)
 
 
 def test_missing_topic_selection_raises() -> None:
@@ -175,7 +175,7 @@ def test_option_of_the_other_kind_of_query_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("given", "task_timeout_ms"),
+    ("settings", "task_timeout_ms"),
     [
         ({"kafka.default.api.timeout.ms": "1500"}, "1500"),
         ({"kafkaConsumer.pollTimeoutMs": "700"}, "700"),
@@ -184,9 +184,9 @@ def test_option_of_the_other_kind_of_query_is_refused(
     ids=["client", "task", "both"],
 )
 def test_poll_timeout_wins_over_the_clients_timeout_in_tasks(
-    given: dict[str, str], task_timeout_ms: str
+    settings: dict[str, str], task_timeout_ms: str
 ) -> None:
-    assert read(**given).task_timeout_ms == task_timeout_ms
+    assert read(**settings).task_timeout_ms == task_timeout_ms
 
 
 def test_options_added_by_spark_are_accepted() -> None:
@@ -200,7 +200,7 @@ def test_options_of_groups_mean_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "translated"),
+    ("settings", "translated"),
     [
         (
             {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca.pem"},
@@ -214,8 +214,8 @@ def test_options_of_groups_mean_nothing() -> None:
     ],
     ids=lambda one: next(iter(one)),
 )
-def test_java_clients_options_are_translated(given: dict[str, str], translated: dict[str, str]) -> None:
-    options = read(**{f"kafka.{name}": value for name, value in given.items()})
+def test_java_clients_options_are_translated(settings: dict[str, str], translated: dict[str, str]) -> None:
+    options = read(**{f"kafka.{name}": value for name, value in settings.items()})
     assert options.kafka == {"bootstrap.servers": "localhost:9092", **translated}
 
 
@@ -257,7 +257,7 @@ def test_every_option_has_a_documentation() -> None:
 
 
 def test_names_of_kafkas_options_may_be_written_with_underscores() -> None:
-    """As the clients take them; they mean the same everywhere: for what is read, and for what is shown."""
+    """Values as the clients accept them; they mean the same for reads and for the options shown."""
     options = read(**{"kafka.isolation_level": "read_committed", "kafka.ssl_keystore_key": "PRIVATE"})
     assert options.isolation_level == "read_committed"
     assert "PRIVATE" not in repr(options)
@@ -283,12 +283,12 @@ SECRETS = sorted(
 @pytest.mark.parametrize("name", SECRETS)
 def test_every_secret_of_the_clients_is_hidden_here_too(name: str) -> None:
     """By whichever of its names it was given: in the repr of the options, in errors of others beside it."""
-    given = {f"kafka.{name}": CANARY}
-    assert CANARY not in repr(read(**given))
+    settings = {f"kafka.{name}": CANARY}
+    assert CANARY not in repr(read(**settings))
     assert CANARY not in repr(redacted({name: CANARY}))
     for wrong in ({"startingoffsets": "nowhere"}, {"kafka.auto.offset.reset": "latest"}, {"no": "1"}):
         with pytest.raises(KafkaError) as caught:
-            read(**given, **wrong)
+            read(**settings, **wrong)
         assert CANARY not in "".join(traceback.format_exception(caught.value))
 
 

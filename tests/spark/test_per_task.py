@@ -36,7 +36,7 @@ def run(world: World) -> Run:
 
 
 def kill_behind_marker(run: Run, batch: int, partition: int) -> str:
-    """What a task leaves that is killed before its commit; its transactional id."""
+    """Leaves a transaction like a task that is killed before its commit; returns its transactional id."""
     number = run.state().run_number
     name = names.of_task(run.options.id_prefix, run.world.query, number, partition, batch, None)
     with KafkaProducer(bootstrap_servers=run.world.servers, transactional_id=name) as killed:
@@ -52,7 +52,7 @@ def kill_behind_marker(run: Run, batch: int, partition: int) -> str:
 
 
 def test_a_stage_that_is_run_again_writes_nothing_twice(run: Run) -> None:
-    """Spark counts the attempts of its tasks anew, and tells Python nothing of the stage's."""
+    """Spark restarts the count of its tasks' attempts, and does not pass the stage's attempt to Python."""
     run.write(1, only=1)
     (repeated,) = run.write(1, only=1)
     assert repeated.is_repeated
@@ -120,9 +120,9 @@ def test_write_without_a_known_outcome_is_aborted_a_second_time() -> None:
     assert isinstance(script.throw(slow), commands.EndTransactions)
     assert isinstance(script.send({}), commands.AbortLeftovers)
     assert isinstance(script.send(None), commands.GiveUp)
-    with pytest.raises(KafkaTimeoutError, match="no answer") as told:
+    with pytest.raises(KafkaTimeoutError, match="no answer") as raised:
         script.throw(slow)
-    assert "block readers until kafka.transaction.timeout.ms" in told.value.__notes__[0]
+    assert "block readers until kafka.transaction.timeout.ms" in raised.value.__notes__[0]
 
 
 def test_abort_at_unreachable_brokers_raises_no_brokers_available() -> None:
@@ -151,7 +151,7 @@ def test_unanswered_commit_of_a_batch_write_raises_partly_committed() -> None:
 
 
 def test_a_batch_write_that_is_committed_does_not_fail_for_copies_that_lost() -> None:
-    """Whoever hears of a failure writes all rows again."""
+    """A user who sees a failure writes all rows again."""
     script = committing(id_per_attempt=True)
     assert isinstance(script.send({}), commands.AbortLeftovers)
     with pytest.raises(StopIteration):
@@ -159,7 +159,7 @@ def test_a_batch_write_that_is_committed_does_not_fail_for_copies_that_lost() ->
 
 
 def test_per_task_delivery_writes_rows_lost_by_another_delivery(world: World) -> None:
-    """Whoever sees transactions time out may choose shorter ones."""
+    """A user who sees transactions time out may choose shorter ones."""
     first = world.run()
     messages = first.write(0)
     at_step["after-decided"] = lambda: world.take_over(messages[2])

@@ -12,14 +12,14 @@ from spark_connector import OffsetsBehindLatest, query_lag
 
 def lag(*sources: tuple[str | None, str | None]) -> tuple[OffsetsBehindLatest, ...]:
     """The lag of sources with these ends of a batch and these ends of their topics."""
-    told: Any = SimpleNamespace(
+    progress: Any = SimpleNamespace(
         id="id",
         runId="run",
         name=None,
         batchId=3,
         sources=[SimpleNamespace(endOffset=end, latestOffset=latest) for end, latest in sources],
     )
-    return query_lag(told).sources
+    return query_lag(progress).sources
 
 
 def test_lag_counts_over_the_partitions_of_each_source() -> None:

@@ -57,7 +57,7 @@ def test_arrow_schema_equals_the_conversion_by_spark() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "columns"),
+    ("settings", "columns"),
     [
         ({}, COLUMNS[:-1]),
         ({"includeheaders": "true"}, COLUMNS),
@@ -66,10 +66,10 @@ def test_arrow_schema_equals_the_conversion_by_spark() -> None:
     ids=str,
 )
 def test_the_schema_follows_the_options(
-    kafka_cluster: KafkaCluster, given: dict[str, str], columns: tuple[str, ...]
+    kafka_cluster: KafkaCluster, settings: dict[str, str], columns: tuple[str, ...]
 ) -> None:
     servers = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers}
-    assert KafkaDataSource({**OPTIONS, **servers, **given}).schema() == spark_schema(columns)
+    assert KafkaDataSource({**OPTIONS, **servers, **settings}).schema() == spark_schema(columns)
 
 
 def test_a_schema_of_the_users_is_a_choice_of_columns() -> None:
@@ -255,8 +255,8 @@ def test_a_first_batch_that_is_played_again_is_followed_by_records(kafka_cluster
     """Spark has its end in the checkpoint then, and asks for no beginning before it plans it."""
     send(kafka_cluster, "t", [3])
     servers = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers}
-    given = {**OPTIONS, **servers, "startingOffsets": "earliest"}
-    reader = LimitedStreamReader(source_options(given, streaming=True), ("value",))
+    settings = {**OPTIONS, **servers, "startingOffsets": "earliest"}
+    reader = LimitedStreamReader(source_options(settings, streaming=True), ("value",))
     try:
         first = reader.initialOffset()
         assert list(reader.partitions(first, first)) == []
@@ -315,8 +315,8 @@ def test_topic_authorization_error_names_the_topics(selection: dict[str, str]) -
 
 @pytest.fixture
 def committing(kafka_cluster: KafkaCluster) -> Iterator[LimitedStreamReader]:
-    given = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "commitToGroup": "reports"}
-    yield LimitedStreamReader(source_options({**OPTIONS, **given}, streaming=True), COLUMNS)
+    settings = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "commitToGroup": "reports"}
+    yield LimitedStreamReader(source_options({**OPTIONS, **settings}, streaming=True), COLUMNS)
     connections.close_all()
 
 

@@ -30,9 +30,9 @@ def _close(kafka_cluster: KafkaCluster) -> Iterator[None]:
     connections.close_all()
 
 
-def read(cluster: KafkaCluster, start: int, end: int, partition: int = 0, **given: str) -> pa.Table:
+def read(cluster: KafkaCluster, start: int, end: int, partition: int = 0, **settings: str) -> pa.Table:
     options = source_options(
-        {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t", **given}, streaming=True
+        {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t", **settings}, streaming=True
     )
     task = RangeTask(options, options.column_names)
     return pa.Table.from_batches(task.read(OffsetRange("t", partition, start, end)))
@@ -81,8 +81,8 @@ def test_changing_timestamp_type_is_read_for_each_record(kafka_cluster: KafkaClu
         done.result(10)
     send(kafka_cluster, "t", [2])
     for piece_bytes in (1, 1 << 20):  # each batch by itself, and all of them in one
-        given = {"kafka.max.partition.fetch.bytes": str(piece_bytes)}
-        assert read(kafka_cluster, 0, 6, **given)["timestampType"].to_pylist() == [0, 0, 0, 0, 1, 1]
+        settings = {"kafka.max.partition.fetch.bytes": str(piece_bytes)}
+        assert read(kafka_cluster, 0, 6, **settings)["timestampType"].to_pylist() == [0, 0, 0, 0, 1, 1]
 
 
 def test_a_range_is_read_and_nothing_else(kafka_cluster: KafkaCluster) -> None:
@@ -155,9 +155,9 @@ def test_remaining_records_after_a_loss_are_read(
 
 def test_records_read_before_a_loss_are_not_read_again(kafka_cluster: KafkaCluster) -> None:
     for _ in range(6):
-        send(kafka_cluster, "t", [5])  # a batch each, of which one is asked for at a time
-    given = {"subscribe": "t", "failOnDataLoss": "false", "kafka.max.partition.fetch.bytes": "1"}
-    options = source_options({"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, **given})
+        send(kafka_cluster, "t", [5])  # a batch each, of which one is fetched at a time
+    settings = {"subscribe": "t", "failOnDataLoss": "false", "kafka.max.partition.fetch.bytes": "1"}
+    options = source_options({"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, **settings})
     batches = RangeTask(options, ("offset",)).read(OffsetRange("t", 0, 0, 31))
     found = next(batches)["offset"].to_pylist()
     age_out(kafka_cluster, "t")
@@ -187,14 +187,14 @@ def test_a_log_that_is_cut_while_it_is_read_is_a_loss(
 
     def write(count: int) -> None:
         for _ in range(count):
-            send(kafka_cluster, "t", [1])  # a batch each, of which one is asked for at a time
+            send(kafka_cluster, "t", [1])  # a batch each, of which one is fetched at a time
 
     leader = kafka_cluster.partition("t", 0).leader
     write(2)
     kafka_cluster.controls.pause_followers(("t", 0))
     write(6)
-    given = {"subscribe": "t", "failOnDataLoss": fails, "kafka.max.partition.fetch.bytes": "1"}
-    options = source_options({"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, **given})
+    settings = {"subscribe": "t", "failOnDataLoss": fails, "kafka.max.partition.fetch.bytes": "1"}
+    options = source_options({"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, **settings})
     batches = RangeTask(options, ("offset",)).read(OffsetRange("t", 0, 0, 12))
     found = [next(batches)["offset"].to_pylist() for _ in range(3)]
     kafka_cluster.controls.move_leader(("t", 0), to=1 - leader)
@@ -237,8 +237,8 @@ def test_connections_are_kept_from_task_to_task(kafka_cluster: KafkaCluster) -> 
 def test_no_group_is_made(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [5])
     read(kafka_cluster, 0, 5, **{"kafka.group.id": "g"})
-    asked = {entry.api for entry in kafka_cluster.history}
-    assert not asked & {"JoinGroup", "OffsetCommit", "FindCoordinator", "ConsumerGroupHeartbeat"}
+    apis = {entry.api for entry in kafka_cluster.history}
+    assert not apis & {"JoinGroup", "OffsetCommit", "FindCoordinator", "ConsumerGroupHeartbeat"}
 
 
 def test_timestamp_out_of_range_for_spark_raises_with_its_offset(kafka_cluster: KafkaCluster) -> None:

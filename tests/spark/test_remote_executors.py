@@ -24,7 +24,7 @@ ROWS = 1000
 
 
 def run(cluster: ClusterApi, folder: Path, master: str) -> dict[str, Any]:
-    """What the program saw, after its topics were compared with what it wrote."""
+    """The program's findings, after it compared the topics with what it wrote."""
     reason = why_no_spark()
     if reason is not None:
         pytest.skip(reason)
@@ -44,9 +44,9 @@ def run(cluster: ClusterApi, folder: Path, master: str) -> dict[str, Any]:
     for name in (topic, f"{topic}-copy"):
         found = committed(cluster.bootstrap_servers, name)
         assert found == {str(number): 1 for number in range(ROWS)}
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    assert told["rows"] == list(range(ROWS))
-    return told
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert report["rows"] == list(range(ROWS))
+    return report
 
 
 def test_executors_in_jvms_of_their_own(spark_kafka: ClusterApi, tmp_path: Path) -> None:

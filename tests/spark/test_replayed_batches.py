@@ -472,7 +472,7 @@ def test_committed_batch_that_is_split_into_equal_counts_counts_as_written(
 
 @both_deliveries
 def test_rows_are_compared_although_the_source_offsets_are_the_same(world: World, delivery: str) -> None:
-    """As after a topic was deleted and created again."""
+    """The same offsets with other rows, as after a topic was deleted and created again."""
     play(world.run(delivery=delivery), 0, [["a"], ["b"]], OFFSETS)
     with pytest.raises(CheckpointBehind, match=r"task 1 .* other keys or values"):
         play(world.run(delivery=delivery), 0, [["a"], ["c"]], OFFSETS)

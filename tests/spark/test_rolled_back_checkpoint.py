@@ -37,7 +37,7 @@ class Copy:
     folder: Path
     delivery: str
     sees_offsets: bool
-    """Whether the sink is told where the checkpoint is."""
+    """Whether the sink knows the checkpoint's location."""
     name: str = attrs.field(factory=lambda: f"copy{uuid.uuid4().hex[:8]}")
     sent: int = 0
     partitions: int = 2
@@ -125,7 +125,7 @@ def finish(*queries: StreamingQuery) -> list[str]:
 
 @pytest.fixture
 def folder(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
-    """Where the checkpoints are; from the session's configuration, for sinks that are not told."""
+    """Location of the checkpoints; from the session's configuration, for sinks that do not get it."""
     before = spark.conf.get(ROLLBACK_CONF, None)
     spark.conf.set(ROLLBACK_CONF, str(tmp_path))
     yield tmp_path

@@ -30,7 +30,7 @@ def plans_of(frame: DataFrame) -> list[str]:
     return [repr(frame), str(execution.logical()), str(analyzed), analyzed.toJSON(), str(execution)]
 
 
-def told_by(action: Callable[[], Any]) -> str:
+def texts_of(action: Callable[[], Any]) -> str:
     with pytest.raises(Exception) as caught:  # noqa: PT011 (whatever Spark makes of it)
         action()
     return "".join(traceback.format_exception(caught.value))
@@ -41,6 +41,6 @@ def test_a_query_that_fails_shows_no_secret(spark: SparkSession) -> None:
     frame = spark.read.format("pykafka2").options(subscribe="orders", **NOWHERE).load()
     rows = spark.createDataFrame([(bytearray(b"v"),)], "value binary")
     write = rows.write.format("pykafka2").options(topic="orders", **NOWHERE).mode("append")
-    shown = [*plans_of(frame), told_by(frame.collect), told_by(write.save)]
+    shown = [*plans_of(frame), texts_of(frame.collect), texts_of(write.save)]
     assert any("127.0.0.1:1" in text for text in shown)
     assert [text for text in shown if CANARY in text] == []

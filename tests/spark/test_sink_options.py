@@ -58,7 +58,7 @@ TYPES: dict[str, DataType] = {
 
 
 def schema(text: str) -> StructType:
-    """As `StructType.fromDDL`, which needs a session."""
+    """A schema like that of `StructType.fromDDL`, which needs a session."""
     columns = (column.split(" ", 1) for column in text.split(", "))
     return StructType([StructField(name, TYPES[kind]) for name, kind in columns])
 
@@ -220,7 +220,7 @@ def test_lists_of_the_other_clients_options_are_complete() -> None:
 
 
 def test_shared_client_options_are_accepted_by_every_client() -> None:
-    given = {
+    options = {
         **dict.fromkeys(OF_PRODUCERS, "1"),
         "bootstrap.servers": "localhost:1",
         "security.protocol": "PLAINTEXT",
@@ -228,8 +228,8 @@ def test_shared_client_options_are_accepted_by_every_client() -> None:
         "retry.backoff.ms": "50",
         "client.id": "mine",
     }
-    shared = shared_options(given)
-    assert set(shared) == set(given) - OF_PRODUCERS
+    shared = shared_options(options)
+    assert set(shared) == set(options) - OF_PRODUCERS
     for client in (KafkaAdminClient, KafkaConsumer, KafkaProducer):
         client(shared).close()  # type: ignore[attr-defined]
 
@@ -243,7 +243,7 @@ def test_batches_helper_rejects_unsupported_options() -> None:
 
 
 def test_a_ledger_shows_no_secret() -> None:
-    given = {"kafka.bootstrap.servers": "b:1", "topic": "t", "kafka.sasl.password": "canary"}
-    ledger = Cluster(sink_options({**given, "delivery": "exactly_once"}, streaming=True), "q").ledger
+    options = {"kafka.bootstrap.servers": "b:1", "topic": "t", "kafka.sasl.password": "canary"}
+    ledger = Cluster(sink_options({**options, "delivery": "exactly_once"}, streaming=True), "q").ledger
     assert "canary" not in repr(ledger)
     assert "b:1" in repr(ledger)

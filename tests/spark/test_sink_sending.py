@@ -35,9 +35,9 @@ def _close(kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> Iter
     connections.close_all()
 
 
-def options(cluster: KafkaCluster, **given: str) -> SinkOptions:
+def options(cluster: KafkaCluster, **settings: str) -> SinkOptions:
     servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
-    return sink_options({**servers, "topic": "t", **given}, streaming=False)
+    return sink_options({**servers, "topic": "t", **settings}, streaming=False)
 
 
 def rows(*values: str, **more: pa.Array) -> pa.RecordBatch:
@@ -106,9 +106,9 @@ def test_checked_topic_does_not_excuse_another(
 
 def test_successful_check_is_not_repeated_with_every_micro_batch(kafka_cluster: KafkaCluster) -> None:
     checks.check_before_tasks(options(kafka_cluster), VALUE)
-    asked = len(kafka_cluster.history)
+    before = len(kafka_cluster.history)
     checks.check_before_tasks(options(kafka_cluster), VALUE)
-    assert len(kafka_cluster.history) == asked
+    assert len(kafka_cluster.history) == before
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])

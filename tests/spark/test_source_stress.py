@@ -1,6 +1,6 @@
 """Topics, partitions, restarts and losses at random while a stream reads: nothing twice, nothing passed over.
 
-What the stress tests of Spark's own connector do, asked as Spark asks, against a broker and without Spark.
+The stress tests of Spark's own connector, called as Spark calls them, against a broker and without Spark.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def there(cluster: KafkaCluster, partitions: list[TopicPartition]) -> set[Place]
 @pytest.mark.parametrize("seed", rest_in_gate(range(4)))
 def test_each_record_is_read_once(kafka_cluster: KafkaCluster, seed: int, loses: bool) -> None:
     chance = random.Random(seed)
-    given = {
+    settings = {
         "kafka.bootstrap.servers": kafka_cluster.bootstrap_servers,
         "subscribePattern": r"s-\d+",
         "startingOffsets": "earliest",
@@ -102,7 +102,7 @@ def test_each_record_is_read_once(kafka_cluster: KafkaCluster, seed: int, loses:
         "minPartitions": str(chance.randint(1, 6)),
         **({"maxOffsetsPerTrigger": str(chance.randint(1, 40))} if chance.random() < 0.7 else {}),
     }
-    query = Query(kafka_cluster, source_options(given, streaming=True))
+    query = Query(kafka_cluster, source_options(settings, streaming=True))
     topics: dict[str, int] = {}
     made = 0
 

@@ -1,4 +1,4 @@
-"""How ranges become tasks: the rules of Spark's own KafkaOffsetRangeCalculator, told again."""
+"""How ranges become tasks: the rules of Spark's own KafkaOffsetRangeCalculator, repeated."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def test_least_tasks_and_most_records_both_hold() -> None:
 def test_every_offset_is_read_once(
     bounds: list[tuple[int, int]], least: int | None, most: int | None
 ) -> None:
-    given_ranges = ranges(*[(start, start + size) for start, size in bounds])
-    found = tasks_of(given_ranges, least, most)
+    whole_ranges = ranges(*[(start, start + size) for start, size in bounds])
+    found = tasks_of(whole_ranges, least, most)
     assert found == sorted(found)
     assert all(one.size > 0 for one in found)
     assert most is None or all(one.size <= most for one in found)
-    for whole in given_ranges:
+    for whole in whole_ranges:
         at = whole.start
         for one in found:
             if one.partition == whole.partition:

@@ -4,10 +4,9 @@
         os.environ["PYSPARK_PYTHON"] = str(python)
 
 Spark starts a Python for each kind of work, some ten in a session, and each imports pyspark, pyarrow and
-pykafka2 anew, for one to two seconds.  `python` is a script that Spark takes for a Python: to run pyspark's
-modules it has a process forked, with the descriptors, environment and folder that it was given itself;
-whatever else is asked of it the real Python does.  They end as ever, when Spark closes their standard input
-or their socket.
+pykafka2 again, for one to two seconds. `python` is a script that Spark takes for a Python: to run pyspark's
+modules it has a process forked, with its own descriptors, environment and folder; for all other work it calls
+the real Python. The processes end as usual, when Spark closes their standard input or their socket.
 """
 
 from __future__ import annotations
@@ -58,12 +57,12 @@ esac
 
 CLIENT = """
 import json, os, socket, sys
-asked = socket.socket(socket.AF_UNIX)
-asked.connect(sys.argv[1])
-told = {"run": sys.argv[2:], "folder": os.getcwd(), "environment": dict(os.environ)}
-socket.send_fds(asked, [json.dumps(told).encode()], [0, 1, 2])
-asked.shutdown(socket.SHUT_WR)
-while asked.recv(1):
+server = socket.socket(socket.AF_UNIX)
+server.connect(sys.argv[1])
+job = {"run": sys.argv[2:], "folder": os.getcwd(), "environment": dict(os.environ)}
+socket.send_fds(server, [json.dumps(job).encode()], [0, 1, 2])
+server.shutdown(socket.SHUT_WR)
+while server.recv(1):
     pass
 """
 """Lives as long as the process that it stands for."""
@@ -87,7 +86,7 @@ def warm_pythons(folder: Path) -> Iterator[Path]:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        process.stdout.readline()  # when it listens; whoever comes before it has imported all waits
+        process.stdout.readline()  # when it listens; an earlier client waits until all is imported
         yield script
     finally:
         process.stdin.close()
@@ -96,7 +95,7 @@ def warm_pythons(folder: Path) -> Iterator[Path]:
 
 
 def serve(place: str) -> None:
-    """Fork a process for whoever connects, until standard input ends."""
+    """Fork a process for each connection, until standard input ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(place)
@@ -117,20 +116,20 @@ def serve(place: str) -> None:
 
 
 def _run(client: socket.socket) -> None:
-    """What `python -m` does.  The client's end of the socket tells when it is over."""
+    """Run a module like `python -m`. The client's end of the socket shows when it is over."""
     try:
         message, descriptors = _received(client)
         for number, descriptor in enumerate(descriptors):
             os.dup2(descriptor, number)
             os.close(descriptor)
-        told = json.loads(message)
+        job = json.loads(message)
         os.environ.clear()
-        os.environ.update(told["environment"])
-        os.chdir(told["folder"])
-        paths = told["environment"].get("PYTHONPATH", "").split(os.pathsep)
+        os.environ.update(job["environment"])
+        os.chdir(job["folder"])
+        paths = job["environment"].get("PYTHONPATH", "").split(os.pathsep)
         sys.path += [one for one in paths if one and one not in sys.path]
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        sys.argv = told["run"]
+        sys.argv = job["run"]
         run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     except SystemExit as end:
         os._exit(end.code if isinstance(end.code, int) else 0)

@@ -24,7 +24,7 @@ def jars() -> list[Path]:
 
 
 def python_path() -> str:
-    """What PYTHONPATH has to begin with for that pyspark: nothing if it is the one that is installed.
+    """The beginning of PYTHONPATH for that pyspark: empty if it is the one that is installed.
 
     Raises KafkaUnavailable where pip cannot fetch it.
     """
