@@ -87,7 +87,7 @@ def test_a_call_whole_and_byte_by_byte(caller: socket.socket) -> None:
 
 @pytest.mark.slow
 def test_large_request_takes_time_linear_in_its_size(caller: socket.socket) -> None:
-    """Each read once looked at, and copied, all that had come before it: 8 MiB took four seconds."""
+    """Each read once scanned, and copied, all bytes that had come before it: 8 MiB took four seconds."""
     caller.settimeout(60)
     begin = time.process_time()
     caller.sendall(request("/topics", '{"what": "' + "x" * (8 << 20) + '"}'))
@@ -106,11 +106,11 @@ def test_help_lists_calls_and_their_arguments(caller: socket.socket) -> None:
     caller.sendall(request("/help", method="GET"))
     ((status, answer),) = receive(caller)
     assert status == 200
-    told = answer["result"]
-    assert told["controls/cut_link"].startswith(
+    result = answer["result"]
+    assert result["controls/cut_link"].startswith(
         "(source: 'int', target: 'int', one_way: 'bool' = False): Drops"
     )
-    assert {"topics", "connections", "controls/add_rule"} <= set(told)
+    assert {"topics", "connections", "controls/add_rule"} <= set(result)
 
 
 def test_several_at_once_are_answered_in_order(caller: socket.socket) -> None:
@@ -678,12 +678,12 @@ def test_responses_that_are_not_taken_in_time_end_their_connection(
 ) -> None:
     monkeypatch.setattr(http_port, "REQUEST_TIMEOUT", 0.2)
     with connect(port) as slow:
-        asked = 100
-        slow.sendall(request("/openapi.json") * asked)
+        size = 100
+        slow.sendall(request("/openapi.json") * size)
         wait_until(lambda: any(one.is_known and one._unsent for one in [*port._callers]))
         wait_until(lambda: not any(one._unsent for one in [*port._callers]))
         with pytest.raises((ConnectionError, AssertionError)):
-            receive(slow, asked)
+            receive(slow, size)
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

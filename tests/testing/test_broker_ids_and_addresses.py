@@ -73,8 +73,8 @@ def test_clients_get_the_advertised_addresses() -> None:
         ) as cluster,
         KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,
     ):
-        told = [(node.host, node.port) for node in admin.describe_cluster(timeout=5).nodes]
-        assert told == [("kafka-0.test", 19092), ("kafka-1.test", 19093)]
+        addresses = [(node.host, node.port) for node in admin.describe_cluster(timeout=5).nodes]
+        assert addresses == [("kafka-0.test", 19092), ("kafka-1.test", 19093)]
         assert all(broker.host == "127.0.0.1" for broker in cluster.brokers)
         configs = [broker.config.text("advertised.listeners") for broker in cluster.brokers]
         assert configs == ["PLAINTEXT://kafka-0.test:19092", "PLAINTEXT://kafka-1.test:19093"]
@@ -159,7 +159,7 @@ def test_addresses_of_ipv6_are_those_that_clients_accept(host: str) -> None:
         port = cluster.open_admin_port(host=host)
         assert port.address.startswith("[::1]:")
         fields = {"Authorization": f"Bearer {port.token}"}
-        asked = urllib.request.Request(f"http://{port.address}/brokers", b"{}", fields)
-        with urllib.request.urlopen(asked, timeout=60) as response:
+        request = urllib.request.Request(f"http://{port.address}/brokers", b"{}", fields)
+        with urllib.request.urlopen(request, timeout=60) as response:
             views = json.load(response)["result"]
         assert ",".join(view["address"] for view in views) == cluster.bootstrap_servers

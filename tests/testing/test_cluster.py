@@ -255,7 +255,9 @@ def test_log_and_partition_views_show_records_and_offsets(
 
 
 def test_a_loop_that_has_ended_is_not_silent() -> None:
-    """What is no `Exception` is guarded against nowhere; the others: server/test_internal_errors.py."""
+    """A `BaseException` that is no `Exception` is not guarded against anywhere; for the others see
+    server/test_internal_errors.py.
+    """
     cluster = KafkaCluster(brokers=1).start()
     try:
         part = cluster.brokers[0].parts.timers

@@ -56,7 +56,7 @@ def test_fail_next_refuses_without_acting(kafka_cluster: KafkaCluster, leader: L
 def test_a_fault_may_name_its_topic_client_and_broker(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     controls = kafka_cluster.controls
     controls.fail_next(ProduceRequest, RequestTimedOut, topic="other")
-    controls.fail_next(ProduceRequest, RequestTimedOut, client_id="somebody else")
+    controls.fail_next(ProduceRequest, RequestTimedOut, client_id="another client")
     with pytest.raises(ConfigurationError, match="Unknown broker 5"):
         controls.fail_next(ProduceRequest, RequestTimedOut, broker=5)
     wire = leader("t", 0)
@@ -368,8 +368,8 @@ def test_controls_pass_all_arguments_to_their_part(name: str) -> None:
         else:
             positional.append(parameter.name)
     getattr(controls, name)(*positional, **named)
-    given = signature(getattr(controls, name)).bind(*positional, **named).arguments
-    assert calls == [(name, dict(given))]
+    arguments = signature(getattr(controls, name)).bind(*positional, **named).arguments
+    assert calls == [(name, dict(arguments))]
 
 
 def test_controls_that_make_a_rule_give_it_back_from_another_process_too() -> None:

@@ -82,7 +82,7 @@ class World:
             wire.close()
 
     def begin(self) -> None:
-        """As good as new, for the next story."""
+        """Restored to its first state, for the next story."""
         cluster = self.cluster
         self.controls.reset()
         assert all(broker.is_running and not broker.is_paused for broker in cluster.brokers)
@@ -290,8 +290,8 @@ def coordinators(world: World) -> None:
     controls, cluster = world.controls, world.cluster
 
     def is_found(kind: int, key: str) -> bool:
-        asked = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-        return not world.ask(0, asked, 4).coordinators[0].error_code
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+        return not world.ask(0, request, 4).coordinators[0].error_code
 
     cluster.wait_until(lambda: is_found(0, "g") and is_found(1, "tx"))
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="")

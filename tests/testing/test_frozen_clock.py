@@ -15,7 +15,7 @@ from pykafka2.clock import SystemClock
 from pykafka2.testing import KafkaCluster
 from spark_connector import clock as spark_clock
 
-pytestmark = pytest.mark.slow  # freezegun looks at each attribute of each module
+pytestmark = pytest.mark.slow  # freezegun reads each attribute of each module
 
 PAST, FUTURE = "2001-02-03", "2101-02-03"
 

@@ -65,7 +65,7 @@ def test_the_history_counts_and_filters(kafka_cluster: KafkaCluster, leader: Lea
     wire.call(METADATA, 12)
     assert history.count("Produce") == 3
     assert history.count("Produce", where=acks_one) == 2
-    assert history.count("Produce", client_id="somebody else") == 0
+    assert history.count("Produce", client_id="another client") == 0
     assert [request.acks for request in history.requests("Produce", broker=0)] == [1, -1, 1]
     first, *others = history.entries()
     assert history.entries(since=first) == others
@@ -302,8 +302,8 @@ def test_groups_and_transactions_are_in_the_timeline(simulation: Simulation) -> 
     producer.end(committed=False)
     world.until("CompleteAbort")
     transactions = world.cluster.events.events("transaction")
-    told = [event.facts["state"] for event in transactions if event.facts["transactional_id"] == "tid"]
-    assert told == ["Empty", "Ongoing", "PrepareAbort", "CompleteAbort"]
+    found = [event.facts["state"] for event in transactions if event.facts["transactional_id"] == "tid"]
+    assert found == ["Empty", "Ongoing", "PrepareAbort", "CompleteAbort"]
     assert "transaction: tid is Ongoing, producer" in str(world.cluster.timeline())
 
 
@@ -389,8 +389,8 @@ def test_controllers_and_pauses_are_seen(kafka_cluster: KafkaCluster) -> None:
     kafka_cluster.controls.resume_broker(before[0])
     assert kafka_cluster.controller.id == 1 - before[0]
     assert kafka_cluster.partition("t", 0).controller_epoch == kafka_cluster.controller.epoch == before[1] + 1
-    told = [event.text for event in kafka_cluster.events.events("controller")]
-    assert f"broker {1 - before[0]} is the controller in epoch {before[1] + 1}" in told
+    found = [event.text for event in kafka_cluster.events.events("controller")]
+    assert f"broker {1 - before[0]} is the controller in epoch {before[1] + 1}" in found
     states = [event.facts.get("state") for event in kafka_cluster.events.events("broker")]
     assert states[-2:] == ["paused", "resumed"]
 
@@ -414,14 +414,14 @@ def test_rejected_controller_change_is_not_an_event_of_success(kafka_cluster: Ka
 def test_connections_view_lists_connected_clients(kafka_cluster: KafkaCluster, wait_for: WaitFor) -> None:
     address = kafka_cluster.brokers[0].address
     kafka_cluster.controls.hold("Produce")
-    with Wire(address, "orders-app") as asking, Wire(address) as silent:
-        asking.call(ApiVersionsRequest(client_software_name="their", client_software_version="2.1"), 3)
-        asking.send(produce_request("t", 0, batch()), 12)
+    with Wire(address, "orders-app") as sending, Wire(address) as silent:
+        sending.call(ApiVersionsRequest(client_software_name="their", client_software_version="2.1"), 3)
+        sending.send(produce_request("t", 0, batch()), 12)
         kafka_cluster.wait_until(lambda: kafka_cluster.controls.held() == 1)
         wait_for(lambda: len(kafka_cluster.connections()) == 2)
         (one,) = kafka_cluster.connections("orders-app")
         assert (one.broker, one.software, one.in_flight, one.is_read) == (0, "their 2.1", 1, False)
-        assert one.peer == "{}:{}".format(*asking.socket.getsockname())
+        assert one.peer == "{}:{}".format(*sending.socket.getsockname())
         other = next(one for one in kafka_cluster.connections() if one.client_id is None)
         assert other.peer == "{}:{}".format(*silent.socket.getsockname())
         assert other.is_read
@@ -476,8 +476,8 @@ def test_waiting_in_an_event_loop(process: bool) -> None:
         assert cluster.wait_until(lambda: 7) == 7, "what holds at once blocks nothing"
         with pytest.warns(RuntimeWarning, match="Await cluster.wait_until_async") as warned:
             assert cluster.wait_until(iter([0, 0, 0, 8]).__next__) == 8
-        told = [one for one in warned if "wait_until_async" in str(one.message)]
-        assert len(told) == 1, "once for each wait"
+        found = [one for one in warned if "wait_until_async" in str(one.message)]
+        assert len(found) == 1, "once for each wait"
         first.cancel()
         ticking.cancel()
 
@@ -502,8 +502,8 @@ def test_forget_clears_history_metrics_and_timeline(kafka_cluster: KafkaCluster,
     produce(wire, "t", 0, batch())
     kafka_cluster.history.exactly(1)
     kafka_cluster.wait_until(lambda: kafka_cluster.metrics().api("Produce").count == 1)
-    (told,) = kafka_cluster.timeline().as_list()
-    assert 0 <= told["at"] < 5
+    (found,) = kafka_cluster.timeline().as_list()
+    assert 0 <= found["at"] < 5
     assert kafka_cluster.log("t", 0).log_end_offset == 2
 
 
@@ -535,14 +535,14 @@ def test_a_reply_to_a_forgotten_request_is_not_counted(kafka_cluster: KafkaClust
 
 @pytest.mark.kafka(brokers=3)
 def test_a_timeline_begins_with_two_lines_of_the_start(kafka_cluster: KafkaCluster) -> None:
-    started, elected, *_ = str(kafka_cluster.timeline()).splitlines()  # brokers may have asked for something
+    started, elected, *_ = str(kafka_cluster.timeline()).splitlines()  # brokers may have sent requests
     assert "cluster: 3 brokers started in" in started
     assert elected.endswith("broker 0 is the controller in epoch 1")
 
 
 @one_broker
 def test_rejected_connection_is_an_event(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    """An old client sees only its connection close; the test's author is told why, once."""
+    """An old client sees only its connection close; the test's author gets the reason, once."""
     for _ in range(3):
         wire = connect(0)
         wire.socket.sendall(bytes.fromhex("0000001b 0000 0000 00000001 0007") + b"ancient" + bytes(10))

@@ -273,7 +273,7 @@ def test_the_child_dies_with_its_parent_even_of_sigkill(tmp_path: Path) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Zombies, which wait for whoever adopted them, count as dead."""
+    """Zombies, which wait for the process that adopted them, count as dead."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

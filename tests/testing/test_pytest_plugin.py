@@ -42,7 +42,7 @@ def test_clusters_come_by_themselves_are_kept_and_emptied_between_tests(pytester
             seen.append(kafka_cluster)
             kafka_cluster.create_topic("mine")
             assert kafka_cluster.controls.hold("Produce").id == 1
-            kafka_cluster.controls.cut_client("somebody")
+            kafka_cluster.controls.cut_client("no-such-client")
             with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
                 producer.partitions_for("orders")
             assert kafka_cluster.metrics().api("Metadata").count
@@ -72,7 +72,7 @@ def test_clusters_come_by_themselves_are_kept_and_emptied_between_tests(pytester
         def test_another(kafka_cluster):
             config = kafka_cluster.config
             assert config.int("num.partitions") == 3
-            assert config.int("group.initial.rebalance.delay.ms") == 0  # nobody waits in tests
+            assert config.int("group.initial.rebalance.delay.ms") == 0  # tests do not wait
             assert config.int("group.min.session.timeout.ms") == 6000
 
         @pytest.mark.kafka(brokers=1)
@@ -132,8 +132,8 @@ def test_failures_are_reported_with_leaks_and_timelines(pytester: pytest.Pyteste
             kept.append(socket.create_connection(("127.0.0.1", kafka_cluster.brokers[0].port)))
             kept.append(socket.create_server(("127.0.0.1", 0)))
             kept.append(socket.create_connection(("127.0.0.1", kafka_cluster.brokers[0].port)))
-            asked = ApiVersionsRequest(client_software_name="theirs", client_software_version="1.0")
-            kept[-1].sendall(b"".join(encode_request(asked, 3, 1, "their-app")))
+            request = ApiVersionsRequest(client_software_name="theirs", client_software_version="1.0")
+            kept[-1].sendall(b"".join(encode_request(request, 3, 1, "their-app")))
             kept[-1].recv(1)
 
         @one
@@ -296,9 +296,9 @@ def test_ctrl_c_shows_the_timelines_of_the_clusters_of_a_hanging_test(
     with pytest.raises(KeyboardInterrupt) as caught:
         raise KeyboardInterrupt
     pytest_keyboard_interrupt(caught)
-    told = capsys.readouterr().err
-    assert "timeline of cluster" in told
-    assert "waited-for created" in told
+    printed = capsys.readouterr().err
+    assert "timeline of cluster" in printed
+    assert "waited-for created" in printed
 
     class OfATestCase:
         def __init__(self) -> None:

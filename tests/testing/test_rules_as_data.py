@@ -84,7 +84,7 @@ def test_a_partition_a_client_and_a_function_of_the_request(
         0,
     ]
     assert rule.fired == 1
-    controls.rule(api="Produce", client_id="somebody else", then="hold")
+    controls.rule(api="Produce", client_id="another client", then="hold")
     controls.rule(
         api="Produce", where=lambda request: request.acks == 1, then="error:REQUEST_TIMED_OUT", times=1
     )
@@ -217,7 +217,7 @@ def test_a_frame_from_a_dead_connection_arrives_late(
     late = entries[-1]
     assert late.peer.endswith("(dead)")
     assert sorted(entries, key=lambda one: one.received_at) == entries, "it is as old as its arrival"
-    assert late.response is not None  # it was answered, to nobody
+    assert late.response is not None  # it was answered, on a closed connection
 
 
 @one_broker
@@ -405,7 +405,7 @@ def test_the_idempotent_producer_survives(kafka_cluster: KafkaCluster, then: str
 
 @one_broker
 def test_the_producer_survives_a_reply_that_lies(kafka_cluster: KafkaCluster) -> None:
-    """Appended, but told that it was not: the retry is a duplicate, and known as one."""
+    """Appended, but answered with an error: the retry is a duplicate, and known as one."""
     lie = {
         "responses": [{"partition_responses": [{"error_code": NOT_LEADER_OR_FOLLOWER, "base_offset": -1}]}]
     }

@@ -63,7 +63,9 @@ def test_tls_true_makes_a_throw_away_authority(process: bool) -> None:
             with KafkaProducer(**cluster.client_options) as producer:
                 producer.send("t", b"secret").result(timeout=10)
             assert cluster.log("t", 0).values() == [b"secret"]
-            assert oct(Path(cluster.ca_file).parent.stat().st_mode)[-3:] == "700", "nobody else reads the key"
+            assert oct(Path(cluster.ca_file).parent.stat().st_mode)[-3:] == "700", (
+                "no other user reads the key"
+            )
             other = confluent_kafka.admin.AdminClient(
                 {
                     "bootstrap.servers": cluster.bootstrap_servers,

@@ -17,7 +17,7 @@ pytest_plugins = ["pytester"]
 
 
 @attrs.define
-class Told:
+class Report:
     """A watchdog and what it has written."""
 
     watchdog: Watchdog
@@ -31,41 +31,41 @@ class Told:
         return self.text
 
     def names(self) -> list[str]:
-        """The tests that it has told about."""
+        """The tests that it has reported."""
         return re.findall(r"^(\S+) has been running for", self.text, re.MULTILINE)
 
 
 @pytest.fixture
-def told() -> Iterator[Told]:
+def report() -> Iterator[Report]:
     reading, writing = os.pipe()
-    told = Told(Watchdog(0.05, writing), reading)
-    yield told
-    told.watchdog.close()
-    before = told.names()
+    report = Report(Watchdog(0.05, writing), reading)
+    yield report
+    report.watchdog.close()
+    before = report.names()
     with os.fdopen(reading) as rest:
-        told.text += rest.read()
-    assert told.names() == before, "each is told about once"
+        report.text += rest.read()
+    assert report.names() == before, "each is reported once"
 
 
 @pytest.mark.kafka(brokers=1, topics=["orders"])
 def test_watchdog_reports_calls_and_timelines_of_a_hanging_test(
-    kafka_cluster: KafkaCluster, told: Told
+    kafka_cluster: KafkaCluster, report: Report
 ) -> None:
-    told.watchdog.begin("test_shop.py::test_hangs", lambda: {"in_a_fixture": kafka_cluster})
-    text = told.read_until(f"{'topic'}: orders created")  # as the timeline has it, and no line of code
-    assert told.names() == ["test_shop.py::test_hangs"]
+    report.watchdog.begin("test_shop.py::test_hangs", lambda: {"in_a_fixture": kafka_cluster})
+    text = report.read_until(f"{'topic'}: orders created")  # as the timeline has it, and no line of code
+    assert report.names() == ["test_shop.py::test_hangs"]
     assert "for 0.05 s; the main thread is in" in text
     assert "os.read(self.reading, 65536)" in text
     assert "\ntimeline of in_a_fixture\n" in text
     assert "_pytest" not in text
 
 
-def test_watchdog_does_not_report_a_test_that_ends_in_time(told: Told) -> None:
-    told.watchdog.begin("quick", dict)
-    told.watchdog.end()
-    told.watchdog.begin("slow", dict)
-    told.read_until("slow")
-    assert told.names() == ["slow"]
+def test_watchdog_does_not_report_a_test_that_ends_in_time(report: Report) -> None:
+    report.watchdog.begin("quick", dict)
+    report.watchdog.end()
+    report.watchdog.begin("slow", dict)
+    report.read_until("slow")
+    assert report.names() == ["slow"]
 
 
 @pytest.mark.gate

@@ -211,7 +211,7 @@ def fetch_request(
     epoch: int = -1,
     last_fetched_epoch: int = -1,
 ) -> FetchRequest:
-    asked = FetchPartition(
+    requested = FetchPartition(
         partition=partition,
         fetch_offset=offset,
         current_leader_epoch=epoch,
@@ -222,7 +222,7 @@ def fetch_request(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
-        topics=[FetchTopic(topic=topic, partitions=[asked])],
+        topics=[FetchTopic(topic=topic, partitions=[requested])],
     )
 
 
