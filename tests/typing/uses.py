@@ -106,8 +106,8 @@ def producing_with_serializers(servers: str) -> None:
     lenient.send("orders", {"any": "thing"})
     lambdas = KafkaProducer(value_serializer=lambda value: value.encode("utf-8"))
     lambdas.send("orders", "text")
-    given = {"bootstrap.servers": servers, "value.serializer": str.encode}
-    configured: KafkaProducer[Buffer, str] = KafkaProducer(given)
+    settings = {"bootstrap.servers": servers, "value.serializer": str.encode}
+    configured: KafkaProducer[Buffer, str] = KafkaProducer(settings)
     configured.send("orders", "text")
     takes_bytes(plain)
     takes_bytes(texts)  # type: ignore[arg-type]
@@ -223,8 +223,8 @@ def consuming_with_deserializers(servers: str) -> None:
     assert_type(next(numbered).key, int | None)
     loaded = KafkaConsumer(value_deserializer=lambda data: json.loads(data))
     assert_type(loaded, KafkaConsumer[bytes, Any])
-    given = {"bootstrap.servers": servers, "value.deserializer": bytes.decode}
-    configured: KafkaConsumer[bytes, str] = KafkaConsumer(given)
+    settings = {"bootstrap.servers": servers, "value.deserializer": bytes.decode}
+    configured: KafkaConsumer[bytes, str] = KafkaConsumer(settings)
     reads_text(configured)
     reads_text(numbered)  # type: ignore[arg-type]
     reads_anything(numbered)
@@ -284,8 +284,8 @@ def testing() -> None:
         controls.shrink_isr(("orders", 0), 1, 2)
         controls.cut_lnik(0, 1)  # type: ignore[attr-defined]
         controls.hold("Produce", topc="orders")  # type: ignore[call-arg]
-        assert_type(cluster.history.count("Produce", client_id="a", where=lambda asked: True), int)
-        cluster.history.order("Metadata", ("Produce", lambda asked: asked.acks == 1))
+        assert_type(cluster.history.count("Produce", client_id="a", where=lambda request: True), int)
+        cluster.history.order("Metadata", ("Produce", lambda request: request.acks == 1))
         cluster.history.exactly(2, ProduceRequest, client_id="a")
         assert_type(cluster.history.requests(ProduceRequest), list[ProduceRequest])
         assert_type(cluster.history.requests("Produce")[0].acks, Any)
