@@ -1,4 +1,4 @@
-"""A failure is told when it happens, so that a run which is ended amid it has said why."""
+"""A failure is printed when it happens, so a run that is stopped midway has already shown the reason."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ def test_killed_run_has_reported_its_failures(tmp_path: Path, ci: str) -> None:
         text=True,
     )
     assert ended.returncode == 9
-    told = ("FAILED so far" in ended.stdout, "the reason" in ended.stdout)
-    assert told == (bool(ci), bool(ci)), ended.stdout
+    printed = ("FAILED so far" in ended.stdout, "the reason" in ended.stdout)
+    assert printed == (bool(ci), bool(ci)), ended.stdout

@@ -30,7 +30,7 @@ ROW = re.compile(r"^\| `(\w+)` \|[^|]+\| ([^|]+) \|$", re.MULTILINE)
 
 
 def documented() -> dict[str, set[str]]:
-    """What docs/architecture.md lets each folder of the broker touch."""
+    """Imports that docs/architecture.md allows each folder of the broker."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     section = text[text.index("| folder or module |") :]
     rows = ROW.findall(section[: section.index("\n\n")])
@@ -38,7 +38,7 @@ def documented() -> dict[str, set[str]]:
 
 
 def touched() -> dict[str, set[str]]:
-    """What each folder of the broker really imports of the others."""
+    """Imports between the folders of the broker, as they are."""
     found: dict[str, set[str]] = {}
     for name, imported in import_graph().items():
         parts = name.split(".")
@@ -63,7 +63,7 @@ MOST_THAT_KNOW_THE_BROKER = 10
 
 @pytest.mark.gate
 def test_few_modules_know_the_whole_broker() -> None:
-    """Who is handed a `Broker` may touch everything of it; the others are given the part that they need."""
+    """A function that takes a `Broker` can use everything in it; the others get only the part they need."""
     knowing = sorted(
         name for name, imported in import_graph().items() if "pykafka2.broker.broker" in imported
     )

@@ -24,7 +24,7 @@ def test_the_module_graph_has_no_cycle() -> None:
 
 
 def test_no_allowed_circle_is_over() -> None:
-    """Who ends a circle takes it off the list, and who takes a module out of one takes that off."""
+    """Remove a cycle from the list when you end it, and a module when you take it out of its cycle."""
     in_circles = frozenset().union(*circles(import_graph())) if ALLOWED else frozenset()
     assert [sorted(one - in_circles) for one in ALLOWED if one - in_circles] == []
 

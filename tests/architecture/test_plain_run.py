@@ -28,7 +28,7 @@ def packages() -> list[str]:
 
 
 def plainly_tested(tree: ast.Module) -> set[str]:
-    """What a file of tests imports, if one of its tests at least is in a plain run."""
+    """Imports of a test file that has at least one test in a plain run."""
     has_plain_test = is_gates = False
     imported: set[str] = set()
     for node in ast.walk(tree):

@@ -28,8 +28,8 @@ ALLOWED_MODULES: dict[str, frozenset[str]] = {
 }
 # `random.Random(seed)` is seeded, and as a type it is how entropy is handed in.
 ALLOWED_ATTRIBUTES = frozenset({"random.Random"})
-# The command line and the benchmarks measure real time; the simulation's batons are real threads, and its
-# watchdog looks at real time on purpose.
+# The command line and the benchmarks measure real time. The simulation's batons are real threads, and its
+# watchdog reads the real clock on purpose.
 EXEMPT_PREFIXES = ("pykafka2.cli.", "pykafka2.testing.simulation.")
 
 

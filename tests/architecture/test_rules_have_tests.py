@@ -85,7 +85,7 @@ def test_a_rule_has_a_promise_a_source_and_tests_or_a_reason(rule: Rule) -> None
 
 @pytest.mark.gate
 def test_rules_that_are_mentioned_are_on_the_page() -> None:
-    """As a link to `broker-rules.md`, or in a docstring as "(rule acks-0-gets-no-reply)"."""
+    """A link to `broker-rules.md`, or "(rule acks-0-gets-no-reply)" in a docstring."""
     names = {rule.name for rule in rules()}
     documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/guides/*.md")]
     sources = [path for folder in ("pykafka2", "tests") for path in (ROOT / folder).rglob("*.py")]
