@@ -14,7 +14,7 @@ import attrs
 
 from pykafka2.errors import KafkaError
 from pykafka2.producer.delivery.delivery import OnDelivery
-from pykafka2.text import brief
+from pykafka2.text import brief, type_of
 from pykafka2.types import GivenHeaders, RecordMetadata
 
 logger = logging.getLogger(__name__)
@@ -71,9 +71,9 @@ class Interceptors:
                     record = returned
                 elif returned is not None:  # None is allowed after a change in place
                     logger.error(
-                        "on_send of %r returned %r instead of a ProducerRecord; the record is sent unchanged",
+                        "on_send of %r returned %s instead of a ProducerRecord; the record is sent unchanged",
                         interceptor,
-                        returned,
+                        type_of(returned),
                     )
         return record
 

@@ -30,7 +30,7 @@ from pykafka2.producer.sending.failure_log import Failures
 from pykafka2.producer.sending.memory_shares import PartitionShares
 from pykafka2.protocol.messages.produce import PartitionProduceResponse
 from pykafka2.slotted import slotted
-from pykafka2.text import shown
+from pykafka2.text import counted, shown
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, Node
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ class Outcomes:
             return DeliveryTimeout(f"{what}; it was never sent, it waited for {waited_for}")
         because = f" (last: {batch.last_error})" if batch.last_error else ""
         return DeliveryTimeout(
-            f"{what} after {batch.attempts} attempts{because}; it may or may not be in the log"
+            f"{what} after {counted(batch.attempts, 'attempt')}{because}; it may or may not be in the log"
         )
 
 

@@ -305,7 +305,7 @@ def test_sender_wakes_when_the_first_batch_expires() -> None:
     assert bench.poll().wake_at == 40
     bench.now = 40.0
     bench.poll()
-    with pytest.raises(DeliveryTimeout, match="after 1 attempts"):
+    with pytest.raises(DeliveryTimeout, match="after 1 attempt;"):
         delivery.result(0)
     # The bytes of a request on the wire stay accounted for until its answer.
     assert bench.accumulator.pool.available_bytes < bench.accumulator.pool.total_bytes
