@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 CODE_OR_LINK = re.compile(r"(`[^`]*`|\[[^\]]*\]\([^)]*\))")
 IDENTIFIER = re.compile(
@@ -24,7 +25,7 @@ JSON = re.compile(r"\{.*\}")
 
 NO_BREAK = "\u00a0"
 """Keeps a label on the line of a short text, and a separator behind its fact."""
-SHORT = 20
+SHORT = 30
 """Characters of a text that fits beside its label on a phone, where a longer one would be split."""
 
 Facts = Iterable[tuple[str, str]]
@@ -59,20 +60,26 @@ def anchor(heading: str) -> str:
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
 
-def linked(text: str, known: Iterable[str], own: str = "") -> str:
+def linked(
+    text: str, known: Iterable[str], own: str = "", elsewhere: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """Return the text with calls and names as code, and known names except `own` as links to their anchors.
 
-    Code and links in the text stay as they are, and so do known names that are ordinary words.
+    `elsewhere` has the page of names that another one defines. Links and other code in the text stay as
+    they are, and so do known names that are ordinary words.
     """
-    names = [name for name in known if NOT_A_WORD.search(name)]
-    longest_first = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-    pattern = re.compile(rf"{IDENTIFIER.pattern}|\b(?:{longest_first})\b" if names else IDENTIFIER.pattern)
+    pages = {name: page for name, page in elsewhere.items() if NOT_A_WORD.search(name)}
+    pages |= {name: "" for name in known if NOT_A_WORD.search(name)}
+    longest_first = "|".join(map(re.escape, sorted(pages, key=len, reverse=True)))
+    names = rf"\b(?:{longest_first})\b" if pages else r"(?!)"
 
     def marked(found: re.Match[str]) -> str:
-        word = found[0]
-        return f"[`{word}`](#{anchor(word)})" if word in names and word != own else f"`{word}`"
+        word = found[0].strip("`")
+        is_link = word in pages and word != own
+        return f"[`{word}`]({pages[word]}#{anchor(word)})" if is_link else f"`{word}`"
 
-    return _outside_code(text, lambda part: pattern.sub(marked, part))
+    text = re.sub(rf"(?<!\[)`{names}`", marked, text)
+    return _outside_code(text, lambda part: re.sub(f"{IDENTIFIER.pattern}|{names}", marked, part))
 
 
 def values(legal: str) -> str:

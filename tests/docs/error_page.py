@@ -16,6 +16,7 @@ import pykafka2.errors
 import spark_connector.errors
 from pykafka2.errors import KafkaError, name_of
 from tests.docs.definitions import anchor, check_entries, definition, linked, section
+from tests.docs.option_subjects import OPTION_PAGES
 
 FAQ = Path(__file__).parents[2] / "docs" / "guides" / "faq.md"
 HEAD = """\
@@ -147,8 +148,8 @@ def _definition(error: type[KafkaError], known: Mapping[str, type[KafkaError]]) 
     return definition(
         error.__name__,
         facts,
-        linked(what, known, error.__name__),
-        f"**What to do:** {linked(error.what_to_do, known)}",
+        linked(what, known, error.__name__, OPTION_PAGES),
+        f"**What to do:** {linked(error.what_to_do, known, '', OPTION_PAGES)}",
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from pykafka2.producer.inspection import GAUGES, MEASURED, RATES, texts
 from tests.docs.definitions import check_entries, definition, linked, overview, section, table
+from tests.docs.option_subjects import OPTION_PAGES
 
 Subjects = Mapping[str, Mapping[str, tuple[str, str]]]
 """For each subject, the unit and what the value shows, by the name of the metric."""
@@ -238,7 +239,7 @@ def _definition(name: str, unit: str, advice: str, meaning: str) -> str:
         if name.rpartition("-")[0] in MEASURED
         else "total"
     )
-    sentence = linked(f"{meaning[0].upper()}{meaning[1:]}.", ())
+    sentence = linked(f"{meaning[0].upper()}{meaning[1:]}.", (), "", OPTION_PAGES)
     return definition(name, (("Unit", unit), ("Kind", kind)), f"{sentence} {advice}".strip())
 
 

@@ -531,3 +531,12 @@ ADMIN: Mapping[str, Subject] = {
     },
     **SECURITY,
 }
+
+
+OPTION_PAGES: Mapping[str, str] = {
+    name: page
+    for page, subjects in (("consumer-options.md", CONSUMER), ("producer-options.md", PRODUCER))
+    for subject in subjects.values()
+    for name in subject
+}
+"""The page that defines an option; the producer's for options of several clients."""

@@ -144,11 +144,19 @@ def test_default_has_a_readable_unit(name: str, default: object, shown: str) -> 
 
 def test_names_and_calls_become_code_and_known_names_links() -> None:
     text = (
-        "send() waits for max_block_ms, `max_block_ms` and [max_block_ms](x.md); retries and linger_ms stay."
+        "send() waits for max_block_ms, `max_block_ms` and [`max_block_ms`](x); retries and linger_ms stay."
     )
     assert linked(text, ["max_block_ms", "linger_ms", "retries"], "linger_ms") == (
-        "`send()` waits for [`max_block_ms`](#max_block_ms), `max_block_ms` and [max_block_ms](x.md); "
-        "retries and `linger_ms` stay."
+        "`send()` waits for [`max_block_ms`](#max_block_ms), [`max_block_ms`](#max_block_ms) and "
+        "[`max_block_ms`](x); retries and `linger_ms` stay."
+    )
+
+
+def test_names_of_another_page_become_links_to_it() -> None:
+    text = "raise linger_ms or `acks`"
+    assert (
+        linked(text, (), "", {"linger_ms": "a.md", "acks": "a.md"})
+        == "raise [`linger_ms`](a.md#linger_ms) or `acks`"
     )
 
 
