@@ -15,7 +15,7 @@ from types import ModuleType
 import pykafka2.errors
 import spark_connector.errors
 from pykafka2.errors import KafkaError, name_of
-from tests.docs.definitions import anchor, check_entries, definition, linked, section
+from tests.docs.definitions import anchor, check_entries, definition, linked, section, values
 from tests.docs.option_subjects import OPTION_PAGES
 
 FAQ = Path(__file__).parents[2] / "docs" / "guides" / "faq.md"
@@ -148,8 +148,8 @@ def _definition(error: type[KafkaError], known: Mapping[str, type[KafkaError]]) 
     return definition(
         error.__name__,
         facts,
-        linked(what, known, error.__name__, OPTION_PAGES),
-        f"**What to do:** {linked(error.what_to_do, known, '', OPTION_PAGES)}",
+        linked(values(what), known, error.__name__, OPTION_PAGES),
+        f"**What to do:** {linked(values(error.what_to_do), known, '', OPTION_PAGES)}",
     )
 
 
