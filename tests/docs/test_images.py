@@ -10,7 +10,8 @@ from types import ModuleType
 import pytest
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
-PICTURES = sorted(IMAGES.parent.rglob("*.svg"))
+ICONS = {"favicon.svg", "logo.svg"}
+PICTURES = sorted(path for path in IMAGES.parent.rglob("*.svg") if path.name not in ICONS)
 
 
 def script(name: str) -> ModuleType:
