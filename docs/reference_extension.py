@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from griffe import (
+    AliasResolutionError,
     Attribute,
     Class,
     Docstring,
@@ -23,7 +24,7 @@ from griffe import (
     Expr,
     ExprCall,
     ExprKeyword,
-    ExprTuple,
+    ExprName,
     Extension,
     Function,
     Module,
@@ -32,10 +33,22 @@ from griffe import (
     ParameterKind,
     Parameters,
 )
+from markupsafe import Markup
 
-PACKAGES = ("", "admin", "aio", "testing", "testing.simulation")
+PACKAGES = ("", "admin", "aio", "testing", "testing.simulation", "serializers")
+IN_SIGNATURES = (
+    "aio.batch_builder.BatchBuilder",
+    "broker.observed.history.Criteria",
+    "driver.completion.Completion",
+    "testing.access.ConnectionOptions",
+    "testing.controls.access.Resource",
+    "testing.controls.rules.Match",
+    "testing.controls.rules.Matching",
+    "types.TopicPartitionReplica",
+)
+"""Classes that no package exports."""
 VALUE = re.compile(r"(attrs\.|)(define|frozen|slotted)\b")
-LITERAL = re.compile(r"[-\d'\"]")
+LITERAL = re.compile(r"[-\d'\"]|float\(")
 ENUMS = {"IntEnum", "StrEnum", "Enum"}
 CODE_SPAN = re.compile(r"(?<!`)`((?:\w+\.)*\w+)(\(\))?`(?!`)")
 SECTION = re.compile(r"^(Args|Raises|Returns|Yields):$", re.MULTILINE)
@@ -55,7 +68,11 @@ class Reference(Extension):
 
     def on_package(self, *, pkg: Module, **_: Any) -> None:
         public = dict(_public(pkg))
-        paths = {path.rpartition(".")[2]: path for path in reversed(public)}  # the first of a name stays
+        paths = {name: f"#{name.lower()}" for name in pkg["errors"].classes}  # anchors of the page of errors
+        for path in reversed(public):  # the first one of a name stays
+            name = path.rpartition(".")[2]
+            if not name.isupper():
+                paths[name] = path
         for path, member in public.items():
             if isinstance(member, Class):
                 _link(member, path, paths)
@@ -67,21 +84,43 @@ class Reference(Extension):
         obj.labels -= HIDDEN_LABELS
 
     def on_function(self, *, func: Function, **_: Any) -> None:
-        # Only what is annotated as None; without an annotation it is None itself.
-        shown = [one for one in func.parameters if one.annotation is None or str(one.annotation) != "None"]
-        for parameter in shown:
-            if parameter.kind is ParameterKind.var_keyword and "Unpack" in str(parameter.annotation):
-                parameter.annotation = None
-        func.parameters = Parameters(*shown)
+        for one in (func, *(func.overloads or ())):
+            _show_parameters(one)
 
 
 def _public(pkg: Module) -> Iterator[tuple[str, Object]]:
-    """Yield the public names with their objects."""
+    """Yield the public names with their objects, and the classes that only their signatures name."""
     for package in PACKAGES:
         module = pkg[package] if package else pkg
-        for name in map(str, module.exports or ()):
+        own = [one.name for one in module.classes.values() if not one.is_alias and one.name[0] != "_"]
+        for name in map(str, module.exports or own):
             member = module.members[name]
             yield f"{module.path}.{name}", member.final_target if member.is_alias else member
+    for path in IN_SIGNATURES:
+        yield f"{pkg.path}.{path}", pkg[path]
+
+
+def _show_parameters(func: Function) -> None:
+    """Leave out what exists for an error message, and show the values of defaults."""
+    # Only what is annotated as None; without an annotation it is None itself.
+    shown = [one for one in func.parameters if one.annotation is None or str(one.annotation) != "None"]
+    for parameter in shown:
+        if parameter.kind is ParameterKind.var_keyword and "Unpack" in str(parameter.annotation):
+            parameter.annotation = None
+        parameter.default = _value(parameter.default)
+    func.parameters = Parameters(*shown)
+
+
+def _value(default: str | Expr | None) -> str | Expr | None:
+    """Return the number or string that a constant of this package stands for, or the default itself."""
+    if not isinstance(default, ExprName) or not default.name.isupper():
+        return default
+    try:
+        constant = default.parent.modules_collection[default.canonical_path]
+    except (AliasResolutionError, AttributeError, KeyError):
+        return default
+    found = getattr(constant, "value", None)
+    return str(found) if LITERAL.match(str(found)) else default
 
 
 # --------------------------------------------------------------------------------------------- docstrings
@@ -109,7 +148,7 @@ def _improve(obj: Object, names: Mapping[str, str]) -> None:
         if (first or rest) not in names:
             return span[0]
         found = f"{names[first]}.{rest}" if first else names[rest]  # such as KafkaConsumer.poll
-        return f'<autoref identifier="{found}" optional><code>{span[1]}{span[2] or ""}</code></autoref>'
+        return _reference(found, f"<code>{span[1]}{span[2] or ''}</code>")
 
     text = obj.docstring.value
     section = SECTION.search(text)
@@ -122,8 +161,15 @@ def _improve(obj: Object, names: Mapping[str, str]) -> None:
                 parameter.annotation = parameter.value = None  # the signature has them
         elif isinstance(one, DocstringSectionRaises):
             for error in one.value:
-                if isinstance(error.annotation, ExprTuple):
-                    error.annotation.implicit = True  # without parentheses
+                classes = str(error.annotation).strip("()").split(", ")
+                linked_classes = (_reference(names[one], one) if one in names else one for one in classes)
+                error.annotation = Markup(", ").join(linked_classes)
+
+
+def _reference(identifier: str, text: str) -> str:
+    if identifier.startswith("#"):
+        return Markup(f'<a href="../errors/{identifier}">{text}</a>')  # noqa: S704 - our own names
+    return Markup(f'<autoref identifier="{identifier}" optional>{text}</autoref>')  # noqa: S704 - our own names
 
 
 def _fenced(example: re.Match[str]) -> str:
@@ -142,7 +188,11 @@ def _show_fields(cls: Class) -> None:
     if bases & ENUMS:
         _list(cls, [one for one in _fields(cls) if one.annotation is None])
     elif "TypedDict" in bases:
-        _list(cls, [one for one in _fields(cls) if one.annotation is not None])
+        fields = [one for one in _fields(cls) if one.annotation is not None]
+        if any(one.docstring is not None for one in fields):
+            _list(cls, fields)
+        else:
+            _add_constructor(cls, fields, is_keyword=True)
     elif "NamedTuple" in bases or any(VALUE.match(one) for one in decorators):
         fields = {one.name: one for kind in family for one in _fields(kind) if one.annotation is not None}
         if "__init__" not in cls.members:
@@ -175,7 +225,7 @@ def _list(cls: Class, fields: list[Attribute]) -> None:
 def _add_constructor(cls: Class, fields: list[Attribute], is_keyword: bool) -> None:
     kind = ParameterKind.keyword_only if is_keyword else ParameterKind.positional_or_keyword
     parameters = [
-        Parameter(field.name, annotation=field.annotation, kind=kind, default=_default(field.value))
+        Parameter(field.name, annotation=field.annotation, kind=kind, default=_value(_default(field.value)))
         for field in fields
         if "init=False" not in str(field.value)
     ]

@@ -207,15 +207,15 @@ class BytesDeserializer(Deserializer[bytes]):
 
 
 class ByteArraySerializer(BytesSerializer):
-    """Java's name for bytes."""
+    """`BytesSerializer` by Java's name for bytes."""
 
 
 class ByteArrayDeserializer(BytesDeserializer):
-    """Java's name for bytes."""
+    """`BytesDeserializer` by Java's name for bytes."""
 
 
 class ByteBufferSerializer(BytesSerializer):
-    """Java's name for a buffer."""
+    """`BytesSerializer` by Java's name for a buffer."""
 
 
 class ByteBufferDeserializer(Deserializer[memoryview]):

@@ -30,10 +30,10 @@ else:
     K = TypeVar("K", covariant=True)
     V = TypeVar("V", covariant=True)
 
-Headers = list[tuple[str, "bytes | None"]]
+Headers = list[tuple[str, bytes | None]]
 """Record headers in order; names that are not UTF-8 are decoded with `surrogateescape`."""
 
-GivenHeaders = Sequence[tuple[str, "bytes | bytearray | memoryview | None"]]
+GivenHeaders = Sequence[tuple[str, bytes | bytearray | memoryview | None]]
 """Record headers for `send`: pairs of a name and bytes, in order."""
 
 CREATE_TIME = 0

@@ -34,6 +34,7 @@ HAS_MEMBERS = (
 )
 
 GroupOffsets = dict[TopicPartition, OffsetAndMetadata]
+"""The committed offsets of a group, by partition."""
 
 
 class GroupOffsetsAdmin:

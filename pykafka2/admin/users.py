@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pykafka2.protocol.messages.users import CredentialInfo, ScramCredentialUpsertion
 
 Alteration = UserScramCredentialUpsertion | UserScramCredentialDeletion
+"""A change of one credential of a user."""
 
 SALT_BYTES = 24
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}

@@ -16,7 +16,7 @@ from pykafka2.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 NO_EPOCH = -1
 
-OffsetsToCommit = Mapping[TopicPartition, "OffsetAndMetadata | int"]
+OffsetsToCommit = Mapping[TopicPartition, OffsetAndMetadata | int]
 """Offsets to commit by partition; each is the offset of the next record to read."""
 
 

@@ -205,7 +205,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
     defaults. The first argument can be a mapping with Kafka's dotted names. The first call that needs the
     cluster opens the first connection. Without a group_id it reads all partitions of its topics.
 
-        with KafkaConsumer("orders", bootstrap_servers="localhost:9092") as consumer:
+        with KafkaConsumer("orders", bootstrap_servers="kafka-1:9092") as consumer:
             for record in consumer:
                 print(record.offset, record.value)
 

@@ -15,6 +15,7 @@ from pykafka2.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
 logger = logging.getLogger(__name__)
 
 Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
+"""The records that a call returns, by partition."""
 
 
 class ConsumerInterceptor:

@@ -46,6 +46,7 @@ class Completion(Generic[T]):
         """The threads and tasks that wait for it."""
 
     def done(self) -> bool:
+        """Return whether it has a value or an error."""
         return self.is_done
 
     def succeed(self, value: T) -> None:

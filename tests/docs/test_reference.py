@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import runpy
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,8 +27,8 @@ AWAITED = re.compile(r"\[`(\w+)`\]\[pykafka2\.KafkaAdminClient\.\1\]")
 OF_OTHER_PAGES = {"KafkaError", "ToBytes"}
 """Public names on the page of errors, and the type of a plain function."""
 
-RETURNED = {"pykafka2.aio.batch_builder.BatchBuilder"}
-"""Classes that no package exports, on the page of the call that returns them."""
+RETURNED = "pykafka2.aio.batch_builder.BatchBuilder"
+"""A class that no package exports, on the page of the call that returns it."""
 
 INTERNAL = {
     "Actor": {
@@ -108,7 +109,7 @@ def test_each_public_name_is_on_one_page() -> None:
 
 
 def test_reference_has_no_other_names() -> None:
-    known = {*PUBLIC, *RETURNED}
+    known = {*PUBLIC, RETURNED, *(one.path for one in SHOWN if one.page == "types.md")}
     others = {
         one.path
         for one in SHOWN
@@ -170,3 +171,67 @@ def test_signatures_have_no_private_names(path: str) -> None:
         shown.append(str(signature.return_annotation))
         private = [one for one in shown if re.search(r"\b_[a-zA-Z]", one.replace("inspect._empty", ""))]
         assert private == [], name
+
+
+CODE = '''
+from enum import IntEnum
+from typing import NamedTuple
+
+NONE = -1
+
+class Kind(IntEnum):
+    """Kinds."""
+    FIRST = 1
+    """The first kind."""
+
+class Place(NamedTuple):
+    """A place; see `Kind`."""
+    topic: str
+    offset: int = NONE
+
+def send(topic: str, size, *, limit: int = NONE, callback: None = None, **options: Unpack[Config]) -> Place:
+    """Send.
+
+        send("orders", 5)
+
+    Args:
+        topic: a name, as in `Place`.
+
+    Raises:
+        WrongName, WrongSize: an argument is wrong.
+    """
+'''
+
+
+def test_reference_leaves_out_parameters_for_error_messages_and_links_names() -> None:
+    griffe = pytest.importorskip("griffe")
+    extension = runpy.run_path(str(REFERENCE.parent / "reference_extension.py"))
+    collection = griffe.ModulesCollection()
+    module = griffe.visit(
+        "m",
+        filepath=Path("m.py"),
+        code=CODE,
+        docstring_parser=griffe.Parser.google,
+        modules_collection=collection,
+    )
+    collection["m"] = module
+    kind, place, send = (module[name] for name in ("Kind", "Place", "send"))
+
+    extension["Reference"]().on_function(func=send)
+    assert send.signature() == "send(topic: str, size, *, limit: int = -1, **options) -> Place"
+
+    extension["_improve"](send, {"Place": "m.Place", "WrongName": "#wrongname"})
+    text, arguments, errors = send.docstring.parsed
+    assert '```python\nsend("orders", 5)\n```' in text.value
+    assert (
+        '<autoref identifier="m.Place" optional><code>Place</code></autoref>'
+        in arguments.value[0].description
+    )
+    assert arguments.value[0].annotation is None
+    linked = '<a href="../errors/#wrongname">WrongName</a>'
+    assert errors.value[0].annotation == f"{linked}, WrongSize"
+
+    extension["_show_fields"](kind)
+    assert kind.docstring.parsed[-1].value[0].description == "`1`. The first kind."
+    extension["_show_fields"](place)
+    assert place["__init__"].signature() == "__init__(topic: str, offset: int = -1) -> None"

@@ -15,6 +15,7 @@ from pykafka2.slotted import slotted
 from pykafka2.types import TopicPartition
 
 Callback = Callable[[Sequence[TopicPartition]], object]
+"""A function that is called with the partitions of a rebalance."""
 Event = Literal["assigned", "revoked", "lost"]
 
 

@@ -43,6 +43,7 @@ class ArrowStream(Protocol):
 
 
 ArrowData = ArrowArray | ArrowStream
+"""Data of pyarrow or of another library with Arrow's C interface: a column, a table or a record batch."""
 
 Partitions = Sequence["int | None"]
 

@@ -43,6 +43,7 @@ class Simulation:
         self.network = SimNetwork(self.scheduler, seed)
         self.clock = SimClock(self.scheduler)
         self.runtime = SimRuntime(self.scheduler, self.network, self.clock, seed)
+        """The runtime of clients and clusters; `simulation.runtime.at("shop")` is that of one process."""
         self.files = self.runtime.sim_files
         """The disks of clusters with a data_dir, and their faults."""
         self._closers: list[Callable[[], object]] = []
@@ -77,7 +78,7 @@ class Simulation:
         self.scheduler.sleep(seconds)
 
     def run_for(self, seconds: float) -> None:
-        """Called by the test: let the world run for this time."""
+        """Let the world run for this time, while the test itself waits."""
         self.scheduler.sleep(seconds)
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float = FOREVER) -> bool:
