@@ -8,9 +8,11 @@ import runpy
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from email.message import Message
 from email.parser import Parser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from zipfile import ZipFile
 
@@ -210,17 +212,44 @@ def test_twine_accepts_wheel_and_source_distribution(wheel: ZipFile, tmp_path: P
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-OWN_ADDRESS = re.compile(r"(?:https?://|git@)(?:[\w.-]+[/:])*[\w.-]*pykafka2[\w./-]*", re.IGNORECASE)
-"""An address of a repository or site of this project, whoever hosts it."""
+@pytest.mark.slow
+def test_site_takes_its_addresses_from_pyproject_and_links_files_to_the_repository() -> None:
+    pytest.importorskip("mkdocs")
+    hooks = runpy.run_path(str(ROOT / "docs" / "site_hooks.py"))
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="guides/a.md"))
+    files = SimpleNamespace(get_file_from_path=lambda path: None)
+    text = "[an example](../../examples/own_sink.py)"
+    addresses = hooks["ADDRESSES"]
+    addresses.update(repository="", site="")
+    config = SimpleNamespace(site_url=None, repo_url=None, repo_name=None)
+    assert vars(hooks["on_config"](config)) == {"site_url": None, "repo_url": None, "repo_name": None}
+    shown = hooks["on_page_markdown"](text, page, config, files)
+    assert shown == "an example (`examples/own_sink.py`)"
+    addresses.update(repository=REPOSITORY, site=SITE)
+    assert vars(hooks["on_config"](config)) == {
+        "site_url": f"{SITE}/",
+        "repo_url": REPOSITORY,
+        "repo_name": "team/project",
+    }
+    shown = hooks["on_page_markdown"](text, page, config, files)
+    assert shown == f"[an example]({REPOSITORY}/blob/HEAD/examples/own_sink.py)"
 
 
-def own_addresses(text: str) -> list[str]:
-    """Return the addresses in a text that can only be those of `[tool.pykafka2]`."""
-    known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pykafka2"].values()
-    return [*OWN_ADDRESS.findall(text), *(one for one in known if one and one in text)]
+ADDRESS = re.compile(r"(?:https?://|git@)[^\s)\"'<>`]*")
 
 
+def own_addresses(text: str, known: Iterable[str] = ()) -> list[str]:
+    """Return addresses of a repository or site of this project, whoever hosts it, and the known ones."""
+    every = ADDRESS.findall(text)
+    return [
+        one for one in every if "pykafka2" in one.lower() or any(one.startswith(other) for other in known)
+    ]
+
+
+@pytest.mark.slow
 def test_only_pyproject_has_the_addresses_of_repository_and_site() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    known = [address for address in project["tool"]["pykafka2"].values() if address]
     tops = [*ROOT.glob("*.md"), *ROOT.glob("*.yml"), *ROOT.glob("*.py"), ROOT / ".ci" / "run"]
     tops += [
         ROOT / name for name in (".github", "benchmarks", "docs", "examples", "pykafka2", "spark_connector")
@@ -230,7 +259,7 @@ def test_only_pyproject_has_the_addresses_of_repository_and_site() -> None:
         str(path.relative_to(ROOT)): addresses
         for path in files
         if path in tops or path.suffix in {".md", ".py", ".yml", ".yaml", ".toml", ".html", ".js", ".css"}
-        if (addresses := own_addresses(path.read_text(encoding="utf-8")))
+        if (addresses := own_addresses(path.read_text(encoding="utf-8"), known))
     }
     assert found == {}
 
@@ -244,7 +273,8 @@ def test_only_pyproject_has_the_addresses_of_repository_and_site() -> None:
     ],
 )
 def test_an_address_written_elsewhere_is_found(address: str) -> None:
-    assert own_addresses(f"see [x]({address}).")
+    assert own_addresses(f"see [x]({address}).") == [address]
+    assert own_addresses(f"see {SITE}/guides", [SITE]) == [f"{SITE}/guides"]
     assert own_addresses("https://kafka.apache.org pkg:pypi/pykafka2 https://example.com/") == []
 
 
