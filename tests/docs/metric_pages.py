@@ -74,8 +74,7 @@ PRODUCER: Subjects = {
         "compression-rate-avg": ("ratio", "1 without compression; the smaller, the better."),
         "batch-split-rate": (
             "batches per second",
-            "Above 0, [`max_request_size`](producer-options.md#max_request_size) is larger than the "
-            "topic's `max.message.bytes`.",
+            "Above 0, batches are larger than the topic's `max.message.bytes`.",
         ),
         "batch-split-total": ("batches", ""),
     },

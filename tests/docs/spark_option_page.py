@@ -112,7 +112,7 @@ SINK: Mapping[str, Subject] = {
             MEDIUM, "Set it to a prefix for which the principal has WRITE access."
         ),
         "replayCheck": Advice(
-            MEDIUM, f"Set `counts` for queries with values such as `current_timestamp()`. {EXACTLY_ONCE}"
+            MEDIUM, f"Set `counts` for queries that call `rand()` or `uuid()`. {EXACTLY_ONCE}"
         ),
         "transactionalIdPerAttempt": Advice(LOW, "Set `true` with `spark.speculation`."),
     },
