@@ -34,6 +34,9 @@ NEXT_STEPS = """
 [Why pykafka2](guides/why.md){ .md-button }
 """
 """What the start page of the site shows below its first paragraph."""
+INLINE_CODE = re.compile(r"<code>[^<]*</code>")
+HYPHENATED = re.compile(r"(?<![^\s>])(?=[^\s<>]{2,30}(?:[\s<]))[^\s<>]*-[^\s<>]*")
+"""Words with a hyphen that fit on a line of a phone."""
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]+)\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 
@@ -77,6 +80,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
     turned_links = LINK.sub(turned, markdown)
     return _start_page(turned_links) if place.name == "index.md" else turned_links
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Keep words such as `--key-separator` on one line; browsers break them at hyphens."""
+    return INLINE_CODE.sub(lambda code: HYPHENATED.sub(r'<span class="word">\g<0></span>', code[0]), html)
 
 
 def _start_page(readme: str) -> str:
