@@ -125,9 +125,12 @@ def page(
     parts += [
         tail,
         REFUSED_HEAD,
-        table(("Option", "Why"), _refused(options.refused)),
+        table(("Option", "Why"), _refused(options.refused, by_name)),
         IGNORED_HEAD,
-        table(("Option", "Why"), [(f"`{name}`", why) for name, why in sorted(options.ignored.items())]),
+        table(
+            ("Option", "Why"),
+            [(f"`{name}`", _reason(why, by_name)) for name, why in sorted(options.ignored.items())],
+        ),
     ]
     return "\n".join(part for part in parts if part)
 
@@ -238,12 +241,19 @@ def asyncio_options(known: OptionTable[Any]) -> str:
     return section("With asyncio", " ".join([ASYNCIO, *renamed, *ignored]))
 
 
-def _refused(refused: dict[str, Refused]) -> list[tuple[str, ...]]:
+def _refused(refused: dict[str, Refused], known: Iterable[str]) -> list[tuple[str, ...]]:
     """One row for all that are refused for the same reason."""
     by_reason: dict[str, list[str]] = {}
     for name, why in refused.items():
         by_reason.setdefault(why.reason, []).append(name)
-    return [(", ".join(f"`{name}`" for name in sorted(names)), reason) for reason, names in by_reason.items()]
+    return [
+        (", ".join(f"`{name}`" for name in sorted(names)), _reason(reason, known))
+        for reason, names in by_reason.items()
+    ]
+
+
+def _reason(text: str, known: Iterable[str]) -> str:
+    return linked(f"{text[0].upper()}{text[1:]}.", known)
 
 
 def producer_page() -> str:
