@@ -161,6 +161,8 @@ def _improve(obj: Object, names: Mapping[str, str]) -> None:
                 parameter.annotation = parameter.value = None  # the signature has them
         elif isinstance(one, DocstringSectionRaises):
             for error in one.value:
+                if isinstance(error.annotation, Markup):
+                    continue  # of a class with two paths
                 classes = str(error.annotation).strip("()").split(", ")
                 linked_classes = (_reference(names[one], one) if one in names else one for one in classes)
                 error.annotation = Markup(", ").join(linked_classes)

@@ -447,6 +447,7 @@ threads STRING shared [shared, separate]
 """
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""Apache Kafka's authorizer, which checks ACLs; a value of the option `authorizer.class.name`."""
 
 DEPARTURES: Final[dict[str, tuple[str, str, str]]] = {
     "authorizer.class.name": (

@@ -185,6 +185,7 @@ KINDS: tuple[Kind, ...] = (
         },
     ),
 )
+"""All kinds of faults that a plan can draw; `kinds` chooses some by name."""
 
 
 def kinds(*names: str) -> tuple[Kind, ...]:
