@@ -1,4 +1,4 @@
-"""The clients of `benchmarks.broker_acks`: our producer and confluent-kafka's, as fast as the brokers accept.
+"""Clients of `benchmarks.broker_acks`: our producer and confluent-kafka's, as fast as the brokers take it.
 
 Each function produces for a while and returns what was acknowledged within the measured part, without the
 warm-up and without requests that are still in flight at the end.
@@ -104,7 +104,7 @@ class Meter:
         self.failed = 0
 
     def ours_delivered(self, sent_at: float, metadata: object, error: object) -> None:
-        """As `delivered`, with our producer's order of arguments."""
+        """The same as `delivered`, with our producer's order of arguments."""
         self.delivered(sent_at, error, metadata)
 
     def delivered(self, sent_at: float, error: object, _: object) -> None:

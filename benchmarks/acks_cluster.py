@@ -34,10 +34,7 @@ class ClusterProcess:
         self.bootstrap_servers = self._line().partition("=")[2]
 
     def metrics(self) -> dict[str, Any]:
-        """Return the figures of Produce on the busiest broker, and the bytes of all brokers.
-
-        `requests`, `in_flight_max`, `p50` and `p99` of each span in seconds; `bytes_in` and `replicated`.
-        """
+        """Return the brokers' Produce figures: requests, in_flight_max, p50 and p99 of spans in seconds."""
         assert self._process.stdin is not None
         print("metrics", file=self._process.stdin, flush=True)
         answer: dict[str, Any] = json.loads(self._line())

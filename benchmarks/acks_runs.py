@@ -70,7 +70,7 @@ class Runner:
     """Runs settings and keeps the results.
 
     A setting and its twin in the other mode run one after the other, `rounds` times in turn, and each keeps
-    its best: other load on the machine only makes a run slower. `side_by_side` runs settings in turn and
+    its best: other load on the machine can only slow a run down. `side_by_side` plays settings in turn and
     keeps every round, for ratios.
     """
 

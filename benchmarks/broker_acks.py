@@ -49,7 +49,7 @@ BEGIN, END = "<!-- figures -->\n", "<!-- end of the figures -->\n"
 
 @attrs.define(frozen=True)
 class Axes:
-    """What the parts vary."""
+    """The settings that differ between the parts."""
 
     drivers: Sequence[str]
     rtts: Sequence[float]

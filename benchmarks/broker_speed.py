@@ -38,7 +38,7 @@ PRODUCE_TARGETS = {100: 1.3, 1000: 1.2}
 FETCH_TARGET = 1.2
 # What is usual for a Kafka broker by acks, in milliseconds, for orientation.
 USUAL_LATENCY = {0: "0.1", 1: "1-2", -1: "3-10"}
-# The bundled broker when it looks at every record, as it does in tests.
+# The bundled broker when it checks every record, as it does in tests.
 STRICT = "pykafka2, strict"
 METADATA_V1 = struct.pack(">ihhihi", 14, 3, 1, 1, -1, 0)
 
@@ -77,7 +77,7 @@ class Subject:
 @contextlib.contextmanager
 def bundled(brokers: int = BROKERS, *, strict: bool = False) -> Iterator[Subject]:
     command = [sys.executable, "-m", "pykafka2.cli", "broker", "--port", "0", "--brokers", str(brokers)]
-    # As anybody would run it: Python's compiled files are kept, whatever this shell says.
+    # The usual environment: Python's compiled files are kept, whatever this shell sets.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with subprocess.Popen(
         [*command, "--no-auto-create", "-c", f"log.validate={'strict' if strict else 'headers'}"],

@@ -1,4 +1,4 @@
-"""What the bundled cluster costs: `python -m benchmarks.cluster`.
+"""The cost of the bundled cluster: `python -m benchmarks.cluster`.
 
 Rows of the issues: three brokers start in 100 ms; 60 virtual seconds of an idle three-broker cluster with two
 clients take less than a second.  Each figure is the best and the median of its rounds; the best is held to
@@ -18,7 +18,7 @@ from pykafka2 import KafkaConsumer, KafkaProducer
 from pykafka2.testing import KafkaCluster, Simulation
 
 LENGTH = struct.Struct(">i")
-ALL_TOPICS = struct.pack(">ihhihi", 14, 3, 1, 1, -1, -1)  # Metadata v1, as nobody
+ALL_TOPICS = struct.pack(">ihhihi", 14, 3, 1, 1, -1, -1)  # Metadata v1, as an anonymous client
 
 
 def start_seconds() -> float:
@@ -48,7 +48,9 @@ def create_seconds(partitions: int) -> float:
 
 
 def metadata_seconds(topics: int, *, again: bool) -> float:
-    """From asking for all topics to the last byte of the answer: the first such answer, or the second."""
+    """Time from the request for all topics to the last byte of the response: the first such response, or the
+    second.
+    """
     with KafkaCluster(brokers=1, topics={f"topic-{number}": 3 for number in range(topics)}) as cluster:
         host, _, port = cluster.bootstrap_servers.rpartition(":")
         with (

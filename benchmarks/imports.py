@@ -1,4 +1,4 @@
-"""What importing costs beyond bare Python: `python -m benchmarks.imports`.
+"""The cost of importing beyond bare Python: `python -m benchmarks.imports`.
 
 Targets: `import pykafka2` 10 ms, the two clients 100 ms.  The constructors import the parts of a client, so
 one row creates both clients, too.  Rounds are interleaved, because the machine is noisy; minimum and median

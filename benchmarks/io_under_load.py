@@ -3,10 +3,10 @@
     python benchmarks/io_under_load.py [--seconds 3] [--frame-mib 6] [--tls]
 
 A process of its own serves fetch-like frames; here the main thread computes in pure Python all the time, so
-that the driver's IO thread gets the interpreter only when the switch interval (5 ms) lets it.  Side by side:
+that the driver's IO thread gets the interpreter only when the switch interval (5 ms) lets it. Side by side:
 reads of 64 KiB, as most clients do them, and ours (network/frames.py): up to 4 MiB straight into a frame's
-own buffer.  Both run on the same driver, channel and transport; `idle` is with an idle main thread.  On a
-busy machine the figures say little: whoever else runs takes the processor from the computing thread, too.
+own buffer. Both run on the same driver, channel and transport; `idle` is with an idle main thread. On a busy
+machine the figures mean little: other processes take the processor from the computing thread, too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ REQUEST = struct.Struct(">i")
 
 
 class SmallReads:
-    """What it is compared with: 64 KiB a read, frames put together from them."""
+    """The baseline: 64 KiB a read, frames put together from them."""
 
     def __init__(self) -> None:
         self._buffer = memoryview(bytearray(64 * 1024))

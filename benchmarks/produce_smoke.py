@@ -36,7 +36,7 @@ def main(records: int) -> None:
         producer.send("orders", VALUE).result(10)
         cluster.controls.hold(ProduceRequest)
         best = min(send_all(producer, records, lambda metadata, error: None) for _ in range(3))
-        print(f"{'send alone, on_delivery, nobody answers':<44}{best:>9.2f}")
+        print(f"{'send alone, on_delivery, no broker answers':<44}{best:>9.2f}")
         cluster.controls.clear()
         producer.close()
         for name, callback, options in (

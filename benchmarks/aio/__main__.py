@@ -155,9 +155,11 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     return Plan(cells, arguments.client, arguments.rounds or (1 if is_quick else 3), arguments.share or share)
 
 
-def main(given: Sequence[str]) -> int:
-    arguments = parse(given)
-    return run_command(Benchmark("aio", play_all, tables, reached), plan_of(arguments), arguments, given)
+def main(command_line: Sequence[str]) -> int:
+    arguments = parse(command_line)
+    return run_command(
+        Benchmark("aio", play_all, tables, reached), plan_of(arguments), arguments, command_line
+    )
 
 
 if __name__ == "__main__":

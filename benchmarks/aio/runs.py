@@ -20,7 +20,7 @@ RECORDS = {
 
 @attrs.frozen
 class Cell:
-    """What is measured, on which broker."""
+    """The measured call, and its broker."""
 
     broker: str = "apache"
     what: str = "send"

@@ -97,10 +97,10 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     )
 
 
-def main(given: Sequence[str]) -> int:
-    arguments = parse(given)
+def main(command_line: Sequence[str]) -> int:
+    arguments = parse(command_line)
     benchmark = Benchmark("consumer", play_all, tables, reached, plot)
-    return run(benchmark, plan_of(arguments), arguments, given)
+    return run(benchmark, plan_of(arguments), arguments, command_line)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a run of `benchmarks.consumer` is; what comes out of it is what the producers' benchmark measures.
+"""The settings of a run of `benchmarks.consumer`; its result has the figures of the producers' benchmark.
 
 Plain data, as JSON between the benchmark and the processes that it runs.
 """
@@ -24,7 +24,7 @@ MAX_RECORDS = 1_500_000
 
 @attrs.frozen
 class Cell:
-    """What is read where, whoever reads it."""
+    """The records of a cell and their broker, for all clients."""
 
     broker: str = "apache"
     size: int = 100

@@ -31,13 +31,13 @@ def read_all(run: Run) -> Measured:
     while not (first := next(arriving)):
         _check_silence(begun, run, 0)
     started, cpu = clock()
-    count, heard = first, time.monotonic()
+    count, received_at = first, time.monotonic()
     while count < run.records:
         more = next(arriving)
         if more:
-            count, heard = count + more, time.monotonic()
+            count, received_at = count + more, time.monotonic()
         else:
-            _check_silence(heard, run, count)
+            _check_silence(received_at, run, count)
     ended, cpu_ended = clock()
     peak = peak_rss_mb()
     arriving.close()  # type: ignore[attr-defined]

@@ -145,8 +145,8 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     )
 
 
-def main(given: Sequence[str]) -> int:
-    arguments = parse(given)
+def main(command_line: Sequence[str]) -> int:
+    arguments = parse(command_line)
     try:
         kept = Kept(arguments.resume) if arguments.resume and not arguments.list else None
     except UnlikeParts as error:
@@ -156,7 +156,7 @@ def main(given: Sequence[str]) -> int:
     # SIGTERM and SIGINT stop the brokers first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return run(benchmark, plan_of(arguments), arguments, given)
+        return run(benchmark, plan_of(arguments), arguments, command_line)
     except KeyboardInterrupt:
         print("stopped" + (f"; --resume {arguments.resume} continues from here" if kept else ""))
         return 130

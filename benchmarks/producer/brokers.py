@@ -12,7 +12,7 @@ from pykafka2 import KafkaAdminClient, NewTopic
 
 BROKERS = ("apache", "bundled")
 
-# What was read by nobody is given away, so that a long run does not fill the disk or the memory.
+# Records without a reader are deleted, so that a long run does not fill the disk or the memory.
 RETENTION = {"retention.bytes": str(256 << 20), "segment.bytes": str(64 << 20)}
 KAFKA_PROPERTIES = "log.segment.delete.delay.ms=1000\nlog.retention.check.interval.ms=2000\n"
 KAFKA_FLAGS = ("-Xmx1g", "-Xms1g")

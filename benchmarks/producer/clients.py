@@ -59,19 +59,19 @@ class Pykafka2(_Base):
             }
         self.producer = KafkaProducer(**run.for_pykafka2(), **options)
 
-    def _told(self, metadata: object, error: object) -> None:
+    def _on_delivery(self, metadata: object, error: object) -> None:
         if error is not None:
             self.failed += 1
 
     def send(self, count: int) -> None:
-        send, topic, told = self.producer.send, self.run.topic, self._told
+        send, topic, on_delivery = self.producer.send, self.run.topic, self._on_delivery
         values, keys = self._values, self._keys
         if keys is None:
             for _ in range(count):
-                send(topic, next(values), on_delivery=told)
+                send(topic, next(values), on_delivery=on_delivery)
         else:
             for _ in range(count):
-                send(topic, next(values), key=next(keys), on_delivery=told)
+                send(topic, next(values), key=next(keys), on_delivery=on_delivery)
         self.producer.flush(TIMEOUT)
 
     def close(self) -> None:
@@ -108,11 +108,11 @@ class Pykafka2Many(Pykafka2):
 
     def send(self, count: int) -> None:
         topic, values, keys = self.run.topic, self.values, self.keys
-        send_many, told = self.producer.send_many, self._told
+        send_many, on_delivery = self.producer.send_many, self._on_delivery
         while count > 0:
             if count < CHUNK:
                 values, keys = values[:count], None if keys is None else keys[:count]
-            send_many(topic, values, keys=keys, on_delivery=told)
+            send_many(topic, values, keys=keys, on_delivery=on_delivery)
             count -= CHUNK
         self.producer.flush(TIMEOUT)
 
@@ -161,19 +161,24 @@ class Confluent(_Base):
     def _batch_bytes(self) -> int:
         return self.run.cell.batch_bytes
 
-    def _told(self, error: object, message: object) -> None:
+    def _on_delivery(self, error: object, message: object) -> None:
         if error is not None:
             self.failed += 1
 
     def send(self, count: int) -> None:
-        produce, poll, topic, told = self.producer.produce, self.producer.poll, self.run.topic, self._told
+        produce, poll, topic, on_delivery = (
+            self.producer.produce,
+            self.producer.poll,
+            self.run.topic,
+            self._on_delivery,
+        )
         values, keys = self._values, self._keys
         for _ in range(count):
             key = None if keys is None else next(keys)
             value = next(values)
             while True:
                 try:
-                    produce(topic, value, key, on_delivery=told)
+                    produce(topic, value, key, on_delivery=on_delivery)
                     break
                 except BufferError:
                     poll(0.01)
@@ -241,15 +246,15 @@ class Aiokafka(_Base):
         self.producer = AIOKafkaProducer(bootstrap_servers=self.run.bootstrap_servers, **options)
         await self.producer.start()
 
-    def _told(self, future: Any) -> None:
+    def _on_delivery(self, future: Any) -> None:
         if future.exception() is not None:
             self.failed += 1
 
     async def _send(self, count: int) -> None:
-        send, topic, told = self.producer.send, self.run.topic, self._told
+        send, topic, on_delivery = self.producer.send, self.run.topic, self._on_delivery
         for _ in range(count):
             key = None if self._keys is None else next(self._keys)
-            (await send(topic, next(self._values), key=key)).add_done_callback(told)
+            (await send(topic, next(self._values), key=key)).add_done_callback(on_delivery)
         await self.producer.flush()
 
     def send(self, count: int) -> None:

@@ -1,4 +1,4 @@
-"""What the clients of `benchmarks.producer` send: the same bytes for all of them, made beforehand."""
+"""The input of the clients of `benchmarks.producer`: the same bytes for all of them, made beforehand."""
 
 from __future__ import annotations
 

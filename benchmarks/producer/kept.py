@@ -27,7 +27,7 @@ class Kept:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._left: dict[str, list[Measured]] = {}
-        """Of each run what its rounds came to, in their order."""
+        """Results of each run's rounds, in their order."""
         lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
         played = Played.now(SHAPE)
         whole = lines[:-1]  # behind the last line's end there is nothing, or half a line of a crash

@@ -53,7 +53,7 @@ class Plan:
 
 
 def play_all(plan: Plan, on_run: Callable[[Run], None], kept: Kept | None = None) -> Results[Cell]:
-    """All runs; `on_run` is told of each beforehand.  Every other round goes backwards.
+    """All runs; calls `on_run` before each. Every other round goes backwards.
 
     What is `kept` of an earlier part is not played again, nor is a broker started for it.
     """

@@ -1,4 +1,4 @@
-"""What a run of `benchmarks.producer` is.
+"""The settings of a run of `benchmarks.producer`.
 
 Plain data, as JSON between the benchmark and the processes that it runs: each client gets a process of its
 own, so that its processor time and its memory are its own.
@@ -32,7 +32,7 @@ MAX_RECORDS = 400_000
 
 @attrs.frozen
 class Cell:
-    """What is sent where, whoever sends it."""
+    """The records of a cell and their broker, for all clients."""
 
     broker: str = "apache"
     mode: str = "equal"

@@ -25,7 +25,7 @@ def play(run: Run) -> Measured:
 
 
 def send_all(run: Run) -> Measured:
-    """As fast as the client can; the clock begins after a warm-up."""
+    """Send as fast as the client can; the clock begins after a warm-up."""
     sending = CLIENTS[run.client](run, inputs_of(run.cell))
     sending.send(WARM_UP_RECORDS)
     started, cpu = clock()

@@ -1,1 +1,1 @@
-"""What security costs: TLS beside plaintext, logins by SCRAM, a broker's rules of access."""
+"""The cost of security: TLS beside plaintext, logins by SCRAM, a broker's access rules."""

@@ -71,9 +71,9 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     )
 
 
-def main(given: Sequence[str]) -> int:
-    arguments = parse(given)
-    return run(Benchmark("security", play_all, tables, reached), plan_of(arguments), arguments, given)
+def main(command_line: Sequence[str]) -> int:
+    arguments = parse(command_line)
+    return run(Benchmark("security", play_all, tables, reached), plan_of(arguments), arguments, command_line)
 
 
 if __name__ == "__main__":

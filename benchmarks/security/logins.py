@@ -1,4 +1,4 @@
-"""Clients that connect, log in where they are told to, ask for metadata once, and close."""
+"""Clients that connect, log in at the address from the bootstrap, request metadata once, and close."""
 
 from __future__ import annotations
 

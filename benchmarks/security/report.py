@@ -58,5 +58,5 @@ def tables(results: Results[Cell]) -> Iterator[str]:
 
 
 def reached(results: Results[Cell]) -> tuple[list[str], int]:
-    """Return a line for each ratio that was asked for and played; how many are missed."""
+    """Print a line for each requested ratio that was played; return how many are missed."""
     return report.reached(results, targets)

@@ -24,7 +24,7 @@ BLOCK = 100
 
 
 def serve(requests: int) -> dict[str, Measured]:
-    """What a request takes of this process's processor, by broker: the tenth percentile of all blocks.
+    """A request's cost in this process's processor time, by broker: the tenth percentile of all blocks.
 
     Other work of the machine makes blocks slower, never faster.
     """

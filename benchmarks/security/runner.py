@@ -53,7 +53,7 @@ class Plan:
 
 
 def play_all(plan: Plan, on_run: Callable[[Run], None]) -> Results[Cell]:
-    """All runs; `on_run` is told of each beforehand.  Every other round goes backwards."""
+    """All runs; calls `on_run` before each. Every other round goes backwards."""
     results: Results[Cell] = Results()
     for name in dict.fromkeys(cell.broker for cell in plan.cells):
         cells = [cell for cell in plan.cells if cell.broker == name and cell.kind != RULES]

@@ -1,4 +1,4 @@
-"""What a run of `benchmarks.security` is: who does what, by which way."""
+"""The settings of a run of `benchmarks.security`: the client, its work, and the security protocol."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ CLIENTS = {
     POLL: ("pykafka2 poll", "pykafka2 poll_columns", "confluent-kafka consume, tuned"),
     LOG_IN: ("pykafka2", "confluent-kafka", "kafka-python", "aiokafka"),
 }
-"""Who is played in cells of each kind, each by both of WAYS; the rest of RULES is the broker alone."""
+"""The clients in cells of each kind, each over both of WAYS; RULES has none, as it runs the broker alone."""
 
 WAYS = {SEND: (PLAIN, TLS), POLL: (PLAIN, TLS), LOG_IN: (PLAIN, SCRAM)}
 
 
 @attrs.frozen
 class Cell:
-    """What is done where.  kind: SEND, POLL, LOG_IN, or RULES, which the bundled broker alone does."""
+    """The work of a cell. kind: SEND, POLL, LOG_IN, or RULES, which the bundled broker alone does."""
 
     broker: str = "apache"
     kind: str = SEND

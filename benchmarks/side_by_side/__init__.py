@@ -1,1 +1,1 @@
-"""What the benchmarks of producers and consumers share: clients in processes of their own, taking turns."""
+"""Shared code of the benchmarks of producers and consumers: clients in processes of their own, in turn."""

@@ -65,14 +65,14 @@ def why_no_plot() -> str | None:
     return None
 
 
-def run(benchmark: Benchmark, plan: Plan, arguments: argparse.Namespace, given: Sequence[str]) -> int:
+def run(benchmark: Benchmark, plan: Plan, arguments: argparse.Namespace, command_line: Sequence[str]) -> int:
     """Run the plan, or list it; return 1 if a target is missed or a run failed."""
     if arguments.list:
         for cell in plan.cells:
             print(f"{cell}: {'; '.join(run.client for run in plan.runs_of(cell))}")
         print(f"{len(plan)} runs")
         return 0
-    heading = f"$ python -m benchmarks.{benchmark.name} {shlex.join(given)}\n{machine()}\n{versions()}"
+    heading = f"$ python -m benchmarks.{benchmark.name} {shlex.join(command_line)}\n{machine()}\n{versions()}"
     started = time.monotonic()
     with tqdm(total=len(plan), unit="run", disable=None) as bar:
 

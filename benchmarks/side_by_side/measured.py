@@ -1,4 +1,4 @@
-"""What one run of a client came to, and how the client's process finds out."""
+"""The result of one run of a client, and how the client's process measures it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.side_by_side.run import Run
 
 @attrs.define
 class Measured:
-    """What one run came to: records a second by the clock, processor time of the client's process, memory.
+    """The result of one run: records a second by the clock, processor time of the client's process, memory.
 
     instructions is None where the machine does not count them; p50 and p99 (seconds) are of runs that wait
     for each record.
@@ -70,6 +70,6 @@ def answer(text: str, cell_of: Callable[..., Any], play: Callable[[Any], Measure
     """The client's process: play the run that the text describes, and print what came out."""
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    given = json.loads(text)
-    run = Run(**{**given, "cell": cell_of(**given["cell"])})
+    fields = json.loads(text)
+    run = Run(**{**fields, "cell": cell_of(**fields["cell"])})
     print(json.dumps(attrs.asdict(play(run))))

@@ -1,4 +1,4 @@
-"""What is played: plain data, as JSON between a benchmark and the processes that it runs."""
+"""The settings of a run: plain data, as JSON between a benchmark and the processes that it runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Cell = TypeVar("Cell")
 
 @attrs.frozen
 class Run(Generic[Cell]):
-    """One client in one cell (what is done where, whoever does it), once.
+    """One client in one cell, once.
 
     records: how many, or rows; of a client that repeats one thing, how often.  options: how to
     connect besides the addresses, as pykafka2's clients take it.
@@ -25,11 +25,11 @@ class Run(Generic[Cell]):
     options: dict[str, Any] = attrs.Factory(dict)
 
     def for_pykafka2(self) -> dict[str, Any]:
-        """Where and how pykafka2's clients connect."""
+        """Address and connection options of pykafka2's clients."""
         return {"bootstrap_servers": self.bootstrap_servers, **self.options}
 
     def for_confluent(self) -> dict[str, Any]:
-        """Where and how confluent-kafka's clients connect."""
+        """Address and connection options of confluent-kafka's clients."""
         return {
             "bootstrap.servers": self.bootstrap_servers,
             **{_CONFLUENT[name]: value for name, value in self.options.items()},

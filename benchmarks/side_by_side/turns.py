@@ -28,13 +28,13 @@ R = TypeVar("R", bound=AnyRun)
 
 @attrs.define
 class Results(Generic[Cell]):
-    """What came out, by cell and client, a round after the other."""
+    """The results, by cell and client, a round after the other."""
 
     rounds: dict[Cell, dict[str, list[Measured]]] = attrs.Factory(dict)
     problems: list[str] = attrs.Factory(list)
     """Runs that ended by an error; they are left out, and the others go on."""
     notes: list[str] = attrs.Factory(list)
-    """What else is said above the tables."""
+    """Further lines above the tables."""
     cold: dict[Cell, dict[str, Measured]] = attrs.Factory(dict)
     """The first round of each client, before the warm-up; only of benchmarks that measure it."""
 
@@ -60,7 +60,7 @@ def play_rounds(
     results: Results[Any],
     on_run: Callable[[R], None],
 ) -> None:
-    """All rounds of one cell; `on_run` is told of each run beforehand."""
+    """All rounds of one cell; calls `on_run` before each run."""
     for number in range(rounds):
         runs = runs_of_a_round()
         for run in runs if number % 2 == 0 else reversed(runs):

@@ -64,31 +64,31 @@ class Writer(DataSourceArrowWriter):
         client = producer(self._servers)
         failed: list[object] = []
 
-        def told(error: object, message: object) -> None:
+        def on_delivery(error: object, message: object) -> None:
             if error is not None:
                 failed.append(error)
 
         for batch in iterator:
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             send = self._send_bulk if self._is_bulk else self._send
-            send(client, {name: column.to_pylist() for name, column in columns.items()}, told)
+            send(client, {name: column.to_pylist() for name, column in columns.items()}, on_delivery)
         client.flush()
         if failed:
             raise KafkaException(failed[0])
         return WriterCommitMessage()
 
-    def _send(self, client: Producer, columns: dict[str, list[Any]], told: Any) -> None:
+    def _send(self, client: Producer, columns: dict[str, list[Any]], on_delivery: Any) -> None:
         topic, produce = self._topic, client.produce
         if len(columns) == 1:
             for value in columns["value"]:
-                produce(topic, value, on_delivery=told)
+                produce(topic, value, on_delivery=on_delivery)
         else:
             for key, value, headers in zip(columns["key"], columns["value"], columns["headers"], strict=True):
                 pairs = [(one["key"], one["value"]) for one in headers]
-                produce(topic, value, key, on_delivery=told, headers=pairs)
+                produce(topic, value, key, on_delivery=on_delivery, headers=pairs)
         client.poll(0)
 
-    def _send_bulk(self, client: Producer, columns: dict[str, list[Any]], told: Any) -> None:
+    def _send_bulk(self, client: Producer, columns: dict[str, list[Any]], on_delivery: Any) -> None:
         """Take no headers."""
         keys = columns.get("key")
         if keys is None:
@@ -97,7 +97,7 @@ class Writer(DataSourceArrowWriter):
             messages = [
                 {"key": key, "value": value} for key, value in zip(keys, columns["value"], strict=True)
             ]
-        client.produce_batch(self._topic, messages, on_delivery=told)
+        client.produce_batch(self._topic, messages, on_delivery=on_delivery)
         client.poll(0)
 
 

@@ -27,7 +27,7 @@ class Usage:
 
 
 def usage() -> Usage:
-    """Of the session of this process, which is not counted itself."""
+    """The usage of this process's session, without this process itself."""
     workers: dict[int, float] = {}
     jvm: dict[int, float] = {}
     resident = 0.0
@@ -48,7 +48,7 @@ def usage() -> Usage:
 
 
 def _since(before: dict[int, float], after: dict[int, float]) -> float:
-    """What a process that has ended meanwhile had taken is not known."""
+    """The processor time of a process that has ended meanwhile is unknown."""
     return sum(seconds - before.get(process, 0.0) for process, seconds in after.items())
 
 

@@ -83,7 +83,7 @@ def _spread(seconds: list[float]) -> str:
 
 
 def reached(results: Results[Cell]) -> tuple[list[str], int]:
-    """Return a line for each figure that was asked for and played; how many are missed."""
+    """Print a line for each requested figure that was played; return how many are missed."""
     lines, missed = report.reached(results, targets)
     for cell, clients in results.rounds.items():
         if cell.kind == "quiet stream":

@@ -32,7 +32,7 @@ SETTLED = 0.05
 """A client is warm when two rounds in a row differ by less than this share."""
 WARM_UP_ROUNDS = 12
 SMOKE_SHARE = 0.02
-"""Of a run that only shows that the benchmark works: one round of warm-up."""
+"""Plan of a run that only shows that the benchmark works: one round of warm-up."""
 WAKING_RECORDS = 2000
 """Spark ends workers that have had nothing to do for a minute, while other clients took their turns; new ones
 import for a second each, which is not to be measured."""
@@ -72,9 +72,9 @@ class Session:
     pyspark: str = ""
 
     def play(self, run: Run) -> Played:
-        return Played(**self._asked(json.dumps(attrs.asdict(run)))["played"])
+        return Played(**self._request(json.dumps(attrs.asdict(run)))["played"])
 
-    def _asked(self, line: str) -> dict[str, Any]:
+    def _request(self, line: str) -> dict[str, Any]:
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
@@ -85,14 +85,14 @@ class Session:
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError("the Spark session has ended")
-        told: dict[str, Any] = json.loads(line)
-        if "problem" in told:
-            raise RuntimeError(told["problem"])
-        return told
+        reply: dict[str, Any] = json.loads(line)
+        if "problem" in reply:
+            raise RuntimeError(reply["problem"])
+        return reply
 
 
 def play_all(plan: Plan, on_run: Callable[[Run], None]) -> Results[Cell]:
-    """All runs; `on_run` is told of each beforehand.  Every other round goes backwards."""
+    """All runs; calls `on_run` before each. Every other round goes backwards."""
     results: Results[Cell] = Results()
     for name in dict.fromkeys(cell.broker for cell in plan.cells):
         with running(name) as broker, session(plan.has_jvm) as spark:

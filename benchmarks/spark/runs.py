@@ -1,4 +1,6 @@
-"""What a run of `benchmarks.spark` is: plain data, as JSON between the benchmark and the Spark session."""
+"""The settings of a run of `benchmarks.spark`: plain data, as JSON between the benchmark and the Spark
+session.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ CLIENTS = {
     "micro-batches": (OURS, ONCE, PER_TASK, JVM),
     "quiet stream": (OURS,),
 }
-"""Who is played in cells of each kind."""
+"""The clients in cells of each kind."""
 
 TUNED = {"kafka.batch.size": str(1 << 20), "kafka.linger.ms": "50", "kafka.buffer.memory": str(64 << 20)}
-"""What users set to make Spark's own connector fast; given to both connectors in tuned cells."""
+"""Settings that make Spark's own connector fast; used for both connectors in tuned cells."""
 
 ROWS = 1_000_000
 MICRO_BATCH_ROWS = 100_000
@@ -32,7 +34,7 @@ VALUE_BYTES = 100
 
 @attrs.frozen
 class Cell:
-    """What is done where, whoever does it.
+    """The work of a cell, for all clients.
 
     kind: of CLIENTS.  columns: "value", or "all" with a key, a value and a header.  is_tuned: the clients
     that take Kafka's producer options get `TUNED`.

@@ -36,7 +36,7 @@ def play(spark: SparkSession, run: Run) -> Played:
 
 
 def rows(spark: SparkSession, cell: Cell, count: int) -> DataFrame:
-    """What is written: each value is another one, as long as the others."""
+    """The written data: each value is another one, as long as the others."""
     return _shaped(spark.range(0, count, 1, PARTITIONS).withColumnRenamed("id", "value"), cell)
 
 
@@ -212,9 +212,9 @@ def main() -> None:
         spark.dataSource.register(timed_source.TimedDataSource)
         answers.write(json.dumps({"pyspark": spark.version}) + "\n")
         for line in sys.stdin:
-            given = json.loads(line)
+            request = json.loads(line)
             try:
-                played = play(spark, Run(**{**given, "cell": Cell(**given["cell"])}))
+                played = play(spark, Run(**{**request, "cell": Cell(**request["cell"])}))
                 answer: dict[str, Any] = {"played": attrs.asdict(played)}
             except Exception as problem:
                 answer = {"problem": f"{type(problem).__name__}: {problem}"[:2000]}
