@@ -1,7 +1,7 @@
 """Create, describe and delete topics.
 
-Shows: `KafkaAdminClient`, topics with settings of their own, waiting until every partition has a leader, and
-what a call about many things answers when some of them fail.
+Shows: `KafkaAdminClient`, topics with their own settings, waiting until every partition has a leader, and the
+result of a call about several topics if some of them fail.
 
     python examples/manage_topics.py
 """
@@ -34,7 +34,7 @@ def run(servers: str) -> None:
         admin.wait_for_topics(["orders", "audit"])
         describe(admin, "orders")
 
-        # "orders" is there already and "returns" is not: each has an outcome of its own.
+        # "orders" exists already, "returns" does not: each has its own outcome.
         outcomes = admin.create_topics(["orders", "returns"], raise_errors=False)
         for topic, error in outcomes.errors.items():
             print(f"{topic}: {type(error).__name__}")

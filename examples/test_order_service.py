@@ -1,7 +1,7 @@
-"""Tests of a small service: what it does when Kafka fails.
+"""Test a small service while Kafka fails.
 
 Shows: the fixture `kafka_cluster`, a fault rule (the broker stores a record, and its acknowledgement is
-lost), a crash of the broker that leads the partition, and views that say what is in the log afterwards.
+lost), a crash of the partition's leader, and how to read the log afterwards.
 
     python -m pytest examples/test_order_service.py
 """
@@ -19,7 +19,7 @@ from pykafka2.testing import KafkaCluster
 
 
 class OrderService:
-    """Takes orders: one is accepted when Kafka has it on all replicas in sync."""
+    """Accepts an order when all in-sync replicas have it."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._producer = KafkaProducer(
@@ -29,7 +29,7 @@ class OrderService:
         )
 
     def accept(self, number: int, customer: str) -> None:
-        """Return when the order is safe; raise `KafkaError` if it could not be stored."""
+        """Return when the order is stored; raise `KafkaError` if it could not be stored."""
         delivery = self._producer.send(
             "orders", {"number": number, "customer": customer}, key=customer.encode()
         )
@@ -47,7 +47,7 @@ def service(kafka_cluster: KafkaCluster) -> Iterator[OrderService]:
 
 
 def stored(cluster: KafkaCluster) -> list[dict[str, Any]]:
-    """Return the records of the topic from its beginning to its present end."""
+    """Return the records of the topic from its beginning to its current end."""
     orders = TopicPartition("orders", 0)
     with KafkaConsumer(
         bootstrap_servers=cluster.bootstrap_servers,

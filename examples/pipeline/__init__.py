@@ -1,8 +1,8 @@
-"""Shows: a data pipeline on Spark without a jar, from topic to topic, and that its result is right.
+"""A data pipeline on Spark without a jar, from topic to topic, with a check of its result.
 
 Run it with `python -m examples.pipeline` (needs `pip install '.[spark-local]'` and Java 17 or newer).
 
-Orders in a topic, as JSON, are joined with a table of products and added up by category and minute; the
-totals go to another topic, exactly once.  In the end they are read back and compared with plain Python's
-over the same orders.
+It joins orders (JSON records of a topic) with a table of products, adds them up by category and minute, and
+writes the totals to another topic, exactly once. At the end it reads them back and compares them with the
+totals that plain Python computes.
 """

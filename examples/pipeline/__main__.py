@@ -1,4 +1,4 @@
-"""The whole pipeline in one command: brokers, orders, the Spark job, and the comparison."""
+"""Run the whole pipeline: start brokers, write orders, run the Spark job, and compare the totals."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from spark_connector.testing import local_session, why_no_spark
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m examples.pipeline", description=__doc__)
-    parser.add_argument("--orders", type=int, default=20_000, help="how many (default: 20000)")
-    parser.add_argument("--seed", type=int, default=1, help="of the orders (default: 1)")
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the sink")
-    parser.epilog = "The sink has delivery=exactly_once; --option delivery=at_least_once takes that back."
+    parser.add_argument("--orders", type=int, default=20_000, help="number of orders (default: 20000)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the orders (default: 1)")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="option of the sink"
+    )
+    parser.epilog = "The sink uses delivery=exactly_once; --option delivery=at_least_once changes that."
     settings = parser.parse_args(arguments)
     reason = why_no_spark()
     if reason is not None:
@@ -33,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with KafkaProducer(bootstrap_servers=servers) as producer:
             keys = [one.customer.encode() for one in orders]
             producer.send_many("orders", encoded(orders), keys=keys).result(60)
-            # Into every partition, so that the end of time is the last of each.
+            # One for each partition, so that every partition reaches the end of the last window.
             last = encoded([the_last_order(orders)])
             for partition in range(4):
                 producer.send_many("orders", last, partitions=[partition]).result(60)
@@ -43,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_job(servers: str, per_batch: int, sink: dict[str, str]) -> None:
-    from examples.pipeline import job  # with pyspark, which has been looked for now
+    from examples.pipeline import job  # imports pyspark, which is installed by now
 
     spark = local_session()
     try:
@@ -54,7 +56,7 @@ def _run_job(servers: str, per_batch: int, sink: dict[str, str]) -> None:
 
 
 def _read_totals(servers: str) -> list[tuple[int, str, int, int]]:
-    """Return all of topic totals, without Spark; records of transactions that were aborted do not count."""
+    """Return the records of topic totals, read without Spark; aborted transactions do not count."""
     found = []
     with KafkaConsumer(
         "totals",
@@ -74,11 +76,11 @@ def _compared(read: list[tuple[int, str, int, int]], wanted: Totals, orders: int
     repeated = len(read) - len(found)
     wrong = {key for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key)}
     for key in sorted(wrong)[:10]:
-        print(f"{key}: Spark says {found.get(key)}, plain Python {wanted.get(key)}")
+        print(f"{key}: Spark computed {found.get(key)}, plain Python {wanted.get(key)}")
     if wrong or repeated:
-        print(f"DIFFERENT: {len(wrong)} of {len(wanted)} totals are wrong, {repeated} came twice")
+        print(f"DIFFERENT: {len(wrong)} of {len(wanted)} totals are wrong, {repeated} are repeated")
         return 1
-    print(f"{orders} orders, {len(found)} totals: the same as plain Python's, none missing, none twice")
+    print(f"{orders} orders, {len(found)} totals: the same as in plain Python, none missing, none repeated")
     return 0
 
 

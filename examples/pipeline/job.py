@@ -1,4 +1,4 @@
-"""The Spark job: what would run on a cluster."""
+"""The Spark job, as it would run on a cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ORDER = "id long, customer string, product string, cents long, at_ms long"
 def start(
     spark: SparkSession, servers: str, checkpoint: str, *, per_batch: int, sink: Mapping[str, str]
 ) -> StreamingQuery:
-    """From topic orders to topic totals, with all that there is now."""
+    """Start a query from topic orders to topic totals, which ends when it has read all current orders."""
     products = spark.createDataFrame(list(PRODUCTS.items()), "product string, category string")
     orders = (
         spark.readStream.format("pykafka2")
@@ -57,7 +57,7 @@ def start(
 
 
 def watch(query: StreamingQuery, say: Callable[[str], None]) -> None:
-    """Say what each micro-batch did, until the query ends; raise what ended it."""
+    """Report each micro-batch until the query ends; raise the query's error."""
     said = -1
     over = False
     while not over:

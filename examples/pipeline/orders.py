@@ -1,4 +1,4 @@
-"""The orders, made from a seed, and what their totals have to be, in plain Python."""
+"""Orders, generated from a seed, and their totals in plain Python."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Order:
 
 
 def make_orders(count: int, seed: int) -> list[Order]:
-    """Twenty a second, up to half a minute out of order, some for products that are not in the table."""
+    """Return twenty orders a second, up to half a minute out of order, some for unknown products."""
     chance = random.Random(seed)
     orders = []
     for number in range(count):
@@ -40,7 +40,7 @@ def make_orders(count: int, seed: int) -> list[Order]:
 
 
 def the_last_order(orders: list[Order]) -> Order:
-    """Return an order so late that it closes all earlier windows, for a product that is not in the table."""
+    """Return an order for an unknown product that is late enough to close all earlier windows."""
     return Order(len(orders), "no customer", "none", 0, max(one.at_ms for one in orders) + 10 * WINDOW_MS)
 
 

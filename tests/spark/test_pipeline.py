@@ -20,4 +20,4 @@ def test_the_pipelines_totals_are_plain_pythons(
     assert pipeline.main(["--orders", "3000"]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[-1].startswith("3000 orders, ")
-    assert said[-1].endswith("the same as plain Python's, none missing, none twice")
+    assert said[-1].endswith("the same as in plain Python, none missing, none repeated")
