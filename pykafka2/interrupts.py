@@ -27,10 +27,12 @@ def is_interrupt(error: BaseException | None) -> bool:
 class Cleanup:
     """Runs the steps of a cleanup, all of them, whatever one raises.
 
-    cleanup = Cleanup()
-    cleanup.run(commit)
-    cleanup.run(leave, timeout)
-    cleanup.raise_first()
+    Pass each step to `run`, and raise the first error at the end:
+
+        cleanup = Cleanup()
+        cleanup.run(commit)
+        cleanup.run(leave, timeout)
+        cleanup.raise_first()
     """
 
     def __init__(self) -> None:

@@ -83,7 +83,7 @@ class Option:
     legal: str
     doc: str
     default: object
-    """As a user writes it (milliseconds, for a duration)."""
+    """The value as a user writes it (milliseconds, for a duration)."""
     aliases: tuple[str, ...] = ()
     nullable: bool = False
     secret: bool = False

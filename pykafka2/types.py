@@ -337,9 +337,9 @@ class ProducerHealth(ClientHealth):
     transaction_state: str | None
     transaction_error: str | None
     waiting_for: dict[str, str]
-    """What the queued records wait for, by partition."""
+    """Reasons why queued records wait, by partition."""
     partitions: dict[str, dict[str, int]]
-    """What was written, and the number of queued batches, by partition."""
+    """Numbers of written records and batches, and of queued batches, by partition."""
 
 
 class ConsumerHealth(ClientHealth):

@@ -89,7 +89,7 @@ class AddressProbe:
         self._unreachable: list[str] = []
         self._connection: Connection | None = None
         self._observer: Observer | None = None
-        """Of the current connection, if it uses TLS."""
+        """The observer of the current connection, if it uses TLS."""
         self._stage = "dns"
         self._began, self._deadline = 0.0, FOREVER
 

@@ -56,9 +56,8 @@ class Channel:
     """A transport, its state and its unsent bytes.
 
     Without a transport (the network failed at once) it waits for `fail`, so that its handler gets this
-    failure
-    like any other: later, through `on_close`.  It adds itself to `unsettled` when it has bytes to write or is
-    closed: the driver processes these channels at the end of a turn.
+    failure like any other: later, through `on_close`.  It adds itself to `unsettled` when it has bytes to
+    write or is closed: the driver processes these channels at the end of a turn.
     """
 
     __slots__ = (

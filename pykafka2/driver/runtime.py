@@ -85,21 +85,17 @@ class Runtime(Protocol):
         """Start to turn a loop; its first turn is immediate.
 
         `on_failed(error)` is called on the loop's thread when the step or the selector raises, before
-        `Task.error`
-        is visible.
+        `Task.error` is visible.
         """
         ...
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
         """Block the calling thread until `predicate()` is true, at most `timeout` seconds.
 
-        Return the last value of the predicate.  With queues, the thread that makes it true wakes one of
-        them, and it
-        is evaluated only on the calling thread: first, after each wake or `notify`, and at the timeout.
-        Without
-        queues, `check_waiters` evaluates it, too: one thread at a time, and not again after it was true.  It
-        must
-        then be cheap and take no lock that the waiter holds.
+        Return the last value of the predicate.  With queues, the thread that makes it true wakes one of them,
+        and it is evaluated only on the calling thread: first, after each wake or `notify`, and at the
+        timeout. Without queues, `check_waiters` evaluates it, too: one thread at a time, and not again after
+        it was true.  It must then be cheap and take no lock that the waiter holds.
         """
         ...
 
@@ -111,8 +107,7 @@ class Runtime(Protocol):
         """Wake waiters without a queue whose predicate is now true.
 
         The predicates are evaluated on this thread, which must hold no lock; a wake-up costs ten times as
-        much, and
-        most turns of a loop change nothing for any waiter.
+        much, and most turns of a loop change nothing for any waiter.
         """
         ...
 

@@ -21,7 +21,7 @@ READABLE = 1
 WRITABLE = 2
 
 Ready = tuple[object, int]
-"""What a selector reports: the data given at registration, and the bits that are ready."""
+"""A report of a selector: the data passed at registration, and the bits that are ready."""
 
 
 @slotted(frozen=True)

@@ -65,10 +65,10 @@ class Permission(IntEnum):
 
 
 WILDCARD = "*"
-"""As a literal resource name or a host: all of them."""
+"""Matches all, as a literal resource name or a host."""
 
 EVERYBODY = "User:*"
-"""As a principal: all users."""
+"""Matches all users, as a principal."""
 
 CLUSTER_NAME = "kafka-cluster"
 """The name of the resource CLUSTER."""

@@ -138,8 +138,7 @@ class ClusterApi(ABC):
     @property
     def client_options(self) -> ConnectionOptions:
         """Options for a pykafka2 client: `KafkaProducer(**cluster.client_options)`; with tls=True they
-        include
-        protocol and authority.
+        include protocol and authority.
         """
         return self.options_for()
 
@@ -265,8 +264,7 @@ class ClusterApi(ABC):
     @abstractmethod
     def wait_until(self, predicate: Callable[[], T], timeout: float = 10.0, what: str = "it") -> T:
         """Wait until the predicate is true, and return its value.  It can use the cluster's views, history
-        and
-        rules, or the test's own state.  `timeout` is in seconds (virtual in a simulation).
+        and rules, or the test's own state.  `timeout` is in seconds (virtual in a simulation).
 
         A view that raises because a group, transaction, topic or coordinator does not exist yet counts as
         false.
@@ -340,8 +338,7 @@ class ClusterApi(ABC):
         """Clear history, events and metrics, and restart the timeline.
 
         Call it between the setup of a test and its subject: `cluster.history.exactly(1, "Produce")` then
-        counts
-        only later requests.  Rules, links and all data of brokers stay.
+        counts only later requests.  Rules, links and all data of brokers stay.
         """
 
     @abstractmethod

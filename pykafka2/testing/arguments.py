@@ -1,8 +1,7 @@
 """The arguments of a cluster: checks, and conversion to the brokers' configuration.
 
 Pure.  `KafkaCluster` (cluster.py) starts from it in this process; `ProcessCluster` (remote/cluster.py) sends
-it
-to a child.
+it to a child.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The throw-away authority of `KafkaCluster(tls=True)`: certificates of brokers and clients.
 
 Keys are created for each cluster and stay in memory.  The files that clients and TLS contexts read exist
-while
-the cluster runs, in a folder that only this user can read.
+while the cluster runs, in a folder that only this user can read.
 """
 
 from __future__ import annotations

@@ -48,8 +48,7 @@ class AsInstalled:
     """A finder for `sys.meta_path` that loads pykafka2's modules as Python does, from bytecode.
 
     pytest compiles all modules of a package with a plugin again to rewrite its asserts.  Without bytecode
-    files
-    (PYTHONDONTWRITEBYTECODE) this takes seconds in each process, for a package without tests.
+    files (PYTHONDONTWRITEBYTECODE) this takes seconds in each process, for a package without tests.
     """
 
     def find_spec(
@@ -177,9 +176,8 @@ def kafka_cluster(request: pytest.FixtureRequest, _kafka_cluster_pool: ClusterPo
 
     Clients connect to `kafka_cluster.bootstrap_servers`; tests mostly use `.create_topic("orders",
     partitions=6)`, `.controls` and `.history` (docs/guides/testing.md).  The cluster is kept for the session
-    and
-    emptied between tests; it is replaced after a test that crashes brokers, changes configurations or uses
-    groups or transactions.  Fail a test that leaves clients (of any library), threads, sockets or open
+    and emptied between tests; it is replaced after a test that crashes brokers, changes configurations or
+    uses groups or transactions.  Fail a test that leaves clients (of any library), threads, sockets or open
     transactions behind.
     """
     yield from _kafka_cluster_pool.shared(request, partial(_has_failed, request))

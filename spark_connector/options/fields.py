@@ -35,7 +35,7 @@ class SparkOption:
     legal: str
     doc: str
     default: str
-    """As shown in the documentation."""
+    """The default as the documentation shows it."""
     batch: bool = True
     stream: bool = True
 

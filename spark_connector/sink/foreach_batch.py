@@ -1,9 +1,8 @@
 """`exactly_once_batches`: exactly-once delivery for `foreachBatch`.
 
 Spark does not support output mode update for data sources in Python.  foreachBatch does, and can write a
-batch
-to several topics.  Runs on the driver, in the user's process (with Spark Connect, in a helper process of the
-server).
+batch to several topics.  Runs on the driver, in the user's process (with Spark Connect, in a helper process
+of the server).
 """
 
 from __future__ import annotations

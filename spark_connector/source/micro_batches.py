@@ -3,8 +3,7 @@
 One object per query, on the driver, one thread; uses no class of Spark and reads no clock.
 Neighbors: stream.py calls it for Spark; topics.py looks up offsets.
 
-The first micro-batch is left empty.  Spark records the end of a batch, but not the start of the first one.
-If
+The first micro-batch is left empty.  Spark records the end of a batch, but not the start of the first one. If
 it replays that batch, it requests the start again; `latest` would then be later, and the records in between
 would be lost.  An empty first batch turns the start into a recorded end.
 """
@@ -38,7 +37,7 @@ class MicroBatches:
     _last_end: Offsets | None = None
     """End offsets of the last lookup."""
     _available_now: Offsets | None = None
-    """Where a run with `Trigger.AvailableNow` ends."""
+    """The end offsets of a run with `Trigger.AvailableNow`."""
     _last_batch_at: float | None = None
     _seen: set[str] = attrs.Factory(set)
     """Topics found by this run; a deleted topic is missing from later offsets."""

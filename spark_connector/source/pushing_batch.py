@@ -1,8 +1,7 @@
 """Batch reading with filter pushdown, for `pushDownFilters=true`.
 
 A separate class, because Spark rejects a reader with pushFilters() unless filter pushdown is enabled, which
-is
-off by default.
+is off by default.
 """
 
 from __future__ import annotations

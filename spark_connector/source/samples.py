@@ -68,9 +68,8 @@ class Samples:
         """Return bytes per offset of the batches near `start`; 0 if there are none.
 
         The first piece may begin in the middle of a batch, whose bytes are counted whole.  The next piece
-        begins
-        with a batch, so that one is measured.  If there is none, the start of the first batch is searched,
-        further back each time.
+        begins with a batch, so that one is measured.  If there is none, the start of the first batch is
+        searched, further back each time.
         """
         found = 0.0
         at, step = start, 1

@@ -24,10 +24,10 @@ _MIN_STEPS: Final = 10_000
 """The steps that each pattern of a request has, however many there are: enough for a usual one."""
 
 _STEPS_OF_A_STATE: Final = 10
-"""What a new state costs, however few nodes it has."""
+"""The cost of a new state, however few nodes it has."""
 
 _START, _LINE_END, _WORD, _OTHER = range(4)
-"""What an assertion can depend on of the character before it."""
+"""The properties of the previous character that an assertion can depend on."""
 
 
 @attrs.define

@@ -39,7 +39,7 @@ class Characters:
     """A set of characters, by code points and by Unicode's general categories."""
 
     bounds: tuple[int, ...] = ()
-    """Where ranges start and end, in turn and in ascending order."""
+    """Starts and ends of ranges, in turn and in ascending order."""
     categories: frozenset[str] = frozenset()
     is_negated: bool = False
     ignores_case: bool = False

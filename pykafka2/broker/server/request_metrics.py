@@ -130,7 +130,7 @@ def _upper_bound(index: int) -> float:
 
 
 _UPPER_BOUNDS: Final = tuple(map(_upper_bound, range(BUCKETS - 1)))
-"""Of all buckets but the last one."""
+"""The upper bounds of all buckets except the last one."""
 
 
 class ApiMetrics:

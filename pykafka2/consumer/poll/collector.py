@@ -72,7 +72,7 @@ class Collector:
         self.consumed_bytes = 0
         """The total number of bytes that the application has read."""
         self.moved: dict[TopicPartition, tuple[int, int, int | None]] | None = None
-        """Of partitions with records in the last pass: positions after and before, leader epochs before."""
+        """For partitions with records in the last pass: positions after and before, leader epochs before."""
         self.is_unfinished = False
         """Whether the last pass ended early so that poll() can check its timeout."""
 

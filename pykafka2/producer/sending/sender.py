@@ -43,7 +43,7 @@ FIRST_VERSION_OF_FORMAT_2 = 3
 FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 PRODUCER_ID = "a producer id"
-"""What batches wait for in `waiting_for` until InitProducerId has succeeded."""
+"""Value in `waiting_for` until InitProducerId has succeeded."""
 
 
 class Readiness(Protocol):
@@ -109,7 +109,7 @@ class Sender:
         self._expire_at = 0.0
         """The earliest time at which an unfinished batch can expire."""
         self.waiting_for: dict[str, str] = {}
-        """What each partition's batches wait for, as of the last poll; for `explain`."""
+        """Reason why each partition's batches wait, as of the last poll; for `explain`."""
 
     def poll(self, now: float) -> PollResult:
         if not self._accumulator.incomplete:

@@ -84,7 +84,7 @@ NEXT_STEP: Final[dict[TransactionState, str]] = {
     _S.ABORTABLE_ERROR: "call abort_transaction(), then begin_transaction() again",
     _S.FATAL_ERROR: "close this producer and create a new one",
 }
-"""What to do next in each state, for the error of a call that the state does not allow."""
+"""Advice for each state, for the error of a call that the state does not allow."""
 
 OPEN_STATES: Final = frozenset({_S.IN_TRANSACTION, _S.COMMITTING, _S.DETACHING})
 """States in which batches of the transaction can be sent."""

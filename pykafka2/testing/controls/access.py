@@ -36,8 +36,7 @@ OPERATIONS: Final = [one.name for one in Operation if one not in (Operation.UNKN
 
 class Resource(TypedDict, total=False):
     """The resource of a rule, exactly one; "*" matches all of its kind, `prefix=True` all whose names have
-    this
-    prefix.  `host` is the client's address, "*" matches any.
+    this prefix.  `host` is the client's address, "*" matches any.
     """
 
     topic: str

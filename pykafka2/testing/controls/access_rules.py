@@ -37,8 +37,7 @@ class AccessRules:
         self._controls.deny_access(principal, *operations, **resource)
 
     def revoke(self, principal: str | None = None, *operations: str, **resource: Unpack[Resource]) -> int:
-        """Remove rules, allowing and denying: of this principal (None: all), for these operations (none:
-        all)
+        """Remove rules, allowing and denying: of this principal (None: all), for these operations (none: all)
         on this resource (none: all).  Return the number of removed rules.
         """
         return self._controls.revoke_access(principal, *operations, **resource)
@@ -50,8 +49,7 @@ class AccessRules:
     def denials(self, principal: str | None = None) -> list[ClusterEvent]:
         """Return denied requests, oldest first, of one principal or all: events whose `facts` are principal,
         host, operation, resource_type, resource, api and broker.  Repetitions are recorded once, and at most
-        a
-        thousand different ones until the cluster's `forget` is called.
+        a thousand different ones until the cluster's `forget` is called.
         """
         return [
             event for event in self._events.events("denied") if principal in (None, event.facts["principal"])

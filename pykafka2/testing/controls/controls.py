@@ -66,8 +66,7 @@ class Controls:
         With `lose_unreplicated` its logs are truncated to its high watermarks, as if later records had not
         reached the disk.  With `unnoticed` the controller fences it only after the broker's session has timed
         out (broker.session.timeout.ms); if it was the controller, the others also elect only then.  By
-        default
-        all brokers are notified at once, which is faster than Kafka.
+        default all brokers are notified at once, which is faster than Kafka.
         """
         self._brokers.crash_broker(broker_id, lose_unreplicated=lose_unreplicated, unnoticed=unnoticed)
 
@@ -150,8 +149,7 @@ class Controls:
         brokers: Iterable[int] | None = None,
     ) -> None:
         """Stop replication: of one partition or all, by some brokers or all.  Responses in flight are lost
-        and
-        fetched again after `resume_followers`.
+        and fetched again after `resume_followers`.
         """
         self._replicas.pause_followers(partition, brokers=brokers)
 
@@ -179,8 +177,7 @@ class Controls:
     # ------------------------------------------------------------------ who is in sync
 
     def shrink_isr(self, partition: TopicPartition | tuple[str, int], *brokers: int) -> None:
-        """Remove these followers from the ISR, and stop their fetches of the partition, so that they stay
-        out
+        """Remove these followers from the ISR, and stop their fetches of the partition, so that they stay out
         until `expand_isr` or `resume_followers`.
         """
         self._isr.shrink_isr(partition, *brokers)
@@ -197,8 +194,7 @@ class Controls:
 
     def hold_elections(self) -> None:
         """Prevent the election of a controller until `release_elections`: if the present controller fails,
-        the
-        cluster has none.
+        the cluster has none.
         """
         self._controller.hold_elections()
 
@@ -246,8 +242,7 @@ class Controls:
 
     def cut_client(self, client_id: str, broker: int | None = None, *, silently: bool = False) -> None:
         """Disconnect a client from a broker, or from all, until `heal`: its connections are reset, and new
-        ones
-        at their first request.
+        ones at their first request.
 
         `silently`: connections stay open without responses, as if packets were lost.  Requests in flight are
         still handled, but their responses are lost.

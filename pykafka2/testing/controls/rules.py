@@ -1,8 +1,7 @@
 """Controls of requests and responses: fault rules as data, and shortcuts for common ones.
 
 Part of `Controls` (controls/controls.py), which documents them.  Any thread except the cluster's own; a rule
-is
-active when the call returns.
+is active when the call returns.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Corrupts data below the clients: rewrites the records of every replica of a partition.
 
 For tests of checkers, which must be able to fail.  The rewritten log is valid for the protocol (offsets
-without
-gaps, correct checksums), so only a comparison with the sent records detects it.
+without gaps, correct checksums), so only a comparison with the sent records detects it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The calls of the admin port: names, arguments and results as plain data.
 
 `call("controls/cut_link", {"source": 0, "target": 1})`.  Every public method of `Controls` is available by
-its
-own name, including future ones.  Independent of HTTP; runs on the admin port's thread and acquires the
+its own name, including future ones.  Independent of HTTP; runs on the admin port's thread and acquires the
 cluster's lock where needed.
 """
 

@@ -1,10 +1,8 @@
 """`KafkaCluster(process=True)`: a cluster in a child process (cluster_process.py), controlled through its
-admin
-port.
+admin port.
 
 For CPU-bound tests: in one process they take the interpreter away from the brokers, and a round trip takes 20
-to
-30 ms instead of 0.15.  All plain data works as in this process; functions cannot be sent (a `where` of the
+to 30 ms instead of 0.15.  All plain data works as in this process; functions cannot be sent (a `where` of the
 history runs here, a rule's `where` is rejected).  Thread-safe.
 """
 

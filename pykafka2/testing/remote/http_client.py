@@ -1,8 +1,7 @@
 """The client of the admin port: one connection, one call at a time, JSON over HTTP.
 
 Blocks the calling thread; thread-safe.  Errors are raised with the class that they had in the broker's
-process:
-pykafka2's own classes, others as `KafkaError`.
+process: pykafka2's own classes, others as `KafkaError`.
 """
 
 from __future__ import annotations

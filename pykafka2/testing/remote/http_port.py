@@ -4,8 +4,7 @@
 
 For clusters in another process (remote/cluster.py) and tests in other languages (`pykafka2 broker
 --admin-port`).  It has its own loop on the runtime's network, so that a call can wait for the brokers;
-requests
-are served one after another.  remote/api.py lists the calls.
+requests are served one after another.  remote/api.py lists the calls.
 """
 
 from __future__ import annotations

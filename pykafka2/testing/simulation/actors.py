@@ -1,8 +1,7 @@
 """Actors: blocking code on real threads, exactly one of which runs at a time.
 
 The right to run is a baton: one binary semaphore per actor.  Only this module of the simulation uses threads
-and
-real time: the watchdog counts real ticks during which the holder of the baton did not return to the
+and real time: the watchdog counts real ticks during which the holder of the baton did not return to the
 scheduler.
 """
 
@@ -25,7 +24,7 @@ DROPPED_AT = 200
 
 
 Reason = str | Callable[[], str]
-"""What a wait is for: a text, or a function that returns it for a report."""
+"""The reason of a wait: a text, or a function that returns it for a report."""
 
 
 class ActorScheduler(Protocol):

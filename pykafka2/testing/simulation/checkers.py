@@ -1,10 +1,8 @@
 """Invariants of a cluster and its clients under all faults: one small class per invariant.
 
 `turned` runs after every turn of a broker's loops and must be very cheap; `finish` runs once, after
-everything has
-healed and drained.  Both raise `InvariantViolated` with the evidence.  They read only the history and the
-state of
-the brokers.
+everything has healed and drained.  Both raise `InvariantViolated` with the evidence.  They read only the
+history and the state of the brokers.
 """
 
 from __future__ import annotations

@@ -29,12 +29,10 @@ class Simulation:
 
     The creating thread is the main actor: blocking calls there (`producer.flush()`, `simulation.sleep`) let
     everything else run.  Use it in a `with` statement, which closes all objects and raises background
-    failures
-    (`ActorFailed`, `LoopFailed`).
+    failures (`ActorFailed`, `LoopFailed`).
 
     `watchdog` is in real seconds: an actor that runs so long without a blocking call fails the simulation
-    with its
-    stack; 0 disables it (for a debugger).  `keep_timeline` keeps every line for `timeline()`.
+    with its stack; 0 disables it (for a debugger).  `keep_timeline` keeps every line for `timeline()`.
     """
 
     def __init__(self, seed: int = 0, *, watchdog: float = 5.0, keep_timeline: bool = False) -> None:
@@ -86,8 +84,7 @@ class Simulation:
         seconds.
 
         The predicate is evaluated after every event and every 10 virtual milliseconds, as it can depend on
-        state
-        without notifications, such as a broker's.
+        state without notifications, such as a broker's.
         """
         deadline = self.scheduler.now + timeout
         while not predicate():
@@ -131,8 +128,7 @@ class Simulation:
         """Create a `KafkaCluster` in this world, with its arguments.  Closed with the simulation.
 
         Each broker is a host and a place ("broker-0"), which links and pauses can name.  Each broker thread
-        is a
-        loop, so that the seed decides their order.  Every record is validated (log.validate=strict).
+        is a loop, so that the seed decides their order.  Every record is validated (log.validate=strict).
         """
         from pykafka2.testing.cluster import KafkaCluster
 
@@ -194,8 +190,7 @@ class Simulation:
 
     @property
     def failures(self) -> list[BaseException]:
-        """Failures that no caller has received: of loops, of brokers (`KafkaCluster.problems`), then
-        of
+        """Failures that no caller has received: of loops, of brokers (`KafkaCluster.problems`), then of
         actors.
         """
         return [*self._loop_failures(), *self._actor_failures()]

@@ -244,8 +244,7 @@ class Crash:
     """A broker crashes, with or without its unreplicated records, and restarts.
 
     Unnoticed, it is fenced only after its session timeout.  Kafka does not wait for disks, so records are
-    lost only
-    where it tolerates that: one broker at a time, and never the last one in sync.
+    lost only where it tolerates that: one broker at a time, and never the last one in sync.
     """
 
     def __init__(self, broker: int, clean: bool, unnoticed: bool = False) -> None:

@@ -1,10 +1,8 @@
 """Plans of faults as data: time, kind, target, duration.
 
 A plan is drawn from the seed (swarm testing): each seed uses a random subset of the kinds, at random rates,
-with a
-quarter of the time without faults.  The injector runs the plan as an actor, undoes lasting faults, and counts
-fired
-and effective faults of each kind; fault_kinds.py has the kinds.
+with a quarter of the time without faults.  The injector runs the plan as an actor, undoes lasting faults, and
+counts fired and effective faults of each kind; fault_kinds.py has the kinds.
 """
 
 from __future__ import annotations

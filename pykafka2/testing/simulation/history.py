@@ -1,8 +1,7 @@
 """Sends, reads and commits of the clients, with their outcomes: the input of the checkers.
 
 A send has three outcomes: *ok* (with an offset), *failed* (certainly not written) and *unknown* (possibly
-written:
-the producer's timeout expired).  Written by actors and callbacks, under the baton.
+written: the producer's timeout expired).  Written by actors and callbacks, under the baton.
 """
 
 from __future__ import annotations

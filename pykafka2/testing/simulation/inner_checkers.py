@@ -31,8 +31,7 @@ MARGIN = 0.001
 
 class InSyncHasAll(Checker):
     """Each replica in the ISR has all records that any replica counts as committed; a replica that joins also
-    has
-    the leader's log up to the start of its epoch.
+    has the leader's log up to the start of its epoch.
     """
 
     def __init__(self) -> None:
@@ -95,8 +94,7 @@ class InSyncHasAll(Checker):
 
 class AnswersAreTrue(Checker):
     """A produce with acks=all succeeds only after the high watermark has passed it, and fails with a timeout
-    only if
-    the replicas did not catch up in time.
+    only if the replicas did not catch up in time.
     """
 
     def finish(self, world: World) -> None:

@@ -1,8 +1,7 @@
 """The present state of the link between two places: fast, slow, clogged or cut.
 
 A place is a process: a broker or a client.  Each direction of each pair is a link of its own, so a partition
-can be
-one-way.  Faults and tests change links, pipes read them.
+can be one-way.  Faults and tests change links, pipes read them.
 """
 
 from __future__ import annotations

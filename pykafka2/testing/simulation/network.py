@@ -1,8 +1,7 @@
 """The in-memory counterpart of network/tcp.py: hosts, ports, connections of two pipes, in virtual time.
 
 Bytes of one connection arrive in order; all else (when, in how many pieces, whether at all) is drawn from the
-seed
-or set by faults.  TLS is not simulated: its handshake uses real randomness.
+seed or set by faults.  TLS is not simulated: its handshake uses real randomness.
 """
 
 from __future__ import annotations

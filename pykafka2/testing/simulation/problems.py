@@ -29,8 +29,7 @@ class ActorFailed(SimulationError):
 
 class LoopFailed(SimulationError):
     """A loop (a broker's or a client's) ended with an exception, or a broker continued after an unexpected
-    one; the
-    exception is the cause.
+    one; the exception is the cause.
     """
 
 

@@ -1,8 +1,7 @@
 """The events of a simulation, as one hash and, on demand, as readable lines.
 
 Every wake-up, every chunk of bytes and every time goes into the hash, so two runs with the same hash did the
-same in
-the same order.  Used only under the baton.
+same in the same order.  Used only under the baton.
 """
 
 from __future__ import annotations

@@ -71,8 +71,7 @@ class ClusterMetrics:
 
     def lines(self) -> list[str]:
         """Return a table of request times in milliseconds, of all brokers; request between brokers are left
-        out
-        except fetches of followers.
+        out except fetches of followers.
         """
         names = [name for name in self.names if name not in BETWEEN_BROKERS]
         if not names:

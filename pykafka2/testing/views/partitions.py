@@ -53,8 +53,7 @@ class ReplicaView:
     high_watermark: int
     last_caught_up: float | None = None
     """When it last had caught up, in seconds of the brokers' monotonic clock, by the leader's account; None
-    for
-    the leader itself, and without a leader."""
+    for the leader itself, and without a leader."""
 
 
 @attrs.define(frozen=True)
@@ -150,15 +149,12 @@ class LogView:
 @attrs.define(frozen=True)
 class ConnectionView:
     """A client's connection to a broker; `peer` is the client's address, `in_flight` the number of its
-    requests
-    without a response.
+    requests without a response.
 
     `client_id` is that of its last request, `software` the client's name and version ("librdkafka 2.10.0");
-    before
-    that, None and "".  `is_read` is false while the broker does not read from it, because a request is held,
-    a
-    quota is violated or the broker is paused; then a disconnect goes unnoticed, too.  `listener` is the
-    connection's listener, `principal` its authenticated principal ("User:ann").
+    before that, None and "".  `is_read` is false while the broker does not read from it, because a request is
+    held, a quota is violated or the broker is paused; then a disconnect goes unnoticed, too.  `listener` is
+    the connection's listener, `principal` its authenticated principal ("User:ann").
     """
 
     broker: int

@@ -1,8 +1,7 @@
 """A cluster's timeline as text or JSON: requests, responses and events, ordered by time.
 
 `print(cluster.timeline())`; the pytest plugin attaches it to failed tests.  Built on demand from the history
-and
-the event log; times are seconds since the cluster's start or its last `forget`.
+and the event log; times are seconds since the cluster's start or its last `forget`.
 """
 
 from __future__ import annotations

@@ -26,8 +26,7 @@ class TransactionView:
     """A transactional id; `state` is Kafka's name (Ongoing, PrepareCommit, CompleteAbort ...).
 
     `partitions` belong to the transaction that is open or ending; `started_ms` is its start by the wall
-    clock, -1
-    without one.
+    clock, -1 without one.
     """
 
     transactional_id: str

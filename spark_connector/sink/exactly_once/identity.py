@@ -139,7 +139,7 @@ def _counted(rows: int) -> str:
 
 
 COLUMNS = ("key", "value", "topic", "partition")
-"""What a digest covers: the content of a row and where it goes."""
+"""The columns that a digest covers: the content of a row and its destination."""
 _FACTORS = tuple(
     np.uint64(constant) for constant in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93)
 )

@@ -171,8 +171,8 @@ class Ledger:
         """Abort decisions of other sinks that stay open before `end`, such as those of killed drivers.
 
         A decision is one write, so it is normally open for milliseconds.  A live driver whose decision is
-        aborted
-        is fenced, and decides again.  The caller's read waits for transactions that cannot be aborted here.
+        aborted is fenced, and decides again.  The caller's read waits for transactions that cannot be aborted
+        here.
         """
         place = TopicPartition(self._topic, DECISIONS)
         looks: dict[int, int] = {}
@@ -211,8 +211,7 @@ class Ledger:
 
         If this process already owns the ledger and the state names `run` as the writer, the cached state is
         returned, unless `fresh`: `write` detects a change.  Otherwise another process may have written since,
-        so
-        this process takes over again.
+        so this process takes over again.
         """
         owner = connections.found("ledger", self._owner_options)
         if isinstance(owner, Owner) and (fresh or owner.state.run != run):

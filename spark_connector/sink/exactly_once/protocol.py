@@ -176,10 +176,9 @@ def find_part(epoch: Epoch, partition: int, state: LedgerState) -> Script[Part]:
 
     Called after the task has taken over its transactional id and then read `state`, so no other attempt of
     its run can still commit.  Earlier runs have other ids, which are fenced here.  Fencing is one request
-    that
-    aborts and raises the epoch.  EndTxn would not do: before Kafka 4.0 the producer keeps its epoch after an
-    abort, and could commit its marker without the aborted rows.  An attempt of an earlier run that registers
-    its id only now reads the ledger afterwards and is superseded.
+    that aborts and raises the epoch.  EndTxn would not do: before Kafka 4.0 the producer keeps its epoch
+    after an abort, and could commit its marker without the aborted rows.  An attempt of an earlier run that
+    registers its id only now reads the ledger afterwards and is superseded.
 
     A task cannot tell from Spark's attempt number that it is a second attempt: a stage that runs again counts
     from 0.

@@ -77,7 +77,7 @@ class DiskStorage:
         self._settings = settings
         self._logs: dict[Ident, PartitionLog] = {}
         self._paths: dict[Ident, str] = {}
-        """Where the logs were found at the start."""
+        """Paths at which the logs were found at the start."""
         self._checkpoints = CheckpointWriter(intervals, self._all_logs)
         self._renamer = LogRenamer(new_id)
         self._opener = LogOpener(self.disk, background, self._checkpoints, self._renamer, self.find)

@@ -53,7 +53,7 @@ class Volume:
         self.settings = settings
         self.failure: KafkaStorageError | None = None
         self.reason = ""
-        """What failed, and why."""
+        """The failed operation and its error."""
         self._on_failure = on_failure
         self._removals: list[tuple[float, str]] = []  # a heap
         self._unplanned: list[tuple[float, str]] = []
