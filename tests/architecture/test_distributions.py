@@ -239,7 +239,7 @@ ADDRESS = re.compile(r"(?:https?://|git@)[^\s)\"'<>`]*")
 
 
 def own_addresses(text: str, known: Iterable[str] = ()) -> list[str]:
-    """Return addresses of a repository or site of this project, whoever hosts it, and the known ones."""
+    """Return addresses of a repository or site of this project on any host, and the known ones."""
     every = ADDRESS.findall(text)
     return [
         one for one in every if "pykafka2" in one.lower() or any(one.startswith(other) for other in known)

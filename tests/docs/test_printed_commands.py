@@ -89,8 +89,8 @@ def parse_as_printed(monkeypatch: pytest.MonkeyPatch, printed: str) -> None:
         return
     parse = argparse.ArgumentParser.parse_args
 
-    def parse_and_stop(parser: argparse.ArgumentParser, *given: Any, **options: Any) -> None:
-        parse(parser, *given, **options)
+    def parse_and_stop(parser: argparse.ArgumentParser, *positional: Any, **options: Any) -> None:
+        parse(parser, *positional, **options)
         raise Accepted
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)

@@ -66,8 +66,8 @@ def shown_names() -> list[Shown]:
     found = []
     for page in sorted(REFERENCE.glob("*.md")):
         for path, options in DIRECTIVE.findall(page.read_text(encoding="utf-8")):
-            given = yaml.safe_load(options)["options"] if options else {}
-            found.append(Shown(page.name, path, given.get("members", True)))
+            settings = yaml.safe_load(options)["options"] if options else {}
+            found.append(Shown(page.name, path, settings.get("members", True)))
     return found
 
 
