@@ -36,6 +36,7 @@ NEED_AVAILABLE_NOW = [
     "test_own_sink.py",
     "test_rolled_back_checkpoint.py",
     "test_split_batches.py",
+    "test_torn_checkpoint.py",
     "test_token_providers.py",
     "test_stream_source.py",
     "test_write_and_read_back.py",
