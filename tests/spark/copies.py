@@ -111,7 +111,7 @@ class Copy:
             admin.delete_topics([f"{self.name}-ledger"])
 
     def written(self, *, waits: bool = True) -> Counter[str]:
-        """Return the committed rows.  waits: for open transactions to end; a batch that failed can leave some."""
+        """Return the committed rows.  waits: for open transactions to end, which a failed batch can leave."""
         return committed(self.cluster.bootstrap_servers, self.output, waits=waits)
 
 

@@ -81,7 +81,7 @@ def test_query_with_a_torn_entry_continues_without_it_and_loses_and_repeats_noth
 def test_lost_entry_of_a_batch_that_ran_needs_a_copy_of_it(
     spark: SparkSession, spark_kafka: ClusterApi, tmp_path: Path
 ) -> None:
-    """As after a power failure: what Kafka has is newer than what the file system kept."""
+    """Play a power failure: Kafka has more than the file system kept."""
     deliveries = ("at_least_once", "exactly_once", "exactly_once_per_task")
     copies = [Copy(spark, spark_kafka, tmp_path, delivery) for delivery in deliveries]
     for copy in copies:
