@@ -42,7 +42,7 @@ def by_depth(panel: Any, runner: Runner, driver: str) -> bool:
     for mode, marker in zip(MODES, "v^", strict=True):
         points = {depth: mb[0] for (depth, of), mb in ARTICLE.items() if of == mode}
         panel.plot([*points], [*points.values()], marker, color="grey", label=f"article, acks=-1, {mode}")
-    panel.set(xscale="log", yscale="log", xlabel="requests in flight", ylabel="MB/s")
+    panel.set(xscale="log", yscale="log", xlabel="requests in flight", ylabel="MB/s", ylim=(0.5, 1000))
     return is_drawn
 
 
@@ -89,8 +89,8 @@ def by_time(panel: Any, runner: Runner, driver: str) -> bool:
 PANELS: tuple[Callable[[Any, Runner, str], bool], ...] = (by_depth, by_clients, by_time)
 
 
-def plot(runner: Runner, drivers: Sequence[str], path: Path) -> None:
-    """Draw the panels of each client, at a round trip of 1 ms, to `path`."""
+def plot(runner: Runner, drivers: Sequence[str], path: Path, note: str) -> None:
+    """Draw the panels of each client, at a round trip of 1 ms, to `path`; `note` is the line below them."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -107,7 +107,8 @@ def plot(runner: Runner, drivers: Sequence[str], path: Path) -> None:
                 continue
             panel.set_title(driver, fontsize=10)
             panel.grid(alpha=0.3)
-            panel.legend(fontsize=7)
-    figure.tight_layout()
+            panel.legend(fontsize=6, handlelength=4, ncols=2, loc="upper left")
+    figure.text(0.01, 0.005, note, fontsize=8, color="grey")
+    figure.tight_layout(rect=(0, 0.03, 1, 1))
     save(figure, path)
     print(f"\nplot: {path}")

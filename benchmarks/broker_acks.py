@@ -44,6 +44,9 @@ CLIENTS = (1, 2, 4, 8)
 # Milliseconds by acks in an article on the broker's requests, which measured no cluster of its own.
 ARTICLE_MS = {0: "0.1", 1: "1–2", -1: "3–10"}
 MISSED = "**missed**"
+PRELIMINARY = " **Preliminary:** other programs took a large part of the processor time."
+BUSY = 1.5
+"""The load average of other programs from which on ratios say little."""
 BEGIN, END = "<!-- figures -->\n", "<!-- end of the figures -->\n"
 
 
@@ -304,7 +307,7 @@ def targets(runner: Runner, axes: Axes) -> Iterator[Figures]:
     for driver in axes.drivers if axes.pairs else ():
         yield Figures(
             f"Targets, {driver}, medians; rounds: {axes.pairs}",
-            ["ratio".ljust(37), "median", "range".ljust(14), "target"],
+            ["ratio".ljust(39), "median ", "range".ljust(14), "target"],
             (target.row for target in _targets_of(runner, driver, axes.pairs)),
         )
 
@@ -321,6 +324,11 @@ def machine() -> str:
     commit = done.stdout.strip() or "unknown"
     python = sys.version.split()[0]
     return f"{date.today()}, commit `{commit}`, CPython {python}, {os.cpu_count()} cores, load average {load}"
+
+
+def is_busy(before: float, after: float) -> bool:
+    """Return whether the load averages show other programs: client and cluster add two at most."""
+    return before > BUSY or after > BUSY + 2
 
 
 def replace_figures(page: Path, lines: Sequence[str]) -> None:
@@ -399,23 +407,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     runner = Runner(arguments.seconds or (0.5 if is_short else 1.2), arguments.rounds)
     lines: list[str] = []
+    for_page: list[str] = []
+    """Those without the targets, whose ratios are in docs/benchmarks.md alone."""
 
-    def say(line: str) -> None:
+    def say(line: str, part: str = "") -> None:
         print(line, flush=True)
         lines.append(line)
+        if part != targets.__name__:
+            for_page.append(line)
 
-    say(f"{machine()}; runs of {runner.seconds} s.")
+    load_before = os.getloadavg()[0]
+    say(f"{machine()}; runs of {runner.seconds} s, best of {runner.rounds}.")
     for name in arguments.part or PARTS:
         for figures in PARTS[name](runner, axes):
             for line in figures.lines():
-                say(line)
-    say(f"\nLoad average at the end: {os.getloadavg()[0]:.1f}.")
+                say(line, name)
+    load_after = os.getloadavg()[0]
+    say(f"\nLoad average at the end: {load_after:.1f}.{PRELIMINARY * is_busy(load_before, load_after)}")
     if arguments.into is not None:
-        replace_figures(arguments.into, lines)
+        replace_figures(arguments.into, for_page)
     if arguments.plot is not None:
         from benchmarks.acks_plot import plot
 
-        plot(runner, axes.drivers, arguments.plot)
+        plot(runner, axes.drivers, arguments.plot, lines[0].replace("`", ""))
     return 1 if any(MISSED in line for line in lines) else 0
 
 
