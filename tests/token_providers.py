@@ -24,7 +24,7 @@ def opaque() -> tuple[str, float]:
 
 
 def with_config(config: str) -> tuple[str, float]:
-    """Returns a token like confluent-kafka's callback."""
+    """Return a token like confluent-kafka's callback."""
     _note()
     return config, time.time() + 3600
 

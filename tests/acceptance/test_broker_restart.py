@@ -33,7 +33,7 @@ def crash_and_start(cluster: KafkaCluster, broker: int, simulation: Simulation) 
 
 
 def bounce(cluster: KafkaCluster, broker: int, simulation: Simulation) -> None:
-    """Restarts a broker before the controller notices that it was gone."""
+    """Restart a broker before the controller notices that it was gone."""
     cluster.controls.crash_broker(broker, unnoticed=True)
     simulation.run_for(1)
     assert not cluster.controller.image.brokers[broker].is_fenced

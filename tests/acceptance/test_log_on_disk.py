@@ -38,7 +38,7 @@ def cluster_on(path: Path, topic: Topic = SMALL, **options: object) -> KafkaClus
 
 
 def fill(cluster: KafkaCluster, count: int, *, first: int = 0, size: int = 1000) -> None:
-    """Sends values that start with their numbers, with timestamps of 1000 times those."""
+    """Send values that start with their numbers, with timestamps of 1000 times those."""
     with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, batch_size=16_000) as producer:
         for number in range(first, first + count):
             value = (b"%d " % number).ljust(size, b"x")
@@ -50,7 +50,7 @@ NOW = int(time.time() * 1000) - 10_000_000
 
 
 def numbers(cluster: KafkaCluster, isolation_level: str = "read_uncommitted") -> list[int]:
-    """Reads the whole topic. Returns the numbers that its values start with."""
+    """Read the whole topic. Return the numbers that its values start with."""
     with KafkaConsumer(
         bootstrap_servers=cluster.bootstrap_servers, isolation_level=isolation_level
     ) as consumer:
@@ -73,7 +73,7 @@ def log_path(path: Path) -> Path:
 
 
 def check_indexes(segment: DiskSegment) -> None:
-    """Checks that every entry points at a batch of the segment."""
+    """Check that every entry points at a batch of the segment."""
     batches, position = {}, 0
     for batch in segment.iterate():
         batches[position] = batch
@@ -247,7 +247,7 @@ HOST = "127.{}.{}.{}".format(*os.getpid().to_bytes(3, "big")) if sys.platform ==
 
 
 def free_port() -> int:
-    """Returns a port that is free now, and that no connection takes while the broker is down."""
+    """Return a port that is free now, and that no connection takes while the broker is down."""
     while True:
         port = random.SystemRandom().randint(20_000, 30_000)
         with suppress(OSError), socket.create_server((HOST, port)):

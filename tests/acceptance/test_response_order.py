@@ -22,7 +22,7 @@ ORDERS = 1000
 
 
 def make_safe(cluster: KafkaCluster, broker: Broker, partition: int) -> None:
-    """Acts as if the replicas had just fetched all records of this partition."""
+    """Act as if the replicas had just fetched all records of this partition."""
     with cluster.lock:
         log = broker.replicas.replicas["t", partition].log
         log.advance_high_watermark(log.log_end_offset)

@@ -52,7 +52,7 @@ def stored(folder: Path, partition: int = 0) -> bytes:
 
 
 def read_all(wire: Wire, partition: int = 0) -> bytes:
-    """Fetches a partition to its end: a fetch ends with its segment."""
+    """Fetch a partition to its end: a fetch ends with its segment."""
     read, offset = b"", 0
     while offset < BATCHES * RECORDS:
         request = fetch_request("t", partition, offset, max_bytes=LARGE, partition_max_bytes=LARGE)

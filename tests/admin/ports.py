@@ -70,7 +70,7 @@ def silence(connection: socket.socket) -> None:
 
 
 def tls_with(certificate: Path) -> Answer:
-    """Completes TLS handshakes with this certificate, then ends the connection."""
+    """Complete TLS handshakes with this certificate, then end the connection."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
 

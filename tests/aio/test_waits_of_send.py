@@ -192,7 +192,7 @@ def test_each_task_that_waits_for_metadata_waits_max_block_ms_from_its_own_call(
 def test_call_of_another_task_does_not_prolong_the_wait_for_metadata(
     world: World, topic: str, partition: int | None, text: str
 ) -> None:
-    """Acts like a task that has waited for memory before."""
+    """Act like a task that has waited for memory before."""
 
     async def main() -> None:
         async with world.producer(allow_auto_create_topics=False) as producer:

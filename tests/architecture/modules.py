@@ -69,7 +69,7 @@ def circles(graph: Graph) -> list[frozenset[str]]:
     number = count()
 
     def visit(name: str) -> Iterator[str]:
-        """Yields each module to visit next, so that long chains need no deep recursion."""
+        """Yield each module to visit next, so that long chains need no deep recursion."""
         numbers[name] = lowest[name] = next(number)
         path.append(name)
         for imported in sorted(graph.get(name, ())):

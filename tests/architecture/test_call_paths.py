@@ -43,7 +43,7 @@ class FilesCalled:
 
 @contextmanager
 def profiled(files: FilesCalled) -> Iterator[None]:
-    """Records the calls of this thread."""
+    """Record the calls of this thread."""
     before = sys.getprofile()
     sys.setprofile(files)
     try:
@@ -55,7 +55,7 @@ def profiled(files: FilesCalled) -> Iterator[None]:
 
 
 def files_of_poll(cluster: KafkaCluster, group_protocol: str) -> set[str]:
-    """Returns the files of a poll() that returns the first records of a fetched batch."""
+    """Return the files of a poll() that returns the first records of a fetched batch."""
     files = FilesCalled()
     servers = cluster.bootstrap_servers
     with (
@@ -84,7 +84,7 @@ def files_of_poll(cluster: KafkaCluster, group_protocol: str) -> set[str]:
 
 
 def files_of_rebalance(cluster: KafkaCluster) -> set[str]:
-    """Returns the files of the group on the driver's thread of a member while a second member joins."""
+    """Return the files of the group on the driver's thread of a member while a second member joins."""
     files = FilesCalled()
     threading.setprofile(files)
     try:

@@ -15,7 +15,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CODE = ("benchmarks", "examples", "pykafka2", "spark_connector", "tests")
-IMPERATIVE = ("benchmarks", "examples", "pykafka2", "spark_connector")
 TEXTS = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "docs", *CODE)
 EXCLUDED = {
     "tests/broker/": "waits for the move of the broker's folders",
@@ -80,6 +79,8 @@ NOUNS = frozenset(
         "Rules", "Seconds", "Settings", "This", "Throttles", "Values",
     }
 )  # fmt: skip
+VERBS = frozenset({"Creates", "Makes", "Prints", "Raises", "Returns", "Sends", "Starts", "Writes", "Yields"})
+"""Verbs that no docstring of a test starts with. Others can be nouns: "Records", "Offsets"."""
 TOKEN = re.compile(
     r'#[^\n]*|"""(?:[^"\\]|\\.|"(?!""))*"""|'
     r"'''(?:[^'\\]|\\.|'(?!''))*'''|"
@@ -131,13 +132,13 @@ def test_docstrings_start_with_a_verb_or_a_noun(folder: str) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("folder", IMPERATIVE)
+@pytest.mark.parametrize("folder", CODE)
 def test_docstrings_of_functions_start_in_the_imperative(folder: str) -> None:
     found = [
         f"{place_of(path)}: {verb}"
         for path in checked(folder, ".py")
         for verb in THIRD_PERSON.findall(path.read_text(encoding="utf-8"))
-        if verb not in NOUNS
+        if verb not in NOUNS and (folder != "tests" or verb in VERBS)
     ]
     assert found == []
 

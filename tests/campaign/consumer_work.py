@@ -191,7 +191,7 @@ class Application:
         self._world.consumers.remove(life.consumer)
 
     def _crash(self) -> None:
-        """Ends like a process that is killed."""
+        """End like a process that is killed."""
         self._world.simulation.note(f"{self.life.name} crashes")
         self.life.consumer._cluster.close(0)
         self._end_life(CRASHED)

@@ -189,7 +189,7 @@ class Copier:
             consumer.seek(place, 0 if stands is None else stands.offset)
 
     def _crash(self) -> None:
-        """Ends like a process that is killed: it neither leaves the group nor aborts."""
+        """End like a process that is killed: it neither leaves the group nor aborts."""
         self._world.simulation.note(f"{self.name} crashes")
         if self.consumer is not None:
             self.consumer._cluster.close(0)

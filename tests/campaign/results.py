@@ -91,7 +91,7 @@ def to_line(report: Report) -> str:
 
 
 def from_line(line: str) -> Report:
-    """Reads a line of `to_line`."""
+    """Read a line of `to_line`."""
     known = json.loads(line)
     known["tallies"] = {kind: Tally(**tally) for kind, tally in known["tallies"].items()}
     return Report(**known)

@@ -298,7 +298,7 @@ def test_help_teaches() -> None:
 @pytest.mark.gate
 @pytest.mark.slow
 def test_the_admin_port_steers_it() -> None:
-    """Uses only HTTP, JSON and the printed token, like a test in another language."""
+    """Use only HTTP, JSON and the printed token, like a test in another language."""
     options = (
         "--port",
         "0",

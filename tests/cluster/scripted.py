@@ -348,7 +348,7 @@ class ScriptedBroker:
         return [one.request for one in self.seen if isinstance(one.request, request)]
 
     def stop(self) -> None:
-        """Stops listening and resets all connections."""
+        """Stop listening and reset all connections."""
         self.is_up = False
         self.disconnect()
 

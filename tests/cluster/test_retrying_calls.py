@@ -228,7 +228,7 @@ def test_each_of_two_calls_is_retried_at_its_own_time(
 def test_a_call_that_starts_while_the_client_closes_ends_at_once(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
-    """Acts like a thread that checked just before whether the client is closed."""
+    """Act like a thread that checked just before whether the client is closed."""
     client.calls.close(ClientClosed(), cluster.now)
     calls = [client.start(BEAT, ToNode(1), 1000, check) for _ in range(2)]
     assert [type(call.exception(0)) for call in calls] == [ClientClosed] * 2

@@ -503,7 +503,7 @@ def test_required_backport_of_zstd_can_be_imported_or_is_not_installed() -> None
 
 @pytest.mark.usefixtures("unchosen")
 def test_next_library_is_used_if_an_extension_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Simulates a system whose libc is too old for the wheel: an ImportError, not a ModuleNotFoundError."""
+    """Simulate a system whose libc is too old for the wheel: an ImportError, not a ModuleNotFoundError."""
     load = libraries.load
 
     def load_without_lz4(name: str, package: str) -> libraries.Library:

@@ -34,7 +34,7 @@ GROUP = "readers"
 
 
 def write_everything(bootstrap_servers: str) -> None:
-    """Creates and fills the topics, each with two replicas; the cleaner has not run yet."""
+    """Create and fill the topics, each with two replicas; the cleaner has not run yet."""
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         admin.create_topics([NewTopic(name, 1, 2, configs=configs) for name, configs in TOPICS.items()])
         admin.wait_for_topics([*TOPICS])
@@ -121,7 +121,7 @@ def _write_epochs(bootstrap_servers: str, admin: KafkaAdminClient) -> None:
 
 
 def contents(bootstrap_servers: str) -> dict[str, Any]:
-    """Returns records, aborted records, offsets, producers and epochs of all topics."""
+    """Return records, aborted records, offsets, producers and epochs of all topics."""
     places = [TopicPartition(name, 0) for name in TOPICS]
     found: dict[str, Any] = {}
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
@@ -163,7 +163,7 @@ def _records(bootstrap_servers: str, place: TopicPartition, isolation: str) -> l
 
 
 def _epoch_ends(address: str, name: str) -> list[tuple[int, int]]:
-    """Returns the ends of the epochs in which there are records."""
+    """Return the ends of the epochs in which there are records."""
     ends: list[tuple[int, int]] = []
     with Wire(address) as wire:
         for epoch in range(20):

@@ -114,7 +114,7 @@ def kafka_jars() -> KafkaJars:
 
 @cache
 def oldest_server_jars() -> KafkaJars:
-    """Returns the jars of a server before 4.0.  Raises KafkaUnavailable."""
+    """Return the jars of a server before 4.0.  Raise KafkaUnavailable."""
     jars = kafka_jars()
     folder = made_once("server", [OLDEST_SERVER_POM], lambda made: resolved(OLDEST_SERVER_POM, made))
     return attrs.evolve(jars, current=folder / "current", server=OLDEST)

@@ -148,7 +148,7 @@ class RealKafka:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Starts it, waits until it serves, and returns its address. Raises KafkaUnavailable with its log."""
+        """Start it, wait until it serves, and return its address. Raise KafkaUnavailable with its log."""
         with self._lock:
             for _ in range(START_ATTEMPTS):
                 if self._ready:
@@ -286,7 +286,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns ports of 127.0.0.1 that nothing listens on now."""
+    """Return ports of 127.0.0.1 that nothing listens on now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def one_line_per_exchange(answers: dict[str, Any]) -> str:
-    """Returns a JSON object whose entries take one line each."""
+    """Return a JSON object whose entries take one line each."""
     lines = (
         f"{json.dumps(request, ensure_ascii=False)}: {json.dumps(answer, ensure_ascii=False)}"
         for request, answer in answers.items()

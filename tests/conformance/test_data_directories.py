@@ -33,7 +33,7 @@ def log_dirs(folder: Path) -> list[Path]:
 
 
 def compared(found: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Compares topic by topic, so that a failure shows the one that differs."""
+    """Compare topic by topic, so that a failure shows the one that differs."""
     assert set(found) == set(expected)
     for name in expected:
         if not isinstance(expected[name], dict):
@@ -69,7 +69,7 @@ def test_logs_of_ours_have_the_same_contents_in_apache_kafka(jars: KafkaJars, tm
 
 
 def dump_all(jars: KafkaJars, folder: Path) -> None:
-    """Has `kafka-dump-log` read all files of all logs; it reports mismatches of indexes and segments."""
+    """Have `kafka-dump-log` read all files of all logs; it reports mismatches of indexes and segments."""
     files = [
         path
         for path in sorted(folder.glob("broker-*/*-*/*"))

@@ -29,7 +29,7 @@ def apache_on(jars: KafkaJars, folder: Path) -> RealKafka:
 
 
 def write_logs(servers: str) -> None:
-    """Writes with every codec, transactions of both ends, an open transaction, and rolled segments."""
+    """Write with every codec, transactions of both ends, an open transaction, and rolled segments."""
     with KafkaAdminClient(bootstrap_servers=servers) as admin:
         small = {"segment.bytes": str(1 << 20), "index.interval.bytes": "1000"}
         compact = {**small, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
@@ -56,7 +56,7 @@ def write_logs(servers: str) -> None:
 
 
 def read_logs(servers: str) -> dict[str, list[tuple[Any, ...]]]:
-    """Reads everything as both kinds of consumers."""
+    """Read everything as both kinds of consumers."""
     found: dict[str, list[tuple[Any, ...]]] = {}
     for level in ("read_uncommitted", "read_committed"):
         with KafkaConsumer(bootstrap_servers=servers, isolation_level=level) as consumer:
@@ -90,7 +90,7 @@ def producers(servers: str) -> list[tuple[int, ...]]:
 
 
 def dumped(jars: KafkaJars, files: list[Path], *options: str) -> str:
-    """Returns what `kafka-dump-log` prints about these files."""
+    """Return what `kafka-dump-log` prints about these files."""
     command = ["java", "-cp", jars.class_path(), "org.apache.kafka.tools.DumpLogSegments", *options]
     command += ["--files", ",".join(map(str, files))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

@@ -171,7 +171,7 @@ def test_failed_directory_of_the_bundled_broker(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_failed_directory_of_apache_kafka(jars: KafkaJars, tmp_path: Path) -> None:
-    """Starts a server of its own."""
+    """Start a server of its own."""
     extra = (
         f"log.dirs={tmp_path}/{{node}}/a,{tmp_path}/{{node}}/b\n"
         f"metadata.log.dir={tmp_path}/{{node}}/metadata\n"

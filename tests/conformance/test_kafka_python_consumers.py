@@ -27,7 +27,7 @@ ConsumerOf = Callable[..., Any]
 
 @pytest.fixture
 def consumer_of(library: Any, cluster: Cluster) -> Iterator[ConsumerOf]:
-    """Makes consumers of the library, from the first record on; they are closed at the end."""
+    """Make consumers of the library, from the first record on; they are closed at the end."""
     made = []
 
     def consumer_of(*topics: str, **options: Any) -> Any:

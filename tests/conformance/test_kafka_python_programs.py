@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 @pytest.fixture
 def producer_of(library: Any, cluster: Cluster) -> Iterator[Callable[..., Any]]:
-    """Makes producers of the library; they are closed at the end."""
+    """Make producers of the library; they are closed at the end."""
     made = []
 
     def producer_of(**options: Any) -> Any:

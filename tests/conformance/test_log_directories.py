@@ -125,7 +125,7 @@ def test_two_log_directories_of_the_bundled_broker() -> None:
 
 @pytest.mark.long
 def test_two_log_directories_of_apache_kafka(jars: KafkaJars, tmp_path: Path) -> None:
-    """Starts a server of its own."""
+    """Start a server of its own."""
     extra = f"log.dirs={tmp_path}/a,{tmp_path}/b\nmetadata.log.dir={tmp_path}/metadata\n"
     with RealKafka(jars, extra=extra) as kafka:
         assert answers_of(kafka.bootstrap_servers, str(tmp_path)) == EXPECTED

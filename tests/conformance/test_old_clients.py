@@ -139,7 +139,7 @@ print(json.dumps(said))
 
 @cache
 def old_python() -> Path:
-    """Returns the interpreter of an environment of Python 3.10 with the old clients."""
+    """Return the interpreter of an environment of Python 3.10 with the old clients."""
     found = sorted(Path.home().glob(".pyenv/versions/3.10.*/bin/python"))
     base = str(found[-1]) if found else shutil.which("python3.10")
     if base is None:
@@ -155,7 +155,7 @@ def old_python() -> Path:
 
 
 def report(program: str, cluster: KafkaCluster) -> dict[str, Any]:
-    """Returns what a program printed about this cluster."""
+    """Return what a program printed about this cluster."""
     done = subprocess.run(
         [str(old_python()), "-c", program, cluster.bootstrap_servers],
         capture_output=True,

@@ -31,7 +31,7 @@ def clients() -> dict[str, Path]:
 
 
 def ranges_of(jar: Path, listener: str) -> dict[int, tuple[int, int]]:
-    """Returns the stable versions by API key that brokers with this kind of listener serve."""
+    """Return the stable versions by API key that brokers with this kind of listener serve."""
     ranges = {}
     with zipfile.ZipFile(jar) as archive:
         schemas: list[Schema] = [parsed(archive.read(name).decode()) for name in schema_names(archive)]

@@ -56,7 +56,7 @@ def transactional_id() -> str:
 
 @pytest.fixture
 def begun(cluster: Cluster, transactional_id: str) -> Iterator[Callable[[], KafkaProducer]]:
-    """Makes producers of the same transactional id; each has begun."""
+    """Make producers of the same transactional id; each has begun."""
     made: list[KafkaProducer] = []
 
     def begin() -> KafkaProducer:

@@ -59,7 +59,7 @@ def test_the_code_runs(document: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def run_with_a_cluster(code: str, name: str) -> None:
-    """Runs code, and its tests that take the fixture `kafka_cluster`; localhost:9092 is a bundled cluster."""
+    """Run code, and its tests that take the fixture `kafka_cluster`; localhost:9092 is a bundled cluster."""
     namespace: dict[str, Any] = {"__name__": "documentation"}
     with ExitStack() as stack:
         if EXAMPLE_ADDRESS in code:

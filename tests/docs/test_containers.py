@@ -28,7 +28,7 @@ PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 def listed(step: str) -> list[str]:
-    """Returns the words of a step in JSON, such as CMD ["pykafka2", "broker"]."""
+    """Return the words of a step in JSON, such as CMD ["pykafka2", "broker"]."""
     (rest,) = (rest for name, rest in STEPS if name == step)
     words: list[str] = json.loads(rest[rest.index("[") :])
     return words
@@ -36,7 +36,7 @@ def listed(step: str) -> list[str]:
 
 @contextmanager
 def running(options: list[str]) -> Iterator[dict[str, str]]:
-    """Runs the image's command with free ports, and returns what it prints by name."""
+    """Run the image's command with free ports, and return what it prints by name."""
     command = [
         *listed("ENTRYPOINT"),
         *(PORT.sub("0", one).replace("//kafka:", "//localhost:") for one in options),
@@ -57,7 +57,7 @@ def running(options: list[str]) -> Iterator[dict[str, str]]:
 
 
 def check_health(admin: str) -> None:
-    """Runs the image's health check against an admin port."""
+    """Run the image's health check against an admin port."""
     words = [one.replace("http://127.0.0.1:9990", admin) for one in listed("HEALTHCHECK")]
     done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PATH": PATH}, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

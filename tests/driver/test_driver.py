@@ -281,7 +281,7 @@ def test_close_from_a_callback_does_not_wait_for_itself(driver: Driver, runtime:
 def test_work_without_a_thread_fails_and_the_loop_continues(
     driver: Driver, runtime: HandRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails like a name that cannot be resolved: it is retried."""
+    """Fail like a name that cannot be resolved: it is retried."""
 
     def refuse(*arguments: object) -> None:
         raise RuntimeError("can't start new thread")

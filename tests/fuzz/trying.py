@@ -102,7 +102,7 @@ def limit_memory() -> None:
 
 
 def watched(call: Callable[[], Any]) -> Any:
-    """Returns the call's result; raises `Hang` in it after too much processor time. Main thread."""
+    """Return the call's result; raise `Hang` in it after too much processor time. Main thread."""
 
     def ring(number: int, frame: FrameType | None) -> None:
         raise Hang(f"still reading after {HANGS_AFTER_SECONDS:g} s")

@@ -112,7 +112,7 @@ class Liar:
         return most
 
     def answer(self, question: Question, frame: bytes) -> Answer:
-        """Returns the answer to this question; the honest response's bytes if there is no lie for it."""
+        """Return the answer to this question; the honest response's bytes if there is no lie for it."""
         tell = self._tells.get(question.api)
         if tell is None:
             return Bytes(struct.pack(">i", len(frame)) + frame)

@@ -218,7 +218,7 @@ def test_the_end_is_the_end_with_and_without_close_notify(
 def test_a_stream_that_breaks_is_a_connection_that_is_lost(
     certificates: Certificates, make_link: Callable[..., Link], reader: str
 ) -> None:
-    """Raises the same error as Java, and is retried: no other configuration would help."""
+    """The client raises the same error as in Java, and retries: no other configuration would help."""
     link = make_link(server=certificates.server())
     near, far = link.establish(client=certificates.client(), server_name="localhost")
     ours, theirs = (near, far) if reader == "client" else (far, near)

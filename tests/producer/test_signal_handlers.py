@@ -39,7 +39,7 @@ class Stuck(Exception):
 
 @contextmanager
 def watched(seconds: float = 5.0) -> Iterator[None]:
-    """Raises Stuck in the main thread, should it take so long."""
+    """Raise Stuck in the main thread, should it take so long."""
 
     def raise_stuck(number: int, frame: FrameType | None) -> None:
         raise Stuck

@@ -29,7 +29,7 @@ Check = Callable[[int, Message], None]
 
 
 def check_each(cls: type[Message], versions: Iterable[int], most: int, check: Check) -> None:
-    """Calls `check` with at most so many instances of each version."""
+    """Call `check` with at most so many instances of each version."""
     for version in versions:
         check_version(cls, version, most, check)
 

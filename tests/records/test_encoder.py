@@ -139,7 +139,7 @@ def test_buffers_count_by_their_bytes_not_their_items() -> None:
 
 
 def test_an_interrupted_append_leaves_a_whole_batch() -> None:
-    """Raises, like Ctrl-C, an exception out of the middle of append, here from the headers' iterator."""
+    """Raise, like Ctrl-C, an exception out of the middle of append, here from the headers' iterator."""
 
     def interrupted() -> Iterator[tuple[str, bytes]]:
         yield "name", b"value"

@@ -23,7 +23,7 @@ FAILED = 1
 
 
 def led_in(cluster: KafkaCluster, directory: str) -> list[int]:
-    """Returns the partitions that the broker leads and holds in this directory."""
+    """Return the partitions that the broker leads and holds in this directory."""
     replicas = cluster.broker(FAILED).replicas.replicas
     return [
         number

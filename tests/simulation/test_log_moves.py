@@ -27,7 +27,7 @@ def other(path: str) -> str:
 
 
 def move_all(simulation: Simulation, cluster: KafkaCluster) -> dict[int, str]:
-    """Begins to move all replicas of the broker. Returns their new directories."""
+    """Begin to move all replicas of the broker. Return their new directories."""
     targets = {number: other(place_of(cluster, number)) for number in range(PARTITIONS)}
     move(simulation, cluster, targets)
     return targets
@@ -47,7 +47,7 @@ def admin_of(simulation: Simulation, cluster: KafkaCluster) -> KafkaAdminClient:
 
 
 def directories(cluster: KafkaCluster) -> list[bytes]:
-    """Returns the directory of each replica of the broker in the metadata."""
+    """Return the directory of each replica of the broker in the metadata."""
     topic = cluster.controller.image.topics["orders"]
     return [partition.directory_of(MOVED) for partition in topic.partitions]
 

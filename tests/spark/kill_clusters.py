@@ -49,7 +49,7 @@ class Brokers:
     query_servers: str = ""
 
     def kafka_options(self) -> dict[str, str]:
-        """Returns the query's options `kafka.*`."""
+        """Return the query's options `kafka.*`."""
         options = {"bootstrap.servers": self.query_servers or self.servers, **self.options}
         return {f"kafka.{name}": value for name, value in options.items()}
 

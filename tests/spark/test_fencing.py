@@ -133,7 +133,7 @@ class LateTask:
 
 
 def play(run: Run, batch: int) -> None:
-    """Runs like two executors with one slot: the tasks run one after the other."""
+    """Run like two executors with one slot: the tasks run one after the other."""
     messages: list[Written] = [one for task in range(TASKS) for one in run.write(batch, only=task)]
     run.commit(batch, messages)
 

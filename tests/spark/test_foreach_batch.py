@@ -85,7 +85,7 @@ def world(spark_kafka: ClusterApi, topic: str) -> World:
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Play:
-    """Hands a batch to the helper; in which formats it was saved."""
+    """Hand a batch to the helper; return the formats in which it was saved."""
 
     def play(batches: ExactlyOnceBatches, number: int) -> list[str]:
         frame = Frame(number, monkeypatch)
@@ -130,7 +130,7 @@ def test_batch_decided_by_a_failed_call_is_finished_by_the_next(world: World, pl
 
 def test_missing_part_of_a_decided_batch_is_written(world: World, play: Play) -> None:
     def lose_one(known: dict[str, Any]) -> None:
-        """Aborts it like its coordinator after its time-out."""
+        """Abort it like its coordinator after its time-out."""
         name = next(one for one in world.ongoing() if one.endswith("/2/0"))
         with KafkaProducer(bootstrap_servers=world.servers, transactional_id=name) as producer:
             producer.init_transactions()

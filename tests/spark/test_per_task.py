@@ -36,7 +36,7 @@ def run(world: World) -> Run:
 
 
 def kill_behind_marker(run: Run, batch: int, partition: int) -> str:
-    """Leaves a transaction like a task that is killed before its commit; returns its transactional id."""
+    """Leave a transaction like a task that is killed before its commit; return its transactional id."""
     number = run.state().run_number
     name = names.of_task(run.options.id_prefix, run.world.query, number, partition, batch, None)
     with KafkaProducer(bootstrap_servers=run.world.servers, transactional_id=name) as killed:

@@ -85,7 +85,7 @@ class Input:
         return finished(query.trigger(availableNow=True).start())
 
     def forget_last_commit(self) -> int:
-        """Replays the batch as if the driver had died before Spark noted it as done."""
+        """Replay the batch as if the driver had died before Spark noted it as done."""
         number = max(int(one.name) for one in (self.checkpoint / "commits").iterdir() if one.name.isdigit())
         (self.checkpoint / "commits" / str(number)).unlink()
         (self.checkpoint / "commits" / f".{number}.crc").unlink(missing_ok=True)

@@ -53,7 +53,7 @@ class Query:
         path.with_name(f".{batch}.crc").unlink(missing_ok=True)
 
     def forget_end_of(self, batch: int) -> None:
-        """Stops as if Spark had died before it wrote that the batch is done."""
+        """Stop as if Spark had died before it wrote that the batch is done."""
         (self.checkpoint / "commits" / str(batch)).unlink()
         (self.checkpoint / "commits" / f".{batch}.crc").unlink(missing_ok=True)
 

@@ -55,7 +55,7 @@ class Clients:
         return KafkaAdminClient(bootstrap_servers=self.bootstrap_servers, **self.options("admin"))
 
     def topic(self, name: str, partitions: int = 2) -> list[TopicPartition]:
-        """Creates a topic and returns its partitions."""
+        """Create a topic and return its partitions."""
         with self.admin() as admin:
             admin.create_topics([NewTopic(name, partitions=partitions, replication_factor=3)])
             admin.wait_for_topics([name])
@@ -67,7 +67,7 @@ def numbers(first: int, end: int) -> list[bytes]:
 
 
 def read(clients: Clients, partition: TopicPartition, count: int, **options: Any) -> list[bytes | None]:
-    """Returns the first `count` values of a partition."""
+    """Return the first `count` values of a partition."""
     found: list[bytes | None] = []
     end_at = clients.now() + DEADLINE
     with clients.consumer(name="reader", **options) as consumer:
@@ -156,7 +156,7 @@ def new_protocol_joins_or_names_the_classic_one(clients: Clients, has_protocol: 
 
 
 def _move(clients: Clients, source: TopicPartition) -> None:
-    """Commits and aborts in turns, and goes on after a successor has fenced the producer."""
+    """Commit and abort in turns, and go on after a successor has fenced the producer."""
     with clients.producer(transactional_id="mover", name="mover") as producer:
         producer.init_transactions()
         for number in range(4):

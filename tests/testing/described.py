@@ -29,7 +29,7 @@ METRICS = ConfigResource("CLIENT_METRICS", "sent")
 
 
 def fill(admin: KafkaAdminClient, prefix: str, replicas: int = 2) -> None:
-    """Makes every kind of metadata: topics, options, ACLs, users, quotas, features."""
+    """Make every kind of metadata: topics, options, ACLs, users, quotas, features."""
     one, two, gone = (f"{prefix}-{name}" for name in ("one", "two", "gone"))
     configs = {"retention.ms": "123456", "cleanup.policy": "compact,delete"}
     admin.create_topics(
@@ -70,7 +70,7 @@ def fill(admin: KafkaAdminClient, prefix: str, replicas: int = 2) -> None:
 
 
 def described(admin: KafkaAdminClient, brokers: Iterable[int] = (0, 1)) -> dict[str, Any]:
-    """Returns all metadata in comparable values; leaders and ISRs, which a restart moves, are left out."""
+    """Return all metadata in comparable values; leaders and ISRs, which a restart moves, are left out."""
     cluster = admin.describe_cluster()
     topics = admin.describe_topics(admin.list_topics(include_internal=True))
     resources = [

@@ -39,7 +39,7 @@ def produce_both(cluster: KafkaCluster, start: int) -> None:
 
 
 def values_of(cluster: KafkaCluster, topic: str, **options: Any) -> list[str]:
-    """Returns all values of a topic, partition by partition."""
+    """Return all values of a topic, partition by partition."""
     values: list[str] = []
     with KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, group_id=None, **options) as consumer:
         for partition in range(TOPICS[topic]):
@@ -59,7 +59,7 @@ def expected(topic: str, count: int) -> list[str]:
 
 
 def crashed(folder: Path, copy: Path) -> Path:
-    """Returns a copy of the files of a running cluster: what kill -9 of all brokers leaves."""
+    """Return a copy of the files of a running cluster: what kill -9 of all brokers leaves."""
     shutil.copytree(folder, copy, ignore=shutil.ignore_patterns(".lock"))
     return copy
 

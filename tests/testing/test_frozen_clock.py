@@ -34,7 +34,7 @@ with freeze_time("2001-02-03"):
 
 
 def _exchanged(cluster: KafkaCluster) -> list[int]:
-    """Sends two records in different ways, reads them in a group and commits; returns their timestamps."""
+    """Send two records in different ways, read them in a group and commit; return their timestamps."""
     with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         producer.send("orders", b"one").get(60)
         producer.send_many("orders", [b"two"]).get(60)

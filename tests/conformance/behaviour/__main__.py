@@ -92,7 +92,7 @@ def server_of(release: str | None, authorizes: bool) -> RealKafka | ZooKeeperKaf
 
 
 def show_recorded(scenarios: Sequence[str], text: str, release: str | None) -> None:
-    """Prints the recorded exchanges of these scenarios whose name contains `text`, indented for reading."""
+    """Print the recorded exchanges of these scenarios whose name contains `text`, indented for reading."""
     for scenario in scenarios:
         for request, answer in recorded(scenario, release).items():
             if text in request:

@@ -265,7 +265,7 @@ def ask_to_administrate(side: Side, name: str) -> None:
 
 
 def ask_to_delete(side: Side, name: str) -> None:
-    """Deletes the open topic where it may."""
+    """Delete the open topic where it may."""
     names = [f"{name}-open", f"{name}-closed", f"{name}-unknown", f"{name}-closed-unknown"]
     ids = [side.id_of(one) for one in names[:2]]
     side.ask("by name", "DeleteTopics", 5, **EVE, timeout_ms=5000, topic_names=names[1:])

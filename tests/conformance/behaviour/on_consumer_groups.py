@@ -40,7 +40,7 @@ class Members:
         return {"topic_partitions": [{"topic_id": self.topic_id, "partitions": [*partitions]}]}
 
     def until(self, label: str, member: str, epoch: int, **options: Any) -> Any:
-        """Heartbeats until one brings an assignment, or an error."""
+        """Send heartbeats until one brings an assignment, or an error."""
         return self.side.eventually(
             label,
             lambda answer: answer.assignment is not None or answer.error_code,

@@ -197,7 +197,7 @@ class Side:
         return errors.name_of(answer.error_code)
 
     def _known(self, api: str, version: int) -> int:
-        """Returns the version, or the newest of the release if that is older, as clients negotiate it."""
+        """Return the version, or the newest of the release if that is older, as clients negotiate it."""
         known = self._release.ranges.get(request_of(api, {}).API_KEY)
         return version if known is None else min(version, known[1])
 

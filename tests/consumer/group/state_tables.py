@@ -33,7 +33,7 @@ def assert_follows_table(member: Any, moves: Mapping[tuple[Any, Any], Any], stat
 
 
 def states_reached(moves: Mapping[tuple[State, Any], State], start: State) -> set[State]:
-    """Returns the states that a member can reach from `start`."""
+    """Return the states that a member can reach from `start`."""
     reached, todo = {start}, [start]
     while todo:
         state = todo.pop()

@@ -53,7 +53,7 @@ def append(built: Built, value: bytes = b"v") -> Delivery:
 
 
 def void(_: object) -> None:
-    """Appends, for use in a lambda whose value is ignored."""
+    """Append, for use in a lambda whose value is ignored."""
 
 
 def test_failed_batch_is_raised_once_and_only_after_its_callbacks() -> None:

@@ -71,7 +71,7 @@ class AccumulatorAgainstLists(RuleBasedStateMachine):
 
     @rule(size_bytes=st.integers(0, MEMORY_BYTES))
     def ask_for_memory(self, size_bytes: int) -> None:
-        """Acts like another caller that waits for it."""
+        """Act like another caller that waits for it."""
         permit = Permit(size_bytes)
         self.accumulator.pool.request(permit)
         self.others.append(permit)

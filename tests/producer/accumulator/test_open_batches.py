@@ -177,7 +177,7 @@ def test_record_has_the_millisecond_in_which_it_was_sent(key: bytes | None) -> N
 
 
 def by_taking(producer: KafkaProducer, queue: PartitionQueue) -> None:
-    """Expires the batch like the IO thread."""
+    """Expire the batch like the IO thread."""
     if queue.batches:
         batch = queue.take()
         taken = [*batch.fields]
@@ -187,7 +187,7 @@ def by_taking(producer: KafkaProducer, queue: PartitionQueue) -> None:
 
 
 def by_sending(producer: KafkaProducer, queue: PartitionQueue) -> None:
-    """Appends like a signal handler, or another thread."""
+    """Append like a signal handler, or another thread."""
     try:
         producer.send("orders", b"between")
     except IllegalState:  # it came between two lines under a lock

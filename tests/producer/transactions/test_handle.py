@@ -47,7 +47,7 @@ def handed_over(simulation: Simulation, cluster: KafkaCluster, **options: Any) -
 def end(
     simulation: Simulation, cluster: KafkaCluster, handle: TransactionHandle, *, commit: bool, **more: Any
 ) -> None:
-    """Ends it like another process."""
+    """End it like another process."""
     runtime = simulation.runtime.at("elsewhere")
     end_transaction(
         handle, commit=commit, runtime=runtime, bootstrap_servers=cluster.bootstrap_servers, **more

@@ -72,14 +72,14 @@ def old(simulation: Simulation) -> KafkaCluster:
 
 
 def end_with_offsets(producer: KafkaProducer) -> None:
-    """Commits a transaction that has a record and offsets."""
+    """Commit a transaction that has a record and offsets."""
     producer.send("orders", b"v")
     producer.send_offsets_to_transaction({ORDERS: OffsetAndMetadata(1)}, "g")
     producer.commit_transaction()
 
 
 def bill_until_fatal(producer: KafkaProducer) -> None:
-    """Repeats a transaction as applications do: aborts it after an error and begins again."""
+    """Repeat a transaction as applications do: abort it after an error and begin again."""
     for _ in range(3):
         try:
             producer.send("orders", b"bill")
