@@ -15,6 +15,7 @@ import pytest
 import pykafka2
 from pykafka2 import aio, testing
 from pykafka2.flattened import flattened
+from pykafka2.testing.remote.proxies import RemoteControls
 from tests.docs.test_reference import CLASSES, FIRST, members_of
 
 CLIENTS = [
@@ -75,6 +76,18 @@ def test_signature_of_a_class_has_the_arguments_that_it_takes() -> None:
     assert list(inspect.signature(pykafka2.TopicPartition).parameters) == ["topic", "partition"]
     assert list(inspect.signature(testing.KafkaCluster).parameters)[:2] == ["brokers", "topics"]
     assert "process" in inspect.signature(testing.TlsKafkaCluster).parameters
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [({}, "missing a required argument: 'broker_id'"), ({"broker": 1}, "missing a required argument")],
+)
+def test_wrong_arguments_of_a_control_in_another_process_name_the_call(
+    arguments: dict[str, Any], words: str
+) -> None:
+    controls: Any = RemoteControls(None)  # type: ignore[arg-type] # the error precedes the request
+    with pytest.raises(TypeError, match=rf"^Controls\.pause_broker\(\): {words}"):
+        controls.pause_broker(**arguments)
 
 
 # ---------------------------------------------------------------------------------------- the decorator

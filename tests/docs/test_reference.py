@@ -136,7 +136,8 @@ def test_each_public_member_is_shown_once(path: str) -> None:
     if path == "pykafka2.aio.KafkaAdminClient":
         shown += AWAITED.findall((REFERENCE / "aio-admin-client.md").read_text(encoding="utf-8"))
     members = set(dict(members_of(cls))) - INTERNAL.get(cls.__name__, set())
-    assert {name for name in members if shown.count(name) != 1} == set()
+    wrong = {name for name in members if shown.count(name) != 1}
+    assert wrong == set(), f"give each one line, such as `::: {path}.NAME`, on the page of the class"
     unknown = {name for name in shown if name not in members and name not in _attributes(cls)}
     assert unknown == set()
 

@@ -118,7 +118,10 @@ def _named(
 ) -> dict[str, Any]:
     """Return the arguments of a call by name, as data."""
     parameters = signature(function).parameters
-    bound = signature(function).bind(None, *positional, **named)
+    try:
+        bound = signature(function).bind(None, *positional, **named)
+    except TypeError as error:
+        raise TypeError(f"{function.__qualname__}(): {error}") from None
     arguments: dict[str, Any] = {}
     for name, value in bound.arguments.items():
         if name == "self":
