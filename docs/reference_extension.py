@@ -76,6 +76,8 @@ class Reference(Extension):
         for path, member in public.items():
             if isinstance(member, Class):
                 _link(member, path, paths)
+            elif isinstance(member, Function):
+                _improve(member, paths)
         for member in public.values():
             if isinstance(member, Class):
                 _show_fields(member)
@@ -211,8 +213,9 @@ def _list(cls: Class, fields: list[Attribute]) -> None:
     listed = []
     for field in fields:
         description = field.docstring.value if field.docstring is not None else ""
-        if field.annotation is None and LITERAL.match(str(field.value)):
-            description = f"`{field.value}`. {description}".rstrip()
+        value = str(_value(field.value))
+        if field.annotation is None and LITERAL.match(value):
+            description = f"`{value}`. {description}".rstrip()
         listed.append(
             DocstringAttribute(name=field.name, annotation=field.annotation, description=description)
         )

@@ -93,7 +93,9 @@ class IsolationLevel(IntEnum):
     """Whether records of open and aborted transactions are read; for the option `isolation_level`."""
 
     READ_UNCOMMITTED = READ_UNCOMMITTED
+    """All records up to the high watermark."""
     READ_COMMITTED = READ_COMMITTED
+    """Records up to the last stable offset, without those of aborted transactions."""
 
 
 @attrs.define(frozen=True)
@@ -312,6 +314,7 @@ class ClientHealth(TypedDict):
     throttled: dict[str, float]
     """The brokers that throttle the client, with the seconds that remain."""
     metadata_version: int
+    """The number of successful Metadata responses."""
     metadata_age: float | None
     """Seconds since the last successful Metadata response; None before the first."""
     metadata_request_age: float | None
@@ -324,18 +327,27 @@ class ProducerHealth(ClientHealth):
     """The result of `KafkaProducer.health`: the fields of `ClientHealth`, and these."""
 
     records_waiting: int
+    """The records that were appended and have no outcome yet."""
     requests_in_flight: int
+    """The Produce requests without a response."""
     buffer_available_bytes: int
+    """The part of buffer_memory that is free."""
     buffer_overhead_bytes: int
+    """The memory that records take beside their bytes."""
     senders_waiting_for_memory: int
+    """The calls of `send` that wait for buffer_memory."""
     senders_waiting_for_metadata: dict[str, list[float]]
     """The seconds that each blocked `send` has waited, by what it waits for."""
     codec_libraries: dict[str, str | None]
     """The package that each codec uses, or None if there is none."""
     producer_id: int | None
+    """The id of an idempotent producer; None before the first record."""
     producer_epoch: int | None
+    """The epoch of the producer id."""
     transaction_state: str | None
+    """The state of the transaction; None without a transactional_id."""
     transaction_error: str | None
+    """The error that makes the transaction fail."""
     waiting_for: dict[str, str]
     """Reasons why queued records wait, by partition."""
     partitions: dict[str, dict[str, int]]
@@ -350,6 +362,7 @@ class ConsumerHealth(ClientHealth):
     partitions: dict[str, dict[str, Any]]
     """Position, high watermark, last error and seconds without progress, by partition."""
     buffered_bytes: int
+    """The fetched bytes that no call has returned yet."""
     codec_libraries: dict[str, str | None]
     """The package that each codec uses, or None if there is none."""
 

@@ -43,7 +43,7 @@ class Forwarder:
         self._channel = channel
 
     def to_controller(self, api: Api, context: RequestContext, now: float) -> None:
-        """Have the controller respond; request of brokers get NOT_CONTROLLER if it is elsewhere."""
+        """Have the controller respond; requests of brokers get NOT_CONTROLLER if it is elsewhere."""
         not_controller = NotController.code or 0
         if self._services.controller_node.is_active:
 

@@ -196,7 +196,7 @@ class ClusterApi(ABC):
 
     def client_certificate(self, name: str) -> str:
         """Return the path of a client certificate with its key, a PEM file that exists while the cluster
-        runs.  Its principal is "User:CN=<name>,OU=clients,O=pykafka2".
+        runs.  Its principal is `"User:CN=<name>,OU=clients,O=pykafka2"`.
         """
         return self._own_authority().client_file(name)
 

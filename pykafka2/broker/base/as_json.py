@@ -41,7 +41,7 @@ def from_plain(cls: type[S], data: Mapping[str, Any]) -> S:
 
 
 def copied(struct: S) -> S:
-    """Return a copy of a struct, its nested structs and list, with the records of a file as bytes.
+    """Return a copy of a struct, its nested structs and lists, with the records of a file as bytes.
 
     Raise `KafkaStorageError` if the file cannot be read.
     """

@@ -201,7 +201,7 @@ class History:
             position += 1
 
     def clear(self) -> None:
-        """Drop all entries; request in progress still count as in flight."""
+        """Drop all entries; requests in progress still count as in flight."""
         self._entries.clear()
         self._bytes = 0
         self._large.clear()

@@ -46,7 +46,7 @@ class LeaveRequests:
         self._cluster.driver.wake()
 
     def give_up(self, error: KafkaError, now: float) -> None:
-        """Cancel all scripts.  Request in flight can still take effect, but are not retried."""
+        """Cancel all scripts.  Requests in flight can still take effect, but are not retried."""
         for runner in tuple(self.runners):
             runner.cancel(error, now)
 

@@ -83,7 +83,7 @@ class Controls:
         self._brokers.stop_broker(broker_id)
 
     def restart_broker(self, broker_id: int) -> None:
-        """Start a broker with the same port and log; it joins as a follower.  Stop it first if it is
+        """Start a broker with the same port and logs; it joins as a follower.  Stop it first if it is
         running.
         """
         self._brokers.restart_broker(broker_id)
@@ -103,7 +103,7 @@ class Controls:
     def move_leader(
         self, partition: TopicPartition | tuple[str, int], to: int, *, unclean: bool = True
     ) -> None:
-        """Make another replica the leader, with a new leader epoch; record that it lacks are lost.
+        """Make another replica the leader, with a new leader epoch; records that it lacks are lost.
 
         With unclean=False a replica that is not in sync is rejected with `IneligibleReplica`.
         """
@@ -321,7 +321,7 @@ class Controls:
         both can have `producer_byte_rate`, `consumer_byte_rate`, `request_percentage` and
         `controller_mutation_rate`, an IP address `connection_creation_rate`.  None removes a quota.
 
-        The name "<default>" means all users, client ids or addresses without a quota of their own.  Quotas
+        The name `"<default>"` means all users, client ids or addresses without a quota of their own.  Quotas
         that are not named stay.  Raise `ConfigurationError` for other names and for illegal values.
         """
         self._quotas.set_quota(user, client_id, ip, quotas)

@@ -70,7 +70,7 @@ class ClusterMetrics:
         }
 
     def lines(self) -> list[str]:
-        """Return a table of request times in milliseconds, of all brokers; request between brokers are left
+        """Return a table of request times in milliseconds, of all brokers; requests between brokers are left
         out except fetches of followers.
         """
         names = [name for name in self.names if name not in BETWEEN_BROKERS]
