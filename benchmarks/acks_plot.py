@@ -70,7 +70,7 @@ def by_clients(panel: Any, runner: Runner, driver: str) -> bool:
     for (name, setting), color in zip(others.items(), COLORS.values(), strict=True):
         if setting in runner.medians:
             panel.axhline(runner.medians[setting], color=color, linestyle=STYLES[setting.mode], label=name)
-    panel.set(xlabel="serial clients on one partition", ylabel="MB/s", ylim=(0, None))
+    panel.set(xlabel="serial clients on one partition", ylabel="MB/s")
     return len(counts) > 1
 
 
@@ -82,7 +82,7 @@ def by_time(panel: Any, runner: Runner, driver: str) -> bool:
     seconds = [at - flow.times[0] for at in flow.times[1:]]
     panel.plot(seconds, flow.rates(flow.bytes_in), color=COLORS["acks=1"], label="bytes in")
     panel.plot(seconds, flow.rates(flow.replicated), ":", color="grey", label="replicated")
-    panel.set(xlabel="seconds, acks=1", ylabel="MB/s", ylim=(0, None))
+    panel.set(xlabel="seconds, acks=1", ylabel="MB/s")
     return True
 
 
@@ -106,6 +106,8 @@ def plot(runner: Runner, drivers: Sequence[str], path: Path, note: str) -> None:
                 panel.set_visible(False)
                 continue
             panel.set_title(driver, fontsize=10)
+            if draw is not by_depth:
+                panel.set_ylim(0, 1.35 * panel.get_ylim()[1])  # room for the legend
             panel.grid(alpha=0.3)
             panel.legend(fontsize=6, handlelength=4, ncols=2, loc="upper left")
     figure.text(0.01, 0.005, note, fontsize=8, color="grey")

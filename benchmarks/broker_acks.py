@@ -159,6 +159,7 @@ def clients(runner: Runner, axes: Axes) -> Iterator[Figures]:
         }
         played = runner.side_by_side([*sides.values()], rounds)
         for name, setting in sides.items():
+            runner.medians[setting] = statistics.median(each[setting] for each in played)
             over = [
                 statistics.median(each[setting] / max(each[other], 1e-9) for each in played)
                 for other in (one, leader_only)

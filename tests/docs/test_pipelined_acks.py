@@ -109,8 +109,7 @@ def instant_runs(monkeypatch: pytest.MonkeyPatch) -> list[Setting]:
         ran.append(setting)
         rate = 50.0 if setting.mode == "pipelined" else 5.0 * setting.producers
         client = Measured(rate, in_flight_max=setting.in_flight, window_full=0.93, zero_windows=17)
-        result = self.results[setting] = Result(client, {"in_flight_max": 1})
-        return result
+        return Result(client, {"in_flight_max": 1})
 
     def flow(self: Runner, setting: Setting) -> Flow:
         seen = self.flows[setting] = Flow(
