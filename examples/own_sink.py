@@ -54,7 +54,7 @@ class Transactions:
     def write(self, rows: Iterator[Row], batch: str = "") -> Open:
         context = TaskContext.get()
         assert context is not None
-        # Each attempt has an id of its own: a second one must not fence the first, which may be committed.
+        # Each attempt has its own id: a second one must not fence the first, which may be committed.
         name = f"{self.job}/{batch}/{context.partitionId()}/{context.taskAttemptId()}"
         with KafkaProducer(bootstrap_servers=self.servers, transactional_id=name) as producer:
             producer.init_transactions()

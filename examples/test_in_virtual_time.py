@@ -1,7 +1,7 @@
-"""A test of minutes that takes milliseconds, and plays the same story each time.
+"""Test minutes in milliseconds, with the same events in each run.
 
-Shows: `Simulation`, a world of brokers and clients in virtual time from one seed; a broker that stands still
-until the controller misses it; and that the same seed gives the same trace to the byte.
+Shows: `Simulation`, which runs brokers and clients in virtual time from one seed; a broker that freezes until
+the controller fences it; and the same seed, which gives the same trace to the byte.
 
     python -m pytest examples/test_in_virtual_time.py
     python -m pytest examples/test_in_virtual_time.py --simulation-seed=7
@@ -16,7 +16,7 @@ SECONDS_BETWEEN = 15.0
 
 
 def story(simulation: Simulation) -> list[bytes | None]:
-    """A sensor sends a value every fifteen seconds; the leader of its partition freezes meanwhile."""
+    """Send a value every fifteen seconds as a sensor does, while the leader of its partition freezes."""
     cluster = simulation.cluster(brokers=3, topics={"measurements": Topic(1, replication_factor=3)})
     started = simulation.event()
 

@@ -30,7 +30,7 @@ ORDERS = 1000
 
 
 def why_not() -> str | None:
-    """Return what is missing for spark-pipelines, None if nothing is."""
+    """Return the missing requirements of spark-pipelines, or None."""
     missing = [name for name in ("grpc", "pandas", "yaml") if find_spec(name) is None]
     if missing:
         return f"{', '.join(missing)} not found. Run: pip install 'pyspark[pipelines]>=4.2'"
@@ -59,14 +59,14 @@ def main() -> int:
 
 
 def write_project(folder: Path, servers: str) -> None:
-    """Write what `spark-pipelines run` needs: definitions, and a specification that names them."""
+    """Write the project of `spark-pipelines run`: definitions, and a specification that names them."""
     shutil.copy(DEFINITIONS, folder)
     specification = SPEC.format(storage=(folder / "storage").as_uri(), servers=servers)
     (folder / "spark-pipeline.yml").write_text(specification)
 
 
 def run(folder: Path) -> None:
-    """Run the pipeline until all orders that are there are processed."""
+    """Run the pipeline until all current orders are processed."""
     environment = {"PYSPARK_PYTHON": sys.executable, **os.environ}
     command = [str(COMMAND), "run", "--spec", str(folder / "spark-pipeline.yml")]
     subprocess.run(command, env=environment, cwd=folder, check=True)  # noqa: S603 (pyspark's own)
