@@ -52,7 +52,7 @@ def test_cut_code_and_wide_pages_are_found(tmp_path: Path) -> None:
     assert [one.partition(" (")[0] for one in found] == [
         "/cut.html at 1400 px: code is cut",
         f"/cut.html at 400 px: code is cut without a scroll bar: {LINE}",
-        "/wide.html at 400 px: the page is 508 px wide",
+        "/wide.html at 400 px: the page is cut",
     ]
 
 
