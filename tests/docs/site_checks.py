@@ -44,8 +44,9 @@ function measure(page, width, view) {
     else if (!scrolls) add(`code is cut without a scroll bar: ${line}`);
   }
   const content = view.document.querySelector("article") ?? view.document.querySelector("main");
-  const { scrollWidth, clientWidth } = content ?? view.document.documentElement;
-  if (width < 1000 && scrollWidth > clientWidth) add(`the page is cut (${scrollWidth} > ${clientWidth})`);
+  const right = content ? content.getBoundingClientRect().left + content.scrollWidth : 0;
+  const end = view.document.documentElement.clientWidth;
+  if (width < 1000 && right > end) add(`the page is cut (${right} > ${end})`);
 }
 
 window.onload = async () => {
