@@ -1,6 +1,6 @@
 """Compares the throughput of Spark's sinks and sources for Kafka in one run.
 
-    python -m benchmarks.spark                 1,000,000 rows of 100 B, both brokers: more than an hour
+    python -m benchmarks.spark                 1,000,000 rows of 100 B, both brokers: about half an hour
     python -m benchmarks.spark --smoke         few rows, the bundled broker: at most a minute
     python -m benchmarks.spark --broker apache --kind source --columns value --rounds 5
 
