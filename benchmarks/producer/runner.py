@@ -23,7 +23,7 @@ WAITING_CELL_RECORDS = 5000
 class Plan:
     """Which runs there are: `share` is of a whole run's records.
 
-    `everywhere`: who is played in all cells, others in those without any variation; None for all.
+    `everywhere`: the clients that run in all cells, others run in those without any variation; None for all.
     """
 
     cells: Sequence[Cell]

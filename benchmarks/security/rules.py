@@ -1,6 +1,6 @@
 """Bundled brokers that answer Produce requests, one with an authorizer and one without, in turns.
 
-Both are in this process, and so is who asks: it sends bytes made beforehand, and does little beside.
+Both run in this process, and so does the client: it sends bytes made beforehand, and does little else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`buffer_memory` with the broker stopped: a bound, turns for who waits, an end in time, all given back."""
+"""`buffer_memory` with the broker stopped: never exceeded, callers wait in turn and time out."""
 
 from __future__ import annotations
 

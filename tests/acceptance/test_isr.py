@@ -12,7 +12,7 @@ LAG = 30.0  # replica.lag.time.max.ms, Kafka's default
 
 
 def cluster_of(simulation: Simulation) -> tuple[KafkaCluster, int, int]:
-    """A cluster, and who leads the partition and who follows it."""
+    """A cluster, and the leader and the followers of the partition."""
     cluster: KafkaCluster = simulation.cluster(brokers=2, topics={"t": 1})
     simulation.run_for(1)
     leader = cluster.partition(*KEY).leader

@@ -104,7 +104,7 @@ def test_for_another_it_takes_a_right(admin_of: Admin) -> None:
 
 
 def test_requester_of_a_token_sees_it_but_may_not_renew_it(admin_of: Admin) -> None:
-    """KIP-373; Kafka's TokenInformation counts the requester to those who see a token, and to no others."""
+    """KIP-373: in Kafka's TokenInformation the requester may see the token, but has no other rights."""
     ann, bob = admin_of("ann"), admin_of("bob")
     bob.create_acls([AclBinding("USER", "User:bob", "LITERAL", "User:ann", "*", "CREATE_TOKENS", "ALLOW")])
     token = ann.create_delegation_token(owner="User:bob")

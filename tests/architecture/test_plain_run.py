@@ -89,7 +89,7 @@ CASES = "tests/test_errors.py::test_an_error_survives_pickling"
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [("-n", "0"), ("-n", "2")])
 def test_a_run_of_everything_takes_one_case_of_each_test(workers: tuple[str, ...]) -> None:
-    """Here all the tests are those of one file; who names it gets all cases."""
+    """Here all the tests are those of one file; a run of that file has all cases."""
     everything = ("-o", "testpaths=tests/test_errors.py", *workers)
     one, rest = run(*everything), run(*everything, "-m", "gate")
     assert "2 passed" in one.stdout

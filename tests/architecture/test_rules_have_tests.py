@@ -111,7 +111,7 @@ def test_texts_do_not_refer_to_numbers_that_cannot_be_looked_up() -> None:
 
 
 def test_tests_are_named_after_promises_not_numbers() -> None:
-    """A number of a rule, a requirement or a row says nothing to who reads a failure."""
+    """The number of a rule, a requirement or a row means nothing to the reader of a failure."""
     names = [
         (path.name, name)
         for path in sorted((ROOT / "tests").rglob("test_*.py"))

@@ -46,7 +46,7 @@ class Promise(Checker):
         return {place for life in self.lives for place in life.has_sought}
 
 
-# ---------------------------------------------------------------------- who owns what
+# ---------------------------------------------------------------------- owners of partitions
 
 
 class OneOwnerPerGeneration(Promise):
@@ -205,7 +205,7 @@ def _overtaken(commits: Sequence[WrittenCommit]) -> list[WrittenCommit]:
 
 
 def _was_misled(commit: WrittenCommit, evidence: Evidence) -> bool:
-    """Whether who committed this went on where it was sent by old news, or by an overtaken commit."""
+    """Whether the committing member continued from outdated metadata, or from an overtaken commit."""
     wrong = {one.offset for one in _overtaken([one for one in evidence.commits if one.place == commit.place])}
     return any(
         (fetched.is_outdated or fetched.offset in wrong) and _leads_to(fetched, commit)

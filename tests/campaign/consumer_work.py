@@ -345,7 +345,7 @@ class Application:
         self._world.history.polls += 1
 
     def _come_back(self) -> None:
-        """The application asks for more, so it is done with what it has; who marks says that otherwise."""
+        """The next call shows that the application has processed its records, unless it marks them itself."""
         if self.life.way != MARKED:
             for holding in self.life.held.values():
                 self._be_done(holding, len(holding.handed))

@@ -216,7 +216,7 @@ async def static_members_come_back(servers: str, name: str) -> None:
         member = consumer._coordinator.member_id
     async with _consumer(servers, topic, **options) as consumer:
         await _until(lambda: len(consumer.assignment()) == 2, "it", lambda: consumer.getmany(timeout_ms=50))
-        assert consumer._coordinator.generation == generation, "no rebalance for who comes back"
+        assert consumer._coordinator.generation == generation, "no rebalance for a returning member"
         assert consumer._coordinator.member_id != member
 
 

@@ -45,7 +45,7 @@ class Cluster:
         return name
 
     def await_topic(self, name: str, partitions: int) -> None:
-        """Wait until each broker tells of so many partitions, and who leads them."""
+        """Wait until each broker knows so many partitions and their leaders."""
         for address in self.bootstrap_servers.split(","):
             with Wire(address) as wire:
                 eventually(

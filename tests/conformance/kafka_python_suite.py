@@ -79,7 +79,7 @@ class Broker:
     bootstrap_server = get_bootstrap_servers
 
     def create_topics(self, names):
-        # As the tests' own fixtures do: who asks for a topic makes it.
+        # As in the tests' own fixtures: a request for a topic creates it.
         producer = KafkaProducer(bootstrap_servers=ADDRESS)
         for name in names:
             assert producer.partitions_for(name)

@@ -26,7 +26,7 @@ FASTAPI = ("fastapi==0.165.0", "httpx2==2.16.2")
 KAFKAJS = "kafkajs@2.2.4"
 INSTALL_TIMEOUT = 300.0
 RUN_TIMEOUT = 120.0
-# The guide's code as tests/docs/test_code_blocks.py runs it; who asks for the app's type has FastAPI.
+# The guide's code as tests/docs/test_code_blocks.py runs it; the check of the app's type needs FastAPI.
 PROGRAM = """
 import sys
 from pathlib import Path

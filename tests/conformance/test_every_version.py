@@ -204,7 +204,7 @@ def test_offset_for_leader_epoch(place: Place) -> None:
         ):
             partition = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
             topics = [OffsetForLeaderTopic(topic=topic, partitions=[partition])]
-            # Version 3 says who asks: -1 is a consumer.
+            # Version 3 has the caller's replica id: -1 is a consumer.
             requested = OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
             (end,) = place.wire.ask(requested, version).topics[0].partitions
             assert (end.error_code, end.leader_epoch, end.end_offset) == expected

@@ -1,4 +1,4 @@
-"""Every raw answer to who authenticates, on Apache Kafka and on the bundled broker: the same, by field."""
+"""Raw responses to authenticating clients, field by field: Apache Kafka and the bundled broker agree."""
 
 from __future__ import annotations
 

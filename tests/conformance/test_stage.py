@@ -1,4 +1,4 @@
-"""The stage's own machinery: what happens without Java, and that no Kafka outlives who started it."""
+"""The stage's own machinery: runs without Java, and no Kafka that outlives its starter."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class LogCluster(ScriptedCluster):
         self.in_flight: dict[int, int] = {}
         self.in_flight_max = 0
         self.gives_hints = False
-        """Whether a broker that does not lead a partition says who does (KIP-951)."""
+        """Whether a broker that does not lead a partition names the leader (KIP-951)."""
         self._held: list[Later] = []
 
     def log(self, topic: str, partition: int = 0) -> Log:

@@ -623,7 +623,7 @@ def test_records_fetched_before_a_truncation_are_still_returned(
     assert drain(consumer) == {ORDERS_0: [b"a", b"b", b"k"]}
 
 
-# ---------------------------------------------------------------------------------------- who may call
+# ---------------------------------------------------------------------------------------- calling threads
 
 
 def test_a_second_thread_is_refused_at_once(cluster: LogCluster, consumer: KafkaConsumer) -> None:

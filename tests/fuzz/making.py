@@ -19,7 +19,7 @@ TEXTS = ("", "t", "orders", "häßlich", "x" * 126, "y" * 127, "z" * 200, "\0", 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 NOW = 1_700_000_000_000
 
-# What lengths, counts and varints become, to see who believes them.
+# Replacements for lengths, counts and varints, to find decoders that trust them.
 EXTREMES = (
     *(struct.pack(">i", number) for number in (-1, -2, 0, 1, 127, 2**15, 2**24, 2**31 - 1, -(2**31))),
     *(struct.pack(">h", number) for number in (-1, -2, 0, 2**15 - 1, -(2**15))),

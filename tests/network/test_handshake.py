@@ -118,7 +118,7 @@ def test_rejected_mechanism_that_the_broker_offers_is_not_reported_as_missing(
     ("code", "expected"), [(34, IllegalSaslState), (-1, UnknownServerError), (12_345, UnknownErrorCode)]
 )
 def test_other_handshake_errors_do_not_name_the_mechanism(code: int, expected: type[KafkaError]) -> None:
-    """34 is what brokers say to who renews its session twice a second."""
+    """Brokers return error 34 to a client that renews its session twice a second."""
     script = handshake("node 1", ThreeTokens())
     advance(script, None)
     advance(script, api_versions_response())

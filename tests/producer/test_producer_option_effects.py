@@ -361,7 +361,7 @@ def test_a_record_that_acks_0_sent_to_the_wrong_broker_is_lost_and_the_next_is_n
     simulation.sleep(0.1)
     old = cluster.partition("orders", 0)
     cluster.controls.move_leader(("orders", 0), next(node for node in old.isr if node != old.leader))
-    # The broker can only close the connection; that makes the producer ask who leads.
+    # The broker can only close the connection; that makes the producer look up the leader.
     assert producer.send("orders", b"lost").result(10).offset == -1
     simulation.sleep(1)
     producer.send("orders", b"1").result(10)

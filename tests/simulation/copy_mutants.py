@@ -31,7 +31,7 @@ def offsets_are_committed_beside_the_transaction(world: World, patch: pytest.Mon
 
 
 def transactions_know_nothing_of_the_member(world: World, patch: pytest.MonkeyPatch) -> None:
-    """Offsets are sent for the group alone: who is no member any more commits, too (before KIP-447)."""
+    """Offsets are sent for the group alone, so a former member commits, too (before KIP-447)."""
     send = KafkaProducer.send_offsets_to_transaction
 
     def send_for_group(self: KafkaProducer, offsets: Any, group: Any, timeout: float | None = None) -> None:

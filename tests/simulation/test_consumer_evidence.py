@@ -56,7 +56,7 @@ def test_stale_coordinator_may_return_old_offsets(simulation: Simulation) -> Non
     ask(commit(15), ToNode(1 - former))
     ask(fetch, ToNode(former))
     ask(fetch, ToNode(1 - former))
-    ask(commit(5), ToNode(1 - former))  # by who went on at 3
+    ask(commit(5), ToNode(1 - former))  # by the member that continued at 3
     evidence = Evidence.gather(world)
     assert [(fetched.offset, fetched.is_outdated) for fetched in evidence.fetched] == [
         (3, True),

@@ -161,7 +161,7 @@ class Campaign:
     # ------------------------------------------------------------------ inside
 
     def _fill(self, active: list[Query], waiting: deque[Plan], is_over: bool) -> None:
-        """Moments and steps are not killed at in one start: who stands still at a step takes long."""
+        """A start is killed at moments or at steps, not at both: a query that waits at a step takes long."""
         kinds = {is_moment(one.next_kill) for one in active if one.next_kill}
         while waiting and not is_over and sum(bool(one.next_kill) for one in active) < self.at_once:
             if kinds and waiting[0].is_timed not in kinds:

@@ -155,7 +155,7 @@ def start(spark: SparkSession, query: dict[str, str]) -> StreamingQuery:
         .options(**json.loads(query["kafka"]))
         .option("topic", query["topic"])
         .option("delivery", query["delivery"])
-        .option("ledgerTopic", query["ledger"])  # who stands still would hold up those beside it
+        .option("ledgerTopic", query["ledger"])  # a waiting query would delay the others
         .option("checkpointLocation", f"{folder}/checkpoint")
         .trigger(availableNow=True)
         .start()

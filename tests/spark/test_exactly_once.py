@@ -1,4 +1,4 @@
-"""The exactly-once protocol without Spark: who may commit, what becomes of lost transactions, refusals.
+"""The exactly-once protocol without Spark: permitted commits, lost transactions, refusals.
 
 Each `Run` is a driver with its tasks; several of one query stand for a driver that was believed to be dead.
 """
@@ -606,7 +606,7 @@ def test_late_claim_does_not_end_transactions_of_its_siblings(world: World) -> N
         assert commands.AbortLeftovers not in calls
 
         ledger._read.clear()
-        messages = run.write(0)  # the siblings', by another who claimed
+        messages = run.write(0)  # the siblings', by another task that claimed
         entry = late.perform(scripts.enter(run.epoch(0), 0))
         assert not entry.is_written
         run.commit(0, messages)

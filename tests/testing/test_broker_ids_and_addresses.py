@@ -1,4 +1,4 @@
-"""Brokers whose ids begin elsewhere than at 0, and who are known by other addresses than they listen at."""
+"""Brokers whose ids do not start at 0, and whose advertised addresses differ from their listeners'."""
 
 from __future__ import annotations
 

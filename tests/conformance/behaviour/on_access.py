@@ -1,7 +1,7 @@
 """Access rules: the response of every API to each user, depending on the ACLs (StandardAuthorizer).
 
-The super user ANONYMOUS prepares and makes rules; "eve", who has authenticated, asks.  Topics, groups and
-transactional ids are called "..-open" and "..-closed": rules for the open ones let her in.
+The super user ANONYMOUS prepares and makes rules; "eve", who has authenticated, sends the requests. Topics,
+groups and transactional ids are called "..-open" and "..-closed": rules for the open ones let her in.
 """
 
 from __future__ import annotations

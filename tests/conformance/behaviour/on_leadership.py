@@ -30,7 +30,7 @@ def lead(side: Side, topic: str, broker: int) -> None:
     while before != broker and time.monotonic() < deadline:
         answer = side.quietly("ListOffsets", 7, before, replica_id=-1, topics=[end])
         if answer.topics[0].partitions[0].error_code:
-            return  # who led knows it, too
+            return  # the former leader knows it, too
         time.sleep(0.01)
 
 

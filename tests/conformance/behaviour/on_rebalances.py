@@ -1,4 +1,4 @@
-"""Classic groups by the clock: who comes too late, who leaves or is replaced while others wait."""
+"""Timeouts of classic groups: members that come too late, leave or are replaced while others wait."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def rebalance_without_a_sync(side: Side) -> None:
 
 @scenario
 def rebalance_of_an_absent_static_member(side: Side) -> None:
-    """Static members who stay away hold the group up only until the rebalance timeout, and stay in it."""
+    """Absent static members delay the group only until the rebalance timeout, and stay in it."""
     group = "absent-static"
     at = side.coordinator(group)
     static = {"group_instance_id": "i", **QUICKLY}

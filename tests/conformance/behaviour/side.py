@@ -60,7 +60,7 @@ class Side:
         self._release = release_of(release)
         self.transcript: dict[str, Any] = {}
         self._addresses = [address.rpartition(":") for address in addresses]
-        # Where the client "eve" goes, who authenticates; other clients go to the addresses.
+        # Addresses for the client "eve", which authenticates; other clients use `_addresses`.
         self._by_sasl = [address.rpartition(":") for address in by_sasl]
         ports = (*enumerate(self._addresses), *enumerate(self._by_sasl))
         self._plainer = Plainer({int(port): broker for broker, (_, _, port) in ports})
@@ -144,7 +144,7 @@ class Side:
         request, version = request_of(api, fields), self._known(api, version)
         ticket = self._send(request, version, broker, client)
         time.sleep(TAKEN_IN)
-        # And as long as it takes a busy machine: who answers this has read what came before.
+        # A busy machine needs longer: the answer to this shows that earlier bytes were read.
         self.quietly("ListGroups", 4, broker, "looks")
         return request, version, ticket, api
 

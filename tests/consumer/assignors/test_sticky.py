@@ -1,4 +1,4 @@
-"""The assignors "sticky" and "cooperative-sticky": who keeps what, whose claims count, what members tell."""
+"""The assignors "sticky" and "cooperative-sticky": kept partitions, claims that count, user data."""
 
 from __future__ import annotations
 

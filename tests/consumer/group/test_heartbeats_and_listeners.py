@@ -109,7 +109,7 @@ def test_listener_object_needs_only_the_methods_it_implements() -> None:
     listeners.assigned(ONE)
     listeners.revoked(ONE)
     listeners.lost(ONE)
-    assert kind.calls == ["revoked", "revoked"], "losses are revocations to who does not tell them apart"
+    assert kind.calls == ["revoked", "revoked"], "losses are revocations if on_partitions_lost is not defined"
 
 
 def test_the_base_class_hands_losses_to_revocations() -> None:

@@ -72,7 +72,7 @@ def test_heartbeat_has_only_changed_fields_and_all_when_in_doubt() -> None:
     beats.forget()
     assert said(beats, 2, subscribed, has) == EVERYTHING
     assert said(beats, JOIN_EPOCH, subscribed, has) == EVERYTHING
-    assert beats.next(JOIN_EPOCH, subscribed, has).topic_partitions == [], "who joins owns nothing yet"
+    assert beats.next(JOIN_EPOCH, subscribed, has).topic_partitions == [], "a joining member owns nothing yet"
 
 
 def test_regex_is_cleared_again_if_the_last_request_was_lost() -> None:
