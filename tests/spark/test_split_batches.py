@@ -63,6 +63,11 @@ SPLITS = {
     ),
 }
 """By option.  Task 1 has as many rows after the restart as before, but other ones."""
+CASES = [
+    pytest.param(split, id=name, marks=[pytest.mark.long] if name == "minPartitions" else [])
+    for name, split in SPLITS.items()
+]
+"""With unknown offsets, minPartitions stays in the gate."""
 
 
 def send_by_hash(copy: Copy, counts: tuple[int, ...]) -> list[bytes]:
@@ -116,7 +121,7 @@ def folder(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
-@pytest.mark.parametrize("split", SPLITS.values(), ids=SPLITS)
+@pytest.mark.parametrize("split", CASES)
 def test_batch_committed_in_part_and_split_into_equal_counts_loses_and_repeats_nothing(
     spark: SparkSession, spark_kafka: ClusterApi, folder: Path, split: Split
 ) -> None:

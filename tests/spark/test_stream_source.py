@@ -202,3 +202,20 @@ def test_commit_to_group_has_the_end_of_the_last_batch(
     with KafkaAdminClient(bootstrap_servers=spark_kafka.bootstrap_servers) as admin:
         committed = admin.list_group_offsets(group)
     assert {place.partition: found.offset for place, found in committed.items()} == {0: 30, 1: 20}
+
+
+def test_real_time_mode_is_refused_with_the_errors_that_the_guide_quotes(
+    spark: SparkSession, options: dict[str, str], tmp_path: Path
+) -> None:
+    stream = spark.readStream.format("pykafka2").options(**options).load().select("value")
+    servers = {"kafka.bootstrap.servers": options["kafka.bootstrap.servers"]}
+    sinks = {
+        "OPERATOR_OR_SINK_NOT_IN_ALLOWLIST": stream.writeStream.format("pykafka2").options(
+            **servers, topic=options["subscribe"]
+        ),
+        "INPUT_STREAM_NOT_SUPPORTED": stream.writeStream.format("console"),
+    }
+    for condition, writer in sinks.items():
+        query = writer.outputMode("update").option("checkpointLocation", str(tmp_path / condition))
+        with pytest.raises(Exception, match=rf"STREAMING_REAL_TIME_MODE\.{condition}"):
+            query.trigger(realTime="5 seconds").start().awaitTermination(60)
