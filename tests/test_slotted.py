@@ -132,7 +132,7 @@ def test_init_is_compiled_with_the_first_instance() -> None:
 
 
 def test_docstring_name_and_module_stay() -> None:
-    assert Place.__doc__ == "Where a partition is."
+    assert Place.__doc__ == "The address of a broker."
     assert (Place.__module__, Place.__qualname__) == (__name__, "Place")
 
 

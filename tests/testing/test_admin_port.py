@@ -108,7 +108,7 @@ def test_help_lists_calls_and_their_arguments(caller: socket.socket) -> None:
     assert status == 200
     result = answer["result"]
     assert result["controls/cut_link"].startswith(
-        "(source: 'int', target: 'int', one_way: 'bool' = False): Drops"
+        "(source: 'int', target: 'int', one_way: 'bool' = False): Drop"
     )
     assert {"topics", "connections", "controls/add_rule"} <= set(result)
 
