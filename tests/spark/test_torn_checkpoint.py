@@ -1,4 +1,4 @@
-"""Spark with a torn entry in its log of offsets: the steps of the guide repair it."""
+"""Spark with a torn entry in its log of offsets, or of commits: the steps of the guide repair it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Tear:
-    """An entry of which only a part was written.  answer: of Spark.  is_first: it is that of batch 0."""
+    """An entry of which only a part was written.  answer: of Spark.
+
+    is_first: it is that of batch 0.  log: that has it.
+    """
 
     part: Callable[[bytes], bytes]
     answer: str
     delivery: str
     is_first: bool = False
+    log: str = "offsets"
 
 
 def two_lines(entry: bytes) -> bytes:
@@ -38,6 +42,7 @@ TEARS = [
     Tear(lambda entry: entry[:-9], "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR", "exactly_once"),
     Tear(lambda entry: b"", "Incomplete log file", "exactly_once", is_first=True),
     Tear(lambda entry: entry[:-9], "PYTHON_STREAMING_DATA", "at_least_once", is_first=True),
+    Tear(lambda entry: b"", "Incomplete log file in the offset commit log", "exactly_once", log="commits"),
 ]
 
 
@@ -46,15 +51,16 @@ def run(copies: list[Copy]) -> list[str]:
 
 
 def tear(copy: Copy, how: Tear) -> int:
-    """Leave a torn entry of the next batch, or of the first; return its number."""
-    last = copy.entries("offsets")[-1]
-    entry = (copy.checkpoint / "offsets" / str(last)).read_bytes()
+    """Leave a torn entry of the next batch, of the first, or of a commit; return its number."""
+    last = copy.entries(how.log)[-1]
+    entry = (copy.checkpoint / how.log / str(last)).read_bytes()
     if how.is_first:
         assert last == 0
         copy.remove("offsets", 0)
         copy.remove("commits", 0)
-    number = 0 if how.is_first else last + 1
-    (copy.checkpoint / "offsets" / str(number)).write_bytes(how.part(entry))
+    number = last if how.is_first or how.log == "commits" else last + 1
+    copy.remove(how.log, number)
+    (copy.checkpoint / how.log / str(number)).write_bytes(how.part(entry))
     return number
 
 
@@ -71,8 +77,8 @@ def test_query_with_a_torn_entry_continues_without_it_and_loses_and_repeats_noth
         copy.send(10)
     for error, how in zip(run(copies), TEARS, strict=True):
         assert how.answer in error
-    for copy, number in zip(copies, torn, strict=True):
-        copy.remove("offsets", number)
+    for copy, how, number in zip(copies, TEARS, torn, strict=True):
+        copy.remove(how.log, number)
     assert run(copies) == [""] * len(copies)
     assert [copy.written() for copy in copies] == [all_of(copy.sent) for copy in copies]
 
