@@ -97,7 +97,7 @@ def count(calls: Calls, patch: pytest.MonkeyPatch) -> None:
     kept_admin = cluster.kept_admin
     patch.setattr(cluster, "kept_admin", lambda kafka: CountedAdmin(kept_admin(kafka), calls))
     patch.setattr(cluster, "end_all", calls.counted(cluster.end_all))
-    for name in ("own", "write", "read", "markers", "is_begun", "committed_markers", "holder"):
+    for name in ("own", "write", "read", "markers", "committed_markers", "holder"):
         patch.setattr(ledger.Ledger, name, calls.counted(getattr(ledger.Ledger, name)))
 
 
@@ -195,9 +195,9 @@ def test_a_killed_task_of_an_earlier_run_is_fenced_at_once() -> None:
     state = LedgerState("q").claimed("a", 0).done(0, IDENTITY, 5).claimed("b", 1)
     script = scripts.find_part(Epoch("q", "b", 1), 1, state)
     assert next(script) == commands.FenceTasks([commands.Attempts(1, 1, 1)])
-    assert script.send(None) == commands.FindBegun(1, 5, 2)
-    assert script.send(False) == commands.FindMarkers(1, 1, 5)
-    assert script.send([7]) == commands.FindHolder(7)
+    assert script.send(None) == commands.FindMarkers(1, None, 5, 2)
+    assert script.send({}) == commands.FindMarkers(1, 1, 5)
+    assert script.send({7: 1}) == commands.FindHolder(7)
     killed = commands.Attempts(1, 1, 2)
     assert script.send(killed) == commands.FenceTasks([killed])
     assert script.send(None) == commands.FindHolder(7)

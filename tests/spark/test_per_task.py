@@ -84,7 +84,7 @@ def test_sibling_that_continues_meanwhile_is_not_aborted() -> None:
     state = LedgerState("q").claimed("a", 0)
     script = scripts.find_part(World("nowhere", "t").run().epoch(1), 1, state)
     assert isinstance(next(script), commands.FindMarkers)
-    command = script.send([7])
+    command = script.send({7: 1})
     for holder in (commands.Attempts(1, 1, partition) for partition in (0, 2, 0)):
         assert command == commands.FindHolder(7)
         assert isinstance(script.send(holder), commands.Pause)
@@ -105,7 +105,7 @@ def test_another_sinks_transaction_is_waited_for(run: Run, spark_kafka: ClusterA
     open_id = kill_behind_marker(theirs, 0, 0)
     run.write(1, only=1)
     ledger = Cluster(run.options, run.world.query).ledger
-    (offset,) = ledger.markers(1, 1, 0, None)
+    (offset,) = ledger.markers(1, 1, 0)
     assert ledger.holder(offset) == commands.ANOTHER_SINK
     theirs.write(0, only=0)
     assert open_id not in theirs.world.ongoing()

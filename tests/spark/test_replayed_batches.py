@@ -429,6 +429,30 @@ def test_batch_committed_in_part_and_split_into_equal_counts_commits_nothing(
     assert world.ongoing() == []
 
 
+@pytest.mark.parametrize(
+    "after",
+    [[["a", "b"], ["c", "d"]], [["a", "b"], ["c", "d"], []], [[], [], []], []],
+    ids=["fewer tasks", "a task without rows", "no rows", "no tasks"],
+)
+@sources
+def test_committed_part_whose_task_has_no_rows_in_the_replay_is_found(
+    world: World, source: str | None, after: list[list[str]]
+) -> None:
+    """No task checks that part."""
+    before = [["a"], ["b", "c"], ["d"]]
+    first = world.run(delivery=PER_TASK)
+    write(first, 0, [[], [], before[2]], source)
+    again = world.run(delivery=PER_TASK)
+    messages = write(again, 0, after, source)
+    with pytest.raises(CheckpointBehind, match=r"task 2 had 1 row and has 0 rows now"):
+        again.commit(0, messages)
+    abort_epoch(again.options, again.epoch(0), messages)
+    assert world.committed() == Counter("d")
+    play(world.run(delivery=PER_TASK), 0, before, source)
+    assert world.committed() == Counter("abcd")
+    assert world.ongoing() == []
+
+
 @splits
 @sources
 def test_batch_with_lost_tasks_and_split_into_equal_counts_commits_nothing(

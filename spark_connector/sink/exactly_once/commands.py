@@ -84,24 +84,16 @@ class FindCommitted:
 
 @attrs.define(frozen=True)
 class FindMarkers:
-    """Response: the offsets of a task's markers of a batch, ascending, including aborted transactions.
+    """Response: the markers of a batch, committed or not: partition of the task by offset, ascending.
 
+    partition: only of this task; None for all.
     before: only of runs before this one.
     """
 
     batch: int
-    partition: int
+    partition: int | None
     start: int
     before: int | None = None
-
-
-@attrs.define(frozen=True)
-class FindBegun:
-    """Response: whether any task of a run before `before` has left a marker of a batch, committed or not."""
-
-    batch: int
-    start: int
-    before: int
 
 
 @attrs.define(frozen=True)
@@ -186,7 +178,6 @@ Command = (
     | EndTransactions
     | FindCommitted
     | FindMarkers
-    | FindBegun
     | FindHolder
     | FenceTasks
     | FindEndOfMarkers

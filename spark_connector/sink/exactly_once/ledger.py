@@ -292,27 +292,23 @@ class Ledger:
                     found[partition] = marker
         return found
 
-    def markers(self, batch: int, partition: int, start: int, before: int | None) -> list[int]:
-        """Return the offsets of a task's markers of a batch from `start` on, committed or not.
+    def markers(
+        self, batch: int, partition: int | None, start: int, before: int | None = None
+    ) -> dict[int, int]:
+        """Return the partition of each marker of a batch from `start` on, committed or not, by offset.
 
+        partition: only of this task; None for all.
         before: only of runs before this one.
         """
-        wanted = self._marker_key(partition)
-        return [
-            offset
+        own = f"{self._sink}/".encode()
+        wanted = None if partition is None else self._marker_key(partition)
+        return {
+            offset: marker.task.partition
             for offset, key, value in self._all_markers(start)
-            if key == wanted
+            if (key.startswith(own) if wanted is None else key == wanted)
             and (marker := _marker(value)).batch == batch
             and (before is None or marker.run < before)
-        ]
-
-    def is_begun(self, batch: int, start: int, before: int) -> bool:
-        """Return whether a task of a run before `before` has a marker of a batch, committed or not."""
-        own = f"{self._sink}/".encode()
-        return any(
-            key.startswith(own) and (marker := _marker(value)).batch == batch and marker.run < before
-            for _, key, value in self._all_markers(start)
-        )
+        }
 
     def _all_markers(self, start: int) -> Iterator[tuple[int, bytes, bytes]]:
         """Iterate over offset, key and value of the markers of all sinks from `start` on."""

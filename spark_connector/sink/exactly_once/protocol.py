@@ -31,7 +31,6 @@ from spark_connector.sink.exactly_once.commands import (
     Contended,
     EndTransactions,
     FenceTasks,
-    FindBegun,
     FindCommitted,
     FindEndOfMarkers,
     FindGivenUp,
@@ -58,6 +57,7 @@ from spark_connector.sink.exactly_once.ledger_state import (
     check_not_behind,
     check_not_late,
     check_source,
+    check_task,
 )
 from spark_connector.sink.exactly_once.messages import OpenTransaction, Written
 
@@ -187,15 +187,40 @@ def find_part(epoch: Epoch, partition: int, state: LedgerState) -> Script[Part]:
     if earlier:
         yield FenceTasks(earlier)
     is_held: bool = state.batch == epoch.number or (
-        bool(earlier) and (yield FindBegun(epoch.number, state.markers_from, state.run_number))
+        bool(earlier) and bool((yield FindMarkers(epoch.number, None, state.markers_from, state.run_number)))
     )
     before = state.run_number if is_held else None  # attempts of this run commit nothing that is held
-    markers: list[int] = yield FindMarkers(epoch.number, partition, state.markers_from, before)
-    if not markers:
-        return Part(None, is_held)
-    yield from _wait_until_readable(markers[-1], state.run_number)
-    found: dict[int, Marker] = yield FindCommitted(epoch.number, dict.fromkeys(markers, partition))
+    markers: dict[int, int] = yield FindMarkers(epoch.number, partition, state.markers_from, before)
+    found = yield from _committed(markers, epoch, state)
     return Part(found.get(partition), is_held)
+
+
+def _check_parts(
+    state: LedgerState, epoch: Epoch, messages: Sequence[Written], checks: Checks
+) -> Script[None]:
+    """Check that each part of the batch that an earlier run has committed is still the part of its task.
+
+    A task compares its own part.  But one that has no rows now compares nothing, and one that no longer
+    exists cannot.
+
+    Raise CheckpointBehind: a task has other rows now.
+    """
+    if not state.runs_before:
+        return
+    markers: dict[int, int] = yield FindMarkers(epoch.number, None, state.markers_from, state.run_number)
+    found = yield from _committed(markers, epoch, state)
+    by_partition = {message.partition: message for message in messages}
+    for partition, marker in sorted(found.items()):
+        check_task(marker, by_partition.get(partition, Written(partition, 0)), epoch, checks)
+
+
+def _committed(markers: dict[int, int], epoch: Epoch, state: LedgerState) -> Script[dict[int, Marker]]:
+    """Return those of these markers that are committed, by partition."""
+    if not markers:
+        return {}
+    yield from _wait_until_readable(max(markers), state.run_number)
+    found: dict[int, Marker] = yield FindCommitted(epoch.number, markers)
+    return found
 
 
 def _wait_until_readable(marker: int, run_number: int) -> Script[None]:
@@ -223,9 +248,16 @@ def _wait_until_readable(marker: int, run_number: int) -> Script[None]:
 
 
 def commit(
-    epoch: Epoch, messages: Sequence[Written], checks: Checks = STRICT, *, id_per_attempt: bool
+    epoch: Epoch,
+    messages: Sequence[Written],
+    checks: Checks = STRICT,
+    *,
+    id_per_attempt: bool,
+    has_parts: bool = False,
 ) -> Script[None]:
     """Decide to commit the batch, and end its tasks' transactions.
+
+    has_parts: tasks of earlier runs may have committed parts of the batch themselves.
 
     Another query can fence this driver during any write that stays open for long, also after the decision.
     Then the ledger is read again, and a decided batch is finished again.
@@ -253,6 +285,8 @@ def commit(
                     "again. Start the query again."
                 )
             if not is_known and not is_decided:
+                if has_parts and state.phase is not Phase.REDO:
+                    yield from _check_parts(state, epoch, messages, checks)
                 state = yield from _decide(state, epoch, messages, checks)
                 is_decided = state.phase is Phase.DECIDED
             if state.phase is Phase.DECIDED:
@@ -276,7 +310,7 @@ def commit_per_task(epoch: Epoch, messages: Sequence[Written], checks: Checks = 
     Raise CheckpointBehind: the ledger has another batch under this number.
     """
     if _transactions(messages):
-        yield from commit(epoch, messages, checks, id_per_attempt=False)
+        yield from commit(epoch, messages, checks, id_per_attempt=False, has_parts=True)
         return
     if not any(message.rows or message.is_repeated for message in messages):
         yield from enter(epoch, 0, checks, fresh=True)  # no task has called it
@@ -290,6 +324,8 @@ def commit_per_task(epoch: Epoch, messages: Sequence[Written], checks: Checks = 
             if state.phase is Phase.REDO:
                 _check_redo(state, epoch, messages, state.missing)
                 check_batch(state, epoch, messages, checks)
+            else:
+                yield from _check_parts(state, epoch, messages, checks)
             markers_from: int = yield FindEndOfMarkers()
             yield Reach(Step.BEFORE_DONE)
             yield WriteLedger(state.done(epoch.number, BatchIdentity.of(messages), markers_from))

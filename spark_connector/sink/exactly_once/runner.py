@@ -121,11 +121,8 @@ class Cluster:
     def _find_committed(self, command: commands.FindCommitted) -> dict[int, Marker]:
         return self.ledger.committed_markers(command.batch, command.partitions)
 
-    def _find_markers(self, command: commands.FindMarkers) -> list[int]:
+    def _find_markers(self, command: commands.FindMarkers) -> dict[int, int]:
         return self.ledger.markers(command.batch, command.partition, command.start, command.before)
-
-    def _find_begun(self, command: commands.FindBegun) -> bool:
-        return self.ledger.is_begun(command.batch, command.start, command.before)
 
     def _find_holder(self, command: commands.FindHolder) -> commands.Attempts | None:
         return self.ledger.holder(command.offset)
@@ -243,7 +240,6 @@ _EXECUTE: dict[type[Command], Callable[[Cluster, Any], Any]] = {
     commands.EndTransactions: Cluster._end,
     commands.FindCommitted: Cluster._find_committed,
     commands.FindMarkers: Cluster._find_markers,
-    commands.FindBegun: Cluster._find_begun,
     commands.FindHolder: Cluster._find_holder,
     commands.FenceTasks: Cluster._fence_tasks,
     commands.FindEndOfMarkers: Cluster._find_end_of_markers,
