@@ -122,27 +122,29 @@ class MicroBatches:
         self._last_end = self._topics.ends(partitions)
         return self._last_end, missing
 
-    def _look_up_again(self, known: Offsets, ends: Offsets, missing: list[str]) -> tuple[Offsets, list[str]]:
-        """Repeat the lookup until all known offsets exist, or retries are used up."""
+    def _look_up_all(self, known: Offsets) -> tuple[Offsets, list[str]]:
+        """Repeat the lookup until all known offsets exist in topics of the same id, or retries are used up.
+
+        A broker may have just started, be behind, or be a stale leader.
+        """
+        ends, missing = self._look_up_ends()
+        if self._is_plausible(ends, known):
+            return ends, missing
         for _ in self._topics.pauses():
             ends, missing = self._look_up_ends()
-            if _reaches(ends, known):
+            if self._is_plausible(ends, known):
                 break
         return ends, missing
 
+    def _is_plausible(self, ends: Offsets, known: Offsets) -> bool:
+        """Return whether the last lookup shows no loss."""
+        return not self._recreated() and _reaches(ends, known)
+
     def _ends(self, start: Offsets | None) -> Offsets:
-        ends, missing = self._look_up_ends()
-        recreated = self._recreated()
-        for _ in self._topics.pauses() if recreated else ():  # a broker may be behind
-            ends, missing = self._look_up_ends()
-            recreated = self._recreated()
-            if not recreated:
-                break
-        ends, start = self._without(recreated, ends, start)
+        ends, missing = self._look_up_all(start or {})
+        ends, start = self._without(self._recreated(), ends, start)
         if start is not None:
             self._seen |= {partition.topic for partition in start}
-            if not _reaches(ends, start):  # a broker may have just started, or be a stale leader
-                ends, missing = self._look_up_again(start, ends, missing)
             self.check_losses(start, ends)
         if missing and not self._existed_before():
             raise UnknownTopicOrPartition("; ".join(missing))

@@ -658,6 +658,50 @@ def test_topic_that_is_created_again_is_noticed_without_a_start(kafka_cluster: K
             query.batches.end_of_next(None, takes_all=False)
 
 
+@pytest.mark.parametrize("count", [3, 8], ids=["fewer records", "more records"])
+@pytest.mark.parametrize("is_lenient", [False, True], ids=["fails", "goes on"])
+def test_topic_that_is_created_again_between_two_lookups_of_a_batch_is_noticed(
+    kafka_cluster: KafkaCluster, is_lenient: bool, count: int
+) -> None:
+    """The first lookup finds no topic, and the retry a new one."""
+    kafka_cluster.create_topic("u", partitions=1)
+    send(kafka_cluster, "t", [5, 4])
+    settings = {"subscribe": "t,u", "failOnDataLoss": str(not is_lenient).lower()}
+    with stream(kafka_cluster, startingOffsets="earliest", **settings) as query:
+        at = query.next(query.begin())
+        kafka_cluster.delete_topic("t")
+
+        def create(_: float) -> None:
+            if query.batches._topics._find()[1]:
+                kafka_cluster.create_topic("t", partitions=2)
+                send(kafka_cluster, "t", [count, count])
+
+        query.batches._topics._sleep = create
+        if not is_lenient:
+            with pytest.raises(DataLoss, match="topic 't' was deleted and created again"):
+                query.next(at)
+            return
+        without = query.next(at)
+        assert without == {U0: 0}
+        assert query.next(without) == {T0: count, T1: count, U0: 0}
+
+
+def test_topic_that_is_created_again_is_left_out_although_another_one_is_looked_up_again(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    kafka_cluster.create_topic("u", partitions=1)
+    send(kafka_cluster, "t", [5, 4])
+    send(kafka_cluster, "u", [7])
+    settings = {"subscribe": "t,u", "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    with stream(kafka_cluster, **settings) as query:
+        at = query.next(query.begin())
+        recreate(kafka_cluster, "t", [8, 2])
+        kafka_cluster.delete_topic("u")
+        without = query.next(at)
+        assert without == {}
+        assert query.next(without) == {T0: 8, T1: 2}
+
+
 def test_stale_topic_id_of_a_lagging_broker_is_no_loss(
     kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
