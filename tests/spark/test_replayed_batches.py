@@ -435,7 +435,7 @@ def test_batch_committed_in_part_and_split_into_equal_counts_commits_nothing(
     ids=["fewer tasks", "a task without rows", "no rows", "no tasks"],
 )
 @sources
-def test_committed_part_whose_task_has_no_rows_now_raises_checkpoint_behind(
+def test_committed_part_of_a_task_without_rows_in_the_replay_raises_checkpoint_behind(
     world: World, source: str | None, after: list[list[str]]
 ) -> None:
     """No task checks that part."""

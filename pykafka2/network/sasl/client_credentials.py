@@ -7,8 +7,11 @@ the whole request, also if the authority sends byte by byte (http_in_time.py).
 from __future__ import annotations
 
 import base64
+import errno
 import http.client
 import json
+import math
+import socket
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -27,6 +30,7 @@ MAX_RESPONSE_BYTES = 1 << 20
 CHECK = "check client id, client secret and scope"
 PASSING = (408, 425, 429)
 """HTTP errors below 500 after which the same request can succeed."""
+NETWORK_DOWN = (errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN)
 LONGEST_LIFE = 1e9
 """Longest lifetime in seconds that is accepted; larger values could overflow a clock."""
 LONGEST_SHOWN = 200
@@ -65,7 +69,9 @@ class ClientCredentials:
             raise SaslAuthenticationFailed(f"{self.url} sent a response without an access_token")
         lifetime = response.get("expires_in")
         expires_at = expiry_of(value)
-        if isinstance(lifetime, int | float) and not isinstance(lifetime, bool):
+        if not isinstance(lifetime, int | float) or isinstance(lifetime, bool):
+            lifetime = math.nan
+        if lifetime > -LONGEST_LIFE:  # not if it is NaN, which JSON can have, too
             expires_at = self.wall_seconds() + min(lifetime, LONGEST_LIFE)
         return Token(value, expires_at, "", self.extensions)
 
@@ -80,6 +86,8 @@ class ClientCredentials:
         try:
             with self._opener().open(request, timeout=self.timeout) as reply:
                 text = reply.read(MAX_RESPONSE_BYTES + 1)
+                if reply.length and len(text) <= MAX_RESPONSE_BYTES:
+                    raise http.client.IncompleteRead(text, reply.length)
         except urllib.error.HTTPError as error:
             with error:
                 if error.code >= 500 or error.code in PASSING:
@@ -91,7 +99,8 @@ class ClientCredentials:
                 ) from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or shown(str(error), LONGEST_SHOWN)
-            kind = TokenEndpointUnavailable if _is_passing(reason, error) else SaslAuthenticationFailed
+            is_passing = _is_passing(error) or _is_passing(reason)
+            kind = TokenEndpointUnavailable if is_passing else SaslAuthenticationFailed
             raise kind(f"{self.url} returned no token: {reason}") from None
         try:
             response = json.loads(text) if len(text) <= MAX_RESPONSE_BYTES else None
@@ -116,9 +125,15 @@ class ClientCredentials:
             raise ConfigurationError(f"https_ca_location={self.ca_file!r} cannot be used: {error}") from error
 
 
-def _is_passing(*errors: object) -> bool:
+def _is_passing(error: object) -> bool:
     """Return True if the endpoint can be reached again soon, unlike one with a wrong name or certificate."""
-    return any(isinstance(error, ConnectionError | TimeoutError) for error in errors)
+    import ssl
+
+    if isinstance(error, ConnectionError | TimeoutError | http.client.IncompleteRead | ssl.SSLEOFError):
+        return True
+    if isinstance(error, socket.gaierror):
+        return error.errno == socket.EAI_AGAIN
+    return isinstance(error, OSError) and error.errno in NETWORK_DOWN
 
 
 def _why(error: urllib.error.HTTPError) -> str:

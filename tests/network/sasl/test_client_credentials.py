@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
+import socket
 import ssl
 import threading
 import time
@@ -155,6 +157,53 @@ def test_timeout_of_the_endpoint_raises_a_retriable_error(authority: Authority) 
     authority.answer, authority.seconds_apart = b" " * 50, 0.05
     with pytest.raises(TokenEndpointUnavailable, match="timed out"):
         client_of(authority, timeout=0.1)()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"access_token": "a',
+        b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n{"access_token": "a',
+    ],
+    ids=["by length", "by chunks"],
+)
+def test_token_response_that_breaks_off_raises_a_retriable_error(authority: Authority, raw: bytes) -> None:
+    """An endpoint that restarts does this."""
+    authority.raw = raw
+    with pytest.raises(TokenEndpointUnavailable, match=r"/token returned no token: .*IncompleteRead"):
+        client_of(authority)()
+
+
+@pytest.mark.parametrize(
+    ("error", "is_retriable"),
+    [
+        (OSError(errno.EHOSTUNREACH, "No route to host"), True),
+        (OSError(errno.ENETUNREACH, "Network is unreachable"), True),
+        (OSError(errno.ENETDOWN, "Network is down"), True),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), True),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), False),
+        (ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "EOF occurred in violation of protocol"), True),
+        (ssl.SSLCertVerificationError(1, "certificate verify failed"), False),
+        (PermissionError(errno.EACCES, "Permission denied"), False),
+    ],
+    ids=lambda value: str(value),
+)
+def test_failure_of_the_network_is_retriable_if_it_can_pass(
+    monkeypatch: pytest.MonkeyPatch, error: OSError, is_retriable: bool
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(socket, "create_connection", fail)
+    with pytest.raises(SaslAuthenticationFailed, match=f"{error.strerror}") as raised:
+        ClientCredentials("http://sso/token", "client", "hush", lambda: 0.0, time.monotonic)()
+    assert raised.value.retriable == is_retriable
+
+
+@pytest.mark.parametrize("lifetime", ["NaN", "-Infinity", "-" + "9" * 400])
+def test_lifetime_without_a_meaning_counts_as_unknown(authority: Authority, lifetime: str) -> None:
+    authority.answer = b'{"access_token": "abc", "expires_in": %s}' % lifetime.encode()
+    assert client_of(authority)().expires_at is None
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
