@@ -59,6 +59,9 @@ LIMITS = {
     ),
     "Eligible leader replicas (KIP-966)": FEATURES,
     "kafka-features upgrade --release-version": FEATURES,
+    "`INPUT_STREAM_NOT_SUPPORTED`": (
+        "tests/spark/test_stream_source.py::test_real_time_mode_is_refused_with_the_errors_that_the_guide_quotes"
+    ),
 }
 """Sentences about missing features, each with the test that fails once it is wrong."""
 
