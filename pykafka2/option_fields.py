@@ -69,7 +69,7 @@ def _imported(path: str) -> Any:
             found: Any = import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
-    except Exception as error:  # the module is a user's
+    except (Exception, SystemExit) as error:  # the module is a user's
         raise Because(f"the import of {path!r} failed: {type(error).__name__}: {error}") from error
     return found
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import threading
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -19,6 +21,7 @@ import attrs
 from pykafka2.errors import SaslAuthenticationFailed, TokenExpired, TokenProviderTimedOut
 from pykafka2.logs import ClientLogger
 from pykafka2.option_fields import hidden
+from pykafka2.text import type_of
 
 REFRESH_AT = 0.8
 """Share of a token's lifetime after which it is refreshed, as in Java (sasl.login.refresh.window.factor)."""
@@ -111,10 +114,12 @@ class TokenCache:
         if turn is not self._turn:
             # The call was abandoned while this waited for its lock; the next call can be under way by now.
             turn.release()
-            return self.current()
+            return self.current(request)
         try:
             now = self._wall_seconds()
-            return self._known(now) or self._request(now, request)
+            with self._lock:
+                known = self._known(now)
+            return known or self._request(now, request)
         except SaslAuthenticationFailed as error:
             if request.is_over:
                 raise
@@ -244,16 +249,46 @@ def token_of(result: Any, extensions: Mapping[str, str]) -> Token:
     whose extensions win over `extensions`. Raise SaslAuthenticationFailed.
     """
     if isinstance(result, Token):
-        return attrs.evolve(result, extensions={**extensions, **result.extensions})
+        expires_at = None if result.expires_at is None else _seconds(result.expires_at)
+        return _checked(
+            attrs.evolve(result, expires_at=expires_at, extensions={**extensions, **result.extensions})
+        )
     if isinstance(result, str):
         return Token(result, expiry_of(result), "", extensions)
     if isinstance(result, tuple) and 2 <= len(result) <= 4 and isinstance(result[0], str):
         principal = result[2] if len(result) > 2 else ""
         own = result[3] if len(result) > 3 else {}
-        return Token(result[0], float(result[1]), principal, {**extensions, **own})
+        return _checked(Token(result[0], _seconds(result[1]), principal, {**extensions, **own}))
     raise SaslAuthenticationFailed(
         f"the token provider returned a {type(result).__name__}; it must return a str, a Token, or "
         "(token, expiry in seconds since 1970)"
+    )
+
+
+def _checked(token: Token) -> Token:
+    """Return a token of a user's callable if its parts are text.  Raise SaslAuthenticationFailed."""
+    parts = [("a value", token.value)]
+    parts += [("an extension", text) for pair in token.extensions.items() for text in pair]
+    for name, text in parts:
+        if not isinstance(text, str):
+            raise SaslAuthenticationFailed(
+                f"the token provider returned {name} that is {type_of(text)}; it must be a str"
+            )
+    return token
+
+
+def _seconds(expires_at: Any) -> float:
+    """Return a token's expiry as a float.  Raise SaslAuthenticationFailed without the value, a secret if a
+    provider returns another tuple.
+    """
+    kind = f"that is {type_of(expires_at)}"
+    if isinstance(expires_at, int | float):
+        with suppress(OverflowError):
+            if not math.isnan(expires_at):
+                return float(expires_at)
+        kind = "that is nan or too large"
+    raise SaslAuthenticationFailed(
+        f"the token provider returned an expiry {kind}; it must be the number of seconds since 1970"
     )
 
 
@@ -264,6 +299,7 @@ def expiry_of(value: str) -> float | None:
         return None
     try:
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-        return float(claims["exp"])
+        expires_at = float(claims["exp"])
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+    return None if math.isnan(expires_at) else expires_at

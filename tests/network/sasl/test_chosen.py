@@ -260,6 +260,16 @@ def test_import_path_that_names_no_provider_raises(path: str, words: str) -> Non
         tokens_of(sasl_oauth_token_provider=path)
 
 
+def test_provider_module_that_ends_the_program_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script without `if __name__ == "__main__"` does this."""
+    (tmp_path / "token_script.py").write_text("import sys\nsys.exit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigurationError, match="the import of 'token_script:token' failed: SystemExit: 3"):
+        tokens_of(sasl_oauth_token_provider="token_script:token")
+
+
 def test_the_credentials_of_a_client_are_for_the_authority() -> None:
     mechanism = mechanism_of(
         **{

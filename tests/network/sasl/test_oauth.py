@@ -12,7 +12,14 @@ import pytest
 
 from pykafka2.driver.thread_driver import MAX_OFFLOAD_THREADS
 from pykafka2.errors import SaslAuthenticationFailed, TokenExpired, TokenProviderTimedOut
-from pykafka2.network.sasl.oauth_token import MAX_HANGING_CALLS, Token, TokenCache, expiry_of, token_of
+from pykafka2.network.sasl.oauth_token import (
+    MAX_HANGING_CALLS,
+    Token,
+    TokenCache,
+    TokenRequest,
+    expiry_of,
+    token_of,
+)
 from pykafka2.network.sasl.oauthbearer import GIVE_UP, OAuthBearer, first_message
 from pykafka2.network.script import Offload
 from tests.web_tokens import unsigned
@@ -246,6 +253,35 @@ def test_waiter_of_an_abandoned_call_does_not_call_beside_the_next(hanging: Hang
     assert [token.value for token in hanging.tokens] == ["token-1"] * 2
 
 
+def test_waiter_of_an_abandoned_call_that_is_cancelled_does_not_call_the_provider(hanging: Hanging) -> None:
+    waits, request = threading.Event(), TokenRequest()
+
+    def wait() -> None:
+        with suppress(SaslAuthenticationFailed):
+            hanging.cache.current(request)
+
+    waiting = threading.Thread(target=wait)
+
+    def clock() -> float:
+        if threading.current_thread() is waiting:
+            waits.set()  # it has seen whose turn it is
+        return 1000.0
+
+    hanging.cache = TokenCache(hanging, clock, "tester", 10.0)
+    hanging.failing.add(0)
+    hanging.start()
+    hanging.threads.append(waiting)
+    waiting.start()
+    assert waits.wait(5)
+    with pytest.raises(TokenProviderTimedOut):
+        hanging.cache.give_up()
+    request.is_over = True
+    hanging.calls[0].set()
+    hanging.threads[0].join(5)
+    assert not hanging.called.acquire(timeout=0.1)
+    waiting.join(5)
+
+
 def test_while_the_last_token_is_good_a_source_may_hang(caplog: pytest.LogCaptureFixture) -> None:
     provider = Provider()
     cache = provider.cache()
@@ -308,7 +344,37 @@ def test_anything_else_is_refused_by_its_type(returned: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["a.b", "a.b.c", "a.bm90IGpzb24.c", jwt(exp="never"), jwt(exp=10**400), jwt(sub="ann"), ""]
+    ("returned", "words"),
+    [
+        (Token(7), "a value that is an? int"),  # type: ignore[arg-type]
+        (Token(None), "a value that is a NoneType"),  # type: ignore[arg-type]
+        (Token("t", 5.0, "", {"a": 7}), "an extension that is an? int"),  # type: ignore[dict-item]
+        (("t", 5, "ann", {7: "a"}), "an extension that is an? int"),
+        (Token("t", "soon"), "an expiry that is a str"),  # type: ignore[arg-type]
+        (Token("t", float("nan")), "an expiry that is nan or too large"),
+        (("t", float("nan")), "an expiry that is nan or too large"),
+        (("t", None), "an expiry that is a NoneType"),
+        (("t", 10**400), "an expiry that is nan or too large"),
+    ],
+    ids=str,
+)
+def test_token_with_a_part_of_the_wrong_type_is_refused(returned: Any, words: str) -> None:
+    with pytest.raises(SaslAuthenticationFailed, match=f"the token provider returned {words}"):
+        token_of(returned, {})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        jwt(exp=float("nan")),
+        "a.b",
+        "a.b.c",
+        "a.bm90IGpzb24.c",
+        jwt(exp="never"),
+        jwt(exp=10**400),
+        jwt(sub="ann"),
+        "",
+    ],
 )
 def test_opaque_token_has_no_expiry(value: str) -> None:
     assert expiry_of(value) is None
