@@ -111,6 +111,8 @@ def json_object(text: str) -> dict[str, Any]:
         found = json.loads(text)
     except json.JSONDecodeError as error:
         raise Because(f"it is not JSON: {error}") from None
+    except RecursionError:
+        raise Because("it is nested too deeply") from None
     if not isinstance(found, dict) or not found:
         raise Because("it is not a JSON object, or it is empty")
     return found

@@ -75,6 +75,7 @@ def test_assign_names_partitions() -> None:
         ({"startingOffsets": "newest"}, "startingOffsets='newest' is illegal"),
         ({"startingOffsets": '{"t": {"0": -3}}'}, "'t' has '0': -3"),
         ({"startingOffsets": '{"t": {"0": 1'}, "it is not JSON"),
+        ({"startingOffsets": '{"t": ' * 100_000}, "it is nested too deeply"),
         ({"startingOffsets": "{}"}, "not a JSON object, or it is empty"),
         ({"startingTimestamp": "-1"}, "startingTimestamp='-1' is illegal. Set it to milliseconds"),
         (
