@@ -36,7 +36,7 @@ class ExactlyOnceBatches:
     def __init__(self, name: str, options: Mapping[str, str]) -> None:
         self.name = name
         self._user_options = dict(options)
-        self._run = f"batches-{uuid.uuid4().hex}"
+        self._run = _new_run()
         self._options = self._read(0)
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
@@ -54,9 +54,14 @@ class ExactlyOnceBatches:
         if entry.is_written and entry.state.phase is not Phase.REDO:
             # The tasks still read the rows, for Spark's aggregations and to compare them with the ledger.
             logger.info("Batch %d of %r is already committed; comparing its rows", batch_id, self.name)
-        df.write.format(FORMAT).options(**self._user_options, **self._epoch_options(batch_id)).mode(
-            "append"
-        ).save()
+        writer = df.write.format(FORMAT).options(**self._user_options, **self._epoch_options(batch_id))
+        try:
+            writer.mode("append").save()
+        except BaseException:
+            # Tasks may have committed parts of the batch, and the next call can split it in another way.  It
+            # must find them, as a stream does that is started again.
+            self._run = _new_run()
+            raise
 
     def _read(self, batch_id: int) -> SinkOptions:
         return sink_options({**self._user_options, **self._epoch_options(batch_id)}, streaming=False)
@@ -66,6 +71,10 @@ class ExactlyOnceBatches:
 
     def __repr__(self) -> str:
         return f"<ExactlyOnceBatches {self.name!r} to {self._options.topic or 'topics of a column'}>"
+
+
+def _new_run() -> str:
+    return f"batches-{uuid.uuid4().hex}"
 
 
 def exactly_once_batches(name: str, **options: Any) -> ExactlyOnceBatches:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import attrs
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -45,6 +47,8 @@ class Frame:
     monkeypatch: pytest.MonkeyPatch
     schema: StructType = attrs.field(factory=lambda: StructType([StructField("value", StringType())]))
     saved: list[str] = attrs.Factory(list)
+    values: list[list[str] | None] | None = None
+    """By task; a task without a list fails."""
     _options: dict[str, str] = attrs.Factory(dict)
 
     @property
@@ -64,15 +68,26 @@ class Frame:
 
     def save(self) -> None:
         writer = batch_module.batch_writer(self._options, self.schema, False)
-        messages = []
-        for task in range(TASKS):
-            self.monkeypatch.setattr(batch_module, "task_place", lambda task=task: TaskPlace(task, 0, False))
-            messages.append(writer.write(iter(rows(self.number, task))))
+        messages: list[Any] = []
         try:
+            for task, of_task in enumerate(self._tasks()):
+                self.monkeypatch.setattr(
+                    batch_module, "task_place", lambda task=task: TaskPlace(task, 0, False)
+                )
+                messages.append(writer.write(iter(of_task)))
             writer.commit(list(messages))
         except Exception:
             writer.abort(list(messages))
             raise
+
+    def _tasks(self) -> Iterator[list[pa.RecordBatch]]:
+        if self.values is None:
+            yield from (rows(self.number, task) for task in range(TASKS))
+            return
+        for values in self.values:
+            if values is None:
+                raise RuntimeError("the task fails")
+            yield [pa.record_batch({"value": pa.array(values, pa.string())})]
 
 
 Play = Callable[[ExactlyOnceBatches, int], list[str]]
@@ -142,6 +157,32 @@ def test_missing_part_of_a_decided_batch_is_written(world: World, play: Play) ->
     assert world.committed() == all_of(0, tasks=2)
     assert play(helper(world), 0) == ["pykafka2"]
     assert world.committed() == all_of(0)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [[["a"], ["b"]], [["a", "b"], [], []], [["b"], [], ["a"]]],
+    ids=["fewer tasks", "a task without rows", "equal counts"],
+)
+def test_batch_committed_in_part_by_a_failed_call_and_split_differently_commits_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, after: list[list[str] | None]
+) -> None:
+    """The query is started again with the same function, in the same process."""
+    batches = helper(world, delivery="exactly_once_per_task")
+
+    def call(values: list[list[str] | None]) -> None:
+        batches(Frame(0, monkeypatch, values=values), 0)  # type: ignore[arg-type]
+
+    with pytest.raises(RuntimeError, match="the task fails"):
+        call([[], [], ["b"], None])
+    assert world.committed() == Counter("b")
+    for _ in range(2):
+        with pytest.raises(CheckpointBehind):
+            call(after)
+        assert world.committed() == Counter("b")
+    call([["a"], [], ["b"]])
+    assert world.committed() == Counter("ab")
+    assert world.ongoing() == []
 
 
 def test_rows_of_a_wrong_type_are_rejected_before_any_request(
