@@ -7,6 +7,7 @@ files contain only text. Pure data; used by options.py and by the options of eac
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
@@ -25,7 +26,17 @@ OPTION = "option"
 
 
 class Because(ValueError):
-    """Raised by a conversion to add a reason to the error message."""
+    """Raised by a conversion to add a reason to the error message.
+
+    With `hides_value` the message does not show the value, which can be a secret in the wrong place.
+    """
+
+    def __init__(self, reason: str, *, hides_value: bool = False) -> None:
+        super().__init__(reason)
+        self.hides_value = hides_value
+
+
+_IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def is_async(function: object) -> bool:
@@ -61,9 +72,9 @@ def target_of(value: Any) -> Any:
 
 def _imported(path: str) -> Any:
     """Import `module:name`; raise Because."""
-    module, colon, name = path.partition(":")
-    if not colon or not module or not name:
-        raise Because("write an import path as module:function")
+    if not _IMPORT_PATH.fullmatch(path):  # perhaps a token, and not the name of its provider
+        raise Because("write an import path as module:function", hides_value=True)
+    module, _, name = path.partition(":")
     try:
         with lifecycle.loading:
             found: Any = import_module(module)
@@ -71,6 +82,8 @@ def _imported(path: str) -> Any:
             found = getattr(found, part)
     except (Exception, SystemExit) as error:  # the module is a user's
         raise Because(f"the import of {path!r} failed: {type(error).__name__}: {error}") from error
+    if isinstance(found, str):  # which would be an import path again
+        raise Because(f"{path!r} is a str")
     return found
 
 

@@ -285,7 +285,8 @@ class OptionTable(Generic[O]):
         try:
             return option.read(value)
         except (ValueError, TypeError, OverflowError) as error:
-            shown = "[hidden]" if option.secret else without_secrets(repr(value))
+            is_hidden = option.secret or (isinstance(error, Because) and error.hides_value)
+            shown = "[hidden]" if is_hidden else without_secrets(repr(value))
             shown = shown if len(shown) <= LONGEST_SHOWN else shown[: LONGEST_SHOWN - 3] + "..."
             more = f" ({without_secrets(str(error))})" if isinstance(error, Because) else ""
             raise ConfigurationError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pykafka2.network.sasl.oauthbearer import OAuthBearer
 from pykafka2.network.script import Offload
 from pykafka2.options import ClientOptions, OptionTable
 from tests import token_providers
+from tests.web_tokens import unsigned
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -248,6 +250,8 @@ def test_child_of_a_fork_requests_a_token_of_its_own(folder: Path) -> None:
     [
         ("tests.token_providers", "write an import path as module:function"),
         (":alice", "write an import path as module:function"),
+        ("..token_providers:alice", "write an import path as module:function"),
+        ("json:__name__", "'json:__name__' is a str"),
         ("no.such.module:alice", "the import of 'no.such.module:alice' failed: ModuleNotFoundError"),
         ("tests.token_providers:bob", "AttributeError"),
         ("tests.token_providers:awaited", "it is async"),
@@ -258,6 +262,16 @@ def test_child_of_a_fork_requests_a_token_of_its_own(folder: Path) -> None:
 def test_import_path_that_names_no_provider_raises(path: str, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         tokens_of(sasl_oauth_token_provider=path)
+
+
+@pytest.mark.parametrize("name", ["sasl_oauth_token_provider", "oauth_cb"])
+def test_token_in_place_of_its_provider_is_not_shown(name: str) -> None:
+    canary = unsigned(sub="canary")
+    with pytest.raises(
+        ConfigurationError, match=rf"{name}=\[hidden\] is not valid.*module:function"
+    ) as raised:
+        tokens_of(**{name: canary})
+    assert canary not in "".join(traceback.format_exception(raised.value))
 
 
 def test_provider_module_that_ends_the_program_raises(
