@@ -2,13 +2,14 @@
 
 A value (attrs, NamedTuple) has the signature of its constructor, an enum the list of its members. Parameters
 that exist for an error message only are left out. Examples in docstrings are coloured, and the names of calls
-and classes are links.
+and classes are links, and so are the pages that docstrings name by their files.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from griffe import (
@@ -35,6 +36,7 @@ from griffe import (
 )
 from markupsafe import Markup
 
+DOCS = Path(__file__).parent
 PACKAGES = ("", "admin", "aio", "testing", "testing.simulation", "serializers")
 IN_SIGNATURES = (
     "aio.batch_builder.BatchBuilder",
@@ -51,6 +53,7 @@ VALUE = re.compile(r"(attrs\.|)(define|frozen|slotted)\b")
 LITERAL = re.compile(r"[-\d'\"]|float\(")
 ENUMS = {"IntEnum", "StrEnum", "Enum"}
 CODE_SPAN = re.compile(r"(?<!`)`((?:\w+\.)*\w+)(\(\))?`(?!`)")
+PAGE = re.compile(r"\bdocs/([\w/-]+)\.md\b")
 SECTION = re.compile(r"^(Args|Raises|Returns|Yields):$", re.MULTILINE)
 EXAMPLE = re.compile(r"(?:(?<=\n\n)|(?<=\A))((?: {4}.*\n?|\n(?= {4}))+)")
 HIDDEN_LABELS = {
@@ -156,7 +159,7 @@ def _improve(obj: Object, names: Mapping[str, str]) -> None:
     section = SECTION.search(text)
     end = section.start() if section else len(text)
     described = EXAMPLE.sub(_fenced, text[:end] + ("" if section else "\n"))
-    obj.docstring.value = CODE_SPAN.sub(linked, described + text[end:]).rstrip("\n")
+    obj.docstring.value = PAGE.sub(_page, CODE_SPAN.sub(linked, described + text[end:])).rstrip("\n")
     for one in obj.docstring.parsed:
         if isinstance(one, DocstringSectionParameters):
             for parameter in one.value:
@@ -174,6 +177,12 @@ def _reference(identifier: str, text: str) -> str:
     if identifier.startswith("#"):
         return Markup(f'<a href="../errors/{identifier}">{text}</a>')  # noqa: S704 - our own names
     return Markup(f'<autoref identifier="{identifier}" optional>{text}</autoref>')  # noqa: S704 - our own names
+
+
+def _page(named: re.Match[str]) -> str:
+    """Return a link to a page of the site with its title."""
+    title = (DOCS / f"{named[1]}.md").read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+    return f'<a href="../../{named[1]}/">{title}</a>'
 
 
 def _fenced(example: re.Match[str]) -> str:

@@ -29,7 +29,7 @@ ADDRESSES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text(en
 ]
 """The addresses of the repository and the site; empty while unknown."""
 NEXT_STEPS = """
-[Five minutes](guides/start.md){ .md-button .md-button--primary }
+[Five-minute tutorial](guides/start.md){ .md-button .md-button--primary }
 [Test your code](guides/testing.md){ .md-button }
 [Why pykafka2](guides/why.md){ .md-button }
 """
@@ -37,6 +37,10 @@ NEXT_STEPS = """
 INLINE_CODE = re.compile(r"<code>[^<]*</code>")
 HYPHENATED = re.compile(r"(?<![^\s>])(?=[^\s<>]{2,30}(?:[\s<]))[^\s<>]*-[^\s<>]*")
 """Words with a hyphen that fit on a line of a phone."""
+TEXT = re.compile(r"(?<=>)[^<>]+(?=<)")
+NAMES = re.compile(r"\b(\d{4}-\d\d-\d\d|confluent-kafka|kafka-python|KIP-\d+)\b")
+"""Dates and names that stay on one line also in text: the columns of tables are narrow."""
+WORD = r'<span class="word">\g<0></span>'
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]+)\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 
@@ -83,8 +87,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Keep words such as `--key-separator` on one line; browsers break them at hyphens."""
-    return INLINE_CODE.sub(lambda code: HYPHENATED.sub(r'<span class="word">\g<0></span>', code[0]), html)
+    """Keep words such as `--key-separator` and dates on one line; browsers break them at hyphens.
+
+    The name of a test can go to the line after its file.
+    """
+    code = INLINE_CODE.sub(lambda one: HYPHENATED.sub(WORD, one[0]).replace(".py::", ".py::<wbr>"), html)
+    return TEXT.sub(lambda text: NAMES.sub(WORD, text[0]), code)
 
 
 def _start_page(readme: str) -> str:

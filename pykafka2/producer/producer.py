@@ -52,8 +52,8 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         with KafkaProducer(bootstrap_servers="localhost:9092") as producer:
             producer.send("orders", b"value", key=b"key")
 
-    A signal handler can call it, except while the interrupted `send` of its thread holds a lock: then the
-    call raises IllegalState. A handler that sets a flag always works.
+    A signal handler can call the producer, except while it interrupts a `send` that holds a lock: then the
+    call raises `IllegalState`. A handler that only sets a flag always works.
 
     Args:
         config: options by dotted or underscored name.

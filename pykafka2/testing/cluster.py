@@ -56,6 +56,9 @@ T = TypeVar("T")
 class KafkaCluster(ClusterApi):
     """A cluster of `brokers` brokers with these topics, which runs between `start` and `close`.
 
+        with KafkaCluster(brokers=3, topics={"orders": 6}) as cluster:
+            producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+
     Args:
         brokers: number of brokers.
         topics: partitions by name, or a `Topic` by name; or just names (["orders"]), one partition each.
@@ -89,8 +92,8 @@ class KafkaCluster(ClusterApi):
         token_key: the key that must sign OAUTHBEARER tokens: text (HS256; see `token`), or public keys as a
             JWKS (RS256); default: unsigned tokens are accepted, as by Kafka's validator for tests.
         data_dir: a directory that keeps the cluster across restarts, in the format of Apache Kafka
-            (docs/guides/data-on-disk.md); `DATA_DIR/broker-0` is what Kafka has as log.dirs of node 0.  It
-            can be new.  If it has a cluster, `features` and `users` do not change that, and only missing
+            (docs/guides/data-on-disk.md); `DATA_DIR/broker-0` is Kafka's log.dirs of node 0.  The
+            directory can be new.  A cluster that it holds keeps its features and users, and only missing
             `topics` are created.  Default: everything is in memory.
         runtime: the runtime of a `Simulation`, whose `cluster` passes it; default: real threads and sockets.
         history_entries: how many requests the history keeps; 0 disables it.

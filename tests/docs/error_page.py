@@ -27,7 +27,7 @@ are in `spark_connector.errors`. A *retried* error is temporary in most cases: t
 timeout of the call, and raise it only after that. After a *fatal* error the client cannot continue: close
 it and create a new one. Programs read the same from `error.retriable`, `error.fatal` and
 `error.what_to_do`.
-[Questions by error message](../guides/faq.md) has cause and cure of the messages that users see most.
+The [FAQ by error message](../guides/faq.md) has cause and fix of the messages that users see most.
 
 Errors of the brokers have a code, the number in Kafka's protocol, and Kafka's name. Within a subject, the
 errors that programs meet most come first. Subjects:
@@ -142,8 +142,8 @@ def _definition(error: type[KafkaError], known: Mapping[str, type[KafkaError]]) 
         ("Kafka", f"`{name_of(error.code or 0)}`" if _code(error) else ""),
         ("Retried", "yes" if error.retriable else ""),
         ("Fatal", "yes" if error.fatal else ""),
-        ("Kind of", ", ".join(_bases(error, known))),
-        ("Messages", ", ".join(_messages().get(anchor(error.__name__), ()))),
+        ("Base classes", ", ".join(_bases(error, known))),
+        ("FAQ", ", ".join(_messages().get(anchor(error.__name__), ()))),
     )
     return definition(
         error.__name__,

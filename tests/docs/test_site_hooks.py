@@ -36,3 +36,15 @@ def test_hyphenated_words_of_inline_code_stay_on_one_line(hooks: dict[str, Any])
     assert shown == (
         'a-b <code>acks <span class="word">--key-separator</span> x</code><code>' + "long-" * 7 + "</code>"
     )
+
+
+def test_dates_and_names_in_tables_stay_on_one_line(hooks: dict[str, Any]) -> None:
+    shown = hooks["on_page_content"]('<td>2026-11-23, KIP-848</td><a href="#2026-11-23">pre-KIP-8482x</a>')
+    word = '<span class="word">%s</span>'
+    assert shown == (
+        f"<td>{word % '2026-11-23'}, {word % 'KIP-848'}</td>" + '<a href="#2026-11-23">pre-KIP-8482x</a>'
+    )
+
+
+def test_name_of_a_test_can_go_to_the_line_after_its_file(hooks: dict[str, Any]) -> None:
+    assert hooks["on_page_content"]("<code>test_a.py::test_b</code>") == "<code>test_a.py::<wbr>test_b</code>"
