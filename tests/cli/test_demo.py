@@ -110,10 +110,22 @@ def test_an_empty_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("words", [["--partitions", "0"], ["--records", "x"], ["--sabotage", "burn"]])
-def test_a_wrong_command_line_exits_with_2(words: list[str]) -> None:
+def test_a_wrong_command_line_exits_with_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["demo", *words])
     assert caught.value.code == 2
+    assert f"argument {words[0]}: " in (shown := capsys.readouterr().err)
+    assert "invalid _" not in shown
+
+
+@pytest.mark.slow
+def test_findings_show_no_control_characters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("\x1b[2Jkey value\n" * 20)
+    assert main(["demo", "--input", str(lines), "--sabotage", "lose", "--no-progress"]) == 1
+    errors = capsys.readouterr().err
+    assert "key \\x1b[2Jkey" in errors
+    assert "\x1b" not in errors
 
 
 @pytest.mark.slow

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from pykafka2.cli.common import tables
 from pykafka2.cli.common.output import Change, Output, Time, positive_is_warning, time_or_none
+from pykafka2.cli.common.tables import Column, layout
 from pykafka2.text import counted
 
 COLUMNS = ("topic", "partition_count", "is_internal", "replicas")
@@ -224,6 +226,37 @@ def test_only_columns_that_can_be_cut_are_shortened(terminal: Callable[..., list
     assert [len(line) for line in shown] == [80, 80, 80]
     assert shown[1] == f"{AUTHORISED}  {'x' * 24}...       1"
     assert shown[2].split() == [CAPTURED, "y", "2"]
+
+
+def test_columns_are_aligned_if_characters_fill_two_columns_or_none(
+    terminal: Callable[..., list[str]],
+) -> None:
+    rows = [["受注-集計", 1], ["cafe\u0301", 2], ["🚀", 3], ["orders", 4]]
+    assert terminal(80, ["group", "lag"], rows) == [
+        "GROUP      LAG",
+        "受注-集計    1",
+        "cafe\u0301         2",
+        "🚀           3",
+        "orders       4",
+    ]
+
+
+def test_wide_text_is_shortened_to_the_width_of_the_terminal(terminal: Callable[..., list[str]]) -> None:
+    rows = [["a", "配" * 20], ["b", "x"]]
+    assert terminal(22, ["setting", "value"], rows, can_be_cut=("value",)) == [
+        "SETTING  VALUE",
+        "a        配配配配配...",
+        "b        x",
+    ]
+
+
+def test_layout_of_many_rows_measures_each_cell_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[str] = []
+    monkeypatch.setattr(tables, "columns_of", lambda text: measured.append(text) or len(text))
+    cells = [f"topic-{number}" for number in range(300)]
+    columns = [Column("TOPIC", cells, [""] * 300), Column("VALUE", cells, [""] * 300, can_be_cut=True)]
+    assert len(layout(columns, 15, lambda text, _: text)) == 301
+    assert len(measured) < 20 * 600
 
 
 def test_quiet_columns_are_left_out_unless_a_row_has_something(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,26 @@ Paint = Callable[[str, str], str]
 """Returns a text with the escape sequences of a style: "head", "good", "warning" or "bad"."""
 
 
+def columns_of(text: str) -> int:
+    """Return the number of columns of a terminal that a text fills: two for 語 or 🚀, none for an accent."""
+    if text.isascii():
+        return len(text)
+    import unicodedata
+
+    marks = sum(unicodedata.category(letter) in ("Mn", "Me", "Cf") for letter in text)
+    return len(text) - marks + sum(unicodedata.east_asian_width(letter) in "FW" for letter in text)
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text that fills at most so many columns, with an ellipsis if it was longer."""
+    if columns_of(text) <= width:
+        return text
+    kept = text[: width - len(CUT)]
+    while columns_of(kept) > width - len(CUT):
+        kept = kept[:-1]
+    return kept + CUT
+
+
 @attrs.define
 class Column:
     """A column of a table: its head, and the text and the style ("" for none) of each row."""
@@ -31,28 +51,25 @@ class Column:
 
     @property
     def width(self) -> int:
-        return max(map(len, [self.head, *self.cells]))
+        return max(map(columns_of, [self.head, *self.cells]))
 
     @property
     def is_constant(self) -> bool:
         """Whether it has one text in all rows. Numbers are data, even if all are equal."""
         return len(set(self.cells)) == 1 and (len(self.cells) == 1 or not self.is_number)
 
-    def line(self, row: int, paint: Paint) -> str:
-        """Return a cell, padded to the width of the column."""
-        return self._padded(self.cells[row], paint(self.cells[row], self.styles[row]))
+    def lines(self, paint: Paint) -> list[str]:
+        """Return the head and the cells, padded to the width of the column."""
+        width = self.width
+        texts = zip([self.head, *self.cells], ["head", *self.styles], strict=True)
+        return [self._padded(paint(text, style), width - columns_of(text)) for text, style in texts]
 
-    def title(self, paint: Paint) -> str:
-        """Return the head, padded to the width of the column."""
-        return self._padded(self.head, paint(self.head, "head"))
-
-    def _padded(self, text: str, painted: str) -> str:
-        padding = " " * (self.width - len(text))
-        return padding + painted if self.is_number else painted + padding
+    def _padded(self, painted: str, padding: int) -> str:
+        return " " * padding + painted if self.is_number else painted + " " * padding
 
     def cut(self, width: int) -> None:
         """Shorten the cells to a width."""
-        self.cells = [text if len(text) <= width else text[: width - len(CUT)] + CUT for text in self.cells]
+        self.cells = [cut(text, width) for text in self.cells]
 
 
 def layout(columns: Sequence[Column], width: int | None, paint: Paint) -> list[str]:
@@ -87,9 +104,7 @@ def fields(items: Sequence[tuple[str, str, str]], paint: Paint) -> list[str]:
 
 
 def _rows(columns: Sequence[Column], paint: Paint) -> list[str]:
-    heads = GAP.join(one.title(paint) for one in columns)
-    rows = range(len(columns[0].cells))
-    return [heads.rstrip(), *(GAP.join(one.line(row, paint) for one in columns).rstrip() for row in rows)]
+    return [GAP.join(row).rstrip() for row in zip(*(one.lines(paint) for one in columns), strict=True)]
 
 
 def _cut(columns: Sequence[Column], width: int) -> None:

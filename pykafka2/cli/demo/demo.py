@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import secrets
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from pykafka2.cli.common.output import NoProgress, Output
+from pykafka2.cli.common.parsing import positive
 from pykafka2.cli.demo.crash import Crash, crash_leader, look_again, stop_replication, wait_until_in_sync
 from pykafka2.cli.demo.data import DemoRecord, lines_of, order_events
 from pykafka2.cli.demo.proof import Proof, Verdict
@@ -44,11 +44,11 @@ READ_TIMEOUT = 60.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--brokers", type=_positive, default=3, help="number of brokers (default 3)")
-    parser.add_argument("--partitions", type=_positive, default=6, help="number of partitions (default 6)")
+    parser.add_argument("--brokers", type=positive, default=3, help="number of brokers (default 3)")
+    parser.add_argument("--partitions", type=positive, default=6, help="number of partitions (default 6)")
     parser.add_argument(
         "--records",
-        type=_positive,
+        type=positive,
         default=None,
         help="number of records (default 200000, or the whole file)",
     )
@@ -81,10 +81,10 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
         verdict = demo.carry_out()
     print(table(demo.figures, verdict, demo.crash))
     for finding in verdict.findings:
-        print(f"{finding}", file=sys.stderr)
+        output.note(str(finding))
     if verdict.is_clean:
         return 0
-    print("pykafka2 demo: what came back is not what was sent", file=sys.stderr)
+    output.error("what came back is not what was sent")
     return 1
 
 
@@ -230,10 +230,3 @@ def _read_input(arguments: argparse.Namespace) -> list[DemoRecord]:
     if not records:
         raise ConfigurationError(f"--input {arguments.input}: the file has no lines")
     return records
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return number
