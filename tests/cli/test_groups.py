@@ -19,9 +19,9 @@ from pykafka2 import (
     TopicPartition,
 )
 from pykafka2.admin import GroupDescription, MemberDescription, Outcomes, PartitionLag
-from pykafka2.cli.admin.groups import _print_group
+from pykafka2.cli.admin.groups import _draw, _print_group, _watched
 from pykafka2.cli.common.output import Output
-from pykafka2.errors import LeaderNotAvailable
+from pykafka2.errors import GroupAuthorizationFailed, KafkaError, LeaderNotAvailable, NoBrokersAvailable
 from pykafka2.testing import KafkaCluster
 from tests.cli.conftest import Admin
 from tests.cli.typed import Terminal, in_terminal, pykafka2
@@ -164,6 +164,73 @@ def test_watch_prints_the_time_and_the_change_of_each_lag(admin: Admin) -> None:
         rows = [line.split() for line in frame.splitlines()]
         assert ["TOPIC", "PARTITION", "COMMITTED", "LATEST", "LAG", "CHANGE"] in rows
         assert [topic, "0", "4", "10", "6", change] in rows
+
+
+def screen(written: str, columns: int) -> list[str]:
+    """Return the rows of a terminal that wraps long lines."""
+    rows, at, left = [[" "] * columns for _ in range(40)], 0, 0
+    for word in re.findall(r"\x1b\[\d*[A-Z]|.|\n", re.sub(r"\x1b\[\d+m", "", written)):
+        if word == "\x1b[H":
+            at = left = 0
+        elif word == "\x1b[J":
+            rows[at:] = [[" "] * columns for _ in rows[at:]]
+        elif word == "\x1b[K":
+            rows[at][left:] = [" "] * (columns - left)
+        elif word.startswith("\x1b["):
+            assert word.endswith("A")
+            at -= int(word[2:-1])
+        elif word == "\n":
+            at, left = at + 1, 0
+        else:
+            if left == columns:
+                at, left = at + 1, 0
+            rows[at][left] = word
+            left += 1
+    return ["".join(row).rstrip() for row in rows]
+
+
+def test_frame_with_lines_beyond_the_edge_leaves_nothing_of_the_last_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "10")
+    monkeypatch.setenv("LINES", "8")
+    _draw(["x" * 10, "y" * 30, "zzz"])
+    _draw(["a", "\x1b[1mbbbbb\x1b[0m " * 4, "", "c" * 10, "d", "e" * 11, "f"])
+    shown = screen(capsys.readouterr().out, 10)
+    assert [row for row in shown if row] == [
+        "a",
+        "bbbbb bbbb",
+        "b bbbbb bb",
+        "bbb",
+        "cccccccccc",
+        "... 3 more lines"[:10],
+        " lines",
+    ]
+    _draw(["only"])
+    assert [row for row in screen(capsys.readouterr().out, 10) if row] == ["only"]
+
+
+def test_watch_survives_errors_that_can_pass_but_not_in_its_first_frame(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = argparse.Namespace(watch=0.001, times=3)
+    results: list[int | KafkaError] = [0, NoBrokersAvailable("no broker could be reached"), 0]
+
+    def show() -> int:
+        found = results.pop(0)
+        if isinstance(found, KafkaError):
+            raise found
+        return found
+
+    assert _watched(arguments, Output("groups"), show) == 0
+    assert "NoBrokersAvailable: no broker could be reached" in capsys.readouterr().err
+    for first in (NoBrokersAvailable("none"), GroupAuthorizationFailed("not yours")):
+        results[:] = [first]
+        with pytest.raises(type(first)):
+            _watched(arguments, Output("groups"), show)
+    results[:] = [0, GroupAuthorizationFailed("not yours")]
+    with pytest.raises(GroupAuthorizationFailed):
+        _watched(arguments, Output("groups"), show)
 
 
 @pytest.mark.gate

@@ -100,6 +100,34 @@ def test_rejected_reassignment_is_a_failure_and_the_others_start(admin: Admin) -
     assert f"{topic}-2: NoReassignmentInProgress" in errors
 
 
+def test_waiting_covers_only_the_reassignments_that_started(admin: Admin) -> None:
+    topic = new_topic(admin, "0,0")
+    code, _, errors = admin("reassign", "start", f"{topic}:0=1", f"{topic}:1=7", "--wait")
+    assert code == 1
+    assert errors.endswith("\n1 partition moved.\n")
+    code, _, errors = admin("reassign", "start", f"{topic}:1=7", "--wait")
+    assert code == 1
+    assert "moved" not in errors
+
+
+@pytest.mark.parametrize("partitions", ["[]", "{}"])
+def test_plan_without_partitions_has_exit_code_2(admin: Admin, tmp_path: Path, partitions: str) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(f'{{"partitions": {partitions}}}')
+    code, out, errors = admin("reassign", "start", "--plan", str(plan))
+    assert (code, out) == (2, "")
+    assert "the file names no partition" in errors
+
+
+def test_plan_with_a_byte_order_mark_is_read(admin: Admin, tmp_path: Path) -> None:
+    topic, plan = new_topic(admin, "0"), tmp_path / "plan.json"
+    plan.write_text(
+        json.dumps({"partitions": [{"topic": topic, "partition": 0, "replicas": [1]}]}), "utf-8-sig"
+    )
+    code, shown, errors = admin("reassign", "start", "--plan", str(plan))
+    assert (code, shown) == (0, f"{topic}-0: started\n"), errors
+
+
 def test_missing_topic_moves_nothing_of_the_others(admin: Admin) -> None:
     topic = new_topic(admin, "0")
     code, shown, errors = admin("reassign", "start", f"{topic}=1", "no-such-topic=1")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import re
 import shutil
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -32,8 +33,9 @@ from pykafka2.cli.common.output import Change, Output, is_terminal, positive_is_
 from pykafka2.cli.common.parsing import Parser, UsageError, nearest, positive, rate, time_ms
 from pykafka2.cli.common.partitions import resolved, selection
 from pykafka2.cli.common.positions import NAMES
+from pykafka2.cli.common.tables import columns_of
 from pykafka2.cli.common.verbs import Action, add_actions, run_action
-from pykafka2.errors import KafkaError, KafkaTimeoutError
+from pykafka2.errors import KafkaError, KafkaTimeoutError, RetriableError
 from pykafka2.text import counted
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "list and describe groups with their lag, reset offsets, delete groups"
 HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+STYLE = re.compile(r"\x1b\[\d+m")
 LEGAL_TARGETS = "earliest, latest, current (the committed offset), an offset or @TIME"
 NO_OFFSET = -1
 WATCH_SECONDS = 2.0
@@ -310,13 +313,13 @@ def _watched(arguments: argparse.Namespace, output: Output, show: Callable[[], i
             if is_screen:
                 frame = io.StringIO()
                 with redirect_stdout(frame), redirect_stderr(frame):
-                    code = show()
+                    code = _shown_again(show, output) if count else show()
                 _draw([title, *frame.getvalue().splitlines()])
             else:
                 if count:
                     output.line("")
                 output.line(title)
-                code = show()
+                code = _shown_again(show, output) if count else show()
                 sys.stdout.flush()
             count += 1
             if count == arguments.times:
@@ -328,12 +331,29 @@ def _watched(arguments: argparse.Namespace, output: Output, show: Callable[[], i
         return code
 
 
+def _shown_again(show: Callable[[], int], output: Output) -> int:
+    """Print again. Errors that can pass, such as those of a restart of all brokers, do not end --watch."""
+    try:
+        return show()
+    except RetriableError as error:
+        output.error(described(error))
+        return 1
+
+
 def _draw(lines: list[str]) -> None:
     """Draw over the last frame in one piece, so that the screen is never blank; cut what is below it."""
-    height = shutil.get_terminal_size().lines
-    if len(lines) >= height:
-        lines = [*lines[: height - 2], f"... {len(lines) - height + 2} more lines"]
-    sys.stdout.write(HOME + "".join(f"{CLEAR_LINE}{line}\n" for line in lines) + CLEAR_BELOW)
+    size = shutil.get_terminal_size()
+    heights = [max(1, -(-columns_of(STYLE.sub("", line)) // size.columns)) for line in lines]
+    if sum(heights) >= size.lines:
+        fitting = [end for end in range(len(lines)) if sum(heights[:end]) <= size.lines - 2]
+        end = max(fitting, default=0)
+        lines = [*lines[:end], f"... {counted(lines[end:], 'more line')}"]
+        heights[end:] = [1]
+    drawn = (
+        (CLEAR_LINE + "\n") * height + f"\x1b[{height}A{line}\n"  # a long line fills several rows
+        for height, line in zip(heights, lines, strict=True)
+    )
+    sys.stdout.write(HOME + "".join(drawn) + CLEAR_BELOW)
     sys.stdout.flush()
 
 

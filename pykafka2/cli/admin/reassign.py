@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.cli.common import connection
@@ -23,6 +23,7 @@ from pykafka2.text import counted
 
 if TYPE_CHECKING:
     from pykafka2 import KafkaAdminClient, TopicPartition
+    from pykafka2.admin import Outcomes
 
 SUMMARY = "move replicas to other brokers: start, list and cancel"
 POLL_SECONDS = 1.0
@@ -116,19 +117,21 @@ def _start(arguments: argparse.Namespace, output: Output) -> int:
                 if partition in wanted:
                     raise UsageError(f"{partition} has two targets; name it once")
                 wanted[partition] = brokers
-        code = change(
-            output,
-            wanted,
-            lambda some: client.alter_partition_reassignments(
+        started: list[TopicPartition] = []
+
+        def start(some: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
+            outcomes = client.alter_partition_reassignments(
                 {one: wanted[one] for one in some},
                 allow_replication_factor_change=not arguments.keep_replication_factor,
                 raise_errors=False,
-            ),
-            "started",
-            lambda one: {**_fields(one), "brokers": wanted[one]},
-        )
-        if arguments.wait:
-            _wait(client, output, wanted)
+            )
+            started.extend(outcomes.succeeded)
+            return outcomes
+
+        code = change(output, wanted, start, "started", lambda one: {**_fields(one), "brokers": wanted[one]})
+        if arguments.wait and started:
+            _wait(client, output, started)
+            output.note(f"{counted(started, 'partition')} moved." if code else "All replicas are moved.")
     return code
 
 
@@ -136,9 +139,11 @@ def _planned(path: str) -> Iterator[tuple[Selection, list[int]]]:
     """Return the targets of a file. Raise `UsageError` and OSError."""
     import json
 
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8-sig") as file:  # PowerShell writes a byte order mark
         try:
             entries = json.load(file)["partitions"]
+            if not entries:
+                raise ValueError("the file names no partition")
             for entry in entries:
                 topic, number, brokers = entry["topic"], entry["partition"], entry["replicas"]
                 if not isinstance(topic, str) or type(number) is not int or not isinstance(brokers, list):
@@ -155,15 +160,13 @@ def _planned(path: str) -> Iterator[tuple[Selection, list[int]]]:
             ) from None
 
 
-def _wait(client: KafkaAdminClient, output: Output, partitions: Iterable[TopicPartition]) -> None:
-    every = list(partitions)
+def _wait(client: KafkaAdminClient, output: Output, every: list[TopicPartition]) -> None:
     with output.progress(len(every), "moved", unit=" partitions") as bar:
         left = len(every)
         while moving := len(client.list_partition_reassignments(every)):
             bar.update(left - moving)
             left = moving
             time.sleep(POLL_SECONDS)
-    output.note("All replicas are moved.")
 
 
 # ---------------------------------------------------------------------------------------------------
