@@ -44,7 +44,7 @@ CLIENTS = (1, 2, 4, 8)
 # Milliseconds by acks in an article on the broker's requests, which measured no cluster of its own.
 ARTICLE_MS = {0: "0.1", 1: "1–2", -1: "3–10"}
 MISSED = "**missed**"
-PRELIMINARY = " **Preliminary:** other programs took a large part of the processor time."
+PRELIMINARY = "**Preliminary:** other programs took a large part of the processor time."
 BUSY = 1.5
 """The load average of other programs from which on ratios say little."""
 BEGIN, END = "<!-- figures -->\n", "<!-- end of the figures -->\n"
@@ -424,7 +424,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             for line in figures.lines():
                 say(line, name)
     load_after = os.getloadavg()[0]
-    say(f"\nLoad average at the end: {load_after:.1f}.{PRELIMINARY * is_busy(load_before, load_after)}")
+    say(f"\nLoad average at the end: {load_after:.1f}.")
+    if is_busy(load_before, load_after):
+        print(PRELIMINARY)
+        for_page[0] += f" {PRELIMINARY}"  # a reader sees it before the figures
     if arguments.into is not None:
         replace_figures(arguments.into, for_page)
     if arguments.plot is not None:

@@ -20,20 +20,20 @@ DELAY = 0.12
 
 
 def output_of(*arguments: str) -> list[str]:
-    """Returns the lines that the demo prints, without the progress bars."""
+    """Return the lines that the demo prints, without the progress bars."""
     command = [sys.executable, "-m", "pykafka2.cli.main", "demo", "--no-progress", *arguments]
     played = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)  # noqa: S603
     return played.stdout.splitlines()
 
 
 def wording(lines: list[str]) -> list[str]:
-    """Returns the lines with numbers, plurals and runs of spaces made equal, to compare two runs."""
+    """Return the lines with numbers, plurals and runs of spaces made equal, to compare two runs."""
     numberless = (re.sub(r"[\d,.]*\d", "N", re.sub(r"s\b", "", line)) for line in lines)
     return [re.sub(r"\s+|(?<=N) (?=N)", " ", line).strip() for line in numberless]
 
 
 def draw(lines: list[str]) -> str:
-    """Returns a terminal window in which the lines appear."""
+    """Return a terminal window in which the lines appear."""
     shown = [f"$ {COMMAND}", *lines]
     height = TOP + len(shown) * LINE + 8
     texts = [
@@ -57,7 +57,7 @@ def draw(lines: list[str]) -> str:
 
 
 def drawn_lines(svg: str) -> list[str]:
-    """Returns the lines in a drawing, without the command."""
+    """Return the lines in a drawing, without the command."""
     return [unescape(line) for line in re.findall(r'xml:space="preserve">(.*?)</text>', svg)][1:]
 
 

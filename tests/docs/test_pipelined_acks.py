@@ -192,6 +192,17 @@ def test_figures_from_a_busy_machine_are_preliminary(before: float, after: float
     assert is_busy(before, after) is shown
 
 
+def test_page_warns_of_a_busy_machine_before_the_figures(
+    instant_runs: list[Setting], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr("benchmarks.broker_acks.is_busy", lambda before, after: True)
+    page = tmp_path / "pipelined-acks.md"
+    page.write_text(f"{BEGIN}\n{END}", encoding="utf-8")
+    assert main(["--short", "--part", "shapes", "--driver", "pykafka2", "--into", str(page)]) == 0
+    assert "**Preliminary:**" in page.read_text(encoding="utf-8").partition("**Shapes")[0]
+
+
 def test_page_without_marks_for_figures_is_refused(tmp_path: Path) -> None:
     page = tmp_path / "other.md"
     page.write_text("no marks", encoding="utf-8")
