@@ -36,12 +36,14 @@ class _Waiting:
     """A request that cannot be sent yet, and the link it waits for, if known.
 
     `failures_seen` counts the link's failures when the wait began; all links' for a request to any node.
+    `is_over` is set before the request is sent or fails.
     """
 
     send: Send[Any]
     deadline: float
     link: NodeLink | None = None
     failures_seen: int = 0
+    is_over: bool = False
 
 
 class Router:
@@ -55,6 +57,8 @@ class Router:
         self._nodes = nodes
         self._coordinators = coordinators
         self._waiting: list[_Waiting] = []
+        self._polled: list[_Waiting] = []
+        """The waiting requests that are tried in this turn."""
         self._closed_because: KafkaError | None = None
         self._result = PollResult.idle()
         """Reused as the result of every poll."""
@@ -120,11 +124,14 @@ class Router:
         """Try the waiting requests, fail those that timed out, poll the connections."""
         again = False
         if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            still_waiting = [request for request in waiting if not self._try(request, now)]
+            polled, self._polled, self._waiting = self._waiting, self._waiting, []
+            for request in polled:
+                if not request.is_over:
+                    self._try(request, now)
+            still_waiting = [request for request in polled if not request.is_over]
             # Failure callbacks can have appended new requests meanwhile.
-            again = len(still_waiting) < len(waiting) or bool(self._waiting)
-            self._waiting = still_waiting + self._waiting
+            again = len(still_waiting) < len(polled) or bool(self._waiting)
+            self._polled, self._waiting = [], still_waiting + self._waiting
         wake_at = self._nodes.poll(now)
         for request in self._waiting:
             wake_at = min(wake_at, request.deadline)
@@ -149,18 +156,24 @@ class Router:
     # ------------------------------------------------------------------ inside
 
     def _fail_where(self, matches: Callable[[_Waiting], bool], error: KafkaError, now: float) -> None:
-        failing = [waiting for waiting in self._waiting if matches(waiting)]
-        self._waiting = [waiting for waiting in self._waiting if not matches(waiting)]
-        run_all([partial(waiting.send.on_failure, error, now) for waiting in failing])
+        """Fail waiting requests, also from a callback of one that is tried in this turn."""
+        waiting = (*self._polled, *self._waiting)
+        failing = [request for request in waiting if not request.is_over and matches(request)]
+        for request in failing:
+            request.is_over = True
+        self._waiting = [request for request in self._waiting if not request.is_over]
+        run_all([partial(request.send.on_failure, error, now) for request in failing])
 
     def _try(self, waiting: _Waiting, now: float) -> bool:
         """Send the request or fail it if possible; return False if it must wait."""
         link = self._link_for(waiting.send, now)
         if link is not None and link.is_ready(now):
+            waiting.is_over = True
             link.send(waiting.send, now)
             return True
         error = self._final_error(waiting, link, now)
         if error is not None:
+            waiting.is_over = True
             waiting.send.on_failure(error, now)
             return True
         if link is not None:

@@ -10,14 +10,16 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 import pytest
 
-from pykafka2 import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
-from pykafka2.errors import ForkedClientError, IllegalState, KafkaTimeoutError
+from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from pykafka2.errors import ForkedClientError, IllegalState, KafkaError, KafkaTimeoutError
 from pykafka2.producer.transactions.transactions import TransactionRunner
 from pykafka2.protocol.messages.produce import ProduceRequest
-from pykafka2.testing import QUICK, KafkaCluster
+from pykafka2.testing import QUICK, KafkaCluster, Listener
 from tests.driver.interleave import at_every_line, at_line
 
 pytestmark = pytest.mark.slow
@@ -246,3 +248,22 @@ def test_offsets_wait_for_their_coordinator_no_longer_than_they_may(
     cluster.controls.clear()
     producer.commit_transaction(20)
     cluster.wait_until(lambda: cluster.group("g").offsets == {TopicPartition("orders", 0): 1})
+
+
+@pytest.mark.parametrize("api", ["producer", "admin"])
+def test_wrong_password_fails_all_calls_to_a_coordinator_at_once(api: str) -> None:
+    """Its lookup fails while the requests that wait for it are polled."""
+    listeners = {"SASL_PLAINTEXT": Listener(mechanisms=["PLAIN"])}
+    with KafkaCluster(1, listeners=listeners, users={"ann": "secret"}) as cluster:
+        options: dict[str, Any] = {**cluster.options_for("ann"), "sasl_password": "wrong"}
+        with (
+            KafkaProducer(**options, transactional_id="t", max_block_ms=60_000) as producer,
+            KafkaAdminClient(**options, default_api_timeout_ms=60_000) as admin,
+        ):
+            began = time.monotonic()
+            call = producer.init_transactions if api == "producer" else partial(admin.list_group_offsets, "g")
+            for _ in range(2):
+                with pytest.raises(KafkaError, match="check sasl_username") as raised:
+                    call()
+                assert not isinstance(raised.value, KafkaTimeoutError)
+            assert time.monotonic() - began < 50
