@@ -132,7 +132,8 @@ def _columns(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chosen))
 
 
-_OFFSETS = """JSON such as {"orders": {"0": 23, "1": -2}}, where -2 is earliest and -1 latest"""
+_STARTS = """JSON such as {"orders": {"0": 23, "1": -2}}, where -2 is earliest and -1 latest"""
+_ENDS = """JSON such as {"orders": {"0": 42, "1": -1}}, where -1 is latest"""
 _TIMES = """JSON such as {"orders": {"0": 1700000000000}} with milliseconds since the epoch"""
 _COUNT = "a whole number of at least 1"
 
@@ -158,7 +159,7 @@ class SourceOptions:
         "startingOffsets",
         None,
         _starting,
-        f"'earliest', 'latest' (streams only) or {_OFFSETS}",
+        f"'earliest', 'latest' (streams only) or {_STARTS}",
         "Where a new query begins; JSON names every partition. A restarted query resumes where it stopped.",
         shown="latest for streams, earliest for batches",
     )
@@ -166,8 +167,8 @@ class SourceOptions:
         "endingOffsets",
         LATEST,
         _ending,
-        f"'latest' or {_OFFSETS}, but not -2",
-        "Where a batch ends, not inclusive.",
+        f"'latest' or {_ENDS}",
+        "The first offset of each partition that a batch does not read; JSON names every partition.",
         stream=False,
     )
     starting_timestamp: int | None = option(

@@ -30,7 +30,8 @@ options of high importance come first.
 
 KAFKA = """\
 `kafka.` and the name of an option of pykafka2's [consumer](consumer-options.md) or
-[producer](producer-options.md), or of one of these of Java's clients:
+[producer](producer-options.md); dots and underscores mean the same, so `sasl_oauth_token_provider` is
+`kafka.sasl.oauth.token.provider`. Or one of these of Java's clients:
 
 | Java | Here |
 | --- | --- |

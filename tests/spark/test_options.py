@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 
 import pytest
@@ -255,6 +256,19 @@ def test_every_option_has_a_documentation() -> None:
         assert declared.doc.endswith("."), field
         assert declared.legal, field
         assert declared.default, field
+
+
+def test_json_in_the_text_of_an_option_is_a_legal_value_of_it() -> None:
+    shown = {
+        name: re.search(r"{.*}", declared.legal)
+        for name, (_, declared) in table_of(SourceOptions).items()
+        if "JSON" in declared.legal
+    }
+    assert len(shown) >= 5
+    for name, json in shown.items():
+        assert json is not None, name
+        declared = table_of(SourceOptions)[name][1]
+        declared.read(json.group())
 
 
 def test_names_of_kafkas_options_may_be_written_with_underscores() -> None:
