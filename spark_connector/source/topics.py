@@ -56,7 +56,9 @@ class Topics:
         """
         found, missing = self.partitions_there()
         if missing:
-            raise UnknownTopicOrPartition("; ".join(missing))
+            raise UnknownTopicOrPartition(
+                f"{'; '.join(missing)}. Correct the option, or create what is missing."
+            )
         return found
 
     def partitions_there(self) -> tuple[set[TopicPartition], list[str]]:

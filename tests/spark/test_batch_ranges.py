@@ -93,7 +93,11 @@ def test_batch_ranges_follow_the_options(
             ConfigurationError,
             "is after the ending",
         ),
-        ({"assign": '{"u": [0]}'}, UnknownTopicOrPartition, "assign: topic 'u' does not exist"),
+        (
+            {"assign": '{"u": [0]}'},
+            UnknownTopicOrPartition,
+            "assign: topic 'u' does not exist. Correct the option",
+        ),
     ],
     ids=lambda one: str(one) if isinstance(one, dict) else "",
 )
