@@ -56,7 +56,11 @@ class Transactions:
         assert context is not None
         # Each attempt has its own id: a second one must not fence the first, which may be committed.
         name = f"{self.job}/{batch}/{context.partitionId()}/{context.taskAttemptId()}"
-        with KafkaProducer(bootstrap_servers=self.servers, transactional_id=name) as producer:
+        with KafkaProducer(
+            bootstrap_servers=self.servers,
+            transactional_id=name,
+            transaction_timeout_ms=900_000,  # it stays open until the last task of the job has ended
+        ) as producer:
             producer.init_transactions()
             producer.begin_transaction()
             producer.send_many(self.topic, [row.value.encode() for row in rows])
