@@ -10,7 +10,7 @@ from pykafka2.broker.controller_channel import ControllerChannel
 from pykafka2.broker.handlers.by_controller import deadline_of, submit_to_controller
 from pykafka2.broker.handlers.registry import Api
 from pykafka2.broker.handlers.services import Services
-from pykafka2.broker.security.caller import host_bytes, principal_bytes
+from pykafka2.broker.security.principal import host_bytes, principal_bytes
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import CorruptData, KafkaError, NotController, RequestTimedOut, UnknownServerError
 from pykafka2.protocol.framing import decode_response, encode_request

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 
 from pykafka2.broker.base.endpoints import ListenerAddress
 from pykafka2.broker.node import Node
-from pykafka2.broker.security.listener import ListenerSecurity
-from pykafka2.broker.security.mechanisms import Credentials, SaslListener
+from pykafka2.broker.security.authentication import Credentials, SaslListener
+from pykafka2.broker.security.listeners import ListenerEndpoint, ListenerSecurity
 from pykafka2.broker.security.principal_mapping import PrincipalMapping
 from pykafka2.broker.security.scram import ScramMechanism, ScramUser
-from pykafka2.broker.server.entrance import ListenerEndpoint
 from pykafka2.clock import Entropy
 
 NONCE_BYTES = 24

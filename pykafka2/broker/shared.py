@@ -24,8 +24,8 @@ from pykafka2.broker.log.storage import Storages
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import History
 from pykafka2.broker.replication.links import Links
-from pykafka2.broker.security.listener import ListenerSecurity
-from pykafka2.broker.security.mechanisms import Credentials
+from pykafka2.broker.security.authentication import Credentials
+from pykafka2.broker.security.listeners import ListenerSecurity
 from pykafka2.broker.server.threads import Loops
 from pykafka2.driver.runtime import Runtime
 

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 import attrs
 
 from pykafka2.broker.config.keys import nearest
-from pykafka2.broker.security.mechanisms import MECHANISMS
+from pykafka2.broker.security.authentication import MECHANISMS
 from pykafka2.broker.security.oauthbearer import make_token
 from pykafka2.clock import Clock, SystemClock
 from pykafka2.errors import ConfigurationError

@@ -20,9 +20,9 @@ from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.config.keys import BROKER_KEYS, nearest
 from pykafka2.broker.controller import NewTopic
 from pykafka2.broker.observed.history import MAX_ENTRIES
-from pykafka2.broker.security.listener import ListenerSecurity, client_auth
+from pykafka2.broker.security.listeners import ListenerSecurity, client_auth
+from pykafka2.broker.security.oauthbearer import WebKeys
 from pykafka2.broker.security.principal_mapping import PrincipalMapping
-from pykafka2.broker.security.web_keys import WebKeys
 from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import ConfigurationError
 from pykafka2.network.tls import TlsContext

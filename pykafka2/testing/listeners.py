@@ -12,7 +12,7 @@ import attrs
 
 from pykafka2.broker.base.endpoints import PROTOCOLS
 from pykafka2.broker.config.keys import nearest
-from pykafka2.broker.security.mechanisms import MECHANISMS
+from pykafka2.broker.security.authentication import MECHANISMS
 from pykafka2.errors import ConfigurationError
 
 CLIENT_AUTH = ("none", "requested", "required")

@@ -34,8 +34,8 @@ from pykafka2.broker.log.log_dir import LogDirs
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import History
 from pykafka2.broker.replication.links import Links
-from pykafka2.broker.security.listener import ListenerSecurity
-from pykafka2.broker.security.mechanisms import Credentials, token_rules
+from pykafka2.broker.security.authentication import Credentials, token_rules
+from pykafka2.broker.security.listeners import ListenerSecurity
 from pykafka2.broker.security.scram import KINDS, ScramCredential, ScramMechanism, scram_credentials
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import Loops

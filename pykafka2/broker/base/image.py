@@ -18,7 +18,7 @@ from pykafka2.broker.base.features import LATEST, TRANSACTION_VERSION
 from pykafka2.broker.config.configs import TopicConfig
 from pykafka2.broker.quotas.entities import Quotas
 from pykafka2.broker.security.acls import NO_ACLS, Acls
-from pykafka2.broker.security.delegation import DelegationToken
+from pykafka2.broker.security.delegation_tokens import DelegationToken
 from pykafka2.broker.security.scram import ScramCredential, ScramMechanism
 
 NO_LEADER = -1

@@ -29,8 +29,8 @@ from pykafka2.broker.controller.records import (
     TopicCreated,
 )
 from pykafka2.broker.controller.to_metadata import acl_of
-from pykafka2.broker.security.caller import principal_of
-from pykafka2.broker.security.delegation import DelegationToken, TokenCredentials, hmac_of
+from pykafka2.broker.security.delegation_tokens import DelegationToken, TokenCredentials, hmac_of
+from pykafka2.broker.security.principal import principal_of
 from pykafka2.broker.security.scram import KINDS, SALT_BYTES, ScramCredential, ScramMechanism
 from pykafka2.clock import Entropy
 from pykafka2.errors import ConfigurationError, CorruptData

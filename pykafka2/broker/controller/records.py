@@ -13,7 +13,7 @@ import attrs
 from pykafka2.broker.base.image import BrokerImage, PartitionImage
 from pykafka2.broker.quotas.entities import QuotaEntity
 from pykafka2.broker.security.acls import Acl
-from pykafka2.broker.security.delegation import DelegationToken
+from pykafka2.broker.security.delegation_tokens import DelegationToken
 from pykafka2.broker.security.scram import ScramCredential, ScramMechanism
 
 

@@ -42,7 +42,7 @@ from pykafka2.broker.controller.records import (
 )
 from pykafka2.broker.quotas.entities import QuotaEntity, Quotas
 from pykafka2.broker.security.acls import NO_ACLS, Acl, Acls
-from pykafka2.broker.security.delegation import DelegationToken
+from pykafka2.broker.security.delegation_tokens import DelegationToken
 from pykafka2.broker.security.scram import ScramCredential, ScramMechanism
 
 Changes = Mapping[str, "TopicImage | None"]

@@ -6,7 +6,7 @@ import attrs
 
 from pykafka2.broker.faults.rule import FaultRule
 from pykafka2.broker.faults.target import Target
-from pykafka2.broker.security.caller import Caller
+from pykafka2.broker.security.principal import Caller
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.protocol.struct import Response
 

@@ -17,8 +17,8 @@ from pykafka2.broker.controller.delegation_tokens import (
     renew_token,
     secret_key,
 )
-from pykafka2.broker.security.caller import USER, Principal
-from pykafka2.broker.security.delegation import DelegationToken, matches_owners, may_ask
+from pykafka2.broker.security.delegation_tokens import DelegationToken, matches_owners, may_ask
+from pykafka2.broker.security.principal import USER, Principal
 from pykafka2.errors import (
     BrokerError,
     DelegationTokenAuthorizationFailed,

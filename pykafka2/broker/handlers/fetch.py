@@ -21,7 +21,7 @@ from pykafka2.broker.replication.fetch_sessions import (
     next_epoch,
 )
 from pykafka2.broker.replication.reading import FetchItem, FetchResult
-from pykafka2.broker.security.asker import Access
+from pykafka2.broker.security.authorizer import Access
 from pykafka2.errors import (
     BrokerError,
     FetchSessionIdNotFound,

@@ -18,7 +18,7 @@ from pykafka2.protocol.struct import Request, Response
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.security.asker import Access
+    from pykafka2.broker.security.authorizer import Access
     from pykafka2.broker.server.request_context import RequestContext
 
 VERSIONS: Final = {

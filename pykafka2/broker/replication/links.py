@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from pykafka2.broker.security.caller import BROKER
+from pykafka2.broker.security.principal import BROKER
 from pykafka2.broker.server.context_parts import Progress, ReceivedRequest
 from pykafka2.broker.server.request_channel import RequestChannel
 from pykafka2.broker.server.request_context import RequestContext

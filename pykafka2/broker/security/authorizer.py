@@ -15,14 +15,22 @@ implies DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS; denying implies no
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import Any, Final, Protocol
 from weakref import WeakSet
 
 import attrs
 
 from pykafka2.broker.security.acls import Acl, Acls
-from pykafka2.broker.security.caller import Caller, notations_of, principal_of
-from pykafka2.protocol.acl_terms import EVERYBODY, WILDCARD, Operation, PatternType, Permission, ResourceType
+from pykafka2.broker.security.principal import Caller, notations_of, principal_of
+from pykafka2.protocol.acl_terms import (
+    CLUSTER_NAME,
+    EVERYBODY,
+    WILDCARD,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 
 IMPLIED_BY: Final[Mapping[int, Collection[int]]] = {
     Operation.DESCRIBE: frozenset(
@@ -227,3 +235,38 @@ def _is_dominated(acl: Acl, denied: set[tuple[int, str]], lengths: Iterable[int]
     if acl.pattern_type == PatternType.LITERAL and (PatternType.LITERAL, name) in denied:
         return True
     return any((PatternType.PREFIXED, name[:end]) in denied for end in lengths if end <= len(name))
+
+
+class DenialLog(Protocol):
+    """Receives what Kafka writes to its authorizer log."""
+
+    def denied(self, context: Any, rights: Rights, operation: int, resource_type: int, name: str) -> None:
+        """Record that the sender of a request is denied an operation on a resource."""
+        ...
+
+
+class Access:
+    """The rights of the sender of a request, checked while the request is handled."""
+
+    __slots__ = ("_context", "_log", "rights")
+
+    def __init__(self, rights: Rights, log: DenialLog, context: Any) -> None:
+        self.rights = rights
+        self._log = log
+        self._context = context
+
+    def may(self, operation: int, resource_type: int, name: str, *, notes: bool = True) -> bool:
+        """Return whether the operation is allowed on the resource.
+
+        With `notes` a denial goes to the event log. Pass False if a denial only omits part of the response,
+        or if another right may allow the same.
+        """
+        if self.rights.may(operation, resource_type, name):
+            return True
+        if notes:
+            self._log.denied(self._context, self.rights, operation, resource_type, name)
+        return False
+
+    def may_on_cluster(self, operation: int, *, notes: bool = True) -> bool:
+        """Return whether the operation is allowed on the cluster."""
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, notes=notes)

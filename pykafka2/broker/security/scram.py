@@ -16,7 +16,7 @@ from enum import IntEnum
 
 import attrs
 
-from pykafka2.broker.security.mechanism import Accepted, Exchange, SaslInvalid, SaslRefused
+from pykafka2.broker.security.sasl import Accepted, Exchange, SaslInvalid, SaslRefused
 from pykafka2.clock import Entropy
 from pykafka2.network.sasl import scram_messages as messages
 

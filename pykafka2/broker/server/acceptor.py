@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from pykafka2.broker.security.listeners import ListenerEndpoint
 from pykafka2.broker.server.connection_quotas import ConnectionQuotas
-from pykafka2.broker.server.entrance import ListenerEndpoint
 from pykafka2.broker.server.processor import Processor
 from pykafka2.broker.server.threads import REST, Part
 from pykafka2.clock import FOREVER

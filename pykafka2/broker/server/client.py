@@ -9,11 +9,11 @@ from typing import Protocol
 
 import attrs
 
-from pykafka2.broker.security.caller import Caller
+from pykafka2.broker.security.listeners import ListenerEndpoint
+from pykafka2.broker.security.principal import Caller
 from pykafka2.broker.server.channel import Slot
 from pykafka2.broker.server.connection import Connection
 from pykafka2.broker.server.connection_quotas import address_of
-from pykafka2.broker.server.entrance import ListenerEndpoint
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.network.transport import Transport
 from pykafka2.protocol.struct import Response

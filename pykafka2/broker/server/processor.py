@@ -15,13 +15,13 @@ from typing import Any
 
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.security.authentication import NotAdmitted
+from pykafka2.broker.security.listeners import ListenerEndpoint
 from pykafka2.broker.server.api_table import ApiTable
 from pykafka2.broker.server.channel import Channel, Slot
 from pykafka2.broker.server.client import Client, ClientOrigin
 from pykafka2.broker.server.connection import Connection
 from pykafka2.broker.server.connection_quotas import ConnectionQuotas
 from pykafka2.broker.server.context_parts import ReceivedRequest
-from pykafka2.broker.server.entrance import ListenerEndpoint
 from pykafka2.broker.server.intake import Intake
 from pykafka2.broker.server.muted import MutedConnections
 from pykafka2.broker.server.reply_bytes import encoded

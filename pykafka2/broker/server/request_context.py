@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from pykafka2.broker.security.authentication import Authentication
-from pykafka2.broker.security.caller import Caller, Principal
+from pykafka2.broker.security.principal import Caller, Principal
 from pykafka2.broker.server.context_parts import (
     FaultMarks,
     HistoryEntry,

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from pykafka2.broker.controller import Controller
 from pykafka2.broker.controller.records import ScramUserSet
-from pykafka2.broker.security.authentication import Authentication
-from pykafka2.broker.security.mechanisms import MECHANISMS, Credentials
+from pykafka2.broker.security.authentication import MECHANISMS, Authentication, Credentials
 from pykafka2.broker.security.scram import KINDS, scram_credentials
 from pykafka2.errors import ConfigurationError, ResourceNotFound
 from pykafka2.testing.listeners import check_mechanisms

@@ -22,7 +22,7 @@ from pykafka2.broker.controller.scram_users import Upsertion, alter_scram_users
 from pykafka2.broker.controller.state import State
 from pykafka2.broker.controller.topics import added_partitions
 from pykafka2.broker.security.acls import Acl, AclFilter
-from pykafka2.broker.security.caller import Principal
+from pykafka2.broker.security.principal import Principal
 from pykafka2.clock import SeededEntropy
 from pykafka2.errors import BrokerError, KafkaStorageError
 

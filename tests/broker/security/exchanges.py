@@ -6,7 +6,7 @@ import base64
 import hashlib
 import hmac
 
-from pykafka2.broker.security.mechanism import Accepted, Exchange
+from pykafka2.broker.security.sasl import Accepted, Exchange
 from pykafka2.broker.security.scram import KINDS, ScramCredential, ScramMechanism, ScramUser, scram
 
 PASSWORD = "pencil"

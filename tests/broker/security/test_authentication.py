@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
-from pykafka2.broker.security.authentication import Authentication, NotAdmitted, SaslState
-from pykafka2.broker.security.caller import ANONYMOUS, Caller, Principal
-from pykafka2.broker.security.mechanisms import Credentials, SaslListener
+from pykafka2.broker.security.authentication import (
+    Authentication,
+    Credentials,
+    NotAdmitted,
+    SaslListener,
+    SaslState,
+)
 from pykafka2.broker.security.oauthbearer import make_token
+from pykafka2.broker.security.principal import ANONYMOUS, Caller, Principal
 from pykafka2.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
 from pykafka2.protocol.registry import API_KEYS, ApiKey
 

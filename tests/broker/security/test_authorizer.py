@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pykafka2.broker.security.acls import Acl, AclFilter
 from pykafka2.broker.security.authorizer import OPERATIONS_ON, Authorizer, Rights, Settings
-from pykafka2.broker.security.caller import Caller, Principal
+from pykafka2.broker.security.principal import Caller, Principal
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.acl_terms import Operation, PatternType, Permission, ResourceType
 

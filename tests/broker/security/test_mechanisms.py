@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from pykafka2.broker.security.mechanism import Accepted, Exchange, SaslInvalid, SaslRefused
 from pykafka2.broker.security.oauthbearer import TokenRules, make_token, oauthbearer
-from pykafka2.broker.security.plain import Passwords, plain
+from pykafka2.broker.security.sasl import Accepted, Exchange, Passwords, SaslInvalid, SaslRefused, plain
 from pykafka2.broker.security.scram import ScramCredential
 from pykafka2.network.sasl.scram import Scram
 from pykafka2.network.script import Offload

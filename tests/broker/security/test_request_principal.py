@@ -8,7 +8,7 @@ import pytest
 
 from pykafka2.broker.handlers.registry import APIS, Handle, load
 from pykafka2.broker.handlers.services import Services
-from pykafka2.broker.security.caller import (
+from pykafka2.broker.security.principal import (
     ANONYMOUS,
     BROKER,
     Principal,

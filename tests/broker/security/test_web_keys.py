@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import KafkaProducer
-from pykafka2.broker.security.oauthbearer import TokenRefused, TokenRules
-from pykafka2.broker.security.web_keys import WebKeys
+from pykafka2.broker.security.oauthbearer import TokenRefused, TokenRules, WebKeys
 from pykafka2.errors import ConfigurationError, SaslAuthenticationFailed
 from pykafka2.testing import KafkaCluster
 

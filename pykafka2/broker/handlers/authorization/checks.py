@@ -12,7 +12,7 @@ from typing import Any
 
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.handlers.services import Services
-from pykafka2.broker.security.asker import Access
+from pykafka2.broker.security.authorizer import Access
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import (
     BrokerError,

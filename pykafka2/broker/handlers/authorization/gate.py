@@ -17,9 +17,8 @@ from pykafka2.broker.handlers.authorization.table import CHECKS
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.security.acls import NO_ACLS, Acls
-from pykafka2.broker.security.asker import Access
-from pykafka2.broker.security.authorizer import MAX_CALLERS, Authorizer, Rights, Settings
-from pykafka2.broker.security.caller import Caller
+from pykafka2.broker.security.authorizer import MAX_CALLERS, Access, Authorizer, Rights, Settings
+from pykafka2.broker.security.principal import Caller
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.clock import Clock
 from pykafka2.protocol.acl_terms import Operation, ResourceType

@@ -6,7 +6,7 @@ from copy import copy
 from typing import Any
 
 from pykafka2.broker.handlers.authorization.checks import Checked, Verdict, code_of, topic_name
-from pykafka2.broker.security.asker import Access
+from pykafka2.broker.security.authorizer import Access
 from pykafka2.errors import (
     ClusterAuthorizationFailed,
     OperationNotAttempted,

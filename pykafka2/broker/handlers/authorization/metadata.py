@@ -13,7 +13,7 @@ from typing import Any
 
 from pykafka2.broker.handlers.authorization.checks import Checked, Verdict, code_of, topic_name
 from pykafka2.broker.handlers.metadata import NOT_REQUESTED, has_unusable_ids
-from pykafka2.broker.security.asker import Access
+from pykafka2.broker.security.authorizer import Access
 from pykafka2.protocol.acl_terms import CLUSTER_NAME, Operation, ResourceType
 from pykafka2.protocol.messages.metadata import (
     DescribeTopicPartitionsResponse,

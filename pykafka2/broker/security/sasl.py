@@ -1,4 +1,8 @@
-"""SASL PLAIN (RFC 4616), the broker's side: user name and password in one message.
+"""The broker's side of SASL mechanisms: an exchange of tokens and its result; PLAIN (RFC 4616).
+
+An exchange is a generator, started by its first `next`. Each `send` passes one token of the client and
+returns the broker's token. It returns `Accepted`, or raises one of the two exceptions below. Pure: users and
+time are passed in.
 
 The checks and messages are those of Kafka's PlainSaslServer. An unknown user takes as long as a wrong
 password and gets the same response.
@@ -7,8 +11,40 @@ password and gets the same response.
 from __future__ import annotations
 
 import hmac
+from collections.abc import Generator
 
-from pykafka2.broker.security.mechanism import Accepted, Exchange, SaslInvalid, SaslRefused
+import attrs
+
+from pykafka2.errors import KafkaError
+
+
+@attrs.define(frozen=True)
+class Accepted:
+    """The result of a successful authentication."""
+
+    name: str
+    """The user's name."""
+    last_token: bytes = b""
+    """The broker's last token, sent with the success response."""
+    expires_at_ms: int | None = None
+    """When the credential expires, in milliseconds since 1970; None if it does not."""
+    is_from_token: bool = False
+    """Whether a delegation token authenticated the user."""
+
+
+Exchange = Generator[bytes, bytes, Accepted]
+
+
+class SaslRefused(KafkaError):
+    """Authentication failed, and the client receives this message, which reveals no secrets."""
+
+
+class SaslInvalid(KafkaError):
+    """Authentication failed, and the client receives only a generic message.
+
+    This message is for the broker's log.
+    """
+
 
 _FOR_UNKNOWN_USERS = "compared with the password of an unknown user"
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
-from pykafka2.broker.security.caller import ANONYMOUS, Caller, Principal
+from pykafka2.broker.security.principal import ANONYMOUS, Caller, Principal
 from pykafka2.broker.security.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism, ScramUser
 
 

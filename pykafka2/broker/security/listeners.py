@@ -1,4 +1,4 @@
-"""One listener of a broker: its name, protocol, and how its connections are authenticated.
+"""Listeners of a broker: name, protocol, and how connections are authenticated.
 
 Immutable; created with each start (parts.py).
 """
@@ -7,13 +7,37 @@ from __future__ import annotations
 
 import attrs
 
-from pykafka2.broker.security.authentication import Authentication
-from pykafka2.broker.security.caller import ANONYMOUS, USER, Caller, Principal
-from pykafka2.broker.security.mechanisms import SaslListener
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.security.authentication import Authentication, SaslListener
+from pykafka2.broker.security.principal import ANONYMOUS, USER, Caller, Principal
 from pykafka2.broker.security.principal_mapping import PrincipalMapping
 from pykafka2.errors import TlsError
+from pykafka2.network.tls import TlsContext
 from pykafka2.network.tls_transport import TlsTransport
 from pykafka2.network.transport import Transport
+
+
+@attrs.define(frozen=True)
+class ListenerSecurity:
+    """Security settings of one listener; its security protocol determines which of them apply."""
+
+    tls: TlsContext | None = attrs.field(default=None, repr=False)
+    """The TLS context, including the certificate; used with TLS only."""
+    asks_for_certificate: bool = False
+    """Whether a client's certificate determines its principal."""
+    mechanisms: tuple[str, ...] | None = None
+    """The enabled SASL mechanisms; None uses sasl.enabled.mechanisms."""
+    max_reauth_ms: int | None = None
+    """How long a session lasts; None uses connections.max.reauth.ms."""
+
+
+def client_auth(config: BrokerConfig) -> str:
+    """Return ssl.client.auth: whether TLS clients must present a certificate.
+
+    A listener can override it.
+    """
+    mode: str = config.get("ssl.client.auth")
+    return mode
 
 
 @attrs.define(frozen=True)
