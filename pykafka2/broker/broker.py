@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from pykafka2.broker.base.endpoints import ListenerAddress
-from pykafka2.broker.base.image import ClusterImage, TopicImage
+from pykafka2.broker.base.image import ClusterImage, Key, ListenerAddress, TopicImage
 from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.node import ControllerNode
@@ -23,7 +22,6 @@ from pykafka2.broker.node import Node
 from pykafka2.broker.parts import Parts
 from pykafka2.broker.process import BrokerProcess, Loss
 from pykafka2.broker.replication.follower_fetcher import FollowerFetchers
-from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.broker.requests import BrokerRequests
 from pykafka2.broker.server.processor import Processor

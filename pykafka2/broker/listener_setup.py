@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 
-from pykafka2.broker.base.endpoints import ListenerAddress
+from pykafka2.broker.base.image import ListenerAddress
 from pykafka2.broker.node import Node
 from pykafka2.broker.security.authentication import Credentials, SaslListener
 from pykafka2.broker.security.listeners import ListenerEndpoint, ListenerSecurity

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from pykafka2.broker.base.endpoints import ListenerAddress
-from pykafka2.broker.base.image import ClusterImage
+from pykafka2.broker.base.features import NEWEST, Release
+from pykafka2.broker.base.image import ClusterImage, ListenerAddress
 from pykafka2.broker.base.problems import Problems
-from pykafka2.broker.base.releases import NEWEST, Release
 from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.observed.event_log import EventLog

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from pykafka2.broker.base.image import ALL_BROKERS, BROKER_RESOURCE, ClusterImage, TopicImage
+from pykafka2.broker.base.image import ALL_BROKERS, BROKER_RESOURCE, ClusterImage, Key, TopicImage
 from pykafka2.broker.controller_channel import ControllerChannel
 from pykafka2.broker.coordinators.hosting import Coordinators
 from pykafka2.broker.forwarding import Forwarder
@@ -22,7 +22,6 @@ from pykafka2.broker.node import Node
 from pykafka2.broker.producer_ids import ProducerIds
 from pykafka2.broker.quotas.client_quotas import ClientQuotas, connection_rates
 from pykafka2.broker.replication.follower_fetcher import FollowerFetchers
-from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.peers import Peers
 from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.broker.requests import BrokerRequests

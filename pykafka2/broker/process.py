@@ -13,7 +13,7 @@ from enum import Enum
 from functools import partial
 from threading import get_ident
 
-from pykafka2.broker.base.endpoints import ListenerAddress, address_text
+from pykafka2.broker.base.image import ListenerAddress, address_text
 from pykafka2.broker.lifecycle import BrokerState
 from pykafka2.broker.log.storage import LogStorage
 from pykafka2.broker.node import Node

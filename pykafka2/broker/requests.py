@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pykafka2.broker.base.image import ClusterImage
+from pykafka2.broker.base.image import ClusterImage, Key
 from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.forwarding import Forwarder
 from pykafka2.broker.handlers.registry import APIS, respond
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.handlers.throttling import throttle
-from pykafka2.broker.replication.key import Key
 from pykafka2.broker.server.context_parts import ClosingReply
 from pykafka2.broker.server.request_channel import RequestChannel
 from pykafka2.broker.server.request_context import RequestContext

@@ -12,9 +12,9 @@ from typing import Any
 
 import attrs
 
-from pykafka2.broker.base.known_metadata import KnownMetadata
+from pykafka2.broker.base.features import NEWEST, Release
+from pykafka2.broker.base.metadata_cache import KnownMetadata
 from pykafka2.broker.base.problems import Problems
-from pykafka2.broker.base.releases import NEWEST, Release
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.faults.engine import Faults

@@ -13,9 +13,8 @@ from typing import Any
 
 import attrs
 
-from pykafka2.broker.base.endpoints import ListenerAddress, is_every_interface
-from pykafka2.broker.base.features import finalised
-from pykafka2.broker.base.releases import Release, release_of
+from pykafka2.broker.base.features import Release, finalised, release_of
+from pykafka2.broker.base.image import ListenerAddress, is_every_interface
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.config.keys import BROKER_KEYS, nearest
 from pykafka2.broker.controller import NewTopic

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
+from pykafka2.broker.base.image import INTERNAL_TOPICS
 from pykafka2.broker.broker import Broker
-from pykafka2.broker.config.topic_names import INTERNAL_TOPICS
 from pykafka2.broker.controller import NewTopic
 from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.faults.engine import Faults

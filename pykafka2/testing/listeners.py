@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from pykafka2.broker.base.endpoints import PROTOCOLS
+from pykafka2.broker.base.image import PROTOCOLS
 from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.security.authentication import MECHANISMS
 from pykafka2.errors import ConfigurationError

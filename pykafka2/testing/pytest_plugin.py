@@ -88,7 +88,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _release(text: str) -> str:
-    from pykafka2.broker.base.releases import RELEASES, unknown_release
+    from pykafka2.broker.base.features import RELEASES, unknown_release
 
     if text not in RELEASES:
         raise ArgumentTypeError(unknown_release(text))

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from pykafka2 import QuotaEntity, TopicPartition
-from pykafka2.broker.base.releases import RELEASES
+from pykafka2.broker.base.features import RELEASES
 from pykafka2.errors import ElectionNotNeeded
 from pykafka2.testing import QUICK, KafkaCluster, Simulation
 from tests.testing import client_core

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from pykafka2.broker.base.names import error_class
+from pykafka2.broker.base.arguments import error_class
 from pykafka2.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pykafka2.broker.base.releases import RELEASES, release_of
+from pykafka2.broker.base.features import RELEASES, release_of
 from pykafka2.protocol.fields import VersionRange
 
 from .maven import JAVA_FOLDER, KafkaUnavailable, made_once, resolved, skip_or_fail

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from pykafka2.broker.base.image import Key
 from pykafka2.broker.base.purgatory import Purgatory
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.producer_state import ProducerStates
 from pykafka2.broker.replication.delayed import DelayedProduce
-from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.log_manager import LogManager
 from pykafka2.broker.replication.reading import FetchItem
 from pykafka2.broker.replication.replica import Replica

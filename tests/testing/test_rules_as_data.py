@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykafka2.broker.base.names import error_class, error_name
+from pykafka2.broker.base.arguments import error_class, error_name
 from pykafka2.broker.faults.rule import RULE_KEYS, Action, FaultRule
 from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.errors import ConfigurationError, NotLeaderOrFollower

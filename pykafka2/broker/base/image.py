@@ -3,23 +3,110 @@
 The controller makes a new image for each change and publishes it; a broker answers from the latest image it
 has received. An image shares every unchanged topic with its predecessor, so two images are compared topic by
 topic with `is`.
+
+A listener's default name is that of its security protocol. Clients connected by a listener receive the
+addresses of the same listener of every broker. The only state is the port assigned to a listener.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
+from ipaddress import IPv6Address, ip_address
+from typing import Final
 
 import attrs
 
-from pykafka2.broker.base.directories import UNASSIGNED, is_online
-from pykafka2.broker.base.endpoints import Endpoint
 from pykafka2.broker.base.features import LATEST, TRANSACTION_VERSION
 from pykafka2.broker.config.configs import TopicConfig
 from pykafka2.broker.quotas.entities import Quotas
 from pykafka2.broker.security.acls import NO_ACLS, Acls
 from pykafka2.broker.security.delegation_tokens import DelegationToken
 from pykafka2.broker.security.scram import ScramCredential, ScramMechanism
+from pykafka2.errors import InvalidTopicException
+
+UNASSIGNED: Final = bytes(16)
+"""The directory of a replica whose broker has not placed it yet."""
+LOST: Final = bytes(15) + b"\1"
+"""The directory of a replica in a directory without an id that has failed."""
+MIGRATING: Final = bytes(15) + b"\2"
+"""The directory of a replica from before directories had ids."""
+
+
+def is_online(directory: bytes, online: Collection[bytes]) -> bool:
+    """Return whether a directory works; a broker without directories has not reported them."""
+    return directory in (UNASSIGNED, MIGRATING) or not online or directory in online
+
+
+PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+"""Kafka's numbers of the security protocols."""
+
+_ZEROS: Final = re.compile(r"0[xX0]?0*(\.0[xX0]?0*){0,3}", re.ASCII)
+"""0.0.0.0 in the forms that the system's resolver accepts, such as 0, 0.0, 000.0 and 0x0."""
+
+
+def is_every_interface(host: str) -> bool:
+    """Return whether a server at this host, such as 0.0.0.0, listens on every interface."""
+    return loopback_of(host) != host
+
+
+def loopback_of(host: str) -> str:
+    """Return an address at which this machine reaches a server at `host`: loopback, for all interfaces."""
+    if not host or _ZEROS.fullmatch(host):
+        return "127.0.0.1"
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host  # a name
+    if address.is_unspecified:
+        return "::1"
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return "127.0.0.1" if mapped is not None and mapped.is_unspecified else host
+
+
+def address_text(host: str, port: int) -> str:
+    """Return a bootstrap address, which has an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@attrs.define(frozen=True)
+class Endpoint:
+    """One listener in a broker's registration."""
+
+    listener: str
+    host: str
+    port: int
+    protocol: int = 0
+
+
+@attrs.define
+class ListenerAddress:
+    """A listener of one broker: its bind address, and its advertised address if that differs."""
+
+    name: str
+    protocol: str
+    host: str
+    port: int
+    """0 binds a free port at the first start and keeps it."""
+    advertised_host: str | None = None
+    advertised_port: int = 0
+
+    @property
+    def address(self) -> str:
+        """The bind address, or with all interfaces that of loopback."""
+        return address_text(loopback_of(self.host), self.port)
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """The advertised host and port."""
+        return self.advertised_host or self.host, self.advertised_port or self.port
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The endpoint as the broker registers it."""
+        return Endpoint(self.name, *self.advertised, PROTOCOLS[self.protocol])
+
 
 NO_LEADER = -1
 
@@ -185,3 +272,39 @@ class ClusterImage:
         }
         changed.update((name, None) for name in older.topics if name not in self.topics)
         return changed
+
+
+MAX_TOPIC_NAME: Final = 249
+METADATA_TOPIC: Final = "__cluster_metadata"
+LEGAL_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+def check_topic_name(name: str) -> None:
+    """Raise `InvalidTopicException` unless the name is legal."""
+    if not name:
+        raise InvalidTopicException("Topic name is invalid: the empty string is not allowed")
+    if name in (".", ".."):
+        raise InvalidTopicException(f"Topic name is invalid: '{name}' is not allowed")
+    if len(name) > MAX_TOPIC_NAME:
+        raise InvalidTopicException(
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length "
+            f"{MAX_TOPIC_NAME}"
+        )
+    if not LEGAL_TOPIC_NAME.match(name):
+        raise InvalidTopicException(
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII "
+            "alphanumerics, '.', '_' and '-'"
+        )
+
+
+def collision(name: str, known: Iterable[str]) -> str | None:
+    """Return another topic whose metric names would collide: '.' and '_' are equal there."""
+    if "." not in name and "_" not in name:
+        return None
+    plain = name.replace(".", "_")
+    return next((other for other in known if other.replace(".", "_") == plain), None)
+
+
+Key = tuple[str, int]
+"""Topic and partition."""

@@ -59,7 +59,7 @@ class BrokerConfig:
         for name, text in self.static.items():
             _check_static(name, text)
         self.defaults = dict(defaults or {})
-        """Defaults that differ from those of Apache Kafka 4.3.1 (releases.py)."""
+        """Defaults that differ from those of Apache Kafka 4.3.1 (features.py)."""
         self.own: Mapping[str, str] = {}
         self.cluster_wide: Mapping[str, str] = {}
         self.version = 0

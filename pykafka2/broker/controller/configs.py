@@ -12,7 +12,13 @@ from enum import IntEnum
 
 import attrs
 
-from pykafka2.broker.base.image import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
+from pykafka2.broker.base.image import (
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    METRICS_RESOURCE,
+    TOPIC_RESOURCE,
+    check_topic_name,
+)
 from pykafka2.broker.config.configs import TopicConfig
 from pykafka2.broker.config.keys import (
     BROKER_KEYS,
@@ -23,7 +29,6 @@ from pykafka2.broker.config.keys import (
     topic_key,
 )
 from pykafka2.broker.config.resources import check_group, check_metrics
-from pykafka2.broker.config.topic_names import check_topic_name
 from pykafka2.broker.controller.controller import Controller
 from pykafka2.broker.controller.records import ConfigsSet, Record, TopicConfigured
 from pykafka2.errors import (

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from pykafka2.broker.base.directories import UNASSIGNED
-from pykafka2.broker.base.image import BrokerImage, PartitionImage
+from pykafka2.broker.base.image import UNASSIGNED, BrokerImage, PartitionImage
 
 
 def with_directories(partition: PartitionImage, brokers: Mapping[int, BrokerImage]) -> PartitionImage:

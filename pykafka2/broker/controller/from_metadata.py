@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from pykafka2.broker.base.directories import UNASSIGNED
-from pykafka2.broker.base.endpoints import Endpoint
 from pykafka2.broker.base.features import METADATA_VERSION, SUPPORTED, Levels
-from pykafka2.broker.base.image import TOPIC_RESOURCE, BrokerImage, PartitionImage
-from pykafka2.broker.config.topic_names import INTERNAL_TOPICS
+from pykafka2.broker.base.image import (
+    INTERNAL_TOPICS,
+    TOPIC_RESOURCE,
+    UNASSIGNED,
+    BrokerImage,
+    Endpoint,
+    PartitionImage,
+)
 from pykafka2.broker.controller.metadata_image import MetadataImage
 from pykafka2.broker.controller.records import (
     AclCreated,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from pykafka2.broker.base.directories import UNASSIGNED
+from pykafka2.broker.base.image import UNASSIGNED
 from pykafka2.protocol.messages.metadata_records import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,

@@ -10,8 +10,7 @@ from collections.abc import Collection
 
 import attrs
 
-from pykafka2.broker.base.endpoints import Endpoint
-from pykafka2.broker.base.image import BrokerImage
+from pykafka2.broker.base.image import BrokerImage, Endpoint
 from pykafka2.broker.controller.controller import Controller
 from pykafka2.errors import BrokerIdNotRegistered, StaleBrokerEpoch
 

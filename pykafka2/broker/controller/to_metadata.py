@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pykafka2.broker.base.directories import UNASSIGNED
-from pykafka2.broker.base.endpoints import Endpoint
 from pykafka2.broker.base.features import SUPPORTED, Levels
-from pykafka2.broker.base.image import TOPIC_RESOURCE, BrokerImage, PartitionImage
+from pykafka2.broker.base.image import TOPIC_RESOURCE, UNASSIGNED, BrokerImage, Endpoint, PartitionImage
 from pykafka2.broker.controller.metadata_image import (
     FENCED,
     UNCHANGED,

@@ -8,9 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from pykafka2.broker.base.image import TopicImage
+from pykafka2.broker.base.image import (
+    INTERNAL_TOPICS,
+    METADATA_TOPIC,
+    TopicImage,
+    check_topic_name,
+    collision,
+)
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
-from pykafka2.broker.config.topic_names import INTERNAL_TOPICS, METADATA_TOPIC, check_topic_name, collision
 from pykafka2.broker.controller.assignments import check_assignment, new_partition, placed
 from pykafka2.broker.controller.new_topic import DEFAULT, NewTopic
 from pykafka2.broker.controller.records import PartitionSet, Record

@@ -26,13 +26,13 @@ from pykafka2.errors import KafkaStorageError
 from pykafka2.protocol.struct import Request, Response
 
 if TYPE_CHECKING:
+    from pykafka2.broker.base.image import Key
     from pykafka2.broker.coordinators.groups.service import GroupCoordinator
     from pykafka2.broker.coordinators.replay import Caller
     from pykafka2.broker.coordinators.service import CoordinatorService
     from pykafka2.broker.coordinators.transactions.marker_sender import MarkerSender
     from pykafka2.broker.coordinators.transactions.service import TransactionCoordinator
     from pykafka2.broker.coordinators.transactions.verifier import Verifier
-    from pykafka2.broker.replication.key import Key
     from pykafka2.broker.server.request_context import RequestContext
 
 logger = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from pykafka2.broker.base.arguments import ApiName, api_name
 from pykafka2.broker.base.as_json import copied, merged
 from pykafka2.broker.base.image import ClusterImage
-from pykafka2.broker.base.names import ApiName, api_name
 from pykafka2.broker.faults.client_links import ClientLinks
 from pykafka2.broker.faults.held import DeadOrigin, Held
 from pykafka2.broker.faults.partial_errors import named_partitions, refuse_some

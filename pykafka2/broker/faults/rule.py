@@ -13,9 +13,9 @@ from typing import Any
 
 import attrs
 
+from pykafka2.broker.base.arguments import api_key, api_name, error_class
 from pykafka2.broker.base.as_json import check_fields, copied
 from pykafka2.broker.base.image import ClusterImage
-from pykafka2.broker.base.names import api_key, api_name, error_class
 from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import BrokerError, ConfigurationError

@@ -17,8 +17,8 @@ from pykafka2.protocol.messages.topics import (
 )
 
 if TYPE_CHECKING:
+    from pykafka2.broker.base.image import Key
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.replication.key import Key
     from pykafka2.broker.server.request_context import RequestContext
 
 NO_LOW_WATERMARK = -1

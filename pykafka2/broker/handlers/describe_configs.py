@@ -11,8 +11,8 @@ from pykafka2.broker.base.image import (
     LOGGER_RESOURCE,
     METRICS_RESOURCE,
     TOPIC_RESOURCE,
+    check_topic_name,
 )
-from pykafka2.broker.config.topic_names import check_topic_name
 from pykafka2.broker.handlers import config_entries
 from pykafka2.broker.handlers.config_entries import Entries
 from pykafka2.errors import BrokerError, InvalidRequest, UnknownTopicOrPartition, error_of

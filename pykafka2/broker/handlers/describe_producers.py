@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.config.topic_names import check_topic_name
+from pykafka2.broker.base.image import check_topic_name
 from pykafka2.errors import BrokerError, error_of
 from pykafka2.protocol.messages.transaction_admin import (
     DescribeProducersRequest,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.config.topic_names import METADATA_TOPIC
+from pykafka2.broker.base.image import METADATA_TOPIC
 from pykafka2.errors import UnknownTopicOrPartition, error_of
 from pykafka2.protocol.messages.quorum import (
     DescribeQuorumRequest,

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.base.image import NO_LEADER, ClusterImage, PartitionImage
-from pykafka2.broker.config.topic_names import INTERNAL_TOPICS, check_topic_name
+from pykafka2.broker.base.image import (
+    INTERNAL_TOPICS,
+    NO_LEADER,
+    ClusterImage,
+    PartitionImage,
+    check_topic_name,
+)
 from pykafka2.broker.handlers.metadata import ALL_TOPIC_OPERATIONS
 from pykafka2.errors import (
     BrokerError,

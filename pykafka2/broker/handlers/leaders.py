@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from pykafka2.errors import BrokerError, FencedLeaderEpoch, NotLeaderOrFollower
 
 if TYPE_CHECKING:
-    from pykafka2.broker.base.image import BrokerImage, PartitionImage
+    from pykafka2.broker.base.image import BrokerImage, Key, PartitionImage
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.replication.key import Key
     from pykafka2.broker.server.request_context import RequestContext
 
 

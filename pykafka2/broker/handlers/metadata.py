@@ -11,8 +11,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.base.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
-from pykafka2.broker.config.topic_names import INTERNAL_TOPICS, check_topic_name
+from pykafka2.broker.base.image import (
+    INTERNAL_TOPICS,
+    NO_LEADER,
+    ClusterImage,
+    PartitionImage,
+    TopicImage,
+    check_topic_name,
+)
 from pykafka2.broker.controller import NewTopic
 from pykafka2.broker.controller.topics import MAX_PARTITIONS_PER_REQUEST
 from pykafka2.broker.coordinators.hosting import INTERNAL

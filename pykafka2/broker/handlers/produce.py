@@ -35,11 +35,11 @@ from pykafka2.records.batch import (
 )
 
 if TYPE_CHECKING:
+    from pykafka2.broker.base.image import Key
     from pykafka2.broker.handlers.produce_large import Walks
     from pykafka2.broker.handlers.produce_repeats import Repeats
     from pykafka2.broker.handlers.produce_transactional import Verdicts
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.replication.key import Key
     from pykafka2.broker.server.request_context import RequestContext
 
 FIRST_VERSION_WITH_IDS = 13

@@ -16,8 +16,8 @@ from pykafka2.protocol.messages.produce import ProduceResponse
 from pykafka2.records.batch import Buffer
 
 if TYPE_CHECKING:
+    from pykafka2.broker.base.image import Key
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.replication.key import Key
     from pykafka2.broker.server.request_context import RequestContext
 
 Walks = dict["Key", RecordWalk]

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from pykafka2.broker.base.releases import NEWEST, Release
+from pykafka2.broker.base.features import NEWEST, Release
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.protocol.registry import API_KEYS, name_of

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pykafka2.broker.base.image import ClusterImage
-from pykafka2.broker.base.known_metadata import KnownMetadata
+from pykafka2.broker.base.metadata_cache import KnownMetadata
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, NewTopic
 from pykafka2.broker.controller.controllers import Controllers

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
-from pykafka2.broker.base.directories import UNASSIGNED
+from pykafka2.broker.base.image import UNASSIGNED
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.free_memory import release_free_memory
 from pykafka2.broker.log.log_files import Disk, MemoryLogFiles

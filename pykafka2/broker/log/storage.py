@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from pykafka2.broker.base.directories import UNASSIGNED
+from pykafka2.broker.base.image import UNASSIGNED
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.log_files import Disk
 from pykafka2.broker.log.log_places import LogPlaces

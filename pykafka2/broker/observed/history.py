@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, overload
 
 import attrs
 
-from pykafka2.broker.base.names import ApiName, api_name
+from pykafka2.broker.base.arguments import ApiName, api_name
 from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.server.context_parts import HistoryEntry
 from pykafka2.broker.server.request_context import RequestContext

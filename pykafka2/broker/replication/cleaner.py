@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from pykafka2.broker.base.image import Key
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
 from pykafka2.broker.log.compaction import Cleaned
 from pykafka2.broker.log.log_cleaner import CompactionPolicy, compact, dirty_ratio
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.replication.hosted import HostedReplicas
-from pykafka2.broker.replication.key import Key
 from pykafka2.compression.steps import Steps
 from pykafka2.errors import KafkaError, KafkaStorageError, PolicyViolation
 

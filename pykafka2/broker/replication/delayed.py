@@ -11,10 +11,10 @@ from typing import Generic, Protocol, TypeVar
 
 import attrs
 
+from pykafka2.broker.base.image import Key
 from pykafka2.broker.base.purgatory import DelayedOperation
 from pykafka2.broker.replication.fetch_plan import FetchPlan
 from pykafka2.broker.replication.hosted import HostedReplicas
-from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.reading import FetchItem, FetchResult
 from pykafka2.broker.replication.replica import Replica
 from pykafka2.errors import (

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from pykafka2.broker.base.directories import UNASSIGNED
+from pykafka2.broker.base.image import UNASSIGNED, Key
 from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.log.storage import LogStorage
 from pykafka2.broker.replication.hosted import HostedReplicas
-from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.replica import Replica
 from pykafka2.protocol.messages.broker_lifecycle import (
     AssignReplicasToDirsRequest,

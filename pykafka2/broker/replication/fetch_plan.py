@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import attrs
 
+from pykafka2.broker.base.image import Key
 from pykafka2.broker.replication.fetch_session import FetchSession
-from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.reading import FetchItem
 
 CONSUMER = -1

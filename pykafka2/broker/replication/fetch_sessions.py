@@ -11,8 +11,8 @@ from typing import Final
 
 import attrs
 
+from pykafka2.broker.base.image import Key
 from pykafka2.broker.replication.fetch_session import FetchSession, Ident, SessionPartition
-from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.reading import FetchItem, FetchResult
 from pykafka2.clock import Entropy
 from pykafka2.errors import (

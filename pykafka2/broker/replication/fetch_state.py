@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import attrs
 
+from pykafka2.broker.base.image import Key
 from pykafka2.broker.replication.fetch_sessions import INITIAL_EPOCH, NO_SESSION
-from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.replica import Replica
 
 

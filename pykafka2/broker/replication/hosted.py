@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pykafka2.broker.base.image import ClusterImage
+from pykafka2.broker.base.image import ClusterImage, Key
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
-from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.replica import Replica, Role
 from pykafka2.errors import KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import attrs
 
+from pykafka2.broker.base.image import Key
 from pykafka2.broker.log.leader_epochs import EpochEnd
 from pykafka2.broker.log.transaction_index import AbortedTransaction
-from pykafka2.broker.replication.key import Key
 from pykafka2.errors import BrokerError
 from pykafka2.protocol.file_part import FilePart
 from pykafka2.protocol.gathered_part import GatheredPart

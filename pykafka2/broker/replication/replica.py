@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from enum import Enum
 
-from pykafka2.broker.base.image import PartitionImage
+from pykafka2.broker.base.image import Key, PartitionImage
 from pykafka2.broker.config.configs import TopicConfig
 from pykafka2.broker.log.batch_rules import BatchRules
 from pykafka2.broker.log.disk.volume import DiskSettings
@@ -20,7 +20,6 @@ from pykafka2.broker.log.segments import RollLimits
 from pykafka2.broker.replication.fetch_session import SessionPartition
 from pykafka2.broker.replication.high_watermark import effective_min_isr, high_watermark
 from pykafka2.broker.replication.in_sync import NEVER, FollowerState
-from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.reading import FetchItem
 from pykafka2.errors import FencedLeaderEpoch, NotLeaderOrFollower, OffsetOutOfRange, UnknownLeaderEpoch
 

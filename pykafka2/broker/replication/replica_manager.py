@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from pykafka2.broker.base.image import ClusterImage, PartitionImage, TopicImage
+from pykafka2.broker.base.image import ClusterImage, Key, PartitionImage, TopicImage
 from pykafka2.broker.base.purgatory import Purgatory
 from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
@@ -28,7 +28,6 @@ from pykafka2.broker.replication.fetch_session import FetchSession
 from pykafka2.broker.replication.fetch_sessions import FetchSessions
 from pykafka2.broker.replication.hosted import HostedReplicas
 from pykafka2.broker.replication.isr_manager import IsrManager
-from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.log_manager import LogManager
 from pykafka2.broker.replication.log_moves import LogMoves
 from pykafka2.broker.replication.replica import Replica

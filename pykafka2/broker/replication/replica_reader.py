@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NoReturn
 
+from pykafka2.broker.base.image import Key
 from pykafka2.broker.base.purgatory import Purgatory
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
 from pykafka2.broker.log.partition_log import PartitionLog
@@ -17,7 +18,6 @@ from pykafka2.broker.replication.fetch_plan import FUTURE_REPLICA, FetchPlan
 from pykafka2.broker.replication.fetch_session import FetchSession
 from pykafka2.broker.replication.hosted import HostedReplicas
 from pykafka2.broker.replication.isr_manager import IsrManager
-from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.reading import NO_TOPIC_ID, FetchItem, FetchResult
 from pykafka2.broker.replication.replica import Replica
 from pykafka2.broker.replication.replica_selector import selector

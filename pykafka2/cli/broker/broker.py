@@ -273,7 +273,7 @@ def frozen_objects() -> Iterator[None]:
 
 def _release_name(text: str) -> str:
     """Return the name of a known release; argparse reports any other and exits with status 2."""
-    from pykafka2.broker.base.releases import RELEASES, unknown_release
+    from pykafka2.broker.base.features import RELEASES, unknown_release
 
     if text not in RELEASES:
         raise argparse.ArgumentTypeError(unknown_release(text))

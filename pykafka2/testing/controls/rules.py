@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack
 
-from pykafka2.broker.base.names import api_key, error_name
+from pykafka2.broker.base.arguments import api_key, error_name
 from pykafka2.broker.faults.rule import FOR_EVER, Action, FaultRule, Reply, Where, check_keys
 from pykafka2.broker.faults.throttle import ThrottleRule
 from pykafka2.errors import BrokerError

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, getdoc, signature
 from typing import Any, TypedDict, cast
 
+from pykafka2.broker.base.arguments import api_key, error_class
 from pykafka2.broker.base.as_json import from_plain
-from pykafka2.broker.base.names import api_key, error_class
 from pykafka2.broker.base.problems import Problem
 from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.observed.history import Entry

@@ -17,8 +17,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import attrs
 
+from pykafka2.broker.base.arguments import error_name
 from pykafka2.broker.base.as_json import from_plain, to_plain
-from pykafka2.broker.base.names import error_name
 from pykafka2.broker.faults.rule import FaultRule
 from pykafka2.broker.observed.history import Entry
 from pykafka2.errors import BrokerError

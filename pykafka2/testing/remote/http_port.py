@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from pykafka2.broker.base.endpoints import address_text, loopback_of
+from pykafka2.broker.base.image import address_text, loopback_of
 from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import CorruptData, KafkaError

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
+from pykafka2.broker.base.arguments import ApiName, api_name, error_name
 from pykafka2.broker.base.as_json import to_plain
-from pykafka2.broker.base.names import ApiName, api_name, error_name
 from pykafka2.broker.base.problems import Problem, Problems
 from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.faults.rule import RULE_KEYS, FaultRule

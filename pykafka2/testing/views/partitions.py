@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from pykafka2.broker.base.endpoints import address_text, loopback_of
-from pykafka2.broker.base.image import NO_LEADER
+from pykafka2.broker.base.image import NO_LEADER, address_text, loopback_of
 from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.log.transaction_index import AbortedTransaction
 from pykafka2.broker.replication.in_sync import FollowerState

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from pykafka2.broker.base.arguments import error_name
 from pykafka2.broker.base.image import ClusterImage
-from pykafka2.broker.base.names import error_name
 from pykafka2.broker.faults.request_parts import partitions_of
 from pykafka2.broker.observed.event_log import ClusterEvent
 from pykafka2.broker.observed.history import Entry

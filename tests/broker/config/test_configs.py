@@ -15,10 +15,10 @@ from pykafka2.broker.config.keys import (
     GROUP_KEYS,
     METRICS_KEYS,
     TOPIC_KEYS,
+    parser_of,
     why_refused,
 )
 from pykafka2.broker.config.table import ACTED_ON, DEPARTURES, FALLBACKS, REFUSED, TOPIC_SYNONYMS
-from pykafka2.broker.config.values import parser_of
 from pykafka2.errors import ConfigurationError, InvalidConfig, UnknownOption
 
 

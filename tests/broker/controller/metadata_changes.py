@@ -7,9 +7,14 @@ from typing import Any
 
 import attrs
 
-from pykafka2.broker.base.directories import LOST
-from pykafka2.broker.base.endpoints import Endpoint
-from pykafka2.broker.base.image import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
+from pykafka2.broker.base.image import (
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    LOST,
+    METRICS_RESOURCE,
+    TOPIC_RESOURCE,
+    Endpoint,
+)
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, IsrChange, NewTopic
 from pykafka2.broker.controller.acls import create_acls, delete_acls

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 import pytest
 
-from pykafka2.broker.base.endpoints import Endpoint
-from pykafka2.broker.base.image import ClusterImage, PartitionImage, TopicImage
+from pykafka2.broker.base.image import ClusterImage, Endpoint, PartitionImage, TopicImage
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, IsrChange, NewTopic
 from pykafka2.broker.controller.metadata_log import SNAPSHOT_AFTER, MetadataLog

@@ -5,9 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from pykafka2.broker.base.directories import LOST, MIGRATING, UNASSIGNED, is_online
-from pykafka2.broker.base.endpoints import Endpoint
-from pykafka2.broker.base.image import PartitionImage
+from pykafka2.broker.base.image import LOST, MIGRATING, UNASSIGNED, Endpoint, PartitionImage, is_online
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, IsrChange, NewTopic
 from pykafka2.broker.controller.metadata_log import MetadataLog

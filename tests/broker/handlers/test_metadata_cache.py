@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
-from pykafka2.broker.base.known_metadata import MAX_BODIES, KnownMetadata
+from pykafka2.broker.base.metadata_cache import MAX_BODIES, KnownMetadata
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from pykafka2.testing import KafkaCluster
 from tests.testing.wire import Wire

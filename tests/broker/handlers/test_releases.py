@@ -9,7 +9,7 @@ from zlib import crc32
 import pytest
 
 from pykafka2 import KafkaAdminClient, KafkaConsumer, NewTopic
-from pykafka2.broker.base.releases import NEWEST, RELEASES, release_of
+from pykafka2.broker.base.features import NEWEST, RELEASES, release_of
 from pykafka2.broker.config.configs import DEFAULT_SOURCE
 from pykafka2.broker.handlers.registry import APIS, client_ranges, load
 from pykafka2.errors import ConfigurationError, UnknownOption, name_of

@@ -21,8 +21,8 @@ from pykafka2.protocol.messages.transaction import (
 )
 
 if TYPE_CHECKING:
+    from pykafka2.broker.base.image import Key
     from pykafka2.broker.coordinators.transactions.service import TransactionCoordinator
-    from pykafka2.broker.replication.key import Key
 
 WRITE_TXN_MARKERS_VERSION: Final = 2
 GRACE: Final = 5.0

@@ -33,8 +33,8 @@ from pykafka2.errors import (
 from pykafka2.protocol.messages.transaction import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
 if TYPE_CHECKING:
+    from pykafka2.broker.base.image import Key
     from pykafka2.broker.log.verifications import VerificationGuard
-    from pykafka2.broker.replication.key import Key
 
 REQUEST_VERSION: Final = 5
 

@@ -140,7 +140,7 @@ def _with_refused(response: Any, refused: list[MetadataResponseTopic], *, keeps:
 def _set_topic_operations(access: Access, response: Any) -> None:
     """Set the authorized operations of topics.
 
-    Change copies, because a cached response shares its topics (base/known_metadata.py).
+    Change copies, because a cached response shares its topics (base/metadata_cache.py).
     """
     topics = []
     for topic in response.topics:

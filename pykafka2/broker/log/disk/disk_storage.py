@@ -15,7 +15,7 @@ from uuid import UUID
 
 import attrs
 
-from pykafka2.broker.base.directories import UNASSIGNED
+from pykafka2.broker.base.image import UNASSIGNED
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.disk.checkpoint_writer import CheckpointWriter, Intervals, intervals_of
 from pykafka2.broker.log.disk.data_directory import DataDirectory, refused

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from pykafka2.broker.base.directories import UNASSIGNED
+from pykafka2.broker.base.image import UNASSIGNED
 from pykafka2.broker.log.disk.checkpoint_writer import CheckpointWriter
 from pykafka2.broker.log.disk.directory_names import LogName, is_too_long_for_a_copy
 from pykafka2.broker.log.disk.future_log import FutureLog

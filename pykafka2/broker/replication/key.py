@@ -1,4 +1,0 @@
-"""The key of a partition inside a broker."""
-
-Key = tuple[str, int]
-"""Topic and partition."""
