@@ -16,7 +16,7 @@ from pykafka2.broker.base.timing_wheel import Timer
 from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.controller.metadata_log import NO_CONTROLLER
 from pykafka2.broker.node import Node
-from pykafka2.broker.replication.links import Links
+from pykafka2.broker.server.links import Links
 from pykafka2.clock import FOREVER
 from pykafka2.errors import NotController
 from pykafka2.protocol.struct import Request

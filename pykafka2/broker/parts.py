@@ -25,12 +25,11 @@ from pykafka2.broker.replication.follower_fetcher import FollowerFetchers
 from pykafka2.broker.replication.peers import Peers
 from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.broker.requests import BrokerRequests
-from pykafka2.broker.server.answers import Answers
 from pykafka2.broker.server.connection_quotas import ConnectionQuotas
-from pykafka2.broker.server.handler_pool import Handler
 from pykafka2.broker.server.processor import Processor
-from pykafka2.broker.server.request_channel import RequestChannel
+from pykafka2.broker.server.request_channel import Handler, RequestChannel
 from pykafka2.broker.server.request_metrics import RequestMetrics
+from pykafka2.broker.server.responses import Answers
 from pykafka2.broker.server.threads import Part
 from pykafka2.broker.shared import Shared
 from pykafka2.broker.timers import BrokerTimers, Completions

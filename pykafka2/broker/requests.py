@@ -15,9 +15,8 @@ from pykafka2.broker.forwarding import Forwarder
 from pykafka2.broker.handlers.registry import APIS, respond
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.handlers.throttling import throttle
-from pykafka2.broker.server.context_parts import ClosingReply
 from pykafka2.broker.server.request_channel import RequestChannel
-from pykafka2.broker.server.request_context import RequestContext
+from pykafka2.broker.server.request_context import ClosingReply, RequestContext
 from pykafka2.broker.server.request_metrics import RequestMetrics
 from pykafka2.broker.shared import Shared
 from pykafka2.clock import Clock

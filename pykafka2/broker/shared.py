@@ -23,9 +23,9 @@ from pykafka2.broker.log.log_dir import LogDirs
 from pykafka2.broker.log.storage import Storages
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import History
-from pykafka2.broker.replication.links import Links
 from pykafka2.broker.security.authentication import Credentials
 from pykafka2.broker.security.listeners import ListenerSecurity
+from pykafka2.broker.server.links import Links
 from pykafka2.broker.server.threads import Loops
 from pykafka2.driver.runtime import Runtime
 

@@ -21,7 +21,7 @@ from pykafka2.broker.controller import NewTopic
 from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.faults.engine import Faults
 from pykafka2.broker.observed.history import MAX_ENTRIES
-from pykafka2.broker.replication.links import Links
+from pykafka2.broker.server.links import Links
 from pykafka2.broker.server.threads import Loops
 from pykafka2.driver.runtime import Runtime
 from pykafka2.driver.thread_driver import ThreadRuntime

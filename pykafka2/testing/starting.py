@@ -33,10 +33,10 @@ from pykafka2.broker.log.disk.real_files import RealFiles
 from pykafka2.broker.log.log_dir import LogDirs
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import History
-from pykafka2.broker.replication.links import Links
 from pykafka2.broker.security.authentication import Credentials, token_rules
 from pykafka2.broker.security.listeners import ListenerSecurity
 from pykafka2.broker.security.scram import KINDS, ScramCredential, ScramMechanism, scram_credentials
+from pykafka2.broker.server.links import Links
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import Loops
 from pykafka2.broker.shared import Shared

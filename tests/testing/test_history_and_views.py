@@ -15,8 +15,7 @@ from pykafka2.broker.coordinators.replay import record_of
 from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import MAX_CLIENTS, History
-from pykafka2.broker.server.context_parts import ReceivedRequest
-from pykafka2.broker.server.request_context import RequestContext
+from pykafka2.broker.server.request_context import ReceivedRequest, RequestContext
 from pykafka2.broker.server.request_metrics import SPANS
 from pykafka2.errors import (
     ConfigurationError,

@@ -22,7 +22,7 @@ from pykafka2.broker.controller.publisher import MetadataPublisher
 from pykafka2.broker.controller.state import State
 from pykafka2.broker.node import Node
 from pykafka2.broker.observed.event_log import EventLog
-from pykafka2.broker.replication.links import Links
+from pykafka2.broker.server.links import Links
 from pykafka2.clock import Entropy
 from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import KafkaStorageError, KafkaTimeoutError, NotController

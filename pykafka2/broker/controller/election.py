@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from pykafka2.broker.controller.member import Members, can_act
 from pykafka2.broker.controller.metadata_log import NO_CONTROLLER
-from pykafka2.broker.replication.links import Links
+from pykafka2.broker.server.links import Links
 
 
 class ControllerElection:

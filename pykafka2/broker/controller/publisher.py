@@ -11,7 +11,7 @@ from __future__ import annotations
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.controller.member import Member, Members
 from pykafka2.broker.controller.state import Changes
-from pykafka2.broker.replication.links import Links
+from pykafka2.broker.server.links import Links
 
 
 class MetadataPublisher:

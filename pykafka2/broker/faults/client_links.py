@@ -10,8 +10,7 @@ from __future__ import annotations
 import attrs
 
 from pykafka2.broker.faults.target import Target
-from pykafka2.broker.server.context_parts import FaultMarks
-from pykafka2.broker.server.request_context import Origin, RequestContext
+from pykafka2.broker.server.request_context import FaultMarks, Origin, RequestContext
 from pykafka2.protocol.framing import encode_response
 from pykafka2.protocol.struct import Response
 

@@ -20,9 +20,8 @@ from pykafka2.broker.faults.partial_errors import named_partitions, refuse_some
 from pykafka2.broker.faults.planted import Planted
 from pykafka2.broker.faults.rule import Action, FaultRule
 from pykafka2.broker.faults.target import Target
-from pykafka2.broker.server.answers import Refusing
-from pykafka2.broker.server.context_parts import ClosingReply, FaultMarks
-from pykafka2.broker.server.request_context import RequestContext
+from pykafka2.broker.server.request_context import ClosingReply, FaultMarks, RequestContext
+from pykafka2.broker.server.responses import Refusing
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.registry import API_KEYS
 from pykafka2.protocol.struct import Response

@@ -8,9 +8,8 @@ from pykafka2.broker.handlers.by_controller import submit_to_controller
 from pykafka2.broker.handlers.registry import APIS, handles, refuses
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.security.principal import ANONYMOUS, Caller, host_from_bytes, principal_from_bytes
-from pykafka2.broker.server.context_parts import ReceivedRequest
-from pykafka2.broker.server.reply_bytes import answer_bytes
-from pykafka2.broker.server.request_context import RequestContext
+from pykafka2.broker.server.request_codec import answer_bytes
+from pykafka2.broker.server.request_context import ReceivedRequest, RequestContext
 from pykafka2.errors import (
     CorruptData,
     InvalidRequest,

@@ -166,7 +166,7 @@ def load() -> None:
 
 
 class ClientApis:
-    """The APIs for clients, as processors use them (server/api_table.py), limited to those of a release."""
+    """The APIs for clients, as processors use them, limited to those of a release."""
 
     def __init__(self, release: Release = NEWEST) -> None:
         self._release = release

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykafka2.broker.handlers.registry import handles, refuses
-from pykafka2.broker.server.context_parts import ClosingReply
+from pykafka2.broker.server.request_context import ClosingReply
 from pykafka2.errors import IllegalSaslState, error_of
 from pykafka2.protocol.messages.sasl import (
     SaslAuthenticateRequest,

@@ -24,8 +24,8 @@ from pykafka2.broker.quotas.client_quotas import ClientQuotas
 from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.broker.security.acls import Acls
 from pykafka2.broker.security.authorizer import Access
-from pykafka2.broker.server.answers import Answers
 from pykafka2.broker.server.request_context import RequestContext
+from pykafka2.broker.server.responses import Answers
 from pykafka2.clock import Clock, Entropy
 from pykafka2.errors import BrokerError
 from pykafka2.protocol.struct import Response

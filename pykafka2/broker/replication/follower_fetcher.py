@@ -17,8 +17,8 @@ from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
 from pykafka2.broker.replication.fetch_sessions import INITIAL_EPOCH, NO_SESSION, next_epoch
 from pykafka2.broker.replication.fetch_state import Fetcher, PartitionFetchState, Position
-from pykafka2.broker.replication.links import Links
 from pykafka2.broker.replication.replica import Replica
+from pykafka2.broker.server.links import Links
 from pykafka2.broker.server.request_metrics import RequestMetrics
 from pykafka2.broker.server.threads import Part
 from pykafka2.clock import FOREVER

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from pykafka2.broker.node import Node
-from pykafka2.broker.replication.links import Links
+from pykafka2.broker.server.links import Links
 from pykafka2.errors import KafkaError, KafkaTimeoutError
 from pykafka2.protocol.struct import Request, Response
 

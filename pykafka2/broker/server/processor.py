@@ -1,9 +1,9 @@
-"""A processor: reads requests and writes responses of some of a broker's connections.
+"""A processor: reads requests and writes responses of some of a broker's connections; throttled ones wait.
 
 Each turn it takes connections from the acceptor, frames from its sockets (decoded into the request channel)
 and responses from the handlers (its own response queue). A bug in any of it closes one connection (`failed`).
-Belongs to its loop's thread; `adopt` and the methods for a request's origin only append to a deque and can be
-called from any thread.
+A throttled connection is not read, but its responses are still sent. Belongs to its loop's thread; `adopt`
+and the methods for a request's origin only append to a deque and can be called from any thread.
 """
 
 from __future__ import annotations
@@ -16,26 +16,56 @@ from typing import Any
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.security.authentication import NotAdmitted
 from pykafka2.broker.security.listeners import ListenerEndpoint
-from pykafka2.broker.server.api_table import ApiTable
-from pykafka2.broker.server.channel import Channel, Slot
-from pykafka2.broker.server.client import Client, ClientOrigin
-from pykafka2.broker.server.connection import Connection
+from pykafka2.broker.server.channel import MAX_FILE_BYTES, MAX_SHARED_FILE_BYTES, AllUnsent, Channel, Slot
+from pykafka2.broker.server.connection import Client, ClientOrigin, Connection
 from pykafka2.broker.server.connection_quotas import ConnectionQuotas
-from pykafka2.broker.server.context_parts import ReceivedRequest
-from pykafka2.broker.server.intake import Intake
-from pykafka2.broker.server.muted import MutedConnections
-from pykafka2.broker.server.reply_bytes import encoded
-from pykafka2.broker.server.request_channel import RequestChannel
-from pykafka2.broker.server.request_context import RequestContext
+from pykafka2.broker.server.request_channel import RequestChannel, WaitingForRoom
+from pykafka2.broker.server.request_codec import ApiTable, Intake, encoded
+from pykafka2.broker.server.request_context import ReceivedRequest, RequestContext
 from pykafka2.broker.server.threads import Part
-from pykafka2.broker.server.unsent import AllUnsent
-from pykafka2.broker.server.unsent_parts import MAX_FILE_BYTES, MAX_SHARED_FILE_BYTES
-from pykafka2.broker.server.waiting_for_room import WaitingForRoom
 from pykafka2.clock import FOREVER
 from pykafka2.errors import CorruptData, Disconnected, KafkaError, KafkaStorageError, UnsupportedVersion
 from pykafka2.network.transport import Transport
 from pykafka2.protocol.primitives import FramePart
 from pykafka2.protocol.struct import Response
+
+
+class MutedConnections:
+    """Muted connections and when they are unmuted, by the monotonic clock."""
+
+    def __init__(self) -> None:
+        self._until: dict[Connection, float] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._until)
+
+    def add(self, connection: Connection, until: float) -> None:
+        """Stop reading a connection until then; the latest of several times applies."""
+        before = self._until.get(connection)
+        if before is None:
+            connection.channel.throttle()
+        self._until[connection] = until if before is None else max(before, until)
+
+    def due(self, now: float) -> list[Connection]:
+        """Unmute and return the connections that are due, in the order of muting."""
+        due = [connection for connection, until in self._until.items() if until <= now]
+        for connection in due:
+            del self._until[connection]
+            connection.channel.end_throttle()
+        return due
+
+    @property
+    def next_at(self) -> float:
+        """The time when the next connection is unmuted."""
+        return min(self._until.values(), default=FOREVER)
+
+    def forget(self, connection: Connection) -> None:
+        """Remove a closed connection."""
+        self._until.pop(connection, None)
+
+    def clear(self) -> None:
+        self._until.clear()
+
 
 logger = logging.getLogger(__name__)
 

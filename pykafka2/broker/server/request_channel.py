@@ -1,4 +1,4 @@
-"""The bounded queue of requests between a broker's processors and its handlers.
+"""The bounded queue of requests between processors and handlers, which never wait.
 
 queued.max.requests and queued.max.request.bytes bound it: processors stop reading while it is full, so that
 TCP slows the clients down.
@@ -7,18 +7,24 @@ Requests that have just arrived have their own queue, from which every other req
 with one request at a time does not wait behind pipelined requests that were read earlier, and those get at
 least every other turn.
 
-Processors without room wait in line for it. The first one enqueues one request of each of its waiting
-connections (waiting_for_room.py), then it is the next one's turn. So connections share the room fairly,
-whichever processor runs first.
+Processors without room wait in line for it. When a processor is first and there is room, it enqueues one
+request of each of its connections waiting by then: one round. Later connections, and those that had their
+turn, wait for its next round. So connections share the room fairly, whichever processor runs first.
+
+A request that cannot be answered yet goes to the purgatory, so the handler is free at once. A bug closes the
+request's connection.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterator
 from threading import Lock
 
+from pykafka2.broker.server.connection import Connection
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import Part
+from pykafka2.clock import FOREVER
 
 
 class RequestChannel:
@@ -129,3 +135,114 @@ class RequestChannel:
     def clear(self) -> None:
         self._requests.clear()
         self._fresh.clear()
+
+
+# After this many requests the other parts run, and the sockets if it is time.
+MAX_REQUESTS_PER_TURN = 64
+
+
+class Handler(Part):
+    """One of num.io.threads. `handle(context, now)` takes the cluster's lock; `after(now)` ends a turn."""
+
+    def __init__(
+        self,
+        name: str,
+        requests: RequestChannel,
+        handle: Callable[[RequestContext, float], None],
+        after: Callable[[float], None],
+    ) -> None:
+        super().__init__(name)
+        self._requests = requests
+        self._handle = handle
+        self._after = after
+
+    def run(self, now: float) -> float:
+        requests, loop = self._requests, self.loop
+        is_shared = loop.is_shared
+        if is_shared and requests.stopped_in_pass == loop.passes:
+            self.signal()  # another handler stopped so that responses are sent first
+            return FOREVER
+        had_fresh = requests.has_fresh
+        for _ in range(MAX_REQUESTS_PER_TURN):
+            context = None if self.is_suspended else requests.take()
+            if context is None:
+                break
+            context.progress.handled_by = self.name
+            try:
+                self._handle(context, now)
+            except Exception as error:
+                # Exceptions of the API itself are answered; this is a bug around it, which would leave no
+                # response.
+                self.loop.problems.note(f"{self.name}: {type(context.request).__name__}", error)
+                context.close()
+            # Responses to requests that have just arrived are sent before anything else. A handler on its own
+            # thread delays no other part.
+            if is_shared and ((had_fresh and not requests.has_fresh) or loop.is_turn_over):
+                requests.stopped_in_pass = loop.passes
+                if requests:
+                    self.signal()
+                break
+        else:
+            self.signal()
+        self._after(now)
+        return FOREVER
+
+
+class WaitingForRoom:
+    """Waiting connections, in order. They are marked by `wants_room`, and not read meanwhile."""
+
+    def __init__(self, processor: Part, requests: RequestChannel) -> None:
+        self._processor = processor
+        self._requests = requests
+        self._next_round: dict[Connection, None] = {}
+        self._round: dict[Connection, None] = {}  # connections served before another processor's turn
+        self.is_in_line = False
+
+    def must_wait(self, *, has_turn: bool) -> bool:
+        """Return whether a connection must wait with its request; `has_turn`: `turns` returned it."""
+        if self.is_in_line and not has_turn:
+            return True
+        return not self._requests.has_room_for(self._processor)
+
+    def add(self, connection: Connection) -> None:
+        """Add a connection, which keeps its place if it is waiting already."""
+        connection.wants_room = True
+        if connection not in self._round:
+            self._next_round[connection] = None
+        if not self.is_in_line:
+            self.is_in_line = True
+            self._requests.join_line(self._processor)
+
+    def drop(self, connection: Connection) -> None:
+        """Remove a connection. The processor stays in line until its turn, for connections added by then."""
+        self._round.pop(connection, None)
+        self._next_round.pop(connection, None)
+
+    def turns(self) -> Iterator[Connection]:
+        """Iterate over the connections that can enqueue a request now; none during another processor's turn.
+
+        Each is no longer waiting. Without room the round continues with the next call.
+        """
+        requests, processor = self._requests, self._processor
+        if not requests.has_room_for(processor):
+            return
+        if not self._round:
+            self._round, self._next_round = self._next_round, {}
+        while self._round and requests.has_room_for(processor):
+            connection = next(iter(self._round))
+            del self._round[connection]
+            connection.wants_room = False
+            yield connection
+        if not self._round:
+            requests.leave_line(processor)
+            self.is_in_line = bool(self._next_round)
+            if self.is_in_line:
+                requests.join_line(processor)
+
+    def clear(self) -> None:
+        """Remove all connections."""
+        self._round.clear()
+        self._next_round.clear()
+        if self.is_in_line:
+            self.is_in_line = False
+            self._requests.leave_line(self._processor)

@@ -17,7 +17,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 from pykafka2.broker.config.keys import nearest
-from pykafka2.broker.server.context_parts import MeasuredRequest
+from pykafka2.broker.server.request_context import MeasuredRequest
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.registry import API_KEYS
 

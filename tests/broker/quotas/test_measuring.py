@@ -11,7 +11,7 @@ from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.handlers.throttling import mutation_quota, throttle
 from pykafka2.broker.quotas.client_quotas import ClientQuotas
 from pykafka2.broker.quotas.entities import entity_of
-from pykafka2.broker.server.muted import MutedConnections
+from pykafka2.broker.server.processor import MutedConnections
 from pykafka2.protocol.messages.metadata import MetadataResponse
 from pykafka2.protocol.messages.produce import ProduceResponse
 from pykafka2.protocol.messages.topics import (

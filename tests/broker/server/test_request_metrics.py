@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykafka2.broker.server.context_parts import MeasuredRequest
+from pykafka2.broker.server.request_context import MeasuredRequest
 from pykafka2.broker.server.request_metrics import SPANS, Histogram, RequestMetrics
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.messages.metadata import MetadataRequest

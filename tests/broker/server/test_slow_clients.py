@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from pykafka2.broker.server.channel import Slot
+from pykafka2.broker.server.channel import MAX_UNSENT_BYTES, Slot
 from pykafka2.broker.server.connection import Connection
 from pykafka2.broker.server.request_context import RequestContext
-from pykafka2.broker.server.unsent import MAX_UNSENT_BYTES
 from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
@@ -209,7 +208,7 @@ def test_connections_with_unsent_replies_are_not_read_while_their_total_is_too_l
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However few bytes each has; who has none is served."""
-    monkeypatch.setattr("pykafka2.broker.server.unsent.MAX_ALL_UNSENT_BYTES", 1000)
+    monkeypatch.setattr("pykafka2.broker.server.channel.MAX_ALL_UNSENT_BYTES", 1000)
     wires = [leader("t", 0) for _ in range(2)]
     broker = kafka_cluster.partition("t", 0).leader
     kafka_cluster.controls.pause_followers()

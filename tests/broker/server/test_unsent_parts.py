@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pykafka2.broker.server.unsent_parts import MAX_FILE_BYTES, UnsentParts
+from pykafka2.broker.server.channel import MAX_FILE_BYTES, UnsentParts
 from pykafka2.errors import IllegalState
 from pykafka2.network.transport import READABLE, Buffer
 from pykafka2.protocol.file_part import FilePart

@@ -17,8 +17,8 @@ from pykafka2 import KafkaProducer
 from pykafka2.broker.log.disk import held_files
 from pykafka2.broker.log.disk.held_files import held
 from pykafka2.broker.server import threads
+from pykafka2.broker.server.channel import MAX_FILE_BYTES, MAX_SHARED_FILE_BYTES
 from pykafka2.broker.server.connection import Connection
-from pykafka2.broker.server.unsent_parts import MAX_FILE_BYTES, MAX_SHARED_FILE_BYTES
 from pykafka2.network.tcp import SendfileTransport, TcpTransport
 from pykafka2.network.transport import Buffer
 from pykafka2.protocol.framing import encode_request

@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 import attrs
 
 from pykafka2.broker.security.principal import BROKER
-from pykafka2.broker.server.context_parts import Progress, ReceivedRequest
 from pykafka2.broker.server.request_channel import RequestChannel
-from pykafka2.broker.server.request_context import RequestContext
+from pykafka2.broker.server.request_context import Progress, ReceivedRequest, RequestContext
 from pykafka2.broker.server.threads import Part
 from pykafka2.clock import FOREVER
 from pykafka2.errors import CorruptData, KafkaError, LinkCut, UnsupportedVersion
