@@ -19,7 +19,7 @@ from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.faults.engine import Faults
 from pykafka2.broker.faults.throttle import Throttles
-from pykafka2.broker.log.log_dir import LogDirs
+from pykafka2.broker.log.memory_storage import LogDirs
 from pykafka2.broker.log.storage import Storages
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import History

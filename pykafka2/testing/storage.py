@@ -28,7 +28,7 @@ from pykafka2.broker.log.disk.data_directory import (
     read_identity,
     refused,
 )
-from pykafka2.broker.log.disk.file_system import FileSystem
+from pykafka2.broker.log.file_system import FileSystem
 from pykafka2.clock import Entropy, SeededEntropy
 from pykafka2.errors import ConfigurationError, KafkaStorageError
 from pykafka2.protocol.primitives import uuid_to_text

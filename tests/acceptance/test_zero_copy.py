@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import KafkaConsumer, TopicPartition
-from pykafka2.broker.log.disk.held_files import held
+from pykafka2.broker.log.file_system import held
 from pykafka2.testing import KafkaCluster, Topic
 from tests.testing.wire import Wire, batch, data_of, fetch_request, produce
 

@@ -10,9 +10,8 @@ import pytest
 from pykafka2.broker.base.image import PartitionImage
 from pykafka2.broker.controller import controller, elections
 from pykafka2.broker.log.leader_epochs import LeaderEpochs
-from pykafka2.broker.log.partition_log import Appended, PartitionLog
+from pykafka2.broker.log.partition_log import Appended, PartitionLog, ReadResult
 from pykafka2.broker.log.producer_state import AppendedBatch, ProducerStates
-from pykafka2.broker.log.read_result import ReadResult
 from pykafka2.broker.replication.follower_fetcher import FollowerFetchers
 from pykafka2.broker.replication.in_sync import FollowerState
 from pykafka2.broker.replication.replica import Replica

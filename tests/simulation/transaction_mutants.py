@@ -14,8 +14,8 @@ from pykafka2.broker.coordinators.transactions.service import TransactionCoordin
 from pykafka2.broker.coordinators.transactions.shard import TransactionShard
 from pykafka2.broker.coordinators.transactions.state import Transaction
 from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.broker.log.producer_state import Verifications
 from pykafka2.broker.log.transaction_index import TransactionIndex
-from pykafka2.broker.log.verifications import Verifications
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 

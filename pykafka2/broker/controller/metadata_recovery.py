@@ -19,7 +19,6 @@ from pykafka2.broker.controller.records import FeatureSet, Record, ScramUserSet
 from pykafka2.broker.controller.state import State
 from pykafka2.broker.controller.to_metadata import Converter, DirectoriesOf
 from pykafka2.broker.log.disk.data_directory import logs_in, refused, refused_after
-from pykafka2.broker.log.disk.file_system import FileSystem
 from pykafka2.broker.log.disk.metadata_batches import MetadataBatch
 from pykafka2.broker.log.disk.metadata_directory import (
     BOOTSTRAP,
@@ -35,6 +34,7 @@ from pykafka2.broker.log.disk.metadata_directory import (
     segment_name,
 )
 from pykafka2.broker.log.disk.text_files import decode_epochs, encode_topic_id
+from pykafka2.broker.log.file_system import FileSystem
 from pykafka2.broker.log.leader_epochs import LeaderEpochs
 from pykafka2.clock import Entropy
 from pykafka2.errors import CorruptData, InvalidConfig

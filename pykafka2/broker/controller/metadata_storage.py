@@ -16,7 +16,6 @@ from pykafka2.broker.controller.metadata_image import MetadataImage
 from pykafka2.broker.controller.metadata_partitions import versioned
 from pykafka2.broker.controller.records import Record
 from pykafka2.broker.controller.to_metadata import Converter
-from pykafka2.broker.log.disk.file_system import File, FileSystem
 from pykafka2.broker.log.disk.metadata_batches import encode_controls, encode_records
 from pykafka2.broker.log.disk.metadata_directory import (
     EPOCHS,
@@ -31,6 +30,7 @@ from pykafka2.broker.log.disk.metadata_directory import (
     snapshots_in,
 )
 from pykafka2.broker.log.disk.text_files import encode_epochs
+from pykafka2.broker.log.file_system import File, FileSystem
 from pykafka2.broker.log.leader_epochs import LeaderEpochs
 from pykafka2.errors import KafkaStorageError
 from pykafka2.protocol.messages.control_records import (

@@ -17,7 +17,7 @@ from pykafka2.broker.log.batch import parse_batch
 if TYPE_CHECKING:
     from pykafka2.broker.base.image import Key
     from pykafka2.broker.coordinators.replay import Producer, Record
-    from pykafka2.broker.log.verifications import VerificationGuard
+    from pykafka2.broker.log.producer_state import VerificationGuard
     from pykafka2.broker.observed.event_log import EventLog
     from pykafka2.broker.replication.replica_manager import ReplicaManager
 

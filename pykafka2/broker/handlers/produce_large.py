@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.log.record_walk import RecordWalk
+from pykafka2.broker.log.record_validation import RecordWalk
 from pykafka2.protocol.messages.produce import ProduceResponse
 from pykafka2.records.batch import Buffer
 

@@ -26,7 +26,7 @@ from pykafka2.records.batch import HEADER_BYTES, RecordBatch
 if TYPE_CHECKING:
     from pykafka2.broker.base.image import Key
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.log.verifications import VerificationGuard
+    from pykafka2.broker.log.producer_state import VerificationGuard
     from pykafka2.broker.server.request_context import RequestContext
 Verdicts = dict["Key", "VerificationGuard | BrokerError"]
 """For each verified partition: the guard to append with, or the error."""

@@ -17,7 +17,7 @@ from pykafka2.broker.controller import Controller, NewTopic
 from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.controller.node import ControllerNode
 from pykafka2.broker.coordinators.hosting import Coordinators
-from pykafka2.broker.log.record_walk import OpenWalks
+from pykafka2.broker.log.record_validation import OpenWalks
 from pykafka2.broker.log.storage import LogStorage
 from pykafka2.broker.node import Node
 from pykafka2.broker.quotas.client_quotas import ClientQuotas

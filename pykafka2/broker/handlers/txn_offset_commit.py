@@ -18,7 +18,7 @@ from pykafka2.records.batch import NO_SEQUENCE
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.log.verifications import VerificationGuard
+    from pykafka2.broker.log.producer_state import VerificationGuard
     from pykafka2.broker.server.request_context import RequestContext
 
 FIRST_THAT_ADDS: Final = 5

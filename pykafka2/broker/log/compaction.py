@@ -3,25 +3,171 @@
 Sans-IO and independent of the storage: reads `Segment`s and writes new ones, in steps of a few milliseconds.
 It builds an offset map from the keys of the dirty segments, then rewrites all segments up to the map's end.
 Offsets never change. `log_cleaner.py` decides which segments are compacted, and when.
+
+Records of aborted transactions are removed. A marker stays until no batch of its transaction is left.
+
+Kept records are copied as bytes. Their offset and timestamp deltas stay valid, because the batch header keeps
+its base offset and timestamp; only a delete horizon changes the base timestamp (KIP-534).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 import attrs
 
 from pykafka2.broker.log.batch import with_records, without_records
-from pykafka2.broker.log.cleaned_transactions import CleanedTransactions
-from pykafka2.broker.log.raw_records import RawRecord, record_slices, with_timestamp_delta
 from pykafka2.broker.log.segment import MemorySegment, Segment
 from pykafka2.broker.log.segments import MAX_OFFSET_SPAN, NewSegment
 from pykafka2.broker.log.transaction_index import AbortedTransaction
 from pykafka2.compression import MAX_OUTPUT_BYTES, codec
 from pykafka2.compression.steps import Steps
+from pykafka2.errors import CorruptData
 from pykafka2.records.batch import DELETE_HORIZON_FLAG, HEADER_BYTES, RecordBatch, open_in_steps
+from pykafka2.records.varint import MAX_VARLONG_BYTES, read_raw, read_varint, varint
 from pykafka2.types import LOG_APPEND_TIME
+
+
+class CleanedTransactions:
+    """Tracks the transactions that are open at the current batch; batches must be read in offset order."""
+
+    __slots__ = ("_aborted", "_committed", "_observed", "_waiting", "kept")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._waiting = deque(sorted(aborted, key=attrgetter("first_offset")))
+        self._committed: set[int] = set()
+        self._aborted: dict[int, AbortedTransaction] = {}
+        self._observed: set[int] = set()
+        self.kept: list[AbortedTransaction] = []
+        """Aborted transactions that stay in the transaction index."""
+
+    def is_removable(self, batch: RecordBatch) -> bool:
+        """Return whether the batch is aborted, or the marker of a transaction without remaining batches."""
+        self._begin_up_to(batch.last_offset)
+        if batch.is_control:
+            return self._is_removable_marker(batch)
+        if not batch.is_transactional:
+            return False
+        if batch.producer_id in self._aborted:
+            self._observed.add(batch.producer_id)
+            return True
+        self._committed.add(batch.producer_id)
+        return False
+
+    def _is_removable_marker(self, batch: RecordBatch) -> bool:
+        from pykafka2.records.control import read_marker
+
+        if not batch.count:
+            return True
+        marker = read_marker(batch, check_crcs=False)
+        if marker.is_commit:
+            was_read = batch.producer_id in self._committed
+            self._committed.discard(batch.producer_id)
+            return not was_read
+        if not marker.is_abort:
+            return False
+        aborted = self._aborted.pop(batch.producer_id, None)
+        if aborted is None:
+            return True
+        if batch.producer_id not in self._observed:
+            return True
+        self._observed.discard(batch.producer_id)
+        self.kept.append(aborted)
+        return False
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._waiting and self._waiting[0].first_offset <= offset:
+            aborted = self._waiting.popleft()
+            self._aborted.setdefault(aborted.producer_id, aborted)
+
+
+RawRecord = tuple[int, int, int, int, "bytes | None", bool]
+"""Start and end of the record's bytes, offset delta, timestamp delta, key, and whether it has a value."""
+
+
+def record_slices(body: bytes, count: int, most: int) -> Iterator[list[RawRecord]]:
+    """Yield the records of a decompressed batch in lists of at most `most` records.
+
+    Raise `CorruptData` if they are malformed.
+    """
+    position = 0
+    for done in range(0, count, most):
+        try:
+            records, position = _read(body, position, min(most, count - done))
+        except IndexError:
+            raise CorruptData(f"the batch ends within a record: {len(body)} bytes, {count} records") from None
+        yield records
+
+
+def _read(body: bytes, position: int, count: int) -> tuple[list[RawRecord], int]:
+    """Return the next records and the position after them; varints of one byte are read inline."""
+    records: list[RawRecord] = []
+    append, end, read = records.append, len(body), read_varint
+    for _ in range(count):
+        start = position
+        raw = body[position]
+        if raw < 0x80 and not raw & 1:
+            stop = position + 1 + (raw >> 1)
+            position += 2
+        else:
+            length, position = read(body, position)
+            if length < 0:
+                raise CorruptData(f"a record at byte {start} has length {length}")
+            stop = position + length
+            position += 1
+        if stop > end:
+            raise CorruptData(f"the record at byte {start} ends at byte {stop} of {end}")
+        raw = body[position]
+        if raw < 0x80:
+            timestamp_delta = (raw >> 1) ^ -(raw & 1)
+            position += 1
+        else:
+            timestamp_delta, position = read(body, position, MAX_VARLONG_BYTES)
+        raw = body[position]
+        if raw < 0x80:
+            offset_delta = (raw >> 1) ^ -(raw & 1)
+            position += 1
+        else:
+            offset_delta, position = read(body, position)
+        raw = body[position]
+        if raw < 0x80:
+            size = (raw >> 1) ^ -(raw & 1)
+            position += 1
+        else:
+            size, position = read(body, position)
+        if size < 0:
+            key = None
+        else:
+            key = body[position : position + size]
+            position += size
+        raw = body[position]
+        if raw < 0x80:
+            size = (raw >> 1) ^ -(raw & 1)
+            position += 1
+        else:
+            size, position = read(body, position)
+        if position + size > stop:
+            raise CorruptData(f"the fields of the record at byte {start} are longer than the record")
+        append((start, stop, offset_delta, timestamp_delta, key, size >= 0))
+        position = stop
+    return records, position
+
+
+def with_timestamp_delta(body: bytes, start: int, end: int, delta: int) -> bytes:
+    """Return the record's bytes with another timestamp delta.
+
+    Raise `CorruptData` if the delta does not fit: a client can send any timestamp.
+    """
+    if not -(2**63) <= delta < 2**63:
+        raise CorruptData(f"the timestamp of the record at byte {start} is too far from the delete horizon")
+    _, attributes_at = read_raw(body, start)
+    _, rest_at = read_raw(body, attributes_at + 1, MAX_VARLONG_BYTES)
+    fields = b"".join((body[attributes_at : attributes_at + 1], varint(delta), body[rest_at:end]))
+    return varint(len(fields)) + fields
+
 
 SLICE: Final = 2_000
 """Records read in one step, which takes about 5 ms."""

@@ -1,18 +1,27 @@
-"""Producer state of a partition: each producer's epoch, its last five batches, and open transactions.
+"""Producer state of a partition: epochs, last five batches, open transactions, verifications (KIP-890).
 
 Returns the original offset for a retried batch; rejects gaps, old epochs and old coordinators (KIP-98,
 KIP-890; Kafka's ProducerStateManager and ProducerAppendInfo of 4.3). Rebuilt from the log after truncation,
 as after a restart.
+
+A transaction limits the last stable offset while it is open, and after its marker is written until that
+marker is replicated. producer_state.py holds one instance per log.
+
+A transaction's first batch is appended only if the coordinator knows the partition. The leader creates a
+guard, sends the verification request, and appends with the guard. A marker in between invalidates the guard,
+so that a late response cannot open a transaction that nothing would end. partition_log.py checks each batch;
+coordinators/transactions/verification.py sends the request. Source: Kafka's VerificationStateEntry and
+UnifiedLog.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
 
 import attrs
 
-from pykafka2.broker.log.open_transactions import CompletedTransaction, OpenTransactions
 from pykafka2.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
@@ -20,6 +29,69 @@ from pykafka2.errors import (
     TransactionCoordinatorFenced,
 )
 from pykafka2.records.batch import NO_SEQUENCE, RecordBatch
+
+
+@attrs.define(frozen=True)
+class CompletedTransaction:
+    """A transaction whose marker is written.
+
+    `last_stable_offset` is the value after the marker, ignoring replication.
+    """
+
+    producer_id: int
+    first_offset: int
+    marker_offset: int
+    committed: bool
+    last_stable_offset: int
+
+
+class OpenTransactions:
+    """Transactions of one log that limit the last stable offset."""
+
+    __slots__ = ("_ongoing", "_unreplicated")
+
+    def __init__(self) -> None:
+        # Offsets only grow, so the dict is ordered by first offset.
+        self._ongoing: dict[int, int] = {}
+        self._unreplicated: list[tuple[int, int]] = []  # a heap of (first offset, marker's offset)
+
+    @property
+    def ongoing(self) -> dict[int, int]:
+        """First offsets by producer id, the smallest first."""
+        return dict(self._ongoing)
+
+    def first_offset_of(self, producer_id: int) -> int | None:
+        return self._ongoing.get(producer_id)
+
+    def begin(self, producer_id: int, offset: int) -> None:
+        """Record a transactional batch; the first one since the last marker opens a transaction."""
+        self._ongoing.setdefault(producer_id, offset)
+
+    def end(self, producer_id: int, marker_offset: int, committed: bool) -> CompletedTransaction | None:
+        """Record the producer's marker. Return None if the producer had no open transaction."""
+        first_offset = self._ongoing.pop(producer_id, None)
+        if first_offset is None:
+            return None
+        heappush(self._unreplicated, (first_offset, marker_offset))
+        stable = next(iter(self._ongoing.values()), marker_offset + 1)
+        return CompletedTransaction(producer_id, first_offset, marker_offset, committed, stable)
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Return the smallest first offset of transactions that are open or have an unreplicated marker."""
+        heap = self._unreplicated
+        while heap and heap[0][1] < high_watermark:
+            heappop(heap)
+        first_ongoing = next(iter(self._ongoing.values()), None)
+        if not heap:
+            return first_ongoing
+        return heap[0][0] if first_ongoing is None else min(heap[0][0], first_ongoing)
+
+    def copy(self) -> OpenTransactions:
+        other = OpenTransactions()
+        other._ongoing = dict(self._ongoing)
+        other._unreplicated = list(self._unreplicated)
+        return other
+
 
 BATCHES_KEPT = 5
 NO_EPOCH = -1
@@ -239,3 +311,114 @@ class ProducerStates:
 def next_sequence(sequence: int) -> int:
     """Return the sequence after `sequence`; 0 follows 2**31 - 1."""
     return 0 if sequence == MAX_SEQUENCE else sequence + 1
+
+
+class VerificationGuard:
+    """A token for one verification; equal only to itself."""
+
+    __slots__ = ()
+
+
+@attrs.define
+class Verification:
+    """The state of a producer between the verification request and its first append."""
+
+    guard: VerificationGuard
+    lowest_sequence: int
+    epoch: int
+    supports_epoch_bump: bool
+    started_ms: int
+
+    def add(self, sequence: int, epoch: int) -> None:
+        """Record another batch that waits for the same verification."""
+        if epoch > self.epoch or (epoch == self.epoch and sequence < self.lowest_sequence):
+            self.epoch, self.lowest_sequence = epoch, sequence
+
+
+class Verifications:
+    """Verifications in progress in one partition. `where` is the partition's name in errors.
+
+    `required` is transaction.partition.verification.enable; while it is False no guard is needed.
+    """
+
+    __slots__ = ("_by_producer", "_producers", "_where", "required")
+
+    def __init__(self, producers: ProducerStates, where: str) -> None:
+        self.required = False
+        self._producers = producers
+        self._where = where
+        self._by_producer: dict[int, Verification] = {}
+
+    def begin(
+        self, producer_id: int, epoch: int, sequence: int, supports_epoch_bump: bool, now_ms: int
+    ) -> VerificationGuard | None:
+        """Return the guard for appending a transactional batch once the coordinator has verified it.
+
+        All waiting batches of a producer share it. None if no verification is needed: the transaction is open
+        here, or verification is off. Producers that add partitions by producing (`supports_epoch_bump`) are
+        always verified.
+        """
+        if self._producers.has_open_transaction(producer_id, epoch):
+            return None
+        if not (self.required or supports_epoch_bump):
+            return None
+        found = self._by_producer.get(producer_id)
+        if found is None:
+            found = Verification(VerificationGuard(), sequence, epoch, supports_epoch_bump, now_ms)
+            self._by_producer[producer_id] = found
+        else:
+            found.add(sequence, epoch)
+        return found.guard
+
+    def check(self, batch: RecordBatch, guard: VerificationGuard | None) -> None:
+        """Raise `InvalidTxnState` for a batch whose transaction is neither open here nor verified."""
+        if not (batch.is_transactional and self.required):
+            return
+        if self._producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
+            return
+        if not self.admits(batch.producer_id, guard):
+            raise InvalidTxnState(
+                f"{self._where}: producer {batch.producer_id} has no transaction open here and is not "
+                f"verified. Add the partition to the transaction first"
+            )
+
+    def check_first_sequence(self, batch: RecordBatch) -> None:
+        """Reject a first batch of a verified producer while an earlier batch is still being verified.
+
+        Raise `OutOfOrderSequenceNumber` or `InvalidProducerEpoch`.
+        """
+        verification = self._by_producer.get(batch.producer_id)
+        if verification is None:
+            return
+        self._producers.check_epoch(batch)
+        is_new = self._producers.get(batch.producer_id) is None
+        if (verification.supports_epoch_bump and is_new and batch.base_sequence != 0) or (
+            batch.base_sequence > verification.lowest_sequence
+        ):
+            raise OutOfOrderSequenceNumber(
+                f"producer {batch.producer_id} sent sequence {batch.base_sequence} first; its transaction "
+                f"begins here with {0 if is_new else verification.lowest_sequence}"
+            )
+
+    def admits(self, producer_id: int, guard: VerificationGuard | None) -> bool:
+        """Return whether `guard` is the one created since the last marker."""
+        found = self._by_producer.get(producer_id)
+        return found is not None and found.guard is guard
+
+    def end(self, producer_id: int) -> None:
+        """Remove the verification when the producer's first batch or a marker is appended."""
+        self._by_producer.pop(producer_id, None)
+
+    def expire(self, before_ms: int) -> int:
+        """Drop verifications started at or before `before_ms` (producer.id.expiration.ms).
+
+        Return their number.
+        """
+        old = [
+            producer_id
+            for producer_id, verification in self._by_producer.items()
+            if verification.started_ms <= before_ms
+        ]
+        for producer_id in old:
+            del self._by_producer[producer_id]
+        return len(old)

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Protocol
 
-from pykafka2.broker.log.disk.file_system import FileRegion
+from pykafka2.broker.log.file_system import FileRegion
 from pykafka2.broker.log.transaction_index import AbortedTransaction
 from pykafka2.records.batch import RecordBatch
 

@@ -13,7 +13,7 @@ from zlib import crc32
 
 import attrs
 
-from pykafka2.broker.log.disk.file_system import FileRegion
+from pykafka2.broker.log.file_system import FileRegion
 from pykafka2.broker.log.segment import NO_TIMESTAMP, MemorySegment, Segment
 from pykafka2.records.batch import RecordBatch
 

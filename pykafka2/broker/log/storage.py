@@ -1,19 +1,68 @@
 """The storage of a broker's logs: one interface, implemented in memory and on disk, chosen once at the start.
 
-`LogDir` (log_dir.py) holds logs in memory; `DiskStorage` (disk/disk_storage.py) in data directories. Access
-requires the cluster's lock.
+`LogDir` (memory_storage.py) holds logs in memory, where directories are mere names; `DiskStorage`
+(disk/disk_storage.py) in data directories. As in Kafka's LogManager a new log goes to the directory with the
+fewest logs, or to the one that AlterReplicaLogDirs has named before the replica existed. Access requires the
+cluster's lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from pykafka2.broker.base.image import UNASSIGNED
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.log_files import Disk
-from pykafka2.broker.log.log_places import LogPlaces
 from pykafka2.broker.log.partition_log import PartitionLog
+
+
+def log_dirs_of(config: BrokerConfig) -> list[str]:
+    """Return the directories in log.dirs, or else in log.dir."""
+    text = config.text("log.dirs") or config.text("log.dir") or ""
+    return [path.strip() for path in text.split(",")]
+
+
+Ident = tuple[bytes, int]
+"""Topic id and partition of a log."""
+
+
+class LogPlaces:
+    """The log directories of one broker. Access requires the cluster's lock."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self.paths = tuple(dict.fromkeys(paths))
+        self._places: dict[Ident, str] = {}
+        self._preferred: dict[tuple[str, int], str] = {}
+
+    def of(self, topic_id: bytes, partition: int) -> str:
+        """Return the directory of a log."""
+        return self._places[topic_id, partition]
+
+    def add(self, topic: str, topic_id: bytes, partition: int, paths: Sequence[str] = ()) -> None:
+        """Choose a directory for a new log, among `paths` if there are any."""
+        preferred = self._preferred.pop((topic, partition), None)
+        if preferred is None:
+            counts = Counter(self._places.values())
+            preferred = min(paths or self.paths, key=lambda path: counts[path])
+        self._places[topic_id, partition] = preferred
+
+    def prefer(self, topic: str, partition: int, path: str) -> None:
+        """Set the directory of a log that does not exist yet."""
+        self._preferred[topic, partition] = path
+
+    def move(self, topic_id: bytes, partition: int, path: str) -> None:
+        """Move a log, which takes no time in memory."""
+        self._places[topic_id, partition] = path
+
+    def remove(self, topic_id: bytes, partition: int) -> None:
+        self._places.pop((topic_id, partition), None)
+
+    def clear(self) -> None:
+        """Forget all logs."""
+        self._places.clear()
+        self._preferred.clear()
 
 
 class LogMove(Protocol):

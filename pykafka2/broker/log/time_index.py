@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pykafka2.broker.log.partition_log import PartitionLog
-from pykafka2.broker.log.record_walk import SLICE
+from pykafka2.broker.log.record_validation import SLICE
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.compression.steps import Steps
 from pykafka2.records.batch import RecordBatch, open_in_steps

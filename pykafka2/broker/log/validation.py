@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from pykafka2.broker.log.batch import parse_batch, rewritten, with_log_append_time
-from pykafka2.broker.log.batch_rules import BatchRules
-from pykafka2.broker.log.record_walk import RecordWalk, check_usual_records, records_of
+from pykafka2.broker.log.record_validation import BatchRules, RecordWalk, check_usual_records, records_of
 from pykafka2.errors import (
     CorruptMessage,
     InvalidRecord,

@@ -12,10 +12,10 @@ from enum import Enum
 
 from pykafka2.broker.base.image import Key, PartitionImage
 from pykafka2.broker.config.configs import TopicConfig
-from pykafka2.broker.log.batch_rules import BatchRules
 from pykafka2.broker.log.disk.volume import DiskSettings
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH, EpochEnd
 from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.broker.log.record_validation import BatchRules
 from pykafka2.broker.log.segments import RollLimits
 from pykafka2.broker.replication.fetch_session import SessionPartition
 from pykafka2.broker.replication.high_watermark import effective_min_isr, high_watermark

@@ -17,10 +17,10 @@ from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
 from pykafka2.broker.log.partition_log import NEVER, Appended, EndMarker, PartitionLog
-from pykafka2.broker.log.record_walk import RecordWalk
+from pykafka2.broker.log.producer_state import VerificationGuard
+from pykafka2.broker.log.record_validation import RecordWalk
 from pykafka2.broker.log.storage import LogStorage
 from pykafka2.broker.log.validation import single_batch, start_walk, validate
-from pykafka2.broker.log.verifications import VerificationGuard
 from pykafka2.broker.replication.cleaner import LogCleaner
 from pykafka2.broker.replication.delayed import DelayedProduce, ProduceResult, follower_key
 from pykafka2.broker.replication.directory_assignments import DirectoryAssignments

@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 from typing import TypeVar, cast
 
-from pykafka2.broker.log.disk.file_system import FileSystem
+from pykafka2.broker.log.file_system import FileSystem
 from pykafka2.clock import Clock, Entropy, SeededEntropy
 from pykafka2.driver.runtime import Outcome, Step, Task, ignore_error
 from pykafka2.driver.wait_queue import RuntimeWaiters, WaitQueue

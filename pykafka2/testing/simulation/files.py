@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from pykafka2.broker.log.disk.file_system import MAX_SMALL_FILE, FileLock
+from pykafka2.broker.log.file_system import MAX_SMALL_FILE, FileLock
 from pykafka2.records.batch import Buffer
 
 PAGE_BYTES: Final = 4096

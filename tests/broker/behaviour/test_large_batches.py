@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from pykafka2.broker.handlers.services import Services
-from pykafka2.broker.log.batch_rules import BatchRules
-from pykafka2.broker.log.record_walk import MAX_RECORD_ERRORS, SLICE, OpenWalks, RecordWalk
+from pykafka2.broker.log.record_validation import MAX_RECORD_ERRORS, SLICE, BatchRules, OpenWalks, RecordWalk
 from pykafka2.broker.log.validation import single_batch, start_walk, validate
 from pykafka2.compression import codec
 from pykafka2.errors import InvalidRecord
@@ -268,7 +267,7 @@ def test_many_small_batches_of_one_request_are_checked_in_slices(
 
 @pytest.mark.gate
 def test_walks_together_decompress_no_more_than_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pykafka2.broker.log.record_walk.MOST_OPEN_BYTES", 2 << 20)
+    monkeypatch.setattr("pykafka2.broker.log.record_validation.MOST_OPEN_BYTES", 2 << 20)
     record = record_of_headers(400_000)
     open_walks, walks = OpenWalks(), [walk_of(large_batch(record, 1)) for _ in range(8)]
     most = 0

@@ -12,9 +12,9 @@ from pykafka2.broker.controller.metadata_log import MetadataLog
 from pykafka2.broker.controller.metadata_recovery import MetadataPlace, open_metadata
 from pykafka2.broker.controller.metadata_storage import DiskMetadataStorage
 from pykafka2.broker.controller.state import State
-from pykafka2.broker.log.disk.file_system import FileSystem
 from pykafka2.broker.log.disk.metadata_directory import DIRECTORY
 from pykafka2.broker.log.disk.real_files import RealFiles
+from pykafka2.broker.log.file_system import FileSystem
 from pykafka2.clock import SeededEntropy
 
 from .metadata_changes import CONFIG, DIRECTORIES, SECRET_KEY, Changes

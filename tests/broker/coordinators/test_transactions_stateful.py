@@ -25,7 +25,7 @@ from pykafka2.broker.coordinators.transactions.verification import (
     verification_request,
 )
 from pykafka2.broker.log.partition_log import PartitionLog
-from pykafka2.broker.log.verifications import VerificationGuard
+from pykafka2.broker.log.producer_state import VerificationGuard
 from pykafka2.errors import BrokerError
 from pykafka2.protocol.messages.transaction import (
     AddPartitionsToTxnRequest,

@@ -13,7 +13,7 @@ import pytest
 
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.batch import placed
-from pykafka2.broker.log.disk.checkpoint_writer import Intervals
+from pykafka2.broker.log.disk.checkpoints import Intervals
 from pykafka2.broker.log.disk.data_directory import Identity, open_directories
 from pykafka2.broker.log.disk.disk_storage import DiskStorages
 from pykafka2.broker.log.disk.log_directory import on_disk

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pykafka2.broker.log.disk.future_log import MAX_BATCHES, FutureLog
+from pykafka2.broker.log.disk.future_logs import MAX_BATCHES, FutureLog
 from pykafka2.broker.log.disk.log_directory import on_disk
 from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
 from pykafka2.broker.log.segments import RollLimits

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pykafka2.broker.log.disk import held_files
-from pykafka2.broker.log.disk.file_system import FileRegion
-from pykafka2.broker.log.disk.held_files import held, part_of
+from pykafka2.broker.log import file_system as held_files
 from pykafka2.broker.log.disk.real_files import RealFile, RealFiles
+from pykafka2.broker.log.file_system import FileRegion, held, part_of
 from pykafka2.errors import KafkaStorageError
 from pykafka2.protocol.file_part import FilePart
 

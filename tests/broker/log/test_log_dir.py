@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pykafka2.broker.log import log_dir
+from pykafka2.broker.log import memory_storage as log_dir
 from pykafka2.broker.log.batch import parse_batch
-from pykafka2.broker.log.log_dir import LogDirs
+from pykafka2.broker.log.memory_storage import LogDirs
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Topic

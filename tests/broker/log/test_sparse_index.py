@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykafka2.broker.log.disk.index_files import BLOCK_ENTRIES, OFFSET_ENTRY, SparseIndex
 from pykafka2.broker.log.disk.real_files import RealFile, RealFiles
-from pykafka2.broker.log.disk.sparse_index import BLOCK_ENTRIES, OFFSET_ENTRY, SparseIndex
 from pykafka2.testing.simulation.files import SimFiles
 
 STEPS = st.integers(0, 3 * BLOCK_ENTRIES)

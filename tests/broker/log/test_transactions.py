@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pykafka2.broker.log.partition_log import Appended, EndMarker, PartitionLog
+from pykafka2.broker.log.producer_state import VerificationGuard
 from pykafka2.broker.log.transaction_index import AbortedTransaction, TransactionIndex
-from pykafka2.broker.log.verifications import VerificationGuard
 from pykafka2.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykafka2.broker.log.batch import parse_batch, rewritten, with_log_append_time
-from pykafka2.broker.log.batch_rules import BatchRules
-from pykafka2.broker.log.record_walk import (
+from pykafka2.broker.log.record_validation import (
     SLICE,
+    BatchRules,
     InvalidRecords,
     InvalidTimestamps,
     RecordWalk,

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from pykafka2 import KafkaProducer
-from pykafka2.broker.log.disk import held_files
-from pykafka2.broker.log.disk.held_files import held
+from pykafka2.broker.log import file_system as held_files
+from pykafka2.broker.log.file_system import held
 from pykafka2.broker.server import threads
 from pykafka2.broker.server.channel import MAX_FILE_BYTES, MAX_SHARED_FILE_BYTES
 from pykafka2.broker.server.connection import Connection

@@ -34,7 +34,7 @@ from pykafka2.protocol.messages.transaction import AddPartitionsToTxnRequest, Ad
 
 if TYPE_CHECKING:
     from pykafka2.broker.base.image import Key
-    from pykafka2.broker.log.verifications import VerificationGuard
+    from pykafka2.broker.log.producer_state import VerificationGuard
 
 REQUEST_VERSION: Final = 5
 

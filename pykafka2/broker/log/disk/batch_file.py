@@ -1,6 +1,7 @@
 """Reads batches at positions of a segment's file. Kafka's FileRecords.
 
-A file that something else has cut or overwritten raises `CorruptMessage`.
+A file that something else has cut or overwritten raises `CorruptMessage`. Recovery would take messages of the
+formats v0 and v1 for damage and cut them off, so a log that has them is refused (Kafka's LegacyRecord).
 """
 
 from __future__ import annotations
@@ -8,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 from typing import Final
+from zlib import crc32
 
-from pykafka2.broker.log.disk.file_system import File
+from pykafka2.broker.log.disk.data_directory import refused
+from pykafka2.broker.log.disk.volume import Volume
+from pykafka2.broker.log.file_system import File
 from pykafka2.errors import CorruptMessage
 from pykafka2.records.batch import HEADER_BYTES, LENGTH_END, RecordBatch
 
@@ -69,3 +73,27 @@ def _checked_size(file: File, length: int, position: int) -> int:
     if length < HEADER_BYTES - LENGTH_END:
         raise CorruptMessage(f"{file.path} at position {position}: batch length {length} is invalid")
     return length + LENGTH_END
+
+
+PREFIX: Final = Struct(">qiIb")
+"""Offset, size of what follows it, checksum of what follows that, and the format."""
+CHECKED_AT: Final = 16
+SIZE_END: Final = 12
+MIN_SIZES: Final = (14, 22)
+"""The least sizes of messages in the formats v0 and v1."""
+
+
+def check_format(volume: Volume, file: File, position: int) -> None:
+    """Raise `ConfigurationError` if a whole message of an old format starts here; `OSError`."""
+    data = file.read(position, PREFIX.size)
+    if len(data) < PREFIX.size:
+        return
+    _, size, checksum, magic = PREFIX.unpack(data)
+    if magic not in (0, 1) or not MIN_SIZES[magic] <= size <= file.size() - position - SIZE_END:
+        return
+    if crc32(file.read(position + CHECKED_AT, size + SIZE_END - CHECKED_AT)) == checksum:
+        raise refused(
+            volume.path,
+            f"{file.path} has messages of the format v{magic}, of before Kafka 0.11, at position {position}",
+            "Delete the topic, or copy it to a new topic, with a release of Apache Kafka that reads them",
+        )

@@ -16,7 +16,6 @@ from uuid import UUID
 
 import attrs
 
-from pykafka2.broker.log.disk.file_system import FileLock, FileSystem
 from pykafka2.broker.log.disk.text_files import (
     PROPERTIES_VERSION,
     decode_properties,
@@ -24,6 +23,7 @@ from pykafka2.broker.log.disk.text_files import (
     encode_properties,
     encode_uuid,
 )
+from pykafka2.broker.log.file_system import FileLock, FileSystem
 from pykafka2.errors import ConfigurationError, CorruptData
 
 LOCK: Final = ".lock"

@@ -1,15 +1,17 @@
 """The logs of one broker on disk, in its data directories. Kafka's LogManager.
 
-`start` loads every log; `stop` flushes and closes them. The directory of a deleted log is renamed at once
-and removed later. A log whose topic was deleted while the broker was down is renamed to `-stray` and kept, as
-in Kafka. Access requires the cluster's lock.
+`start` loads every log; `stop` flushes and closes them. Before a clean stop the logs are flushed several at a
+time while the broker still serves requests, so that it has little left to flush. The directory of a deleted
+log is renamed at once and removed later. A log whose topic was deleted while the broker was down is renamed
+to `-stray` and kept, as in Kafka. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 from uuid import UUID
 
@@ -17,30 +19,69 @@ import attrs
 
 from pykafka2.broker.base.image import UNASSIGNED
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.log.disk.checkpoint_writer import CheckpointWriter, Intervals, intervals_of
+from pykafka2.broker.log.disk.checkpoints import CheckpointWriter, Intervals, intervals_of
 from pykafka2.broker.log.disk.data_directory import DataDirectory, refused
 from pykafka2.broker.log.disk.directory_names import (
     LogDirectoryName,
     LogName,
+    LogRenamer,
     is_deleted,
     parse_directory_name,
 )
-from pykafka2.broker.log.disk.future_log import FutureLog
-from pykafka2.broker.log.disk.future_logs import FutureLogs
+from pykafka2.broker.log.disk.future_logs import FutureLog, FutureLogs
 from pykafka2.broker.log.disk.log_directory import Background, files_of
-from pykafka2.broker.log.disk.log_loading import Checkpoints, check_files
-from pykafka2.broker.log.disk.log_opener import LogOpener, read_topic_id
-from pykafka2.broker.log.disk.log_renaming import LogRenamer
-from pykafka2.broker.log.disk.shutdown_flush import ShutdownFlush
+from pykafka2.broker.log.disk.log_loading import Checkpoints, LogOpener, check_files, read_topic_id
 from pykafka2.broker.log.disk.volume import DiskSettings, Volume
 from pykafka2.broker.log.log_files import Disk
-from pykafka2.broker.log.log_places import Ident, LogPlaces
 from pykafka2.broker.log.partition_log import PartitionLog
-from pykafka2.broker.log.storage import LogMove
+from pykafka2.broker.log.storage import Ident, LogMove, LogPlaces
 from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Outcome, Runtime
 from pykafka2.errors import CorruptData, KafkaStorageError
 from pykafka2.network.script import Lane
+
+
+class ShutdownFlush:
+    """One flush of all logs; `on_progress` is called after each log."""
+
+    def __init__(self, logs: Iterable[PartitionLog], on_progress: Callable[[], object]) -> None:
+        self._waiting = deque(logs)
+        self._on_progress = on_progress
+        self._running = 0
+        self._is_cancelled = False
+
+    @property
+    def remaining(self) -> int:
+        """The number of logs that are being flushed or wait for it."""
+        return len(self._waiting) + self._running
+
+    def start(self, threads: int) -> None:
+        """Flush the logs in the background, at most `threads` of them at a time."""
+        for _ in range(min(threads, len(self._waiting))):
+            self._flush_next()
+
+    def cancel(self) -> None:
+        """Flush no further log, and do not call `on_progress`: the storage is closed."""
+        self._is_cancelled = True
+        self._waiting.clear()
+        self._running = 0
+
+    def _flush_next(self) -> None:
+        while self._waiting:
+            log = self._waiting.popleft()
+            self._running += 1
+            with suppress(KafkaStorageError):  # its directory is offline now
+                if not log.is_offline and files_of(log).begin_close(log, self._end_one):
+                    return
+            self._running -= 1
+
+    def _end_one(self) -> None:
+        """Each log that ends starts another one."""
+        if not self._is_cancelled:
+            self._running -= 1
+            self._flush_next()
+            self._on_progress()
+
 
 logger = logging.getLogger(__name__)
 

@@ -1,18 +1,25 @@
-"""Loads one log from its directory: segments, offsets, epochs, producer states, aborted transactions.
+"""Opens a log: loads its segments, offsets, epochs and states, or creates the directory of a new one.
 
 Kafka's LogLoader. After an unclean shutdown the segments from the recovery point on are recovered; the
 segments after a cut are removed.
+
+Access requires the cluster's lock.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Final
+from uuid import UUID
 
 import attrs
 
-from pykafka2.broker.log.disk.log_directory import EPOCHS
-from pykafka2.broker.log.disk.old_formats import check_format
+from pykafka2.broker.log.disk.batch_file import check_format
+from pykafka2.broker.log.disk.checkpoints import CheckpointWriter
+from pykafka2.broker.log.disk.directory_names import LogName, LogRenamer
+from pykafka2.broker.log.disk.log_directory import EPOCHS, PARTITION_METADATA, Background, DiskLogFiles
 from pykafka2.broker.log.disk.producer_snapshots import SNAPSHOT, ProducerSnapshots
 from pykafka2.broker.log.disk.recovery import (
     LOST,
@@ -30,10 +37,11 @@ from pykafka2.broker.log.disk.segment_file import (
     TRANSACTION_INDEX,
     DiskSegment,
 )
-from pykafka2.broker.log.disk.text_files import decode_epochs
+from pykafka2.broker.log.disk.text_files import decode_epochs, decode_topic_id, encode_topic_id
 from pykafka2.broker.log.disk.volume import Volume
 from pykafka2.broker.log.leader_epochs import EpochEntry, LeaderEpochs
-from pykafka2.broker.log.log_files import LogState
+from pykafka2.broker.log.log_files import Disk, LogState
+from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.producer_state import ProducerStates
 from pykafka2.broker.log.transaction_index import AbortedTransaction
 from pykafka2.errors import CorruptData
@@ -246,3 +254,76 @@ class LogLoader:
             if segment.end_offset > first_missing:
                 for batch in segment.iterate(first_missing):
                     self._producers.record(batch)
+
+
+class LogOpener:
+    """Opens the logs of one broker. `background` flushes rolled segments; `find` returns an open log."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        background: Background,
+        checkpoints: CheckpointWriter,
+        renamer: LogRenamer,
+        find: Callable[[bytes, int], PartitionLog | None],
+    ) -> None:
+        self._disk = disk
+        self._background = background
+        self._checkpoints = checkpoints
+        self._renamer = renamer
+        self._find = find
+
+    def create(self, volume: Volume, path: str, name: LogName, topic_id: bytes) -> PartitionLog:
+        """Create an empty log in a new directory. Raise `KafkaStorageError`."""
+        try:
+            self._renamer.make_way(volume, path)
+            self._checkpoints.forget(volume, *name)
+            volume.files.make_directory(path)
+            text = encode_topic_id(UUID(bytes=topic_id))
+            # Flushed in the background: a topic of many partitions would wait for a flush of each.
+            volume.files.replace(f"{path}/{PARTITION_METADATA}", text.encode(), flushes=False)
+            return self.load(volume, path, name, topic_id, Checkpoints(), was_clean=True)
+        except OSError as error:
+            raise volume.fail(error, f"creating {path}") from error
+
+    def load(
+        self,
+        volume: Volume,
+        path: str,
+        name: LogName,
+        topic_id: bytes,
+        checkpoints: Checkpoints,
+        *,
+        was_clean: bool,
+    ) -> PartitionLog:
+        """Load the log in a directory; it is recovered unless the data directory was closed cleanly.
+
+        Raise `OSError` or `KafkaStorageError`.
+        """
+        loader = LogLoader(volume, path, checkpoints, was_clean)
+        state = loader.load()
+        files = DiskLogFiles(
+            volume,
+            path,
+            self._disk,
+            state,
+            loader.snapshots,
+            self._background,
+            self._checkpoints.write_clean_offsets,
+            partial(self._lower_recovery_point, topic_id, name.partition),
+        )
+        log = PartitionLog(name.topic, name.partition, topic_id, files)
+        if not was_clean:
+            files.epochs_changed(log.epochs.entries)
+        return log
+
+    def _lower_recovery_point(self, topic_id: bytes, partition: int) -> None:
+        log = self._find(topic_id, partition)
+        if log is not None:
+            self._checkpoints.lower_recovery_point(log)
+
+
+def read_topic_id(volume: Volume, directory: str) -> bytes:
+    """Return the topic id in the directory of a log. Raise `CorruptData` or `OSError`."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    return decode_topic_id(volume.files.read(path).decode("utf-8", "replace"), path).bytes

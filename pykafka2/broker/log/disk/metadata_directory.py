@@ -20,7 +20,6 @@ from uuid import UUID
 
 import attrs
 
-from pykafka2.broker.log.disk.file_system import FileSystem
 from pykafka2.broker.log.disk.metadata_batches import (
     MetadataBatch,
     Versioned,
@@ -29,6 +28,7 @@ from pykafka2.broker.log.disk.metadata_batches import (
     encode_records,
     valid_bytes,
 )
+from pykafka2.broker.log.file_system import FileSystem
 from pykafka2.errors import CorruptData
 from pykafka2.protocol.messages.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
 from pykafka2.protocol.struct import Data

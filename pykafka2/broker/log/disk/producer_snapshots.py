@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-from pykafka2.broker.log.disk.file_system import FileSystem
 from pykafka2.broker.log.disk.index_files import (
     ProducerEntry,
     decode_producer_snapshot,
     encode_producer_snapshot,
 )
+from pykafka2.broker.log.file_system import FileSystem
 from pykafka2.broker.log.producer_state import AppendedBatch, ProducerState, ProducerStates
 from pykafka2.errors import CorruptData
 from pykafka2.records.batch import NO_SEQUENCE

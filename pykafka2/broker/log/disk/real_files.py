@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from pykafka2.broker.log.disk.file_system import MAX_SMALL_FILE
+from pykafka2.broker.log.file_system import MAX_SMALL_FILE
 from pykafka2.records.batch import Buffer
 
 MAX_OPEN_FILES: Final = 256

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from pykafka2.broker.log.disk.batch_file import PLACE
-from pykafka2.broker.log.disk.old_formats import check_format
+from pykafka2.broker.log.disk.batch_file import PLACE, check_format
+from pykafka2.broker.log.disk.index_files import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from pykafka2.broker.log.disk.segment_file import (
     CLEANED,
     LOG,
@@ -24,7 +24,6 @@ from pykafka2.broker.log.disk.segment_file import (
     DiskSegment,
     file_name,
 )
-from pykafka2.broker.log.disk.sparse_index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from pykafka2.broker.log.disk.volume import DELETED, Volume
 from pykafka2.errors import BrokerError
 from pykafka2.records.batch import (

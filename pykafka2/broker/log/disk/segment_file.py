@@ -15,10 +15,9 @@ from struct import Struct
 from typing import Final
 
 from pykafka2.broker.log.disk.batch_file import batch_size, batches_in, places, too_short
-from pykafka2.broker.log.disk.file_system import File, FileRegion
-from pykafka2.broker.log.disk.sparse_index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
-from pykafka2.broker.log.disk.transaction_index_file import TransactionIndexFile
+from pykafka2.broker.log.disk.index_files import OFFSET_ENTRY, TIME_ENTRY, SparseIndex, TransactionIndexFile
 from pykafka2.broker.log.disk.volume import DELETED, Volume
+from pykafka2.broker.log.file_system import File, FileRegion
 from pykafka2.broker.log.segment import NO_TIMESTAMP
 from pykafka2.broker.log.transaction_index import AbortedTransaction
 from pykafka2.errors import KafkaStorageError

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 import attrs
 
 from pykafka2.broker.log.disk.data_directory import DataDirectory
-from pykafka2.broker.log.disk.file_system import FileSystem
+from pykafka2.broker.log.file_system import FileSystem
 from pykafka2.errors import KafkaStorageError
 
 logger = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Checks a batch's records (offsets, keys, timestamps) in slices.
+"""Checks a batch's records (offsets, keys, timestamps) in slices, as the topic's configuration requires.
 
 A batch of 1 MB can hold a million records, whose check takes a second, or decompress to 128 MB. The Produce
 handler takes one step of decompression or checks `SLICE` records at a time, so that other requests are
@@ -14,20 +14,74 @@ from weakref import WeakKeyDictionary
 
 import attrs
 
-from pykafka2.broker.log.batch_rules import NO_TIMESTAMP, BatchRules
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.errors import BrokerError, CorruptData, InvalidRecord, InvalidTimestamp, UnknownServerError
-from pykafka2.records.batch import (
-    CODEC_MASK,
-    HEADER_BYTES,
-    LOG_APPEND_TIME_FLAG,
-    Buffer,
-    RecordBatch,
-)
+from pykafka2.records.batch import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME_FLAG, Buffer, RecordBatch
+from pykafka2.types import LOG_APPEND_TIME
 
 if TYPE_CHECKING:
+    from pykafka2.broker.config.configs import TopicConfig
     from pykafka2.compression.steps import Steps
     from pykafka2.records.decoder import RecordTuple
+
+
+CODECS_WITH_LEVELS: Final = frozenset({"gzip", "lz4", "zstd"})
+NO_TIMESTAMP: Final = -1
+
+
+@attrs.define(frozen=True)
+class BatchRules:
+    """Requirements for a batch, read once for each topic configuration."""
+
+    max_bytes: int
+    segment_bytes: int
+    needs_keys: bool
+    codec: str | None
+    """None keeps the producer's codec."""
+    level: int | None
+    is_create_time: bool
+    before_ms: int
+    after_ms: int
+
+    @classmethod
+    def of(cls, config: TopicConfig) -> BatchRules:
+        codec = config.get("compression.type")
+        return cls(
+            config.get("max.message.bytes"),
+            config.get("segment.bytes"),
+            config.is_compacted,
+            None if codec == "producer" else codec,
+            config.get(f"compression.{codec}.level") if codec in CODECS_WITH_LEVELS else None,
+            config.get("message.timestamp.type") == "CreateTime",
+            config.get("message.timestamp.before.max.ms"),
+            config.get("message.timestamp.after.max.ms"),
+        )
+
+    def need_walk(self, batch: RecordBatch, now_ms: int) -> bool:
+        """Return whether the records must be decoded, for keys or for timestamps that the header leaves open.
+
+        The header contains the maximum timestamp, not the minimum.
+        """
+        if self.needs_keys:
+            return True
+        if not self.is_create_time:
+            return batch.timestamp_type == LOG_APPEND_TIME
+        return batch.max_timestamp > now_ms + self.after_ms or now_ms > self.before_ms
+
+    def wrong_time(self, batch: RecordBatch, timestamp: int, now_ms: int) -> str | None:
+        """Return why a record's timestamp is rejected, or None.
+
+        A CreateTime topic accepts a batch marked LogAppendTime and clears the mark (4.3).
+        """
+        if self.is_create_time and timestamp != NO_TIMESTAMP:
+            oldest, newest = now_ms - self.before_ms, now_ms + self.after_ms
+            if oldest <= timestamp <= newest:
+                return None
+            return f"timestamp {timestamp} is outside [{oldest}, {newest}]"
+        if batch.timestamp_type == LOG_APPEND_TIME:
+            return "a producer must not mark its batch as LogAppendTime"
+        return None
+
 
 SLICE: Final = 2_000
 """Records checked in one slice, in about 3 ms."""

@@ -1,4 +1,4 @@
-"""Log directories of brokers, held in memory; they outlive broker restarts.
+"""Logs of brokers in memory; they outlive broker restarts.
 
 All brokers of a cluster run in one process, so replicas share their batches: a follower stores the leader's
 own batch object (`LogDirs`). Batches are immutable, and truncating a log drops them from that log only.
@@ -7,18 +7,29 @@ Access requires the cluster's lock.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from pykafka2.broker.base.image import UNASSIGNED
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.log.free_memory import release_free_memory
 from pykafka2.broker.log.log_files import Disk, MemoryLogFiles
-from pykafka2.broker.log.log_places import LogPlaces, log_dirs_of
 from pykafka2.broker.log.partition_log import PartitionLog
-from pykafka2.broker.log.storage import LogMove
+from pykafka2.broker.log.storage import LogMove, LogPlaces, log_dirs_of
 from pykafka2.clock import FOREVER
 from pykafka2.records.batch import RecordBatch
+
+
+def release_free_memory() -> None:
+    """Call glibc's malloc_trim; do nothing elsewhere. Takes milliseconds."""
+    if sys.platform != "linux":
+        return
+    import ctypes  # five milliseconds, which most processes never need
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
 
 MIN_RELEASED_BYTES = 16 << 20
 """The size of removed logs from which memory is returned to the system."""
