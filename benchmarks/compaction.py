@@ -11,8 +11,8 @@ import sys
 import time
 
 from pykafka2.broker.log.batch import parse_batch
-from pykafka2.broker.log.log_cleaner import CompactionPolicy, compact
 from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.broker.replication.log_cleaner import CompactionPolicy, compact
 from pykafka2.records.encoder import BatchBuilder
 
 BATCH_RECORDS = (1, 100, 1000)

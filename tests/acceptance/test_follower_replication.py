@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykafka2.broker.replication.fetch_plan import FetchPlan
-from pykafka2.broker.replication.reading import FetchItem
+from pykafka2.broker.replication.fetch import FetchItem, FetchPlan
 from pykafka2.records.batch import batches
 from pykafka2.testing import KafkaCluster, Simulation
 from tests.broker.leading import append, ends, marks

@@ -11,8 +11,8 @@ from collections.abc import Hashable
 
 import pytest
 
-from pykafka2.broker.base.purgatory import DelayedOperation, Purgatory
 from pykafka2.broker.base.timing_wheel import TimingWheel
+from pykafka2.broker.replication.purgatory import DelayedOperation, Purgatory
 
 SCHEDULES = 10_000
 KEYS = "abc"

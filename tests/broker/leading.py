@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykafka2.broker.replication.delayed import ProduceResult
+from pykafka2.broker.replication.purgatory import ProduceResult
 from pykafka2.testing.cluster import KafkaCluster
 from tests.testing.wire import batch
 

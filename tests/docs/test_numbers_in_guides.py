@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pykafka2.broker.base.purgatory import DelayedOperation
 from pykafka2.broker.config.keys import BROKER_KEYS, TOPIC_KEYS
-from pykafka2.broker.replication import delayed
+from pykafka2.broker.replication import purgatory as delayed
+from pykafka2.broker.replication.purgatory import DelayedOperation
 from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.producer.idempotence import MAX_IN_FLIGHT_IDEMPOTENT
 from pykafka2.producer.options import PRODUCER_OPTIONS

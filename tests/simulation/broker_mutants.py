@@ -13,8 +13,7 @@ from pykafka2.broker.log.leader_epochs import LeaderEpochs
 from pykafka2.broker.log.partition_log import Appended, PartitionLog, ReadResult
 from pykafka2.broker.log.producer_state import AppendedBatch, ProducerStates
 from pykafka2.broker.replication.follower_fetcher import FollowerFetchers
-from pykafka2.broker.replication.in_sync import FollowerState
-from pykafka2.broker.replication.replica import Replica
+from pykafka2.broker.replication.replica import FollowerState, Replica
 from pykafka2.records.batch import RecordBatch
 from pykafka2.testing.simulation.world import World
 

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from pykafka2.broker.base.image import Key
-from pykafka2.broker.base.purgatory import Purgatory
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.producer_state import ProducerStates
-from pykafka2.broker.replication.delayed import DelayedProduce
+from pykafka2.broker.replication.fetch import FetchItem
 from pykafka2.broker.replication.log_manager import LogManager
-from pykafka2.broker.replication.reading import FetchItem
+from pykafka2.broker.replication.purgatory import DelayedProduce, Purgatory
 from pykafka2.broker.replication.replica import Replica
 from pykafka2.errors import KafkaStorageError
 from pykafka2.producer.accumulator.partition_queue import PartitionQueue

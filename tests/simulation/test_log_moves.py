@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykafka2.admin import KafkaAdminClient
-from pykafka2.broker.replication import log_moves
+from pykafka2.broker.replication import log_dirs as log_moves
 from pykafka2.structs import TopicPartition, TopicPartitionReplica
 from pykafka2.testing import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation

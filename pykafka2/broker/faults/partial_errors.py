@@ -13,7 +13,7 @@ from copy import copy
 
 from pykafka2.broker.faults.request_parts import partitions_of, topic_name
 from pykafka2.broker.faults.target import Target
-from pykafka2.broker.replication.fetch_sessions import SESSION_ERROR_CODES
+from pykafka2.broker.replication.fetch import SESSION_ERROR_CODES
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.responses import Refusing
 from pykafka2.protocol.messages.fetch import (

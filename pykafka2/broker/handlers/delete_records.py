@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykafka2.broker.handlers.registry import handles, refuses
-from pykafka2.broker.replication.delayed import DeleteResult
+from pykafka2.broker.replication.purgatory import DeleteResult
 from pykafka2.protocol.messages.topics import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

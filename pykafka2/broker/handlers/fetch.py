@@ -12,15 +12,17 @@ from pykafka2.broker.handlers.leaders import endpoints, hint
 from pykafka2.broker.handlers.registry import handles, refuses
 from pykafka2.broker.handlers.throttling import client_of, handling_time, mute
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
-from pykafka2.broker.replication.fetch_plan import FUTURE_REPLICA, FetchPlan
-from pykafka2.broker.replication.fetch_sessions import (
+from pykafka2.broker.replication.fetch import (
     FINAL_EPOCH,
+    FUTURE_REPLICA,
     INITIAL_EPOCH,
     NO_SESSION,
     SESSION_ERROR_CODES,
+    FetchItem,
+    FetchPlan,
+    FetchResult,
     next_epoch,
 )
-from pykafka2.broker.replication.reading import FetchItem, FetchResult
 from pykafka2.broker.security.authorizer import Access
 from pykafka2.errors import (
     BrokerError,

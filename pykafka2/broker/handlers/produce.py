@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pykafka2.broker.handlers.leaders import endpoints, hint
 from pykafka2.broker.handlers.registry import handles, refuses
 from pykafka2.broker.log.record_validation import SLICE, RecordsRejected
-from pykafka2.broker.replication.delayed import ProduceResult
+from pykafka2.broker.replication.purgatory import ProduceResult
 from pykafka2.errors import BrokerError, UnknownTopicId, error_of
 from pykafka2.protocol.messages.produce import (
     BatchIndexAndErrorMessage,

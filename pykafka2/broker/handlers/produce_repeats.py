@@ -8,7 +8,7 @@ request.
 from __future__ import annotations
 
 from pykafka2.broker.log.validation import single_batch
-from pykafka2.broker.replication.delayed import ProduceResult
+from pykafka2.broker.replication.purgatory import ProduceResult
 from pykafka2.errors import BrokerError, UnknownTopicId, UnknownTopicOrPartition
 from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 

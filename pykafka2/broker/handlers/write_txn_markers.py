@@ -15,7 +15,7 @@ import attrs
 from pykafka2.broker.coordinators.replay import Producer
 from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC
 from pykafka2.broker.log.partition_log import EndMarker
-from pykafka2.broker.replication.delayed import ProduceResult
+from pykafka2.broker.replication.purgatory import ProduceResult
 from pykafka2.errors import NotLeaderOrFollower, UnknownTopicOrPartition
 from pykafka2.protocol.messages.transaction import (
     WritableTxnMarker,

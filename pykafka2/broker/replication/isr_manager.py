@@ -14,9 +14,8 @@ from typing import Any
 import attrs
 
 from pykafka2.broker.base.image import Key
-from pykafka2.broker.replication.fetch_plan import FetchPlan
-from pykafka2.broker.replication.hosted import HostedReplicas
-from pykafka2.broker.replication.replica import Replica
+from pykafka2.broker.replication.fetch import FetchPlan
+from pykafka2.broker.replication.replica import HostedReplicas, Replica
 from pykafka2.errors import (
     FencedLeaderEpoch,
     IneligibleReplica,

@@ -10,13 +10,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from pykafka2.broker.base.image import Key
-from pykafka2.broker.base.purgatory import Purgatory
 from pykafka2.broker.config.configs import TopicConfig
 from pykafka2.broker.log.partition_log import NEVER
 from pykafka2.broker.log.retention import RetentionPolicy, apply_retention
-from pykafka2.broker.replication.delayed import DelayedDeleteRecords, DeleteResult
-from pykafka2.broker.replication.hosted import HostedReplicas
-from pykafka2.broker.replication.replica import Replica
+from pykafka2.broker.replication.purgatory import DelayedDeleteRecords, DeleteResult, Purgatory
+from pykafka2.broker.replication.replica import HostedReplicas, Replica
 from pykafka2.clock import FOREVER
 from pykafka2.errors import (
     BrokerError,

@@ -1,27 +1,117 @@
-"""One replica of a partition: its log, its role, and as leader the state of its followers.
+"""One replica of a partition: its log, its role, its followers, and the high watermark.
 
 Roles change only by `lead` and `follow`, from the controller's image. The replica decides the high watermark
-and which followers are in sync; the replica manager does what follows (completing requests, notifying the
-controller). Access requires the cluster's lock.
+and which followers are in sync: one leaves the ISR if it has not been at the leader's log end for
+replica.lag.time.max.ms, and joins when it has reached the high watermark and the start of the leader's epoch.
+`ReplicaManager` adds and drops replicas and does what follows (completing requests, notifying the
+controller); the modules below it look them up in `HostedReplicas`. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 
-from pykafka2.broker.base.image import Key, PartitionImage
+import attrs
+
+from pykafka2.broker.base.image import ClusterImage, Key, PartitionImage
 from pykafka2.broker.config.configs import TopicConfig
 from pykafka2.broker.log.disk.volume import DiskSettings
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH, EpochEnd
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.record_validation import BatchRules
 from pykafka2.broker.log.segments import RollLimits
-from pykafka2.broker.replication.fetch_session import SessionPartition
-from pykafka2.broker.replication.high_watermark import effective_min_isr, high_watermark
-from pykafka2.broker.replication.in_sync import NEVER, FollowerState
-from pykafka2.broker.replication.reading import FetchItem
-from pykafka2.errors import FencedLeaderEpoch, NotLeaderOrFollower, OffsetOutOfRange, UnknownLeaderEpoch
+from pykafka2.broker.replication.fetch import FetchItem, SessionPartition
+from pykafka2.errors import (
+    FencedLeaderEpoch,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    UnknownLeaderEpoch,
+    UnknownTopicOrPartition,
+)
+
+
+def high_watermark(log_ends: Iterable[int]) -> int:
+    """Return the smallest log end of the replicas that count, including the leader's.
+
+    All have the records below it.
+
+    An unknown log end (-1) holds it back.
+    """
+    return min(log_ends)
+
+
+def effective_min_isr(min_insync_replicas: int, replicas: int) -> int:
+    """Return min.insync.replicas, limited to the number of replicas."""
+    return min(min_insync_replicas, replicas)
+
+
+UNKNOWN_OFFSET = -1
+NEVER = float("-inf")
+
+
+@attrs.define
+class FollowerState:
+    """A leader's state of a follower; times are of the monotonic clock."""
+
+    broker_id: int
+    last_caught_up: float
+    log_end_offset: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
+    last_fetch_at: float = NEVER
+    leader_end_at_last_fetch: int = UNKNOWN_OFFSET
+    in_session: SessionPartition | None = None
+    """Its partition in the session it fetches with, which does not name it while nothing changes."""
+    broker_epoch: int = -1
+    """The registration under which it fetches (KIP-903)."""
+
+    def fetched(
+        self,
+        offset: int,
+        log_start_offset: int,
+        leader_log_end: int,
+        now: float,
+        in_session: SessionPartition | None = None,
+    ) -> None:
+        """Record a fetch at `offset`: the follower has everything before it."""
+        last_fetch_at = self.last_fetch_at
+        # If the partition is new in the session, earlier fetches of the session did not include it.
+        if in_session is not None and in_session is self.in_session and in_session.session is not None:
+            last_fetch_at = max(last_fetch_at, in_session.session.previous_fetch_at)
+        self.in_session = in_session
+        if offset >= leader_log_end:
+            self.last_caught_up = max(self.last_caught_up, now)
+        elif offset >= self.leader_end_at_last_fetch:
+            # It has read everything up to the leader's log end at its last fetch, so it was caught up then.
+            self.last_caught_up = max(self.last_caught_up, last_fetch_at)
+        self.log_end_offset = offset
+        self.log_start_offset = log_start_offset
+        self.leader_end_at_last_fetch = max(self.leader_end_at_last_fetch, leader_log_end)
+        self.last_fetch_at = now
+
+    def mark_lagging(self) -> None:
+        """Mark the follower as never caught up, until it fetches at the leader's log end again."""
+        self.last_caught_up = NEVER
+        self.in_session = None
+
+    @property
+    def caught_up_at(self) -> float:
+        """The last time the follower had all of the leader's records.
+
+        Later fetches of an idle session count.
+        """
+        session = None if self.in_session is None else self.in_session.session
+        if session is not None and 0 <= self.leader_end_at_last_fetch <= self.log_end_offset:
+            return max(self.last_caught_up, session.last_fetch_at)
+        return self.last_caught_up
+
+    def is_caught_up(self, leader_log_end: int, now: float, max_lag: float) -> bool:
+        """False once it has lagged for longer than `max_lag` seconds."""
+        return self.log_end_offset == leader_log_end or now - self.caught_up_at <= max_lag
+
+    def may_join(self, high_watermark: int, leader_epoch_start: int) -> bool:
+        return self.log_end_offset >= high_watermark and self.log_end_offset >= leader_epoch_start
 
 
 class Role(Enum):
@@ -256,3 +346,66 @@ class Replica:
             for follower in self.followers.values()
             if follower.broker_id in self.image.isr and not follower.is_caught_up(log_end, now, max_lag)
         ]
+
+
+class HostedReplicas:
+    """The replicas of one broker by partition, in the roles that `image` defines."""
+
+    __slots__ = ("broker_id", "image", "moved", "offline", "replicas")
+
+    def __init__(self, broker_id: int, image: ClusterImage) -> None:
+        self.broker_id = broker_id
+        self.image = image
+        self.replicas: dict[Key, Replica] = {}
+        self.offline: set[Key] = set()
+        """Partitions whose log could not be opened, because its data directory has failed."""
+        self.moved: dict[Key, bool] = {}
+        """Partitions that moved in this turn; operations that wait for them are tried at its end.
+
+        True: more than the log's end moved, so that an acks=all produce can be complete.
+        """
+
+    def leader_of(self, key: Key, current_leader_epoch: int = UNKNOWN_EPOCH) -> Replica:
+        """Return this broker's replica if it is the leader in the requester's epoch.
+
+        The epoch is checked first.
+        """
+        replica = self.replicas.get(key)
+        if replica is None or replica.log.files.is_offline:
+            replica = self.replica_of(key)  # raises
+        if current_leader_epoch != UNKNOWN_EPOCH:
+            replica.check_epoch(current_leader_epoch)
+        if replica.role is not Role.LEADER:
+            replica.check_leader()
+        return replica
+
+    def replica_of(self, key: Key) -> Replica:
+        """Return this broker's replica.
+
+        Raise `KafkaStorageError` if its data directory has failed, `NotLeaderOrFollower` if only other
+        brokers have one, `UnknownTopicOrPartition` if the partition does not exist.
+        """
+        replica = self.replicas.get(key)
+        if replica is not None:
+            if replica.log.files.is_offline:
+                raise KafkaStorageError(f"the data directory of {key[0]}-{key[1]} is offline")
+            return replica
+        self.check_known(key)
+        if key in self.offline:
+            raise KafkaStorageError(f"the data directory of {key[0]}-{key[1]} is offline")
+        raise NotLeaderOrFollower(f"broker {self.broker_id} has no replica of {key[0]}-{key[1]}")
+
+    def check_known(self, key: Key) -> None:
+        """Raise `UnknownTopicOrPartition` if the partition does not exist."""
+        if key not in self.replicas and self.image.partition(*key) is None:
+            raise UnknownTopicOrPartition(f"partition {key[0]}-{key[1]} does not exist")
+
+    def chosen(self, keys: Iterable[Key] | None) -> list[Replica]:
+        """Return the hosted replicas among these partitions; None means all."""
+        if keys is None:
+            return list(self.replicas.values())
+        return [self.replicas[key] for key in keys if key in self.replicas]
+
+    def is_internal(self, topic: str) -> bool:
+        image = self.image.topics.get(topic)
+        return image is not None and image.is_internal

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from pykafka2.broker.base.image import ClusterImage, Key, PartitionImage, TopicImage
-from pykafka2.broker.base.purgatory import Purgatory
 from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
@@ -21,16 +20,13 @@ from pykafka2.broker.log.producer_state import VerificationGuard
 from pykafka2.broker.log.record_validation import RecordWalk
 from pykafka2.broker.log.storage import LogStorage
 from pykafka2.broker.log.validation import single_batch, start_walk, validate
-from pykafka2.broker.replication.cleaner import LogCleaner
-from pykafka2.broker.replication.delayed import DelayedProduce, ProduceResult, follower_key
-from pykafka2.broker.replication.directory_assignments import DirectoryAssignments
-from pykafka2.broker.replication.fetch_session import FetchSession
-from pykafka2.broker.replication.fetch_sessions import FetchSessions
-from pykafka2.broker.replication.hosted import HostedReplicas
+from pykafka2.broker.replication.fetch import FetchSession, FetchSessions
 from pykafka2.broker.replication.isr_manager import IsrManager
+from pykafka2.broker.replication.log_cleaner import LogCleaner
+from pykafka2.broker.replication.log_dirs import DirectoryAssignments, LogMoves
 from pykafka2.broker.replication.log_manager import LogManager
-from pykafka2.broker.replication.log_moves import LogMoves
-from pykafka2.broker.replication.replica import Replica
+from pykafka2.broker.replication.purgatory import DelayedProduce, ProduceResult, Purgatory, follower_key
+from pykafka2.broker.replication.replica import HostedReplicas, Replica
 from pykafka2.broker.replication.replica_reader import ReplicaReader
 from pykafka2.clock import Entropy
 from pykafka2.errors import (

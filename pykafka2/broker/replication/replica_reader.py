@@ -1,33 +1,89 @@
-"""Reads from the replicas of one broker: consumers up to the high watermark, followers up to the log end.
+"""Reads from the replicas of one broker; selects the replica that a consumer should read from (KIP-392).
 
-A fetch with too little data waits in the purgatory (delayed.py); one in a session reads only its dirty
-partitions (fetch_sessions.py). Access requires the cluster's lock.
+A fetch with too little data waits in the purgatory (purgatory.py); one in a session reads only its dirty
+partitions (fetch.py). Access requires the cluster's lock.
+
+Pure functions, called by the leader for each partition fetched by a consumer with a rack.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NoReturn
+from typing import Final, NoReturn
 
-from pykafka2.broker.base.image import Key
-from pykafka2.broker.base.purgatory import Purgatory
+from pykafka2.broker.base.image import ClusterImage, Key
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
 from pykafka2.broker.log.partition_log import PartitionLog
-from pykafka2.broker.replication.delayed import DelayedFetch, follower_key
-from pykafka2.broker.replication.fetch_plan import FUTURE_REPLICA, FetchPlan
-from pykafka2.broker.replication.fetch_session import FetchSession
-from pykafka2.broker.replication.hosted import HostedReplicas
+from pykafka2.broker.replication.fetch import (
+    FUTURE_REPLICA,
+    NO_TOPIC_ID,
+    FetchItem,
+    FetchPlan,
+    FetchResult,
+    FetchSession,
+)
 from pykafka2.broker.replication.isr_manager import IsrManager
-from pykafka2.broker.replication.reading import NO_TOPIC_ID, FetchItem, FetchResult
-from pykafka2.broker.replication.replica import Replica
-from pykafka2.broker.replication.replica_selector import selector
+from pykafka2.broker.replication.purgatory import DelayedFetch, Purgatory, follower_key
+from pykafka2.broker.replication.replica import HostedReplicas, Replica
 from pykafka2.errors import (
     BrokerError,
+    ConfigurationError,
     InconsistentTopicId,
     NotLeaderOrFollower,
     UnknownLeaderEpoch,
     UnknownServerError,
 )
+
+Select = Callable[[Replica, int, str, ClusterImage], int]
+"""Arguments: the leader's replica, the requested offset, the consumer's rack, the image. Returns a broker
+id, -1 for the leader.
+"""
+
+PACKAGE: Final = "org.apache.kafka.common.replica."
+LEADER: Final = -1
+
+
+def rack_aware(replica: Replica, offset: int, rack: str, image: ClusterImage) -> int:
+    """Return the most advanced in-sync replica in the consumer's rack that has the offset."""
+    if not rack:
+        return LEADER
+
+    def is_near(broker_id: int) -> bool:
+        broker = image.brokers.get(broker_id)
+        return broker is not None and not broker.is_fenced and broker.rack == rack
+
+    if is_near(replica.broker_id):
+        return LEADER
+    near = [
+        follower
+        for follower in replica.followers.values()
+        if follower.broker_id in replica.image.isr
+        and follower.log_start_offset <= offset <= follower.log_end_offset
+        and is_near(follower.broker_id)
+    ]
+    if not near:
+        return LEADER
+    return max(
+        near, key=lambda follower: (follower.log_end_offset, follower.caught_up_at, -follower.broker_id)
+    ).broker_id
+
+
+SELECTORS: Final[dict[str, Select | None]] = {
+    "": None,
+    f"{PACKAGE}LeaderSelector": None,
+    f"{PACKAGE}RackAwareReplicaSelector": rack_aware,
+}
+
+
+def selector(class_name: str) -> Select | None:
+    """Return the selector for a class name; None if consumers always read from the leader."""
+    try:
+        return SELECTORS[class_name]
+    except KeyError:
+        known = ", ".join(name for name in SELECTORS if name)
+        raise ConfigurationError(
+            f"replica.selector.class={class_name!r} cannot be loaded; known are {known}"
+        ) from None
 
 
 class ReplicaReader:

@@ -9,7 +9,7 @@ import attrs
 from pykafka2.broker.base.image import NO_LEADER, address_text, loopback_of
 from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.log.transaction_index import AbortedTransaction
-from pykafka2.broker.replication.in_sync import FollowerState
+from pykafka2.broker.replication.replica import FollowerState
 from pykafka2.errors import ConfigurationError, NotLeaderOrFollower
 from pykafka2.records.batch import RecordBatch
 from pykafka2.testing.running import Running

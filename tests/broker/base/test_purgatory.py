@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykafka2.broker.base.purgatory import PURGE_INTERVAL, DelayedOperation, Purgatory
 from pykafka2.broker.base.timing_wheel import TimingWheel
+from pykafka2.broker.replication.purgatory import PURGE_INTERVAL, DelayedOperation, Purgatory
 
 
 class Wanted(DelayedOperation):

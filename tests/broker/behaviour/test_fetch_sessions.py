@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import errors
-from pykafka2.broker.replication.fetch_session import FetchSession
-from pykafka2.broker.replication.fetch_sessions import FetchSessions, next_epoch
-from pykafka2.broker.replication.reading import FetchItem, FetchResult
+from pykafka2.broker.replication.fetch import FetchItem, FetchResult, FetchSession, FetchSessions, next_epoch
 from pykafka2.clock import SeededEntropy
 from pykafka2.errors import FetchSessionIdNotFound, TopicAuthorizationFailed, UnknownTopicId, for_code
 from pykafka2.protocol.messages.fetch import (

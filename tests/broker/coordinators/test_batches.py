@@ -13,8 +13,8 @@ from pykafka2.broker.coordinators.groups.shard import GroupShard
 from pykafka2.broker.coordinators.replay import Producer, Record
 from pykafka2.broker.coordinators.runtime import Entry, Marker, ShardRuntime
 from pykafka2.broker.log.batch import parse_batch
-from pykafka2.broker.log.log_cleaner import CompactionPolicy, compact
 from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
+from pykafka2.broker.replication.log_cleaner import CompactionPolicy, compact
 from pykafka2.compression.steps import finish
 from tests.broker.coordinators.bench import Bench
 

@@ -16,11 +16,11 @@ from pykafka2.broker.log.compaction import (
     clean,
     groups_by_size,
 )
-from pykafka2.broker.log.log_cleaner import CompactionPolicy, cleanable_part, compact, dirty_ratio
 from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
 from pykafka2.broker.log.segment import MemorySegment
 from pykafka2.broker.log.segments import MAX_OFFSET_SPAN, RollLimits
 from pykafka2.broker.log.time_index import first_at, latest
+from pykafka2.broker.replication.log_cleaner import CompactionPolicy, cleanable_part, compact, dirty_ratio
 from pykafka2.compression.steps import finish
 from pykafka2.errors import CorruptData
 from pykafka2.records.batch import CONTROL_FLAG, DELETE_HORIZON_FLAG, LOG_APPEND_TIME_FLAG, TRANSACTIONAL_FLAG

@@ -8,10 +8,10 @@ from itertools import count, pairwise
 import pytest
 
 from pykafka2.broker.log.disk.producer_snapshots import entries_of
-from pykafka2.broker.log.log_cleaner import CompactionPolicy, compact
 from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
 from pykafka2.broker.log.producer_state import ProducerStates
 from pykafka2.broker.log.segments import RollLimits
+from pykafka2.broker.replication.log_cleaner import CompactionPolicy, compact
 from pykafka2.compression.steps import finish
 from pykafka2.records.batch import TRANSACTIONAL_FLAG, Buffer
 from pykafka2.records.decoder import decode_tuples

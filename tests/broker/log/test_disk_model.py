@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from pykafka2.broker.log.compaction import Cleaned
 from pykafka2.broker.log.disk.log_directory import on_disk
 from pykafka2.broker.log.disk.producer_snapshots import entries_of
-from pykafka2.broker.log.log_cleaner import CompactionPolicy, compact
 from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
 from pykafka2.broker.log.segments import RollLimits
+from pykafka2.broker.replication.log_cleaner import CompactionPolicy, compact
 from pykafka2.compression.steps import finish
 from pykafka2.records.batch import TRANSACTIONAL_FLAG
 from tests.broker.log.on_disk import StorageOnDisk

@@ -12,10 +12,9 @@ import pytest
 
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
 from pykafka2.broker.log.disk.real_files import RealFiles
-from pykafka2.broker.log.log_cleaner import CompactionPolicy, compact
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.segments import RollLimits
-from pykafka2.broker.replication.cleaner import LogCleaner
+from pykafka2.broker.replication.log_cleaner import CompactionPolicy, LogCleaner, compact
 from pykafka2.compression.steps import finish
 from pykafka2.errors import KafkaStorageError
 from pykafka2.testing.simulation.files import SimFiles

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pykafka2.broker.log.disk.segment_file import LOG
-from pykafka2.broker.log.log_cleaner import CompactionPolicy, cleanable_part, compact
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.retention import RetentionPolicy, apply_retention
 from pykafka2.broker.log.segments import RollLimits
+from pykafka2.broker.replication.log_cleaner import CompactionPolicy, cleanable_part, compact
 from pykafka2.compression.steps import finish
 from pykafka2.errors import KafkaStorageError
 from pykafka2.testing.simulation.files import SimFiles

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pykafka2.broker.log.disk.real_files import RealFiles
-from pykafka2.broker.log.log_cleaner import CompactionPolicy, compact
 from pykafka2.broker.log.partition_log import EndMarker
 from pykafka2.broker.log.segments import RollLimits
+from pykafka2.broker.replication.log_cleaner import CompactionPolicy, compact
 from pykafka2.compression.steps import finish
 from pykafka2.records.batch import TRANSACTIONAL_FLAG
 from pykafka2.testing.simulation.files import SimFiles

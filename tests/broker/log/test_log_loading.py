@@ -10,9 +10,9 @@ import pytest
 from pykafka2.broker.log.batch import placed
 from pykafka2.broker.log.disk.log_directory import on_disk
 from pykafka2.broker.log.leader_epochs import EpochEntry
-from pykafka2.broker.log.log_cleaner import CompactionPolicy, compact
 from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
 from pykafka2.broker.log.segments import RollLimits
+from pykafka2.broker.replication.log_cleaner import CompactionPolicy, compact
 from pykafka2.compression.steps import finish
 from pykafka2.records.batch import TRANSACTIONAL_FLAG
 from pykafka2.testing.simulation.files import SimFiles

@@ -9,10 +9,10 @@ import pytest
 from pykafka2.broker.log.disk.index_files import ProducerEntry
 from pykafka2.broker.log.disk.producer_snapshots import ProducerSnapshots, entries_of, states_of
 from pykafka2.broker.log.disk.real_files import RealFiles
-from pykafka2.broker.log.log_cleaner import CompactionPolicy, compact
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.producer_state import ProducerStates
 from pykafka2.broker.log.segments import RollLimits
+from pykafka2.broker.replication.log_cleaner import CompactionPolicy, compact
 from pykafka2.compression.steps import finish
 from tests.broker.log.on_disk import StorageOnDisk
 from tests.testing.wire import batch, view

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pykafka2.broker.log.log_cleaner import CompactionPolicy, compact
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.retention import RetentionPolicy, apply_retention
 from pykafka2.broker.log.segments import RollLimits
+from pykafka2.broker.replication.log_cleaner import CompactionPolicy, compact
 from pykafka2.compression.steps import finish
 from tests.testing.wire import batch, view
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
-from pykafka2.broker.log.log_cleaner import CompactionPolicy
 from pykafka2.broker.log.partition_log import PartitionLog
-from pykafka2.broker.replication.cleaner import PAUSE, LogCleaner, compaction_of
+from pykafka2.broker.replication.log_cleaner import PAUSE, CompactionPolicy, LogCleaner, compaction_of
 from pykafka2.errors import InvalidConfig
 from tests.testing.wire import batch, view
 

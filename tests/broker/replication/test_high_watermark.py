@@ -12,11 +12,10 @@ from pykafka2.broker.base.image import BrokerImage, ClusterImage, PartitionImage
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
 from pykafka2.broker.log.batch import parse_batch
 from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.broker.replication.fetch import FetchItem
 from pykafka2.broker.replication.follower_fetcher import FollowerFetchers
-from pykafka2.broker.replication.hosted import HostedReplicas
 from pykafka2.broker.replication.isr_manager import IsrManager
-from pykafka2.broker.replication.reading import FetchItem
-from pykafka2.broker.replication.replica import Replica
+from pykafka2.broker.replication.replica import HostedReplicas, Replica
 from pykafka2.errors import (
     BrokerError,
     FencedLeaderEpoch,

@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from pykafka2.broker.log.partition_log import PartitionLog
-from pykafka2.broker.replication.fetch_session import FetchSession, SessionPartition
-from pykafka2.broker.replication.in_sync import NEVER, FollowerState
-from pykafka2.broker.replication.reading import FetchItem
+from pykafka2.broker.replication.fetch import FetchItem, FetchSession, SessionPartition
+from pykafka2.broker.replication.replica import NEVER, FollowerState
 from pykafka2.errors import ConfigurationError, for_code
 from pykafka2.protocol.messages.fetch import (
     FetchPartition,

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pykafka2.broker.replication.delayed import DelayedProduce, ProduceResult
-from pykafka2.broker.replication.fetch_plan import FetchPlan
-from pykafka2.broker.replication.reading import FetchItem, FetchResult
+from pykafka2.broker.replication.fetch import FetchItem, FetchPlan, FetchResult
+from pykafka2.broker.replication.purgatory import DelayedProduce, ProduceResult
 from pykafka2.errors import (
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,

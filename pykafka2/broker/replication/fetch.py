@@ -1,7 +1,8 @@
-"""Fetch sessions: the broker remembers a reader's partitions, so that fetches name only changes (KIP-227).
+"""A fetch of several partitions: what is read, its results, and fetch sessions (KIP-227).
 
-All sessions of one broker: creation, lookup, changes, eviction. Slots and eviction are those of Kafka's
-FetchSessionCache; fetch_session.py holds one session. Access requires the cluster's lock.
+A session also tracks the partitions that may have something to report (`dirty`): those that moved, and those
+just added. A fetch reads only these, so a follower of a thousand idle partitions costs as little as one of
+none. Slots and eviction are those of Kafka's FetchSessionCache. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Final
 import attrs
 
 from pykafka2.broker.base.image import Key
-from pykafka2.broker.replication.fetch_session import FetchSession, Ident, SessionPartition
-from pykafka2.broker.replication.reading import FetchItem, FetchResult
+from pykafka2.broker.log.leader_epochs import EpochEnd
+from pykafka2.broker.log.transaction_index import AbortedTransaction
 from pykafka2.clock import Entropy
 from pykafka2.errors import (
     BrokerError,
@@ -24,6 +25,209 @@ from pykafka2.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from pykafka2.protocol.file_part import FilePart
+from pykafka2.protocol.gathered_part import GatheredPart
+from pykafka2.records.batch import Buffer
+
+NO_TOPIC_ID = bytes(16)
+
+
+@attrs.define
+class FetchItem:
+    """One partition of a fetch. `topic` is the hexadecimal id if the name is unknown.
+
+    Treated as immutable; not frozen, because that would double the cost of creating one.
+    """
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    error: BrokerError | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.topic, self.partition
+
+
+@attrs.define
+class FetchResult:
+    """The result of one partition. `has_more`: limits held back further records."""
+
+    item: FetchItem
+    error: BrokerError | None = None
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: Buffer | FilePart | GatheredPart = b""
+    diverging: EpochEnd | None = None
+    preferred_read_replica: int = -1
+    has_more: bool = False
+    aborted: list[AbortedTransaction] | None = None
+    """For read_committed readers: aborted transactions with data in the records."""
+
+
+Ident = tuple[bytes | str, int]
+"""Topic id (since version 13) or name, and partition: the key of a partition in a session."""
+
+
+@attrs.define(eq=False)
+class SessionPartition:
+    """One partition of a session: its last request and its last response."""
+
+    item: FetchItem
+    session: FetchSession | None
+    """None once the session has removed the partition."""
+    high_watermark: int = -1
+    log_start_offset: int = -1
+
+    def has_news(self, result: FetchResult) -> bool:
+        """Return whether the response of a partition must be sent at all."""
+        return (
+            bool(len(result.records))
+            or result.error is not None
+            or result.diverging is not None
+            or result.preferred_read_replica >= 0
+            or result.high_watermark != self.high_watermark
+            or result.log_start_offset != self.log_start_offset
+        )
+
+    def record_response(self, result: FetchResult) -> bool:
+        """Record the response of a partition. Return whether it must be sent."""
+        has_news = self.has_news(result)
+        # After an error the next response is always sent, because the error is over.
+        self.high_watermark = -1 if result.error is not None else result.high_watermark
+        self.log_start_offset = result.log_start_offset
+        return has_news
+
+
+@attrs.define(eq=False)
+class FetchSession:
+    """The partitions that one reader fetches from one broker. Times in seconds of the monotonic clock."""
+
+    id: int
+    uses_topic_ids: bool
+    replica_id: int
+    """The follower that uses it, negative for a consumer."""
+    created_at: float
+    last_used_at: float
+    epoch: int = 1
+    """The epoch that the next fetch must carry."""
+    partitions: dict[Ident, SessionPartition] = attrs.field(factory=dict)
+    dirty: dict[Ident, None] = attrs.field(factory=dict)
+    unresolved: dict[Ident, None] = attrs.field(factory=dict)
+    """Partitions whose topic id is unknown so far."""
+    checked_by: object = None
+    """The rights that its partitions were last checked with; they are checked again when the object
+    changes.
+    """
+    last_fetch_at: float = float("-inf")
+    previous_fetch_at: float = float("-inf")
+
+    @property
+    def is_from_follower(self) -> bool:
+        return self.replica_id >= 0
+
+    def ident_of(self, item: FetchItem) -> Ident:
+        return (item.topic_id if self.uses_topic_ids else item.topic), item.partition
+
+    def partition_of(self, item: FetchItem) -> SessionPartition | None:
+        return self.partitions.get(self.ident_of(item))
+
+    def current_items(self) -> list[FetchItem]:
+        """Return the partitions that a fetch must read, in round-robin order."""
+        return [self.partitions[ident].item for ident in self.dirty]
+
+    def fetched(self, now: float) -> None:
+        """Record a fetch of this session."""
+        self.previous_fetch_at, self.last_fetch_at = self.last_fetch_at, now
+
+    def changed(self, results: Iterable[FetchResult]) -> list[FetchResult]:
+        """Return the results that a response would contain now; the session stays as it is."""
+        return [
+            result
+            for result in results
+            if (known := self.partition_of(result.item)) is not None and known.has_news(result)
+        ]
+
+    def settle(self, results: Iterable[FetchResult]) -> list[FetchResult]:
+        """Return the results that the response must contain.
+
+        The other partitions are clean until they move.
+        """
+        to_send: list[FetchResult] = []
+        for result in results:
+            ident = self.ident_of(result.item)
+            known = self.partitions.get(ident)
+            if known is None:
+                continue
+            if known.record_response(result):
+                to_send.append(result)
+            if len(result.records):
+                # A partition that returned records goes to the end of the round.
+                self.dirty.pop(ident, None)
+                self.dirty[ident] = None
+            elif not (
+                result.has_more
+                or result.error is not None
+                or result.diverging is not None
+                or result.preferred_read_replica >= 0
+            ):
+                self.dirty.pop(ident, None)
+        return to_send
+
+
+CONSUMER = -1
+FUTURE_REPLICA = -3
+"""A log that moves to another directory of its broker: any replica serves it up to the log's end."""
+
+
+@attrs.define
+class FetchPlan:
+    """A whole fetch. `replica_id` is negative for consumers; `may_follow`: a follower can serve it (KIP-392).
+
+    `replica_epoch` is the follower's broker epoch: fetches from before a restart are stale. `rack_id` is the
+    consumer's, None if it cannot be sent to another replica. With a `session` the partitions are the dirty
+    ones of the session, and `items` is empty.
+    """
+
+    replica_id: int
+    items: list[FetchItem]
+    min_bytes: int
+    max_bytes: int
+    read_committed: bool = False
+    may_follow: bool = False
+    replica_epoch: int = -1
+    rack_id: str | None = None
+    session: FetchSession | None = None
+    first_segments: dict[Key, int] = attrs.field(factory=dict)
+    """The base offsets of the active segments when the fetch began to wait."""
+    has_waited: bool = False
+    """Whether it was in the purgatory."""
+    _by_key: dict[Key, list[FetchItem]] | None = None
+
+    @property
+    def is_from_follower(self) -> bool:
+        return self.replica_id >= 0
+
+    def current_items(self) -> list[FetchItem]:
+        """Return the partitions to read now."""
+        return self.items if self.session is None else self.session.current_items()
+
+    def items_of(self, key: Key) -> list[FetchItem]:
+        if len(self.items) == 1:
+            return self.items if self.items[0].key == key else []
+        by_key = self._by_key
+        if by_key is None:
+            by_key = self._by_key = {}
+            for item in self.items:
+                by_key.setdefault(item.key, []).append(item)
+        return by_key.get(key, [])
+
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
