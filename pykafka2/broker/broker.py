@@ -15,7 +15,7 @@ from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.node import ControllerNode
 from pykafka2.broker.controller_channel import ControllerChannel
-from pykafka2.broker.coordinators.hosting import Coordinators
+from pykafka2.broker.coordinators.coordinators import Coordinators
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.lifecycle import BrokerLifecycle
 from pykafka2.broker.node import Node

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from pykafka2.broker.base.image import ALL_BROKERS, BROKER_RESOURCE, ClusterImage, Key, TopicImage
 from pykafka2.broker.controller_channel import ControllerChannel
-from pykafka2.broker.coordinators.hosting import Coordinators
+from pykafka2.broker.coordinators.coordinators import Coordinators
+from pykafka2.broker.coordinators.inter_broker import Peers
 from pykafka2.broker.forwarding import Forwarder
 from pykafka2.broker.handlers.registry import APIS, ClientApis
 from pykafka2.broker.handlers.services import Gate, Services
@@ -22,7 +23,6 @@ from pykafka2.broker.node import Node
 from pykafka2.broker.producer_ids import ProducerIds
 from pykafka2.broker.quotas.client_quotas import ClientQuotas, connection_rates
 from pykafka2.broker.replication.follower_fetcher import FollowerFetchers
-from pykafka2.broker.replication.peers import Peers
 from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.broker.requests import BrokerRequests
 from pykafka2.broker.server.connection_quotas import ConnectionQuotas

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pykafka2.broker.coordinators.hosting import Coordinators
+from pykafka2.broker.coordinators.coordinators import Coordinators
 from pykafka2.broker.lifecycle import BrokerLifecycle
 from pykafka2.broker.log.storage import LogStorage
 from pykafka2.broker.node import Node

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from pykafka2 import errors
-from pykafka2.broker.coordinators.classic.state import GroupState
+from pykafka2.broker.coordinators.groups.classic.state import GroupState
 from pykafka2.errors import RebalanceInProgress
 from pykafka2.protocol.messages.group import SyncGroupRequest
 from pykafka2.testing.simulation import Simulation

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, TypeVar, cast
 
 from pykafka2.broker.coordinators.groups.shard import GroupShard
+from pykafka2.broker.coordinators.internal_topics import OFFSETS_TOPIC, partition_for
 from pykafka2.broker.coordinators.replay import Deferred
-from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, partition_for
 from pykafka2.errors import CoordinatorNotAvailable
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.struct import Request, Response

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
+from pykafka2.broker.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
 from pykafka2.errors import KafkaError
 from pykafka2.testing.simulation.facade import Simulation
 from pykafka2.testing.simulation.fault_kinds import MoveLeader

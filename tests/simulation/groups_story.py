@@ -10,7 +10,7 @@ import itertools
 import logging
 import sys
 
-from pykafka2.broker.coordinators.routing import partition_for
+from pykafka2.broker.coordinators.internal_topics import partition_for
 from pykafka2.protocol.messages import group_admin
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
 from pykafka2.testing.simulation import Simulation

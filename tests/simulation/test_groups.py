@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pykafka2.broker.coordinators.classic.state import ClassicGroup
+from pykafka2.broker.coordinators.groups.classic.state import ClassicGroup
 from pykafka2.broker.coordinators.runtime import ShardRuntime
 from pykafka2.testing.simulation.fault_table import KINDS
 from pykafka2.testing.simulation.world import World

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pykafka2.broker.coordinators.events import note_records
+from pykafka2.broker.coordinators.internal_topics import OFFSETS_TOPIC
 from pykafka2.broker.coordinators.replay import record_of
-from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC
+from pykafka2.broker.coordinators.replica_log import note_records
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import MAX_CLIENTS, History
 from pykafka2.broker.server.request_context import ReceivedRequest, RequestContext

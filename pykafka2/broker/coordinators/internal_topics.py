@@ -1,4 +1,4 @@
-"""Internal topics of the coordinators, created when a coordinator is first looked up.
+"""Internal topics of the coordinators, and the partition of a group or a transactional id.
 
 Like Kafka's AutoTopicCreationManager: created by the controller, with the coordinator's configuration. An
 unset replication factor depends on the cluster: three, or the number of live brokers (Kafka requires at least
@@ -12,9 +12,27 @@ from typing import Final
 
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.new_topic import NewTopic
-from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pykafka2.broker.node import Node
 from pykafka2.errors import BrokerError
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+
+
+def java_hash(text: str) -> int:
+    """Return Java's String.hashCode, over UTF-16 units."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        value = (31 * value + int.from_bytes(units[at : at + 2], "big")) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def partition_for(key: str, partitions: int) -> int:
+    """Return the partition of the internal topic for a group or transactional id (Kafka's Utils.abs)."""
+    value = java_hash(key)
+    return 0 if value == -(1 << 31) else abs(value) % partitions
+
 
 USUAL_REPLICATION_FACTOR: Final = 3
 

@@ -10,8 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.coordinators.internal_topics import create_internal_topic
-from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
+from pykafka2.broker.coordinators.internal_topics import (
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    create_internal_topic,
+    partition_for,
+)
 from pykafka2.broker.handlers.registry import handles, refuses
 from pykafka2.errors import BrokerError, CoordinatorNotAvailable, InvalidRequest, error_of
 from pykafka2.protocol.messages.coordinator import (

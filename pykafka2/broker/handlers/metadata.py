@@ -21,7 +21,7 @@ from pykafka2.broker.base.image import (
 )
 from pykafka2.broker.controller import NewTopic
 from pykafka2.broker.controller.topics import MAX_PARTITIONS_PER_REQUEST
-from pykafka2.broker.coordinators.hosting import INTERNAL
+from pykafka2.broker.coordinators.coordinators import INTERNAL
 from pykafka2.broker.coordinators.internal_topics import create_internal_topic
 from pykafka2.broker.handlers.registry import handles, refuses
 from pykafka2.broker.handlers.throttling import charge_on

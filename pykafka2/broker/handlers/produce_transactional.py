@@ -10,8 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.coordinators.transactions.verification import TransactionSupport, for_produce
-from pykafka2.broker.coordinators.transactions.verifier import Codes, Guards, VerificationRequest
+from pykafka2.broker.coordinators.transactions.verifier import (
+    Codes,
+    Guards,
+    TransactionSupport,
+    VerificationRequest,
+    for_produce,
+)
 from pykafka2.errors import (
     BrokerError,
     InvalidProducerIdMapping,

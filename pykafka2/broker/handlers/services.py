@@ -16,7 +16,7 @@ from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, NewTopic
 from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.controller.node import ControllerNode
-from pykafka2.broker.coordinators.hosting import Coordinators
+from pykafka2.broker.coordinators.coordinators import Coordinators
 from pykafka2.broker.log.record_validation import OpenWalks
 from pykafka2.broker.log.storage import LogStorage
 from pykafka2.broker.node import Node

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pykafka2.broker.coordinators.internal_topics import OFFSETS_TOPIC, partition_for
 from pykafka2.broker.coordinators.refusals import refusal
-from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, partition_for
-from pykafka2.broker.coordinators.transactions.verification import TransactionSupport, for_offsets
-from pykafka2.broker.coordinators.transactions.verifier import Codes, Guards, VerificationRequest
+from pykafka2.broker.coordinators.transactions.verifier import (
+    Codes,
+    Guards,
+    TransactionSupport,
+    VerificationRequest,
+    for_offsets,
+)
 from pykafka2.errors import NotCoordinator
 from pykafka2.protocol.messages.transaction import TxnOffsetCommitRequest
 from pykafka2.records.batch import NO_SEQUENCE

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from pykafka2.broker.coordinators.internal_topics import OFFSETS_TOPIC
 from pykafka2.broker.coordinators.replay import Producer
-from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC
 from pykafka2.broker.log.partition_log import EndMarker
 from pykafka2.broker.replication.purgatory import ProduceResult
 from pykafka2.errors import NotLeaderOrFollower, UnknownTopicOrPartition

@@ -10,7 +10,7 @@ marker is replicated. producer_state.py holds one instance per log.
 A transaction's first batch is appended only if the coordinator knows the partition. The leader creates a
 guard, sends the verification request, and appends with the guard. A marker in between invalidates the guard,
 so that a late response cannot open a transaction that nothing would end. partition_log.py checks each batch;
-coordinators/transactions/verification.py sends the request. Source: Kafka's VerificationStateEntry and
+coordinators/transactions/verifier.py sends the request. Source: Kafka's VerificationStateEntry and
 UnifiedLog.
 """
 

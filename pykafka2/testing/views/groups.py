@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
+from pykafka2.broker.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
 from pykafka2.errors import (
     ConfigurationError,
     CoordinatorLoadInProgress,
@@ -23,9 +23,9 @@ from pykafka2.types import TopicPartition
 
 # Coordinators load with the first request that needs one, so a view loads them, too.
 if TYPE_CHECKING:
-    from pykafka2.broker.coordinators.classic.state import ClassicGroup, ClassicMember
-    from pykafka2.broker.coordinators.consumer.state import ConsumerGroup
-    from pykafka2.broker.coordinators.groups.settings import Topics
+    from pykafka2.broker.coordinators.groups.classic.state import ClassicGroup, ClassicMember
+    from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup
+    from pykafka2.broker.coordinators.settings import Topics
 
 INTERNAL_TOPICS = {"group": OFFSETS_TOPIC, "transaction": TRANSACTIONS_TOPIC}
 
@@ -92,7 +92,7 @@ def group_view(running: Running, group_id: str) -> GroupView:
 
 
 def _group(running: Running, group_id: str) -> GroupView:
-    from pykafka2.broker.coordinators.classic.state import ClassicGroup
+    from pykafka2.broker.coordinators.groups.classic.state import ClassicGroup
 
     topic, partition = coordinator_partition(running, group_id, "group")
     leader = running.controllers.partition(topic, partition).leader

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from pykafka2.broker.coordinators.routing import TRANSACTIONS_TOPIC
+from pykafka2.broker.coordinators.internal_topics import TRANSACTIONS_TOPIC
 from pykafka2.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, TransactionalIdNotFound
 from pykafka2.testing.running import Running
 from pykafka2.testing.views.groups import coordinator_partition

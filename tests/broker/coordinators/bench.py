@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from pykafka2 import errors
-from pykafka2.broker.coordinators.classic.state import ClassicGroup
-from pykafka2.broker.coordinators.consumer.state import ConsumerGroup
-from pykafka2.broker.coordinators.groups.settings import GroupSettings, TopicTable
+from pykafka2.broker.coordinators.groups.classic.state import ClassicGroup
+from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup
 from pykafka2.broker.coordinators.groups.shard import GroupShard
 from pykafka2.broker.coordinators.replay import Caller, Deferred, Producer
 from pykafka2.broker.coordinators.runtime import MemoryLog, ShardRuntime
+from pykafka2.broker.coordinators.settings import GroupSettings, TopicTable
 from pykafka2.protocol.messages import committed_offsets as offsets
 from pykafka2.protocol.messages import consumer_group, group_admin
 from pykafka2.protocol.messages import group as messages

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pykafka2.broker.coordinators.consumer.assignors import (
+from pykafka2.broker.coordinators.groups.consumer.assignors import (
     ASSIGNORS,
     Assigned,
     Members,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykafka2.broker.coordinators.batches import batch_of, entries_in
 from pykafka2.broker.coordinators.groups.shard import GroupShard
 from pykafka2.broker.coordinators.replay import Producer, Record
+from pykafka2.broker.coordinators.replica_log import batch_of, entries_in
 from pykafka2.broker.coordinators.runtime import Entry, Marker, ShardRuntime
 from pykafka2.broker.log.batch import parse_batch
 from pykafka2.broker.log.partition_log import EndMarker, PartitionLog

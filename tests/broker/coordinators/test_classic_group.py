@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from pykafka2.broker.coordinators.classic.state import LEGAL_MOVES, ClassicGroup, GroupState
-from pykafka2.broker.coordinators.groups.settings import GroupSettings
+from pykafka2.broker.coordinators.groups.classic.state import LEGAL_MOVES, ClassicGroup, GroupState
+from pykafka2.broker.coordinators.settings import GroupSettings
 from pykafka2.errors import IllegalTransition, MessageTooLarge, NotEnoughReplicas
 from pykafka2.protocol.messages.group import LeaveGroupRequest, MemberIdentity
 from pykafka2.protocol.messages.group_admin import ListGroupsRequest

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pykafka2.broker.coordinators.consumer.assignors import ASSIGNORS, Subscriber
-from pykafka2.broker.coordinators.consumer.state import ConsumerGroupState, MemberState
-from pykafka2.broker.coordinators.groups.settings import GroupSettings, TopicTable
+from pykafka2.broker.coordinators.groups.consumer.assignors import ASSIGNORS, Subscriber
+from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroupState, MemberState
 from pykafka2.broker.coordinators.runtime import Entry
+from pykafka2.broker.coordinators.settings import GroupSettings, TopicTable
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
 from tests.broker.coordinators.bench import GROUP, ORDERS, REFUNDS, Bench
 from tests.broker.coordinators.bench import given as assigned

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from pykafka2.broker.coordinators.groups.settings import GroupSettings, MigrationPolicy
+from pykafka2.broker.coordinators.settings import GroupSettings, MigrationPolicy
 from pykafka2.errors import NotEnoughReplicas
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
 from pykafka2.protocol.messages.consumer_protocol import (

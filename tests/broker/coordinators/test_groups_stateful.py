@@ -16,12 +16,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pykafka2.broker.coordinators.classic.state import ClassicGroup, GroupState
-from pykafka2.broker.coordinators.consumer.state import ConsumerGroup, ConsumerGroupState
-from pykafka2.broker.coordinators.groups.settings import GroupSettings
+from pykafka2.broker.coordinators.groups.classic.state import ClassicGroup, GroupState
+from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup, ConsumerGroupState
 from pykafka2.broker.coordinators.groups.shard import GroupShard
 from pykafka2.broker.coordinators.replay import Deferred, Producer
 from pykafka2.broker.coordinators.runtime import Entry, Marker, MemoryLog, ShardRuntime
+from pykafka2.broker.coordinators.settings import GroupSettings
 from pykafka2.errors import NotEnoughReplicas
 from pykafka2.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from pykafka2.broker.coordinators.internal_topics import partition_for
 from pykafka2.broker.coordinators.replay import record_of
-from pykafka2.broker.coordinators.routing import partition_for
 from pykafka2.errors import ConfigurationError, CoordinatorNotAvailable, GroupIdNotFound
 from pykafka2.protocol.messages.committed_offsets import (
     OffsetCommitRequest,

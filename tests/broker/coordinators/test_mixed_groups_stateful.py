@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pykafka2.broker.coordinators.classic.state import ClassicGroup, GroupState
-from pykafka2.broker.coordinators.consumer.state import ConsumerGroup
-from pykafka2.broker.coordinators.groups.settings import GroupSettings
+from pykafka2.broker.coordinators.groups.classic.state import ClassicGroup, GroupState
+from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup
+from pykafka2.broker.coordinators.settings import GroupSettings
 from pykafka2.errors import NotEnoughReplicas
 from tests.broker.coordinators.bench import GROUP, ORDERS, Bench
 from tests.broker.coordinators.test_groups_stateful import (

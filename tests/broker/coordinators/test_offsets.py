@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pykafka2.broker.coordinators.groups.settings import GroupSettings, TopicTable
 from pykafka2.broker.coordinators.replay import Producer, record_of
 from pykafka2.broker.coordinators.runtime import Entry
+from pykafka2.broker.coordinators.settings import GroupSettings, TopicTable
 from pykafka2.protocol.messages import committed_offsets as wire
 from pykafka2.protocol.messages.group_records import (
     LegacyOffsetCommitKey,

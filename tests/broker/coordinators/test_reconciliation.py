@@ -7,8 +7,13 @@ from collections.abc import Mapping
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pykafka2.broker.coordinators.consumer.reconciliation import reconcile
-from pykafka2.broker.coordinators.consumer.state import ConsumerGroup, ConsumerMember, MemberState, Target
+from pykafka2.broker.coordinators.groups.consumer.assignment import reconcile
+from pykafka2.broker.coordinators.groups.consumer.state import (
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    Target,
+)
 
 T1, T2 = b"1" * 16, b"2" * 16
 BOTH = frozenset({T1, T2})

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykafka2.broker.coordinators.internal_topics import java_hash, partition_for
 from pykafka2.broker.coordinators.replay import (
     GROUP_RECORDS,
     Caller,
@@ -13,7 +14,6 @@ from pykafka2.broker.coordinators.replay import (
     decode_record,
     record_of,
 )
-from pykafka2.broker.coordinators.routing import java_hash, partition_for
 from pykafka2.broker.coordinators.runtime import MemoryLog, RunState, ShardRuntime
 from pykafka2.broker.coordinators.timers import Timers
 from pykafka2.errors import CorruptData, IllegalState, NotEnoughReplicas

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from pykafka2.broker.coordinators.groups.service import GroupCoordinator
-from pykafka2.broker.coordinators.groups.settings import GroupSettings, TopicTable, TransactionSettings
+from pykafka2.broker.coordinators.internal_topics import partition_for
 from pykafka2.broker.coordinators.replay import Caller, Producer
-from pykafka2.broker.coordinators.routing import partition_for
 from pykafka2.broker.coordinators.runtime import MemoryLog
+from pykafka2.broker.coordinators.settings import GroupSettings, TopicTable, TransactionSettings
 from pykafka2.broker.coordinators.transactions.service import TransactionCoordinator
 from pykafka2.errors import InvalidRegularExpression
 from pykafka2.protocol.messages import (

@@ -7,7 +7,7 @@ import pytest
 from pykafka2 import errors
 from pykafka2.broker.coordinators.refusals import refusal
 from pykafka2.broker.coordinators.replay import Producer
-from pykafka2.broker.coordinators.transactions.verification import (
+from pykafka2.broker.coordinators.transactions.verifier import (
     TransactionSupport,
     for_offsets,
     for_produce,

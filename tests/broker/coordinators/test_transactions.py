@@ -6,9 +6,9 @@ import attrs
 import pytest
 
 from pykafka2 import errors
-from pykafka2.broker.coordinators.groups.settings import TopicTable
+from pykafka2.broker.coordinators.internal_topics import partition_for
 from pykafka2.broker.coordinators.replay import Producer
-from pykafka2.broker.coordinators.routing import partition_for
+from pykafka2.broker.coordinators.settings import TopicTable
 from pykafka2.broker.coordinators.transactions.state import MAX_EPOCH
 from pykafka2.errors import NotEnoughReplicas
 from pykafka2.protocol.messages.transaction import (

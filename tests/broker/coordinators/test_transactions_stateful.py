@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pykafka2 import errors
 from pykafka2.broker.coordinators.replay import Deferred, Producer, WriteMarkers
 from pykafka2.broker.coordinators.transactions.state import Partition, TransactionState
-from pykafka2.broker.coordinators.transactions.verification import (
+from pykafka2.broker.coordinators.transactions.verifier import (
     TransactionSupport,
     verification_codes,
     verification_request,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from pykafka2.broker.coordinators.groups.settings import TransactionSettings
 from pykafka2.broker.coordinators.replay import Caller, Deferred, Producer, WriteMarkers
 from pykafka2.broker.coordinators.runtime import MemoryLog, ShardRuntime
+from pykafka2.broker.coordinators.settings import TransactionSettings
 from pykafka2.broker.coordinators.transactions.shard import TransactionShard
 from pykafka2.broker.coordinators.transactions.state import Partition, Transaction
 from pykafka2.broker.log.partition_log import Appended, EndMarker, PartitionLog

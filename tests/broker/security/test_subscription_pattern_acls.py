@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from pykafka2.broker.base.patterns import MAX_STEPS, Pattern, Steps, compile_pattern
-from pykafka2.broker.coordinators.consumer import steps
+from pykafka2.broker.coordinators.groups.consumer import assignment as steps
 from pykafka2.errors import InvalidRegularExpression
 from pykafka2.testing import STANDARD_AUTHORIZER
 from pykafka2.testing.simulation import Simulation

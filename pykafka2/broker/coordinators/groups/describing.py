@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from pykafka2.broker.coordinators.classic.rebalance import Groups
-from pykafka2.broker.coordinators.classic.state import CONSUMER_PROTOCOL, ClassicGroup, GroupState
-from pykafka2.broker.coordinators.consumer import records as consumer_records
-from pykafka2.broker.coordinators.consumer.state import ConsumerGroup, ConsumerMember
+from pykafka2.broker.coordinators.groups.classic.rebalance import Groups
+from pykafka2.broker.coordinators.groups.classic.state import CONSUMER_PROTOCOL, ClassicGroup, GroupState
+from pykafka2.broker.coordinators.groups.consumer import records as consumer_records
+from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup, ConsumerMember
 from pykafka2.broker.coordinators.groups.offset_requests import Offsets
 from pykafka2.broker.coordinators.groups.refusals import consumer_described_error, described_error
-from pykafka2.broker.coordinators.groups.settings import Topics
 from pykafka2.broker.coordinators.replay import Caller, Deferred, Result
+from pykafka2.broker.coordinators.settings import Topics
 from pykafka2.errors import BrokerError, GroupIdNotFound, InvalidGroupId, NonEmptyGroup
 from pykafka2.protocol.messages import consumer_group, group_admin
 from pykafka2.protocol.messages.group_records import GroupMetadataKey

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from pykafka2.broker.coordinators.classic.state import ClassicGroup, GroupState
-from pykafka2.broker.coordinators.consumer.state import ConsumerGroup
+from pykafka2.broker.coordinators.groups.classic.state import ClassicGroup, GroupState
+from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup
 from pykafka2.broker.coordinators.groups.offsets import (
     NO_TOPIC_ID,
     CommittedOffset,
@@ -17,8 +17,8 @@ from pykafka2.broker.coordinators.groups.offsets import (
     write_offset,
 )
 from pykafka2.broker.coordinators.groups.refusals import FIRST_OFFSET_FETCH_WITH_GROUPS
-from pykafka2.broker.coordinators.groups.settings import Topics
 from pykafka2.broker.coordinators.replay import Caller, Deferred, Producer, Result
+from pykafka2.broker.coordinators.settings import Topics
 from pykafka2.errors import (
     BrokerError,
     CoordinatorNotAvailable,

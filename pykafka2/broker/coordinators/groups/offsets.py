@@ -11,11 +11,11 @@ from typing import Final
 
 import attrs
 
-from pykafka2.broker.coordinators.classic.rebalance import ClassicRebalance, Groups
-from pykafka2.broker.coordinators.classic.state import ClassicGroup, GroupState
-from pykafka2.broker.coordinators.consumer.state import ConsumerGroup
-from pykafka2.broker.coordinators.groups.settings import NO_TOPICS, GroupSettings, Topics
+from pykafka2.broker.coordinators.groups.classic.rebalance import ClassicRebalance, Groups
+from pykafka2.broker.coordinators.groups.classic.state import ClassicGroup, GroupState
+from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup
 from pykafka2.broker.coordinators.replay import Producer, Result
+from pykafka2.broker.coordinators.settings import NO_TOPICS, GroupSettings, Topics
 from pykafka2.protocol.messages.group_records import (
     LegacyOffsetCommitKey,
     OffsetCommitKey,

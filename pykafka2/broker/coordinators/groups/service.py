@@ -1,6 +1,6 @@
 """The group coordinator of a broker: groups and committed offsets, for the partitions that it leads.
 
-service.py has the common parts of both coordinators; hosting.py reports elections, topics and time.
+service.py has the common parts of both coordinators; coordinators.py reports elections, topics and time.
 """
 
 from __future__ import annotations
@@ -10,12 +10,6 @@ from typing import Any
 
 from pykafka2.broker.coordinators.groups.offset_requests import missing_partitions
 from pykafka2.broker.coordinators.groups.refusals import FIRST_OFFSET_FETCH_WITH_GROUPS
-from pykafka2.broker.coordinators.groups.settings import (
-    GroupConfigs,
-    GroupSettings,
-    Topics,
-    no_group_configs,
-)
 from pykafka2.broker.coordinators.groups.shard import GroupShard
 from pykafka2.broker.coordinators.refusals import refusal
 from pykafka2.broker.coordinators.replay import (
@@ -23,8 +17,8 @@ from pykafka2.broker.coordinators.replay import (
     Deferred,
     Producer,
 )
-from pykafka2.broker.coordinators.runtime import ShardLog
-from pykafka2.broker.coordinators.service import CoordinatorService, Split
+from pykafka2.broker.coordinators.runtime import CoordinatorService, ShardLog, Split
+from pykafka2.broker.coordinators.settings import GroupConfigs, GroupSettings, Topics, no_group_configs
 from pykafka2.protocol.messages import (
     committed_offsets,
     consumer_group,

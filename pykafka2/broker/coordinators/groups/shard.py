@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from typing import Any
 
-from pykafka2.broker.coordinators.classic.rebalance import Groups
-from pykafka2.broker.coordinators.classic.state import ClassicGroup
-from pykafka2.broker.coordinators.consumer import records as consumer_records
-from pykafka2.broker.coordinators.consumer.state import ConsumerGroup
 from pykafka2.broker.coordinators.groups import describing
-from pykafka2.broker.coordinators.groups.group import ClassicGroups
+from pykafka2.broker.coordinators.groups.classic.group import ClassicGroups
+from pykafka2.broker.coordinators.groups.classic.rebalance import Groups
+from pykafka2.broker.coordinators.groups.classic.state import ClassicGroup
+from pykafka2.broker.coordinators.groups.consumer import records as consumer_records
+from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup
 from pykafka2.broker.coordinators.groups.migration import MixedGroups
 from pykafka2.broker.coordinators.groups.offset_requests import Offsets
 from pykafka2.broker.coordinators.groups.refusals import join_error
-from pykafka2.broker.coordinators.groups.settings import NO_TOPICS, GroupSettings, Topics
 from pykafka2.broker.coordinators.replay import (
     GROUP_RECORDS,
     Caller,
@@ -27,6 +26,7 @@ from pykafka2.broker.coordinators.replay import (
     Result,
     decode_record,
 )
+from pykafka2.broker.coordinators.settings import NO_TOPICS, GroupSettings, Topics
 from pykafka2.broker.coordinators.timers import Timers
 from pykafka2.errors import BrokerError, InvalidGroupId
 from pykafka2.protocol.messages import committed_offsets as offset_messages

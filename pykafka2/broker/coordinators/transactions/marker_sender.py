@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pykafka2.broker.coordinators.inter_broker import Peers
 from pykafka2.broker.coordinators.replay import WriteMarkers
 from pykafka2.broker.node import Node
-from pykafka2.broker.replication.peers import Peers
 from pykafka2.errors import KafkaError, LeaderNotAvailable, NetworkException
 from pykafka2.protocol.messages.transaction import (
     WritableTxnMarker,

@@ -1,6 +1,6 @@
 """The transaction coordinator of a broker, for the partitions of __transaction_state that it leads.
 
-service.py has the common parts of both coordinators; hosting.py reports elections, topics and time, and
+service.py has the common parts of both coordinators; coordinators.py reports elections, topics and time, and
 marker_sender.py sends the markers and reports their results.
 """
 
@@ -12,19 +12,15 @@ from typing import Any
 import attrs
 
 from pykafka2.broker.base.patterns import compile_pattern
-from pykafka2.broker.coordinators.groups.settings import (
-    Topics,
-    TransactionSettings,
-)
+from pykafka2.broker.coordinators.internal_topics import partition_for
 from pykafka2.broker.coordinators.replay import (
     Caller,
     Deferred,
     WriteMarkers,
 )
-from pykafka2.broker.coordinators.routing import partition_for
-from pykafka2.broker.coordinators.runtime import ShardLog
-from pykafka2.broker.coordinators.service import CoordinatorService, Split
-from pykafka2.broker.coordinators.transactions.queries import matching_ids
+from pykafka2.broker.coordinators.runtime import CoordinatorService, ShardLog, Split
+from pykafka2.broker.coordinators.settings import Topics, TransactionSettings
+from pykafka2.broker.coordinators.transactions.describing import matching_ids
 from pykafka2.broker.coordinators.transactions.refusals import FIRST_ADD_PARTITIONS_WITH_TRANSACTIONS
 from pykafka2.broker.coordinators.transactions.shard import TransactionShard
 from pykafka2.errors import InvalidRegularExpression

@@ -1,10 +1,10 @@
 """One partition of __transaction_state as a shard: the transactional ids that hash to it.
 
-Handles requests with drafts (producers.py, partitions.py, endings.py), keeps the state of their records,
-aborts timed-out transactions, and expires unused ids. A transaction ends in two steps. The decision is a
-record; once it is committed, the markers are returned as actions (markers.py). The broker reports each with
-`marker_written`, and the last one leads to the record that completes the transaction. Runs under the broker's
-lock, driven by runtime.py; service.py routes requests.
+Handles requests with drafts (init_producer_id.py, partitions.py, end_txn.py), keeps the state of their
+records, aborts timed-out transactions, and expires unused ids. A transaction ends in two steps. The
+decision is a record; once it is committed, the markers are returned as actions (partitions.py). The broker
+reports each with `marker_written`, and the last one leads to the record that completes the transaction.
+Runs under the broker's lock, driven by runtime.py; service.py routes requests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from math import floor
 from typing import Any, Final, cast
 
-from pykafka2.broker.coordinators.groups.settings import Topics, TransactionSettings
+from pykafka2.broker.coordinators.internal_topics import OFFSETS_TOPIC, partition_for
 from pykafka2.broker.coordinators.replay import (
     TRANSACTION_RECORDS,
     Caller,
@@ -23,25 +23,26 @@ from pykafka2.broker.coordinators.replay import (
     WriteMarkers,
     decode_record,
 )
-from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, partition_for
+from pykafka2.broker.coordinators.settings import Topics, TransactionSettings
 from pykafka2.broker.coordinators.timers import Timers
-from pykafka2.broker.coordinators.transactions.endings import EndOfTransaction, end_transaction
-from pykafka2.broker.coordinators.transactions.markers import PendingMarkers, pending_markers_of
-from pykafka2.broker.coordinators.transactions.partitions import (
-    missing,
-    owned_by,
-    partitions_of,
-    results_of,
-    verified,
-    with_added,
-)
-from pykafka2.broker.coordinators.transactions.producers import (
+from pykafka2.broker.coordinators.transactions.describing import describe, list_transactions
+from pykafka2.broker.coordinators.transactions.end_txn import EndOfTransaction, end_transaction
+from pykafka2.broker.coordinators.transactions.init_producer_id import (
     check_request,
     fence,
     init_producer,
     new_transaction,
 )
-from pykafka2.broker.coordinators.transactions.queries import describe, list_transactions
+from pykafka2.broker.coordinators.transactions.partitions import (
+    PendingMarkers,
+    missing,
+    owned_by,
+    partitions_of,
+    pending_markers_of,
+    results_of,
+    verified,
+    with_added,
+)
 from pykafka2.broker.coordinators.transactions.refusals import partition_results
 from pykafka2.broker.coordinators.transactions.state import (
     EPOCH_BUMP,

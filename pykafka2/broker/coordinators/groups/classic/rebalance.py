@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pykafka2.broker.coordinators.classic.state import (
+from pykafka2.broker.coordinators.groups.classic.state import (
     ClassicGroup,
     ClassicMember,
     GroupState,
     joined_members,
 )
 from pykafka2.broker.coordinators.groups.refusals import join_error
-from pykafka2.broker.coordinators.groups.settings import GroupSettings
 from pykafka2.broker.coordinators.refusals import append_error_code
 from pykafka2.broker.coordinators.replay import Deferred, Result
+from pykafka2.broker.coordinators.settings import GroupSettings
 from pykafka2.broker.coordinators.timers import Timers
 from pykafka2.errors import (
     BrokerError,
@@ -35,7 +35,7 @@ from pykafka2.protocol.messages.group import (
 from pykafka2.protocol.messages.group_records import GroupMetadataKey
 
 if TYPE_CHECKING:
-    from pykafka2.broker.coordinators.consumer.state import ConsumerGroup
+    from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup
 
 Groups = dict[str, "ClassicGroup | ConsumerGroup"]
 """Every group of a shard, by id."""

@@ -1,23 +1,30 @@
-"""Steps of a KIP-848 heartbeat: patterns, group epoch, target assignment, reconciliation.
+"""A KIP-848 group's assignment: patterns, group epoch, target assignment, and each member's way to it.
 
-Each runs on a draft of the group and writes records; group.py calls them in order.
+Each step runs on a draft of the group and writes records; group.py calls them in order. A member first
+revokes partitions, at its old epoch, and confirms that by no longer listing them; only then it moves to the
+new epoch. It is assigned a partition only when that has no owner. Pure functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 
+import attrs
+
 from pykafka2.broker.base.patterns import Steps, compile_pattern, steps_for_each
-from pykafka2.broker.coordinators.classic.rebalance import Groups
-from pykafka2.broker.coordinators.consumer import records
-from pykafka2.broker.coordinators.consumer.assignors import ASSIGNORS, Subscriber
-from pykafka2.broker.coordinators.consumer.reconciliation import Owned, reconcile
-from pykafka2.broker.coordinators.consumer.state import (
+from pykafka2.broker.coordinators.groups.classic.rebalance import Groups
+from pykafka2.broker.coordinators.groups.consumer import records
+from pykafka2.broker.coordinators.groups.consumer.assignors import ASSIGNORS, Subscriber
+from pykafka2.broker.coordinators.groups.consumer.state import (
+    Assignment,
     ConsumerGroup,
     ConsumerMember,
+    MemberState,
+    Target,
 )
-from pykafka2.broker.coordinators.groups.settings import (
+from pykafka2.broker.coordinators.replay import Caller, Result
+from pykafka2.broker.coordinators.settings import (
     NO_TOPICS,
     GroupConfigs,
     GroupSettings,
@@ -25,12 +32,111 @@ from pykafka2.broker.coordinators.groups.settings import (
     no_group_configs,
     seconds_of,
 )
-from pykafka2.broker.coordinators.replay import Caller, Result
 from pykafka2.broker.coordinators.timers import Timers
-from pykafka2.errors import (
-    GroupIdNotFound,
-    InvalidRegularExpression,
-)
+from pykafka2.errors import GroupIdNotFound, InvalidRegularExpression
+
+Owned = Iterable[tuple[bytes, Iterable[int]]] | None
+"""The partitions that a member reports as owned; None if the field is null."""
+
+
+def reconcile(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    target_epoch: int,
+    target: Target,
+    subscribed: frozenset[bytes],
+    has_changed_subscription: bool,
+    owned: Owned,
+) -> ConsumerMember:
+    """Return the member after one step, or the same object if it cannot move."""
+    owned = None if owned is None else [(topic_id, list(partitions)) for topic_id, partitions in owned]
+    if member.state is MemberState.STABLE:
+        if member.epoch != target_epoch:
+            return _next(group, member, target_epoch, target, subscribed, owned)
+        return _strip(member, subscribed, owned) if has_changed_subscription else member
+    if member.state is MemberState.UNREVOKED_PARTITIONS and _still_owns(owned, member.pending_revocation):
+        return _strip(member, subscribed, owned) if has_changed_subscription else member
+    return _next(group, member, target_epoch, target, subscribed, owned)
+
+
+def _next(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    target_epoch: int,
+    target: Target,
+    subscribed: frozenset[bytes],
+    owned: Owned,
+) -> ConsumerMember:
+    kept: dict[bytes, dict[int, int]] = {}
+    to_revoke: dict[bytes, dict[int, int]] = {}
+    added: dict[bytes, dict[int, int]] = {}
+    is_waiting = False
+    for topic_id in sorted({*target, *member.assigned}):
+        wanted = target.get(topic_id, frozenset()) if topic_id in subscribed else frozenset()
+        has = member.assigned.get(topic_id, {})
+        kept[topic_id] = {number: epoch for number, epoch in has.items() if number in wanted}
+        to_revoke[topic_id] = {number: epoch for number, epoch in has.items() if number not in wanted}
+        added[topic_id] = {}
+        for partition in sorted(wanted - kept[topic_id].keys()):
+            # Partitions that the member itself is revoking count as free: they have no other owner.
+            if group.owners.get((topic_id, partition), member.id) == member.id:
+                added[topic_id][partition] = target_epoch
+            else:
+                is_waiting = True
+    kept, to_revoke = _without_empty(kept), _without_empty(to_revoke)
+    if to_revoke and _still_owns(owned, to_revoke):
+        return attrs.evolve(
+            member,
+            state=MemberState.UNREVOKED_PARTITIONS,
+            previous_epoch=member.epoch,
+            assigned=kept,
+            pending_revocation=to_revoke,
+        )
+    assigned = {
+        topic_id: {**kept.get(topic_id, {}), **added.get(topic_id, {})} for topic_id in {*kept, *added}
+    }
+    return attrs.evolve(
+        member,
+        state=MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE,
+        previous_epoch=member.epoch,
+        epoch=target_epoch,
+        assigned=_without_empty(assigned),
+        pending_revocation={},
+    )
+
+
+def _strip(member: ConsumerMember, subscribed: frozenset[bytes], owned: Owned) -> ConsumerMember:
+    """Remove topics that the member no longer subscribes to, without waiting for a new target."""
+    unsubscribed = {topic_id: has for topic_id, has in member.assigned.items() if topic_id not in subscribed}
+    if not unsubscribed:
+        return member
+    kept = {topic_id: has for topic_id, has in member.assigned.items() if topic_id in subscribed}
+    to_revoke = {
+        topic_id: {**member.pending_revocation.get(topic_id, {}), **unsubscribed.get(topic_id, {})}
+        for topic_id in {*member.pending_revocation, *unsubscribed}
+    }
+    if not _still_owns(owned, to_revoke):
+        return attrs.evolve(member, previous_epoch=member.epoch, assigned=kept)
+    return attrs.evolve(
+        member,
+        state=MemberState.UNREVOKED_PARTITIONS,
+        previous_epoch=member.epoch,
+        assigned=kept,
+        pending_revocation=to_revoke,
+    )
+
+
+def _still_owns(owned: Owned, revoked: Assignment) -> bool:
+    """Return whether the member can still own any of these; it can if it does not report."""
+    if owned is None:
+        return True
+    return any(
+        partition in revoked.get(topic_id, {}) for topic_id, partitions in owned for partition in partitions
+    )
+
+
+def _without_empty(assignment: dict[bytes, dict[int, int]]) -> dict[bytes, dict[int, int]]:
+    return {topic_id: partitions for topic_id, partitions in assignment.items() if partitions}
 
 
 class ConsumerSteps:

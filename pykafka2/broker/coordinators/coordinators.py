@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from pykafka2.broker.base.image import GROUP_RESOURCE, ClusterImage, TopicImage
-from pykafka2.broker.coordinators.internal_topics import partitions_of
+from pykafka2.broker.coordinators.inter_broker import Peers
+from pykafka2.broker.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partitions_of
 from pykafka2.broker.coordinators.replica_log import ImageTopics, ReplicaLog
-from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pykafka2.broker.node import Node
-from pykafka2.broker.replication.peers import Peers
 from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.clock import FOREVER
 from pykafka2.errors import KafkaStorageError
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from pykafka2.broker.base.image import Key
     from pykafka2.broker.coordinators.groups.service import GroupCoordinator
     from pykafka2.broker.coordinators.replay import Caller
-    from pykafka2.broker.coordinators.service import CoordinatorService
+    from pykafka2.broker.coordinators.runtime import CoordinatorService
     from pykafka2.broker.coordinators.transactions.marker_sender import MarkerSender
     from pykafka2.broker.coordinators.transactions.service import TransactionCoordinator
     from pykafka2.broker.coordinators.transactions.verifier import Verifier
@@ -74,7 +73,7 @@ class Coordinators:
     def groups(self) -> GroupCoordinator:
         if self._groups is None:
             from pykafka2.broker.coordinators.groups.service import GroupCoordinator
-            from pykafka2.broker.coordinators.groups.settings import group_settings
+            from pykafka2.broker.coordinators.settings import group_settings
 
             self._groups = GroupCoordinator(
                 group_settings(self._node.config, is_before_4_0=not self._node.release.is_since("4.0")),
@@ -90,7 +89,7 @@ class Coordinators:
     @property
     def transactions(self) -> TransactionCoordinator:
         if self._transactions is None:
-            from pykafka2.broker.coordinators.groups.settings import transaction_settings
+            from pykafka2.broker.coordinators.settings import transaction_settings
             from pykafka2.broker.coordinators.transactions.marker_sender import MarkerSender
             from pykafka2.broker.coordinators.transactions.service import TransactionCoordinator
 
@@ -241,7 +240,7 @@ class Coordinators:
             self._markers.send(now)
 
     def _load(self, key: Key, now: float) -> None:
-        from pykafka2.broker.coordinators.batches import entries_in
+        from pykafka2.broker.coordinators.replica_log import entries_in
 
         try:
             log = self._replicas.log_of(key)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pykafka2.broker.coordinators.classic.rebalance import Groups
-from pykafka2.broker.coordinators.consumer.state import ConsumerGroup, ConsumerMember, Target
+from pykafka2.broker.coordinators.groups.classic.rebalance import Groups
+from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup, ConsumerMember, Target
 from pykafka2.broker.coordinators.replay import Result
 from pykafka2.protocol.messages import consumer_group_records as wire
 from pykafka2.protocol.struct import RecordKey, RecordValue

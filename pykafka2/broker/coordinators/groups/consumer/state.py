@@ -2,7 +2,7 @@
 
 Members are values: an operation computes a new one, a record stores it, and replay replaces the old one.
 Partition owners follow from the members' current assignments; a partition that a member must still revoke
-belongs to it until it confirms. group.py decides, reconciliation.py moves one member one step.
+belongs to it until it confirms. group.py decides, assignment.py moves one member one step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from pykafka2.broker.coordinators.groups.settings import Topics
+from pykafka2.broker.coordinators.settings import Topics
 from pykafka2.errors import (
     FencedInstanceId,
     IllegalGeneration,
