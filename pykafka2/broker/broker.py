@@ -13,7 +13,7 @@ from typing import Any
 from pykafka2.broker.base.image import ClusterImage, Key, ListenerAddress, TopicImage
 from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.controller.node import ControllerNode
+from pykafka2.broker.controller.controller_node import ControllerNode
 from pykafka2.broker.controller_channel import ControllerChannel
 from pykafka2.broker.coordinators.coordinators import Coordinators
 from pykafka2.broker.handlers.services import Services

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from pykafka2.broker.base.image import ALL_BROKERS, BROKER_RESOURCE, ClusterImage, Key, TopicImage
-from pykafka2.broker.controller_channel import ControllerChannel
+from pykafka2.broker.controller_channel import ControllerChannel, ProducerIds
 from pykafka2.broker.coordinators.coordinators import Coordinators
 from pykafka2.broker.coordinators.inter_broker import Peers
 from pykafka2.broker.forwarding import Forwarder
@@ -20,7 +20,6 @@ from pykafka2.broker.lifecycle import BrokerLifecycle
 from pykafka2.broker.listener_setup import ListenerEndpoints
 from pykafka2.broker.log.storage import LogStorage
 from pykafka2.broker.node import Node
-from pykafka2.broker.producer_ids import ProducerIds
 from pykafka2.broker.quotas.client_quotas import ClientQuotas, connection_rates
 from pykafka2.broker.replication.follower_fetcher import FollowerFetchers
 from pykafka2.broker.replication.replica_manager import ReplicaManager

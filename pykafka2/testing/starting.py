@@ -19,9 +19,9 @@ from pykafka2.broker.base.problems import Problems
 from pykafka2.broker.broker import Broker
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.controllers import Controllers
-from pykafka2.broker.controller.metadata_log import MetadataLog
-from pykafka2.broker.controller.placement import first_host
-from pykafka2.broker.controller.state import State
+from pykafka2.broker.controller.metadata.log import MetadataLog
+from pykafka2.broker.controller.metadata.state import State
+from pykafka2.broker.controller.topics import first_host
 from pykafka2.broker.faults.engine import Faults
 from pykafka2.broker.faults.rule import FaultRule
 from pykafka2.broker.faults.throttle import Throttles

@@ -15,11 +15,11 @@ from uuid import UUID
 import attrs
 
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.controller.metadata_image import MetadataImage
-from pykafka2.broker.controller.metadata_recovery import MetadataPlace, open_metadata
-from pykafka2.broker.controller.metadata_storage import DiskMetadataStorage
-from pykafka2.broker.controller.records import BrokerSet
-from pykafka2.broker.controller.state import State
+from pykafka2.broker.controller.metadata.image import MetadataImage
+from pykafka2.broker.controller.metadata.records import BrokerSet
+from pykafka2.broker.controller.metadata.recovery import MetadataPlace, open_metadata
+from pykafka2.broker.controller.metadata.state import State
+from pykafka2.broker.controller.metadata.storage import DiskMetadataStorage
 from pykafka2.broker.log.disk.data_directory import (
     DataDirectory,
     Identity,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykafka2.broker.controller.records import TopicConfigured
+from pykafka2.broker.controller.metadata.records import TopicConfigured
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
 from tests.broker.leading import append, marks

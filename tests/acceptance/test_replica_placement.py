@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from pykafka2.broker.controller.placement import Host, place
+from pykafka2.broker.controller.topics import Host, place
 from pykafka2.testing import KafkaCluster
 from tests.broker.admin_wire import create, told, topic_of
 from tests.testing.wire import Wire

@@ -9,6 +9,7 @@ from pathlib import Path
 import attrs
 
 from pykafka2 import KafkaAdminClient, KafkaProducer, NewTopic
+from pykafka2.broker.controller.metadata.batches import decode_metadata_record, encode_metadata_record
 from pykafka2.broker.log.disk.index_files import (
     decode_offset_index,
     decode_producer_snapshot,
@@ -19,7 +20,6 @@ from pykafka2.broker.log.disk.index_files import (
     encode_time_index,
     encode_transaction_index,
 )
-from pykafka2.broker.log.disk.metadata_frames import decode_metadata_record, encode_metadata_record
 from pykafka2.broker.log.disk.text_files import (
     decode_epochs,
     decode_properties,

@@ -8,7 +8,8 @@ import attrs
 import pytest
 
 from pykafka2.broker.base.image import PartitionImage
-from pykafka2.broker.controller import controller, elections
+from pykafka2.broker.controller import controller
+from pykafka2.broker.controller import partition_changes as elections
 from pykafka2.broker.log.leader_epochs import LeaderEpochs
 from pykafka2.broker.log.partition_log import Appended, PartitionLog, ReadResult
 from pykafka2.broker.log.producer_state import AppendedBatch, ProducerStates

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from pykafka2.broker.base.image import PartitionImage
-from pykafka2.broker.controller import controller, elections
+from pykafka2.broker.controller import controller
+from pykafka2.broker.controller import partition_changes as elections
 from pykafka2.broker.log.batch import placed
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.producer_state import ProducerStates

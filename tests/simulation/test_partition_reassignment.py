@@ -7,7 +7,7 @@ import random
 import pytest
 
 from pykafka2.broker.controller.controller import Controller
-from pykafka2.broker.controller.reassignment import reassigned
+from pykafka2.broker.controller.partition_changes import reassigned
 from pykafka2.errors import InvalidReplicaAssignment
 from pykafka2.testing import KafkaCluster
 from pykafka2.testing.cluster import Topic

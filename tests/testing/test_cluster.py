@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
-from pykafka2.broker.controller.placement import Host, place
+from pykafka2.broker.controller.topics import Host, place
 from pykafka2.broker.lifecycle import BrokerState
 from pykafka2.clock import SystemClock, SystemEntropy
 from pykafka2.errors import (

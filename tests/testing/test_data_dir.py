@@ -13,7 +13,7 @@ import pytest
 
 from pykafka2 import KafkaAdminClient
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.controller.metadata_storage import DiskMetadataStorage
+from pykafka2.broker.controller.metadata.storage import DiskMetadataStorage
 from pykafka2.errors import ConfigurationError, KafkaStorageError
 from pykafka2.testing import KafkaCluster, Topic, starting
 from pykafka2.testing.storage import log_dirs_under

@@ -1,7 +1,7 @@
 """The controller of a cluster: topics, replica placement and leader election.
 
 One broker hosts the active controller (elected by a lease in the process, without KRaft's quorum protocol).
-It makes decisions, writes them as records to the metadata log (records.py, metadata_log.py), replays them
+It makes decisions, writes them as records to the metadata log (records.py, log.py), replays them
 into its state (state.py), and publishes the resulting image. A new controller replays the same log.
 
 To add an operation: a method of `Controller`, or a function over one in its own module, that reads
@@ -12,6 +12,6 @@ synchronous. All other handlers read `services.image`.
 """
 
 from pykafka2.broker.controller.controller import Controller, IsrChange
-from pykafka2.broker.controller.new_topic import NewTopic
+from pykafka2.broker.controller.topics import NewTopic
 
 __all__ = ["Controller", "IsrChange", "NewTopic"]

@@ -12,14 +12,17 @@ from typing import Final
 
 import attrs
 
-from pykafka2.broker.base.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from pykafka2.broker.base.image import (
+    NO_LEADER,
+    UNASSIGNED,
+    BrokerImage,
+    ClusterImage,
+    PartitionImage,
+    TopicImage,
+)
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.controller.directories import assigned, with_directories
-from pykafka2.broker.controller.elections import elect, moved
-from pykafka2.broker.controller.metadata_log import SNAPSHOT_AFTER, MetadataLog
-from pykafka2.broker.controller.new_topic import NewTopic
-from pykafka2.broker.controller.reassignment import completed
-from pykafka2.broker.controller.records import (
+from pykafka2.broker.controller.metadata.log import SNAPSHOT_AFTER, MetadataLog
+from pykafka2.broker.controller.metadata.records import (
     BrokerRemoved,
     BrokerSet,
     PartitionSet,
@@ -28,8 +31,9 @@ from pykafka2.broker.controller.records import (
     TopicCreated,
     TopicDeleted,
 )
-from pykafka2.broker.controller.state import Changes
-from pykafka2.broker.controller.topics import new_topic
+from pykafka2.broker.controller.metadata.state import Changes
+from pykafka2.broker.controller.partition_changes import completed, elect, moved
+from pykafka2.broker.controller.topics import NewTopic, new_topic
 from pykafka2.clock import Entropy
 from pykafka2.errors import (
     BrokerError,
@@ -46,6 +50,40 @@ from pykafka2.errors import (
     UnknownTopicOrPartition,
 )
 from pykafka2.protocol.primitives import uuid_to_text
+
+
+def with_directories(partition: PartitionImage, brokers: Mapping[int, BrokerImage]) -> PartitionImage:
+    """Return the image with the directories of its replicas: those known, or the only one of a broker.
+
+    Return the same object if nothing changes.
+    """
+    known = dict(partition.directories)
+    directories = []
+    for replica in partition.replicas:
+        directory = known.get(replica) or _only_directory(brokers.get(replica))
+        if directory != UNASSIGNED:
+            directories.append((replica, directory))
+    if tuple(directories) == partition.directories:
+        return partition
+    return attrs.evolve(partition, directories=tuple(directories))
+
+
+def _only_directory(broker: BrokerImage | None) -> bytes:
+    """Return the directory of a broker with a single one."""
+    if broker is None or len(broker.directories) != 1:
+        return UNASSIGNED
+    return broker.directories[0]
+
+
+def assigned(partition: PartitionImage, broker_id: int, directory: bytes) -> PartitionImage:
+    """Return the image with another directory of one replica, or the same object if it is known."""
+    if partition.directory_of(broker_id) == directory:
+        return partition
+    others = [(replica, known) for replica, known in partition.directories if replica != broker_id]
+    if directory != UNASSIGNED:
+        others.append((broker_id, directory))
+    return attrs.evolve(partition, directories=tuple(others), partition_epoch=partition.partition_epoch + 1)
+
 
 logger = logging.getLogger(__name__)
 

@@ -14,12 +14,11 @@ from pykafka2.broker.base.arguments import no_partition
 from pykafka2.broker.base.image import ClusterImage, PartitionImage
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.controller import Controller
+from pykafka2.broker.controller.controller_node import CommonParts, ControllerNode
 from pykafka2.broker.controller.election import ControllerElection
-from pykafka2.broker.controller.member import Members, can_act
-from pykafka2.broker.controller.metadata_log import NO_CONTROLLER, MetadataLog
-from pykafka2.broker.controller.node import CommonParts, ControllerNode
-from pykafka2.broker.controller.publisher import MetadataPublisher
-from pykafka2.broker.controller.state import State
+from pykafka2.broker.controller.metadata.log import NO_CONTROLLER, MetadataLog
+from pykafka2.broker.controller.metadata.state import State
+from pykafka2.broker.controller.publisher import Members, MetadataPublisher, can_act
 from pykafka2.broker.node import Node
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.server.links import Links

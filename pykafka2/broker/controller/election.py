@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pykafka2.broker.controller.member import Members, can_act
-from pykafka2.broker.controller.metadata_log import NO_CONTROLLER
+from pykafka2.broker.controller.metadata.log import NO_CONTROLLER
+from pykafka2.broker.controller.publisher import Members, can_act
 from pykafka2.broker.server.links import Links
 
 

@@ -1,25 +1,31 @@
-"""New topics and partitions: validation with Kafka's messages, and the resulting records.
+"""New topics and partitions: validation with Kafka's messages, placement, and the resulting records.
 
-Pure functions over the controller's state.
+Pure functions over the controller's state and the registered brokers. As in Kafka's StripedReplicaPlacer,
+successive partitions get leaders round-robin over the live brokers, and each round shifts the followers by
+one more, so that the load of a lost broker spreads over all others. A partition's replicas use as many racks
+as possible. Within a rack live brokers come first; fenced ones get replicas only if there are too few others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final
+from zlib import crc32
+
+import attrs
 
 from pykafka2.broker.base.image import (
     INTERNAL_TOPICS,
     METADATA_TOPIC,
+    NO_LEADER,
+    PartitionImage,
     TopicImage,
     check_topic_name,
     collision,
 )
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
-from pykafka2.broker.controller.assignments import check_assignment, new_partition, placed
-from pykafka2.broker.controller.new_topic import DEFAULT, NewTopic
-from pykafka2.broker.controller.records import PartitionSet, Record
-from pykafka2.broker.controller.state import State
+from pykafka2.broker.controller.metadata.records import PartitionSet, Record
+from pykafka2.broker.controller.metadata.state import State
 from pykafka2.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -30,6 +36,139 @@ from pykafka2.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+
+
+@attrs.define(frozen=True)
+class Host:
+    """A broker that can host replicas."""
+
+    id: int
+    rack: str | None = None
+    is_live: bool = True
+
+
+def first_host(seed: int | str) -> int:
+    """Return the host at which a cluster with that seed starts."""
+    return seed if isinstance(seed, int) else crc32(seed.encode())
+
+
+def place(
+    hosts: Sequence[Host], partitions: int, replication_factor: int, start: int
+) -> list[tuple[int, ...]]:
+    """Return the replicas of each partition, the preferred leader first.
+
+    `start` is the first leader's position.
+
+    Require at least one live host, and as many hosts as replicas.
+    """
+    live = _striped([host for host in hosts if host.is_live])
+    others = _striped([host for host in hosts if not host.is_live])
+    by_rack = len({host.rack for host in hosts}) > 1
+    count = len(live)
+    placed: list[tuple[int, ...]] = []
+    for partition in range(partitions):
+        leader = (start + partition) % count
+        # The number of completed rounds shifts the followers.
+        shift = (partition // count) % max(count - 1, 1)
+        followers = [live[(leader + 1 + (shift + n) % (count - 1)) % count] for n in range(count - 1)]
+        followers += others
+        if by_rack:
+            followers = _spread(live[leader], followers, replication_factor - 1)
+        chosen = (live[leader], *followers[: replication_factor - 1])
+        placed.append(tuple(host.id for host in chosen))
+    return placed
+
+
+def _striped(hosts: Sequence[Host]) -> list[Host]:
+    """Return one host of each rack in turn; racks are sorted by name, hosts by id."""
+    racks: dict[str, list[Host]] = {}
+    for host in sorted(hosts, key=lambda host: (host.rack or "", host.id)):
+        racks.setdefault(host.rack or "", []).append(host)
+    depth = max(map(len, racks.values()), default=0)
+    return [rack[level] for level in range(depth) for rack in racks.values() if level < len(rack)]
+
+
+def _spread(leader: Host, candidates: Sequence[Host], count: int) -> list[Host]:
+    """Return `count` candidates, each from one of the racks used least so far."""
+    used: dict[str | None, int] = {leader.rack: 1}
+    left = list(candidates)
+    chosen: list[Host] = []
+    for _ in range(count):
+        best = min(left, key=lambda host: used.get(host.rack, 0))
+        left.remove(best)
+        used[best.rack] = used.get(best.rack, 0) + 1
+        chosen.append(best)
+    return chosen
+
+
+def check_assignment(replicas: Sequence[int], brokers: Container[int], factor: int | None = None) -> None:
+    """Raise `InvalidReplicaAssignment` unless a partition can have these replicas.
+
+    `factor` is the number of replicas of the topic's other partitions.
+    """
+    if not replicas:
+        raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
+    for replica in sorted(replicas):
+        if replica not in brokers:
+            raise InvalidReplicaAssignment(
+                f"The manual partition assignment includes broker {replica}, "
+                "but no such broker is registered."
+            )
+    duplicate = next((replica for replica in sorted(replicas) if replicas.count(replica) > 1), None)
+    if duplicate is not None:
+        raise InvalidReplicaAssignment(
+            f"The manual partition assignment includes the broker {duplicate} more than once."
+        )
+    if factor is not None and len(replicas) != factor:
+        raise InvalidReplicaAssignment(
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this "
+            f"is not consistent with previous partitions, which have {factor} replica(s)."
+        )
+
+
+def new_partition(state: State, replicas: tuple[int, ...]) -> PartitionImage:
+    """Return a partition with these replicas, led by the first eligible one. Raise if none is eligible."""
+    isr = tuple(replica for replica in replicas if state.image.is_eligible(replica))
+    if not isr:
+        raise InvalidReplicaAssignment(
+            "All brokers specified in the manual partition assignment "
+            f"for {list(replicas)} are fenced or in controlled shutdown."
+        )
+    return PartitionImage(replicas, isr, isr[0] if isr else NO_LEADER)
+
+
+def placed(state: State, partitions: int, factor: int) -> list[tuple[int, ...]]:
+    """Place new partitions on brokers; live brokers lead, continuing the round-robin of earlier topics."""
+    hosts = [
+        Host(broker.id, broker.rack, state.image.is_eligible(broker.id)) for broker in state.brokers.values()
+    ]
+    if not any(host.is_live for host in hosts):
+        raise InvalidReplicationFactor(
+            f"Unable to replicate the partition {factor} time(s): All brokers are currently fenced or have "
+            "all their log directories cordoned."
+        )
+    if factor > len(hosts):
+        raise InvalidReplicationFactor(
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
+            f"cannot be reached because only {len(hosts)} broker(s) are registered or some brokers have all "
+            "their log directories cordoned."
+        )
+    return place(hosts, partitions, factor, state.next_host)
+
+
+DEFAULT: Final = -1
+
+
+@attrs.define(frozen=True)
+class NewTopic:
+    """A request for a topic: -1 uses the brokers' default; `assignment` replaces both numbers."""
+
+    name: str
+    partitions: int = DEFAULT
+    replication_factor: int = DEFAULT
+    configs: Mapping[str, object] = attrs.field(factory=dict)
+    assignment: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
+
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.controller.new_topic import NewTopic
+from pykafka2.broker.controller.topics import NewTopic
 from pykafka2.broker.node import Node
 from pykafka2.errors import BrokerError
 

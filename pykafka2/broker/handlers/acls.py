@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.controller.acls import create_acls, delete_acls
+from pykafka2.broker.controller.control.acls import create_acls, delete_acls
 from pykafka2.broker.security.acls import Acl, AclFilter
 from pykafka2.errors import BrokerError, SecurityDisabled, UnknownServerError, error_of
 from pykafka2.protocol.messages.acls import (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pykafka2.broker.base.image import NO_LEADER, PartitionImage
 from pykafka2.broker.controller import IsrChange
-from pykafka2.broker.controller.registrations import check_epoch
+from pykafka2.broker.controller.control.brokers import check_epoch
 from pykafka2.broker.handlers.registry import handles, refuses
 from pykafka2.errors import BrokerError
 from pykafka2.protocol.messages.broker_lifecycle import (

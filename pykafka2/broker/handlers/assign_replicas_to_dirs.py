@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.controller.registrations import check_epoch
+from pykafka2.broker.controller.control.brokers import check_epoch
 from pykafka2.broker.handlers.registry import handles, refuses
 from pykafka2.protocol.messages.broker_lifecycle import (
     AssignReplicasToDirsRequest,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykafka2.broker.base.image import Endpoint
-from pykafka2.broker.controller.registrations import Registration, check_epoch, process_heartbeat, register
+from pykafka2.broker.controller.control.brokers import Registration, check_epoch, process_heartbeat, register
 from pykafka2.broker.handlers.registry import handles, refuses
 from pykafka2.errors import BrokerError, InconsistentClusterId
 from pykafka2.protocol.messages.broker_lifecycle import (

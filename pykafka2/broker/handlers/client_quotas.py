@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.controller.client_quotas import QuotaAlteration, alter_client_quotas
+from pykafka2.broker.controller.control.client_quotas import QuotaAlteration, alter_client_quotas
 from pykafka2.broker.quotas.entities import IP, TYPES, QuotaEntity, entity_of
 from pykafka2.errors import BrokerError, InvalidRequest, UnsupportedVersion, error_of
 from pykafka2.protocol.messages.quotas import (

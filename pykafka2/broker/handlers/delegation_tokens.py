@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.controller.delegation_tokens import (
+from pykafka2.broker.controller.control.delegation_tokens import (
     TokenRequest,
     create_token,
     expire_token,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.controller.elections import requested_election
-from pykafka2.broker.controller.records import PartitionSet, Record
+from pykafka2.broker.controller.metadata.records import PartitionSet, Record
+from pykafka2.broker.controller.partition_changes import requested_election
 from pykafka2.errors import BrokerError, ElectionNotNeeded, InvalidRequest, error_of
 from pykafka2.protocol.messages.reassignments import (
     ElectLeadersRequest,

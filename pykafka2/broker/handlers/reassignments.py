@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.controller.reassignment import ongoing, reassigned
+from pykafka2.broker.controller.partition_changes import ongoing, reassigned
 from pykafka2.errors import BrokerError, NoReassignmentInProgress, error_of
 from pykafka2.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.controller.scram_users import Upsertion, alter_scram_users
+from pykafka2.broker.controller.control.scram_users import Upsertion, alter_scram_users
 from pykafka2.errors import BrokerError, DuplicateResource, ResourceNotFound, error_of
 from pykafka2.protocol.messages.users import (
     AlterUserScramCredentialsRequest,

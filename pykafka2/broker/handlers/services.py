@@ -14,8 +14,8 @@ from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.base.metadata_cache import KnownMetadata
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, NewTopic
+from pykafka2.broker.controller.controller_node import ControllerNode
 from pykafka2.broker.controller.controllers import Controllers
-from pykafka2.broker.controller.node import ControllerNode
 from pykafka2.broker.coordinators.coordinators import Coordinators
 from pykafka2.broker.log.record_validation import OpenWalks
 from pykafka2.broker.log.storage import LogStorage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.controller.features import feature_update
+from pykafka2.broker.controller.control.features import feature_update
 from pykafka2.errors import BrokerError, error_of
 from pykafka2.protocol.messages.cluster import (
     UpdatableFeatureResult,

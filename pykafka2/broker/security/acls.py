@@ -1,7 +1,7 @@
 """ACLs as stored in the metadata, and filters over them. Immutable values, without decisions.
 
-Numbers are kept as received: an unknown number is stored as such, and controller/acls.py rejects it when ACLs
-are created.
+Numbers are kept as received: an unknown number is stored as such, and controller/control/acls.py rejects it
+when ACLs are created.
 """
 
 from __future__ import annotations

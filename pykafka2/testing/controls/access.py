@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from pykafka2.broker.config.keys import nearest
-from pykafka2.broker.controller.acls import create_acls, delete_acls
+from pykafka2.broker.controller.control.acls import create_acls, delete_acls
 from pykafka2.broker.security.acls import Acl, AclFilter
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.acl_terms import (

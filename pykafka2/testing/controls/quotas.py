@@ -10,9 +10,9 @@ import sys
 from typing import Any, Final
 
 from pykafka2.broker.config.keys import nearest
-from pykafka2.broker.controller.client_quotas import QuotaAlteration, alter_client_quotas
+from pykafka2.broker.controller.control.client_quotas import QuotaAlteration, alter_client_quotas
 from pykafka2.broker.controller.controller import Controller
-from pykafka2.broker.controller.records import ClientQuotaSet
+from pykafka2.broker.controller.metadata.records import ClientQuotaSet
 from pykafka2.broker.quotas.entities import (
     CLIENT_ID,
     IP,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pykafka2.broker.controller import Controller
-from pykafka2.broker.controller.records import ScramUserSet
+from pykafka2.broker.controller.metadata.records import ScramUserSet
 from pykafka2.broker.security.authentication import MECHANISMS, Authentication, Credentials
 from pykafka2.broker.security.scram import KINDS, scram_credentials
 from pykafka2.errors import ConfigurationError, ResourceNotFound

@@ -17,14 +17,14 @@ from pykafka2.broker.base.image import (
 )
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, IsrChange, NewTopic
-from pykafka2.broker.controller.acls import create_acls, delete_acls
-from pykafka2.broker.controller.client_quotas import QuotaAlteration, alter_client_quotas
-from pykafka2.broker.controller.configs import replaced
-from pykafka2.broker.controller.delegation_tokens import TokenRequest, create_token, expire_token
-from pykafka2.broker.controller.features import feature_update
-from pykafka2.broker.controller.registrations import Registration, process_heartbeat, register
-from pykafka2.broker.controller.scram_users import Upsertion, alter_scram_users
-from pykafka2.broker.controller.state import State
+from pykafka2.broker.controller.control.acls import create_acls, delete_acls
+from pykafka2.broker.controller.control.brokers import Registration, process_heartbeat, register
+from pykafka2.broker.controller.control.client_quotas import QuotaAlteration, alter_client_quotas
+from pykafka2.broker.controller.control.configs import replaced
+from pykafka2.broker.controller.control.delegation_tokens import TokenRequest, create_token, expire_token
+from pykafka2.broker.controller.control.features import feature_update
+from pykafka2.broker.controller.control.scram_users import Upsertion, alter_scram_users
+from pykafka2.broker.controller.metadata.state import State
 from pykafka2.broker.controller.topics import added_partitions
 from pykafka2.broker.security.acls import Acl, AclFilter
 from pykafka2.broker.security.principal import Principal

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller
-from pykafka2.broker.controller.from_metadata import records_of
-from pykafka2.broker.controller.metadata_log import MetadataLog
-from pykafka2.broker.controller.metadata_recovery import MetadataPlace, open_metadata
-from pykafka2.broker.controller.metadata_storage import DiskMetadataStorage
-from pykafka2.broker.controller.state import State
-from pykafka2.broker.log.disk.metadata_directory import DIRECTORY
+from pykafka2.broker.controller.metadata.directory import DIRECTORY
+from pykafka2.broker.controller.metadata.from_metadata import records_of
+from pykafka2.broker.controller.metadata.log import MetadataLog
+from pykafka2.broker.controller.metadata.recovery import MetadataPlace, open_metadata
+from pykafka2.broker.controller.metadata.state import State
+from pykafka2.broker.controller.metadata.storage import DiskMetadataStorage
 from pykafka2.broker.log.disk.real_files import RealFiles
 from pykafka2.broker.log.file_system import FileSystem
 from pykafka2.clock import SeededEntropy

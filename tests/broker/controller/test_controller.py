@@ -10,10 +10,10 @@ import pytest
 from pykafka2.broker.base.image import ClusterImage, Endpoint, PartitionImage, TopicImage
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, IsrChange, NewTopic
-from pykafka2.broker.controller.metadata_log import SNAPSHOT_AFTER, MetadataLog
-from pykafka2.broker.controller.records import ClientQuotaSet, ProducerIdsAllocated
-from pykafka2.broker.controller.registrations import Registration, register
-from pykafka2.broker.controller.state import State
+from pykafka2.broker.controller.control.brokers import Registration, register
+from pykafka2.broker.controller.metadata.log import SNAPSHOT_AFTER, MetadataLog
+from pykafka2.broker.controller.metadata.records import ClientQuotaSet, ProducerIdsAllocated
+from pykafka2.broker.controller.metadata.state import State
 from pykafka2.clock import SeededEntropy
 from pykafka2.errors import (
     BrokerError,

@@ -8,10 +8,10 @@ import pytest
 from pykafka2.broker.base.image import LOST, MIGRATING, UNASSIGNED, Endpoint, PartitionImage, is_online
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, IsrChange, NewTopic
-from pykafka2.broker.controller.metadata_log import MetadataLog
-from pykafka2.broker.controller.records import BrokerSet
-from pykafka2.broker.controller.registrations import Registration, process_heartbeat, register
-from pykafka2.broker.controller.state import State
+from pykafka2.broker.controller.control.brokers import Registration, process_heartbeat, register
+from pykafka2.broker.controller.metadata.log import MetadataLog
+from pykafka2.broker.controller.metadata.records import BrokerSet
+from pykafka2.broker.controller.metadata.state import State
 from pykafka2.clock import SeededEntropy
 from pykafka2.errors import IneligibleReplica, NotLeaderOrFollower, UnknownTopicId, UnknownTopicOrPartition
 

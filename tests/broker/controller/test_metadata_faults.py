@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pykafka2.broker.controller import metadata_storage
-from pykafka2.broker.controller.records import ProducerIdsAllocated
-from pykafka2.broker.log.disk.metadata_directory import DIRECTORY
+from pykafka2.broker.controller.metadata import storage as metadata_storage
+from pykafka2.broker.controller.metadata.directory import DIRECTORY
+from pykafka2.broker.controller.metadata.records import ProducerIdsAllocated
 from pykafka2.errors import KafkaStorageError
 from pykafka2.testing.simulation.files import SimFiles
 from tests.gate import examples

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from pykafka2.broker.base.image import PartitionImage
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller
-from pykafka2.broker.controller.from_metadata import records_of
-from pykafka2.broker.controller.metadata_image import MetadataImage
-from pykafka2.broker.controller.metadata_log import MetadataLog
-from pykafka2.broker.controller.metadata_partitions import versioned
-from pykafka2.broker.controller.records import FeatureSet, PartitionSet, Record, TopicCreated
-from pykafka2.broker.controller.state import State
-from pykafka2.broker.controller.to_metadata import Converter
-from pykafka2.broker.log.disk.metadata_frames import decode_metadata_record, encode_metadata_record
+from pykafka2.broker.controller.metadata.batches import decode_metadata_record, encode_metadata_record
+from pykafka2.broker.controller.metadata.from_metadata import records_of
+from pykafka2.broker.controller.metadata.image import MetadataImage
+from pykafka2.broker.controller.metadata.log import MetadataLog
+from pykafka2.broker.controller.metadata.partitions import versioned
+from pykafka2.broker.controller.metadata.records import FeatureSet, PartitionSet, Record, TopicCreated
+from pykafka2.broker.controller.metadata.state import State
+from pykafka2.broker.controller.metadata.to_metadata import Converter
 from pykafka2.clock import SeededEntropy
 from pykafka2.errors import CorruptData
 from pykafka2.protocol.messages.metadata_records import (

@@ -10,16 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.controller import Controller, NewTopic, metadata_storage
-from pykafka2.broker.controller.metadata_storage import MAX_RECORDS_PER_BATCH
-from pykafka2.broker.controller.records import FeatureSet, ProducerIdsAllocated
-from pykafka2.broker.log.disk.metadata_batches import (
+from pykafka2.broker.controller import Controller, NewTopic
+from pykafka2.broker.controller.metadata import storage as metadata_storage
+from pykafka2.broker.controller.metadata.batches import (
     decode_batches,
     encode_controls,
     encode_records,
     valid_bytes,
 )
-from pykafka2.broker.log.disk.metadata_directory import (
+from pykafka2.broker.controller.metadata.directory import (
     DIRECTORY,
     QuorumState,
     SnapshotId,
@@ -29,6 +28,8 @@ from pykafka2.broker.log.disk.metadata_directory import (
     read_snapshot,
     snapshot_name,
 )
+from pykafka2.broker.controller.metadata.records import FeatureSet, ProducerIdsAllocated
+from pykafka2.broker.controller.metadata.storage import MAX_RECORDS_PER_BATCH
 from pykafka2.broker.log.disk.real_files import RealFiles
 from pykafka2.clock import SeededEntropy
 from pykafka2.errors import ConfigurationError, CorruptData, KafkaStorageError

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykafka2.broker.controller.metadata.batches import decode_metadata_record, encode_metadata_record
 from pykafka2.broker.log.disk.index_files import (
     OffsetEntry,
     ProducerEntry,
@@ -21,7 +22,6 @@ from pykafka2.broker.log.disk.index_files import (
     encode_time_index,
     encode_transaction_index,
 )
-from pykafka2.broker.log.disk.metadata_frames import decode_metadata_record, encode_metadata_record
 from pykafka2.broker.log.disk.text_files import (
     decode_epochs,
     decode_offsets,

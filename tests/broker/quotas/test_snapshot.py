@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.controller.metadata_log import MetadataLog
-from pykafka2.broker.controller.records import ClientQuotaSet
-from pykafka2.broker.controller.state import State
+from pykafka2.broker.controller.metadata.log import MetadataLog
+from pykafka2.broker.controller.metadata.records import ClientQuotaSet
+from pykafka2.broker.controller.metadata.state import State
 from pykafka2.broker.quotas.entities import entity_of
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import attrs
 
 from pykafka2.broker.controller.controller import Controller
-from pykafka2.broker.controller.records import ScramUserSet
+from pykafka2.broker.controller.metadata.records import ScramUserSet
 from pykafka2.broker.security.scram import (
     MAX_ITERATIONS,
     MIN_ITERATIONS,

@@ -18,8 +18,8 @@ from pykafka2.broker.base.image import (
     Endpoint,
     PartitionImage,
 )
-from pykafka2.broker.controller.metadata_image import MetadataImage
-from pykafka2.broker.controller.records import (
+from pykafka2.broker.controller.metadata.image import MetadataImage
+from pykafka2.broker.controller.metadata.records import (
     AclCreated,
     BrokerSet,
     ClientQuotaSet,
@@ -32,7 +32,7 @@ from pykafka2.broker.controller.records import (
     ScramUserSet,
     TopicCreated,
 )
-from pykafka2.broker.controller.to_metadata import acl_of
+from pykafka2.broker.controller.metadata.to_metadata import acl_of
 from pykafka2.broker.security.delegation_tokens import DelegationToken, TokenCredentials, hmac_of
 from pykafka2.broker.security.principal import principal_of
 from pykafka2.broker.security.scram import KINDS, SALT_BYTES, ScramCredential, ScramMechanism

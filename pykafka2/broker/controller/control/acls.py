@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.controller.records import AclCreated, AclRemoved, Record
+from pykafka2.broker.controller.metadata.records import AclCreated, AclRemoved, Record
 from pykafka2.broker.security.acls import Acl, AclFilter
 from pykafka2.errors import BrokerError, InvalidRequest, UnknownServerError
 from pykafka2.protocol.acl_terms import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType

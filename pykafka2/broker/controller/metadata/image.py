@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
 from pykafka2.broker.base.features import METADATA_VERSION, SUPPORTED
-from pykafka2.broker.controller.metadata_partitions import merged
+from pykafka2.broker.controller.metadata.partitions import merged
 from pykafka2.errors import CorruptData
 from pykafka2.protocol.messages.metadata_records import (
     AccessControlEntryRecord,

@@ -12,15 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 import attrs
 
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.controller.from_metadata import check_features, records_of
-from pykafka2.broker.controller.metadata_image import MetadataImage
-from pykafka2.broker.controller.metadata_storage import DiskMetadataStorage, Quorum, SnapshotRetention
-from pykafka2.broker.controller.records import FeatureSet, Record, ScramUserSet
-from pykafka2.broker.controller.state import State
-from pykafka2.broker.controller.to_metadata import Converter, DirectoriesOf
-from pykafka2.broker.log.disk.data_directory import logs_in, refused, refused_after
-from pykafka2.broker.log.disk.metadata_batches import MetadataBatch
-from pykafka2.broker.log.disk.metadata_directory import (
+from pykafka2.broker.controller.metadata.batches import MetadataBatch
+from pykafka2.broker.controller.metadata.directory import (
     BOOTSTRAP,
     DIRECTORY,
     EPOCHS,
@@ -33,6 +26,13 @@ from pykafka2.broker.log.disk.metadata_directory import (
     read_snapshot,
     segment_name,
 )
+from pykafka2.broker.controller.metadata.from_metadata import check_features, records_of
+from pykafka2.broker.controller.metadata.image import MetadataImage
+from pykafka2.broker.controller.metadata.records import FeatureSet, Record, ScramUserSet
+from pykafka2.broker.controller.metadata.state import State
+from pykafka2.broker.controller.metadata.storage import DiskMetadataStorage, Quorum, SnapshotRetention
+from pykafka2.broker.controller.metadata.to_metadata import Converter, DirectoriesOf
+from pykafka2.broker.log.disk.data_directory import logs_in, refused, refused_after
 from pykafka2.broker.log.disk.text_files import decode_epochs, encode_topic_id
 from pykafka2.broker.log.file_system import FileSystem
 from pykafka2.broker.log.leader_epochs import LeaderEpochs

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from pykafka2.broker.controller.records import ControllerElected, Record
-from pykafka2.broker.controller.state import State
+from pykafka2.broker.controller.metadata.records import ControllerElected, Record
+from pykafka2.broker.controller.metadata.state import State
 from pykafka2.errors import NotController
 
 NO_CONTROLLER = -1

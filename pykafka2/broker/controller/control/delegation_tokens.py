@@ -13,7 +13,7 @@ import attrs
 
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.controller import Controller
-from pykafka2.broker.controller.records import DelegationTokenRemoved, DelegationTokenSet
+from pykafka2.broker.controller.metadata.records import DelegationTokenRemoved, DelegationTokenSet
 from pykafka2.broker.security.delegation_tokens import DelegationToken, TokenCredentials, hmac_of
 from pykafka2.broker.security.principal import Principal
 from pykafka2.broker.security.scram import KINDS, SALT_BYTES

@@ -1,6 +1,6 @@
 """The metadata log on disk, in the format of Apache Kafka with one voter.
 
-Opened by metadata_recovery.py. Each write is forced to the disk before brokers see it, as in Kafka. Access
+Opened by recovery.py. Each write is forced to the disk before brokers see it, as in Kafka. Access
 requires the cluster's lock.
 """
 
@@ -12,12 +12,8 @@ from typing import Final
 
 import attrs
 
-from pykafka2.broker.controller.metadata_image import MetadataImage
-from pykafka2.broker.controller.metadata_partitions import versioned
-from pykafka2.broker.controller.records import Record
-from pykafka2.broker.controller.to_metadata import Converter
-from pykafka2.broker.log.disk.metadata_batches import encode_controls, encode_records
-from pykafka2.broker.log.disk.metadata_directory import (
+from pykafka2.broker.controller.metadata.batches import encode_controls, encode_records
+from pykafka2.broker.controller.metadata.directory import (
     EPOCHS,
     QUORUM_STATE,
     QuorumState,
@@ -29,6 +25,10 @@ from pykafka2.broker.log.disk.metadata_directory import (
     snapshot_name,
     snapshots_in,
 )
+from pykafka2.broker.controller.metadata.image import MetadataImage
+from pykafka2.broker.controller.metadata.partitions import versioned
+from pykafka2.broker.controller.metadata.records import Record
+from pykafka2.broker.controller.metadata.to_metadata import Converter
 from pykafka2.broker.log.disk.text_files import encode_epochs
 from pykafka2.broker.log.file_system import File, FileSystem
 from pykafka2.broker.log.leader_epochs import LeaderEpochs

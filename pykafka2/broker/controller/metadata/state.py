@@ -21,7 +21,7 @@ from pykafka2.broker.base.image import (
     TopicImage,
 )
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
-from pykafka2.broker.controller.records import (
+from pykafka2.broker.controller.metadata.records import (
     AclCreated,
     AclRemoved,
     BrokerRemoved,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pykafka2.broker.base.features import SUPPORTED, Levels
 from pykafka2.broker.base.image import TOPIC_RESOURCE, UNASSIGNED, BrokerImage, Endpoint, PartitionImage
-from pykafka2.broker.controller.metadata_image import (
+from pykafka2.broker.controller.metadata.image import (
     FENCED,
     UNCHANGED,
     UNFENCED,
@@ -19,12 +19,8 @@ from pykafka2.broker.controller.metadata_image import (
     entity_data,
     evolved,
 )
-from pykafka2.broker.controller.metadata_partitions import (
-    NO_LEADER_CHANGE,
-    directories_of,
-    merged,
-)
-from pykafka2.broker.controller.records import (
+from pykafka2.broker.controller.metadata.partitions import NO_LEADER_CHANGE, directories_of, merged
+from pykafka2.broker.controller.metadata.records import (
     AclCreated,
     AclRemoved,
     BrokerRemoved,

@@ -14,15 +14,15 @@ import attrs
 
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.controller.control.brokers import BrokerSessions
 from pykafka2.broker.controller.controller import Controller
 from pykafka2.broker.controller.election import ControllerElection
-from pykafka2.broker.controller.elections import elect_preferred
 from pykafka2.broker.controller.event_queue import EventQueue, Work
-from pykafka2.broker.controller.metadata_log import MetadataLog
+from pykafka2.broker.controller.metadata.log import MetadataLog
+from pykafka2.broker.controller.metadata.records import PartitionSet, Record
+from pykafka2.broker.controller.metadata.state import Changes
+from pykafka2.broker.controller.partition_changes import elect_preferred
 from pykafka2.broker.controller.publisher import MetadataPublisher
-from pykafka2.broker.controller.records import PartitionSet, Record
-from pykafka2.broker.controller.sessions import BrokerSessions
-from pykafka2.broker.controller.state import Changes
 from pykafka2.broker.node import Node
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.server.threads import Part

@@ -20,7 +20,7 @@ from uuid import UUID
 
 import attrs
 
-from pykafka2.broker.log.disk.metadata_batches import (
+from pykafka2.broker.controller.metadata.batches import (
     MetadataBatch,
     Versioned,
     decode_batches,

@@ -7,7 +7,7 @@ from typing import Final
 
 from pykafka2.broker.base.features import METADATA_VERSION, SUPPORTED, Levels
 from pykafka2.broker.controller.controller import Controller
-from pykafka2.broker.controller.records import FeatureSet, Record
+from pykafka2.broker.controller.metadata.records import FeatureSet, Record
 from pykafka2.errors import InvalidUpdateVersion
 
 UPGRADE: Final = 1

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from pykafka2.broker.controller.controller import Controller
-from pykafka2.broker.controller.records import ClientQuotaSet
+from pykafka2.broker.controller.metadata.records import ClientQuotaSet
 from pykafka2.broker.quotas.entities import QuotaEntity, check_entity, check_value
 from pykafka2.errors import BrokerError, InvalidRequest
 
