@@ -1,4 +1,4 @@
-"""Fault rules of one cluster: matching requests, and applying the rules.
+"""Fault rules of one cluster: matching requests, applying the rules, and holding requests.
 
 A request is checked when a handler takes it (`intercept`), and again when its response is sent (`reshape`,
 `send`). A rule's effect on the response is stored on the request when the rule fires (`FaultMarks`), so that
@@ -11,20 +11,61 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
+import attrs
+
 from pykafka2.broker.base.arguments import ApiName, api_name
 from pykafka2.broker.base.as_json import copied, merged
 from pykafka2.broker.base.image import ClusterImage
-from pykafka2.broker.faults.client_links import ClientLinks
-from pykafka2.broker.faults.held import DeadOrigin, Held
+from pykafka2.broker.faults.client_links import ClientLinks, Target
 from pykafka2.broker.faults.partial_errors import named_partitions, refuse_some
-from pykafka2.broker.faults.planted import Planted
-from pykafka2.broker.faults.rule import Action, FaultRule
-from pykafka2.broker.faults.target import Target
+from pykafka2.broker.faults.rule import Action, FaultRule, Planted
+from pykafka2.broker.security.principal import Caller
 from pykafka2.broker.server.request_context import ClosingReply, FaultMarks, RequestContext
 from pykafka2.broker.server.responses import Refusing
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.registry import API_KEYS
 from pykafka2.protocol.struct import Response
+
+
+@attrs.define(eq=False)
+class Held:
+    """A request held by a rule; `is_late` if its connection is closed by now."""
+
+    target: Target
+    context: RequestContext
+    rule: FaultRule
+    is_late: bool = False
+
+    def release(self) -> None:
+        """Queue the request on its broker."""
+        if self.is_late:
+            self.target.enqueue_late(self.context)
+        else:
+            self.target.enqueue(self.context)
+
+
+class DeadOrigin:
+    """The `Origin` of a request whose connection is closed: its response is dropped."""
+
+    __slots__ = ("caller", "peer")
+
+    is_broker = False
+    authentication = None
+    parts: tuple[str, ...] = ("a dead connection",)
+
+    def __init__(self, peer: str, caller: Caller) -> None:
+        self.peer = peer
+        self.caller = caller
+
+    def deliver(self, context: RequestContext, response: Response | None) -> None:
+        """Do nothing: the connection is closed."""
+
+    def local_processed(self, context: RequestContext) -> None:
+        """Do nothing: no request follows on a closed connection."""
+
+    def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
+        """Do nothing: the connection is closed."""
+
 
 logger = logging.getLogger(__name__)
 

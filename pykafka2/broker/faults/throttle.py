@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from pykafka2.broker.faults.planted import Planted
+from pykafka2.broker.faults.rule import Planted
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.struct import Request, Response

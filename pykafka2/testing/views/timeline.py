@@ -12,7 +12,7 @@ from typing import Any
 
 from pykafka2.broker.base.arguments import error_name
 from pykafka2.broker.base.image import ClusterImage
-from pykafka2.broker.faults.request_parts import partitions_of
+from pykafka2.broker.faults.partial_errors import partitions_of
 from pykafka2.broker.observed.event_log import ClusterEvent
 from pykafka2.broker.observed.history import Entry
 from pykafka2.errors import for_code
