@@ -11,7 +11,7 @@ from typing import Any
 
 from pykafka2 import errors
 from pykafka2.broker.base.features import release_of
-from pykafka2.broker.forwarding import FOR_THE_CONTROLLER
+from pykafka2.broker.requests import FOR_THE_CONTROLLER
 from pykafka2.protocol.framing import decode_response, encode_request
 from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request
