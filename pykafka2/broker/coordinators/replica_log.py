@@ -137,7 +137,6 @@ class ReplicaLog:
             self._guard = None
 
     def append(self, records: Sequence[Record], producer: Producer | None, now: float) -> int:
-
         batch = parse_batch(batch_of(records, producer, self._wall_ms(now), self._codec))
         offset = self._replicas.append_from_coordinator(
             self._key, batch, now, needs_in_sync=self._needs_in_sync, guard=self._guard

@@ -12,12 +12,27 @@ from typing import Protocol
 
 import attrs
 
-from pykafka2.broker.log.disk.volume import DiskSettings
 from pykafka2.broker.log.leader_epochs import EpochEntry
 from pykafka2.broker.log.producer_state import ProducerStates
 from pykafka2.broker.log.segment import MemorySegment, Segment
 from pykafka2.broker.log.segments import Segments
 from pykafka2.broker.log.transaction_index import AbortedTransaction
+
+
+@attrs.define
+class DiskSettings:
+    """The options that files depend on: those of the broker, or of a topic."""
+
+    index_interval_bytes: int = 4096
+    max_index_bytes: int = 10 << 20
+    delete_delay: float = 60.0
+    """Seconds between the deletion of a file and its removal (file.delete.delay.ms)."""
+
+    def update(self, other: DiskSettings) -> None:
+        """Take the values of other settings."""
+        self.index_interval_bytes = other.index_interval_bytes
+        self.max_index_bytes = other.max_index_bytes
+        self.delete_delay = other.delete_delay
 
 
 @attrs.define

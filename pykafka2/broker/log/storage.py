@@ -66,7 +66,7 @@ class LogPlaces:
 
 
 class LogMove(Protocol):
-    """A log that moves to another directory (disk/future_log.py)."""
+    """A log that moves to another directory (disk/future_logs.py)."""
 
     @property
     def log(self) -> PartitionLog: ...

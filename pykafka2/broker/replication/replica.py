@@ -16,8 +16,8 @@ import attrs
 
 from pykafka2.broker.base.image import ClusterImage, Key, PartitionImage
 from pykafka2.broker.config.configs import TopicConfig
-from pykafka2.broker.log.disk.volume import DiskSettings
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH, EpochEnd
+from pykafka2.broker.log.log_files import DiskSettings
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.record_validation import BatchRules
 from pykafka2.broker.log.segments import RollLimits

@@ -12,8 +12,8 @@ from pykafka2.broker.log.disk.checkpoints import Intervals
 from pykafka2.broker.log.disk.data_directory import Identity, open_directories
 from pykafka2.broker.log.disk.disk_storage import DiskStorage
 from pykafka2.broker.log.disk.real_files import RealFiles
-from pykafka2.broker.log.disk.volume import DiskSettings
 from pykafka2.broker.log.file_system import FileSystem
+from pykafka2.broker.log.log_files import DiskSettings
 from pykafka2.broker.log.partition_log import PartitionLog
 
 TOPIC_ID = bytes(range(16))

@@ -18,7 +18,7 @@ from pykafka2.broker.log.disk.data_directory import Identity, open_directories
 from pykafka2.broker.log.disk.disk_storage import DiskStorages
 from pykafka2.broker.log.disk.log_directory import on_disk
 from pykafka2.broker.log.disk.real_files import RealFile, RealFiles
-from pykafka2.broker.log.disk.volume import DiskSettings
+from pykafka2.broker.log.log_files import DiskSettings
 from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
 from pykafka2.broker.log.segments import RollLimits
 from pykafka2.errors import CorruptMessage, KafkaStorageError

@@ -18,7 +18,6 @@ import attrs
 
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.disk.log_directory import files_of
-from pykafka2.broker.log.disk.log_loading import Checkpoints
 from pykafka2.broker.log.disk.text_files import decode_offsets, encode_offsets
 from pykafka2.broker.log.disk.volume import Volume
 from pykafka2.broker.log.partition_log import PartitionLog
@@ -32,6 +31,18 @@ HIGH_WATERMARK: Final = "replication-offset-checkpoint"
 CLEANER: Final = "cleaner-offset-checkpoint"
 
 Key = tuple[str, int]
+
+
+@attrs.frozen
+class Checkpoints:
+    """The offsets of one log in the checkpoints of its data directory."""
+
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    recovery_point: int = 0
+    clean_offset: int = 0
+    has_clean_offset: bool = True
+    """False if the file of clean offsets is damaged, so that any log can be compacted."""
 
 
 class CheckpointFiles:

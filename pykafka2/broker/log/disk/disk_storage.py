@@ -19,7 +19,7 @@ import attrs
 
 from pykafka2.broker.base.image import UNASSIGNED
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.log.disk.checkpoints import CheckpointWriter, Intervals, intervals_of
+from pykafka2.broker.log.disk.checkpoints import Checkpoints, CheckpointWriter, Intervals, intervals_of
 from pykafka2.broker.log.disk.data_directory import DataDirectory, refused
 from pykafka2.broker.log.disk.directory_names import (
     LogDirectoryName,
@@ -30,9 +30,9 @@ from pykafka2.broker.log.disk.directory_names import (
 )
 from pykafka2.broker.log.disk.future_logs import FutureLog, FutureLogs
 from pykafka2.broker.log.disk.log_directory import Background, files_of
-from pykafka2.broker.log.disk.log_loading import Checkpoints, LogOpener, check_files, read_topic_id
-from pykafka2.broker.log.disk.volume import DiskSettings, Volume
-from pykafka2.broker.log.log_files import Disk
+from pykafka2.broker.log.disk.log_loading import LogOpener, check_files, read_topic_id
+from pykafka2.broker.log.disk.volume import Volume
+from pykafka2.broker.log.log_files import Disk, DiskSettings
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.storage import Ident, LogMove, LogPlaces
 from pykafka2.clock import FOREVER

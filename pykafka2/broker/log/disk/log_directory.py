@@ -18,9 +18,9 @@ from pykafka2.broker.log.disk.producer_snapshots import ProducerSnapshots
 from pykafka2.broker.log.disk.recovery import SWAP
 from pykafka2.broker.log.disk.segment_file import CLEANED, DiskSegment
 from pykafka2.broker.log.disk.text_files import encode_epochs
-from pykafka2.broker.log.disk.volume import DiskSettings, Volume
+from pykafka2.broker.log.disk.volume import Volume
 from pykafka2.broker.log.leader_epochs import EpochEntry
-from pykafka2.broker.log.log_files import Disk, LogState, OpenLog
+from pykafka2.broker.log.log_files import Disk, DiskSettings, LogState, OpenLog
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.producer_state import ProducerStates
 from pykafka2.broker.log.segment import Segment

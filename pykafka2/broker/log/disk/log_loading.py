@@ -14,10 +14,8 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-import attrs
-
 from pykafka2.broker.log.disk.batch_file import check_format
-from pykafka2.broker.log.disk.checkpoints import CheckpointWriter
+from pykafka2.broker.log.disk.checkpoints import Checkpoints, CheckpointWriter
 from pykafka2.broker.log.disk.directory_names import LogName, LogRenamer
 from pykafka2.broker.log.disk.log_directory import EPOCHS, PARTITION_METADATA, Background, DiskLogFiles
 from pykafka2.broker.log.disk.producer_snapshots import SNAPSHOT, ProducerSnapshots
@@ -51,18 +49,6 @@ logger = logging.getLogger(__name__)
 
 KNOWN: Final = (LOG, SNAPSHOT, OFFSET_INDEX, TIME_INDEX, EPOCHS, ".metadata")
 """Endings of files that need no clearing."""
-
-
-@attrs.frozen
-class Checkpoints:
-    """The offsets of one log in the checkpoints of its data directory."""
-
-    log_start_offset: int = 0
-    high_watermark: int = 0
-    recovery_point: int = 0
-    clean_offset: int = 0
-    has_clean_offset: bool = True
-    """False if the file of clean offsets is damaged, so that any log can be compacted."""
 
 
 def check_files(volume: Volume, directory: str) -> None:

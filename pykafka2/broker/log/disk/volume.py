@@ -11,31 +11,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from heapq import heappop, heappush
 
-import attrs
-
 from pykafka2.broker.log.disk.data_directory import DataDirectory
 from pykafka2.broker.log.file_system import FileSystem
+from pykafka2.broker.log.log_files import DiskSettings
 from pykafka2.errors import KafkaStorageError
 
 logger = logging.getLogger(__name__)
 
 DELETED = ".deleted"
-
-
-@attrs.define
-class DiskSettings:
-    """The options that files depend on: those of the broker, or of a topic."""
-
-    index_interval_bytes: int = 4096
-    max_index_bytes: int = 10 << 20
-    delete_delay: float = 60.0
-    """Seconds between the deletion of a file and its removal (file.delete.delay.ms)."""
-
-    def update(self, other: DiskSettings) -> None:
-        """Take the values of other settings."""
-        self.index_interval_bytes = other.index_interval_bytes
-        self.max_index_bytes = other.max_index_bytes
-        self.delete_delay = other.delete_delay
 
 
 class Volume:
