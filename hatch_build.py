@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -87,11 +88,21 @@ class AddressesHook(MetadataHookInterface):
     def update(self, metadata: dict[str, Any]) -> None:
         """Set `urls` and `readme`, which are dynamic."""
         root = Path(self.root)
-        addresses = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pykafka2"]
+        addresses = checked_addresses(
+            tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pykafka2"]
+        )
         tag = f"v{metadata['version']}"
         text = absolute_links((root / "README.md").read_text(encoding="utf-8"), tag=tag, **addresses)
         metadata["readme"] = {"content-type": "text/markdown", "text": text}
         metadata["urls"] = project_urls(tag=tag, **addresses)
+
+
+def checked_addresses(addresses: Mapping[str, str]) -> dict[str, str]:
+    """Return the addresses without slashes at their ends. Raise ValueError."""
+    for name, address in addresses.items():
+        if address and not re.fullmatch(r"https://[^\s()/]+(/[^\s()]*)?", address):
+            raise ValueError(f"{name} = {address!r} in [tool.pykafka2] must be empty or start with https://")
+    return {name: address.rstrip("/") for name, address in addresses.items()}
 
 
 def project_urls(repository: str, site: str, tag: str) -> dict[str, str]:

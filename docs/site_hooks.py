@@ -24,9 +24,10 @@ ROOT_PAGES = {
 }
 """Files of the repository's root, and the pages of the site that show them."""
 
-ADDRESSES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
-    "pykafka2"
-]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+ADDRESSES: dict[str, str] = {
+    name: address.rstrip("/") for name, address in PROJECT["tool"]["pykafka2"].items()
+}
 """The addresses of the repository and the site; empty while unknown."""
 NEXT_STEPS = """
 [Five-minute tutorial](guides/start.md){ .md-button .md-button--primary }

@@ -191,6 +191,21 @@ def test_project_urls_name_only_known_addresses(build_hooks: dict[str, Any]) -> 
     }
 
 
+def test_addresses_can_end_with_a_slash_and_must_be_https(build_hooks: dict[str, Any]) -> None:
+    checked_addresses = build_hooks["checked_addresses"]
+    assert checked_addresses({"repository": f"{REPOSITORY}/", "site": SITE}) == {
+        "repository": REPOSITORY,
+        "site": SITE,
+    }
+    assert checked_addresses({"repository": "", "site": "https://docs.example"}) == {
+        "repository": "",
+        "site": "https://docs.example",
+    }
+    for address in ("forge.example/team", "git@forge.example:team/project", "https://", " ", "https://a b"):
+        with pytest.raises(ValueError, match=r"repository = .* must be empty or start with https://"):
+            checked_addresses({"repository": address, "site": ""})
+
+
 def test_the_wheel_has_the_readme_without_relative_links_and_the_urls(
     metadata: Message, build_hooks: dict[str, Any]
 ) -> None:
