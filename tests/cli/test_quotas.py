@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from pykafka2.admin.quotas import OF_ADDRESSES, OF_CLIENTS
+from pykafka2.cli.admin import quotas
 from tests.cli.conftest import Admin
 from tests.cli.typed import Terminal, pykafka2
 
@@ -82,10 +84,16 @@ def test_quota_that_the_broker_rejects_is_a_failure(admin: Admin) -> None:
         (["set", "producer_byte_rate=5"], "no entity is named"),
         (["set", "--user", "ann", "producer_byte_rate"], "write QUOTA=NUMBER"),
         (["set", "--user", "ann", "producer_byte_rate=0"], "must be a number above 0"),
-        (["set", "--user", "ann", "producer_rate=5"], "has no quota 'producer_rate'"),
+        (["set", "--user", "ann", "producer_byte_rate=nan"], "`quotas reset` removes a quota"),
+        (["set", "--user", "ann", "producer_rate=5"], "user 'ann' has no quota 'producer_rate'"),
+        (["reset", "--ip-defaults", "producer_byte_rate"], "default IP address has no quota"),
+        (["set", "--client-id", "", "request_percentage=5"], "--client-id is empty; use --client-defaults"),
         (["set", "--user", "ann", "request_percentage=5", "request_percentage=6"], "set twice"),
         (["set", "--user", "ann", "--user-defaults", "request_percentage=5"], "cannot be combined"),
-        (["set", "--user", "ann", "--ip", "127.0.0.1", "request_percentage=5"], "combines ip"),
+        (
+            ["set", "--user", "ann", "--ip", "127.0.0.1", "request_percentage=5"],
+            "cannot be combined with a user",
+        ),
         (["reset", "--user", "ann"], "use --all"),
         (["reset", "--user", "ann", "--all", "request_percentage"], "use --all"),
         (["list", "--strict"], "--strict needs an entity"),
@@ -96,6 +104,8 @@ def test_wrong_argument_of_quotas_has_exit_code_2(admin: Admin, words: list[str]
     code, out, errors = admin("quotas", *words)
     assert (code, out) == (2, "")
     assert shown in errors
+    assert "QuotaEntity" not in errors
+    assert "None" not in errors
 
 
 @pytest.mark.gate
@@ -108,3 +118,7 @@ def test_quotas_typed_in_a_pipe_and_in_a_terminal(admin: Admin) -> None:
     terminal.type("\n")
     assert terminal.end()[0] == 1
     assert len(admin.rows("quotas", "list", "--user", user)) == 1
+
+
+def test_quotas_of_the_command_line_are_those_of_the_client() -> None:
+    assert (quotas.OF_CLIENTS, quotas.OF_ADDRESSES) == (OF_CLIENTS, OF_ADDRESSES)

@@ -9,7 +9,8 @@ examples:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pykafka2.cli.common import connection
@@ -26,6 +27,9 @@ SUMMARY = "list, set and reset client quotas"
 KINDS = {"user": "user", "client_id": "client id", "ip": "IP address"}
 """Attributes of `QuotaEntity`, with their names for people."""
 DEFAULTS = {"user": "--user-defaults", "client_id": "--client-defaults", "ip": "--ip-defaults"}
+
+OF_CLIENTS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+OF_ADDRESSES = ("connection_creation_rate",)
 
 
 def configure(parser: Parser) -> None:
@@ -71,8 +75,14 @@ def _entity(arguments: argparse.Namespace) -> QuotaEntity | None:
                     f"--{attribute.replace('_', '-')} cannot be combined with {DEFAULTS[attribute]}"
                 )
             name = QuotaEntity.DEFAULT
+        if name == "":
+            raise UsageError(
+                f"--{attribute.replace('_', '-')} is empty; use {DEFAULTS[attribute]} for defaults"
+            )
         if name is not None:
             names[attribute] = name
+    if "ip" in names and len(names) > 1:
+        raise UsageError("an IP address cannot be combined with a user or client id")
     return QuotaEntity(**names) if names else None
 
 
@@ -81,6 +91,14 @@ def _required_entity(arguments: argparse.Namespace) -> QuotaEntity:
     if entity is None:
         raise UsageError("no entity is named; use --user, --client-id, both, or --ip, or their defaults")
     return entity
+
+
+def _check_names(entity: QuotaEntity, quotas: Iterable[str]) -> None:
+    """Raise `UsageError` unless the entity has these quotas."""
+    known = OF_CLIENTS if entity.ip is None else OF_ADDRESSES
+    for name in quotas:
+        if name not in known:
+            raise UsageError(f"{_Shown(entity)} has no quota {name!r}; use {', '.join(known)}")
 
 
 class _Shown:
@@ -173,9 +191,12 @@ def _set(arguments: argparse.Namespace, output: Output) -> int:
         if name in quotas:
             raise UsageError(f"quota {name} is set twice; set it once")
         try:
-            quotas[name] = float(number)
+            quotas[name] = value = float(number)
         except ValueError:
             raise UsageError(f"{text!r} is not valid; write QUOTA=NUMBER") from None
+        if not 0 < value < math.inf:
+            raise UsageError(f"{text!r} must be a number above 0; `quotas reset` removes a quota")
+    _check_names(entity, quotas)
     with connection.connected_admin(arguments) as client:
         return _alter(client, arguments, output, entity, quotas, "set")
 
@@ -192,6 +213,7 @@ def _reset(arguments: argparse.Namespace, output: Output) -> int:
     entity = _required_entity(arguments)
     if bool(arguments.quotas) == arguments.all:
         raise UsageError("name the quotas, or use --all")
+    _check_names(entity, arguments.quotas)
     with connection.connected_admin(arguments) as client:
         names = arguments.quotas
         if arguments.all:
