@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -231,6 +232,21 @@ def test_watch_survives_errors_that_can_pass_but_not_in_its_first_frame(
     results[:] = [0, GroupAuthorizationFailed("not yours")]
     with pytest.raises(GroupAuthorizationFailed):
         _watched(arguments, Output("groups"), show)
+
+
+def test_frame_has_the_time_at_which_its_figures_arrived(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = ["12:00:00"]
+    monkeypatch.setattr("time.strftime", lambda _: now[0])
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+
+    def show() -> int:
+        now[0] = "12:01:00"  # as if all brokers were down for a minute
+        return 0
+
+    assert _watched(argparse.Namespace(watch=2.0, times=1), Output("groups"), show) == 0
+    assert "12:01:00, every 2 s" in capsys.readouterr().out
 
 
 @pytest.mark.gate

@@ -305,20 +305,22 @@ def _watched(arguments: argparse.Namespace, output: Output, show: Callable[[], i
         return show()
     import time
 
+    def title() -> str:
+        return f"{time.strftime('%Y-%m-%d %H:%M:%S')}, every {arguments.watch:g} s"
+
     code, count = 0, 0
     is_screen = is_terminal(sys.stdout) and not output.is_json
     try:
         while True:
-            title = f"{time.strftime('%Y-%m-%d %H:%M:%S')}, every {arguments.watch:g} s"
             if is_screen:
                 frame = io.StringIO()
                 with redirect_stdout(frame), redirect_stderr(frame):
                     code = _shown_again(show, output) if count else show()
-                _draw([title, *frame.getvalue().splitlines()])
+                _draw([title(), *frame.getvalue().splitlines()])
             else:
                 if count:
                     output.line("")
-                output.line(title)
+                output.line(title())
                 code = _shown_again(show, output) if count else show()
                 sys.stdout.flush()
             count += 1
