@@ -65,10 +65,13 @@ KEYS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         ),
     },
     "How often": {
-        "nth": ("integer", "The rule fires from the n-th matching request on: by default on that one only."),
+        "nth": (
+            "integer",
+            "The first matching request that the rule fires on, counted from 1; by default the only one.",
+        ),
         "every": (
             "integer",
-            "The rule fires on each n-th matching request; not together with [`nth`](#nth).",
+            "2 fires on every second matching request, and so on. Cannot be combined with [`nth`](#nth).",
         ),
         "times": ("integer", "The rule fires at most this often. -1 means no limit."),
     },
@@ -85,8 +88,8 @@ KEYS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         ),
         "reset": (
             "boolean",
-            "Whether a connection that the rule closes is reset (`ConnectionResetError`), or closed in "
-            "order.",
+            "Whether a connection that the rule closes is reset (`ConnectionResetError`), or closed "
+            "normally.",
         ),
     },
 }
