@@ -197,6 +197,20 @@ def test_topics_become_headings_in_a_terminal_of_80_columns(terminal: Callable[.
     ]
 
 
+def test_topics_with_one_partition_each_become_headings_if_the_rest_then_fits(
+    terminal: Callable[..., list[str]],
+) -> None:
+    columns = [*LAG_COLUMNS[:5], "change"]
+    rows = [[AUTHORISED, 0, 1201, 1250, 49, Change(4)], [CAPTURED, 0, None, 12, 12, Change(0)]]
+    assert terminal(80, columns, rows) == [
+        "  PARTITION  COMMITTED  LATEST  LAG  CHANGE",
+        AUTHORISED,
+        "          0       1201    1250   49      +4",
+        CAPTURED,
+        "          0          -      12   12       0",
+    ]
+
+
 def test_column_with_one_text_in_all_rows_goes_above_a_table_that_is_too_wide(
     terminal: Callable[..., list[str]],
 ) -> None:

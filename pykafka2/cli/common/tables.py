@@ -2,7 +2,8 @@
 
 A table that is too wide for the terminal gets narrower in steps: columns with one text in all rows go above
 it, a first column that repeats becomes headings, and columns of long texts that are no names are shortened.
-If it is still too wide, its lines go beyond the edge.
+A first column of different names becomes headings only if the table then fits. If it is still too wide, its
+lines go beyond the edge.
 """
 
 from __future__ import annotations
@@ -84,7 +85,11 @@ def layout(columns: Sequence[Column], width: int | None, paint: Paint) -> list[s
     first = rest[0] if rest else None
     if first is None:
         return lines
-    if _width(rest) <= width or first.is_number or len(set(first.cells)) == len(first.cells):
+    repeats = len(set(first.cells)) < len(first.cells)
+    if not repeats:
+        _cut(rest, width)
+    fits_below = len(rest) > 2 and max(first.width, len(GAP) + _width(rest[1:])) <= width
+    if first.is_number or _width(rest) <= width or not (repeats or fits_below):
         _cut(rest, width)
         return lines + _rows(rest, paint)
     _cut(rest[1:], width - len(GAP))
