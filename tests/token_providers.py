@@ -47,7 +47,14 @@ class Provider:
         return alice()
 
 
+class Unhashable(Provider):
+    """Like a dataclass with fields that can change."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 provider = Provider()
+unhashable = Unhashable()
 NOT_CALLABLE = 7
 
 

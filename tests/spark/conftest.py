@@ -63,6 +63,7 @@ NEED_PYSPARK = [
     "test_sink_sending.py",
     "test_stream_source.py",
     "test_multiple_runs_and_transactions.py",
+    "test_own_sink.py",
     *NEED_LIMITS,
 ]
 """Files that need pyspark, though no session."""

@@ -6,13 +6,19 @@ import copy
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import pytest
 
 from pykafka2 import KafkaProducer, TopicPartition
-from pykafka2.errors import ConfigurationError, FencedLeaderEpoch, UnknownTopicOrPartition
+from pykafka2.errors import (
+    ConfigurationError,
+    FencedLeaderEpoch,
+    InvalidTopicException,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.offsets import ListOffsetsRequest
 from pykafka2.testing import KafkaCluster, Topic
@@ -649,6 +655,22 @@ def test_topic_that_is_created_again_during_available_now_is_left_to_the_next_ru
         assert later.next({U0: 0}) == {T0: 8, T1: 2, U0: 0}
 
 
+@pytest.mark.parametrize("has_first", [True, False], ids=["new query", "resumed query"])
+def test_topic_that_is_created_again_before_the_first_batch_of_available_now_is_a_loss(
+    kafka_cluster: KafkaCluster, has_first: bool
+) -> None:
+    send(kafka_cluster, "t", [5, 4])
+    with stream(kafka_cluster, startingOffsets="earliest") as query:
+        if has_first:
+            query.batches.first_offsets()
+            recreate(kafka_cluster, "t", [8, 7])
+        query.batches.prepare_for_available_now()
+        if not has_first:
+            recreate(kafka_cluster, "t", [8, 7])
+        with pytest.raises(DataLoss, match="topic 't' was deleted and created again"):
+            query.next({T0: 2, T1: 2})
+
+
 def test_topic_that_is_created_again_is_noticed_without_a_start(kafka_cluster: KafkaCluster) -> None:
     """Before Spark 4.2."""
     with stream(kafka_cluster, startingOffsets="earliest") as query:
@@ -700,6 +722,20 @@ def test_topic_that_is_created_again_is_left_out_although_another_one_is_looked_
         without = query.next(at)
         assert without == {}
         assert query.next(without) == {T0: 8, T1: 2}
+
+
+def test_topic_that_is_created_again_before_it_was_read_is_no_loss(kafka_cluster: KafkaCluster) -> None:
+    settings = {"subscribePattern": "[tu]", "startingOffsets": "earliest", "minOffsetsPerTrigger": "3"}
+    with stream(kafka_cluster, **settings) as query:
+        query.begin()
+        send(kafka_cluster, "t", [3])
+        at = query.next({T0: 0, T1: 0})
+        kafka_cluster.create_topic("u", partitions=1)
+        send(kafka_cluster, "u", [1])
+        assert query.next(at) == at, "held back"
+        recreate(kafka_cluster, "u", [3])
+        assert query.next(at) == at
+        assert query.next(at) == {**at, U0: 3}
 
 
 def test_stale_topic_id_of_a_lagging_broker_is_no_loss(
@@ -828,6 +864,23 @@ def test_each_deleted_topic_of_a_named_list_is_a_loss(kafka_cluster: KafkaCluste
 
 
 # ---------------------------------------------------------------------------------------- brokers in trouble
+
+
+def test_error_of_a_topic_names_no_topic_with_another_error(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Described(dict[str, object]):
+        errors: ClassVar = {
+            "t": TopicAuthorizationFailed("refused"),
+            "u": InvalidTopicException("illegal"),
+            "v": TopicAuthorizationFailed("refused"),
+        }
+
+    with stream(kafka_cluster, subscribe="t,u,v") as query:
+        topics = query.batches._topics
+        monkeypatch.setattr(topics._admin, "describe_topics", lambda *_, **__: Described(), raising=False)
+        with pytest.raises(TopicAuthorizationFailed, match=r"^subscribe: topic 't', 'v': refused"):
+            topics.partitions()
 
 
 def test_offset_lookup_is_retried(kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:

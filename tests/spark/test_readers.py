@@ -29,7 +29,13 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 import pyspark_pykafka2
 from pykafka2 import AclBinding, KafkaAdminClient, KafkaConsumer, TopicPartition
 from pykafka2.cli.main import main
-from pykafka2.errors import ConfigurationError, TopicAuthorizationFailed
+from pykafka2.errors import (
+    ConfigurationError,
+    KafkaError,
+    KafkaTimeoutError,
+    NoBrokersAvailable,
+    TopicAuthorizationFailed,
+)
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster, Listener
 from spark_connector import KafkaDataSource, connections
 from spark_connector.errors import DataLoss, WrongSchema
@@ -341,6 +347,36 @@ def test_commit_to_group_shows_the_lag_to_the_command_line(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 2})
+def test_next_micro_batch_commits_where_the_last_one_ended(
+    kafka_cluster: KafkaCluster, committing: LimitedStreamReader
+) -> None:
+    """Spark 4.2 calls commit() only when a later batch begins, so not for the last one of a run."""
+    send(kafka_cluster, "t", [5, 3])
+    committing.latestOffset({"t": {"0": 1, "1": 2}}, committing.getDefaultReadLimit())
+    with KafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
+        found = admin.list_group_offsets("reports")
+    assert {place.partition: committed.offset for place, committed in found.items()} == {0: 1, 1: 2}
+
+
+def test_each_end_is_committed_once_and_delays_the_next_batch_by_seconds_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    commits: list[tuple[object, float]] = []
+
+    class Admin:
+        def alter_group_offsets(self, group: str, offsets: object, timeout: float = 60) -> None:
+            commits.append((offsets, timeout))
+
+    monkeypatch.setattr(connections, "admin", lambda kafka: Admin())
+    reader = LimitedStreamReader(source_options({**OPTIONS, "commitToGroup": "g"}, streaming=True), COLUMNS)
+    for end in (1, 1, 2, 2):
+        reader.commit({"t": {"0": end}})
+    reader.commit({})
+    assert [offsets for offsets, _ in commits] == [{TopicPartition("t", 0): end} for end in (1, 2)]
+    assert max(timeout for _, timeout in commits) <= 5
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 2})
 def test_failed_commit_to_group_is_only_logged(
     kafka_cluster: KafkaCluster, committing: LimitedStreamReader, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -349,6 +385,24 @@ def test_failed_commit_to_group_is_only_logged(
         kafka_cluster.wait_until(lambda: len(kafka_cluster.group("reports").members) == 1, 60)
         committing.commit({"t": {"0": 1, "1": 0}})
     assert "The offsets were not committed to commitToGroup=reports: " in caplog.text
+
+
+@pytest.mark.parametrize("error", [KafkaTimeoutError("slow"), NoBrokersAvailable("none")], ids=repr)
+def test_commit_to_group_without_a_broker_is_only_logged(
+    error: KafkaError, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Admin:
+        def alter_group_offsets(self, *arguments: object, **named: object) -> None:
+            raise error
+
+    def no_client(kafka: object) -> None:
+        raise error
+
+    reader = LimitedStreamReader(source_options({**OPTIONS, "commitToGroup": "g"}, streaming=True), COLUMNS)
+    for number, admin in enumerate((lambda kafka: Admin(), no_client)):
+        monkeypatch.setattr(connections, "admin", admin)
+        reader.commit({"t": {"0": number}})
+    assert caplog.text.count("The offsets were not committed to commitToGroup=g: ") == 2
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 2})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,9 @@ from tests.web_tokens import unsigned
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
-def mechanism_of(**settings: Any) -> SaslMechanism | None:
+def mechanism_of(clock: Any = None, **settings: Any) -> SaslMechanism | None:
     options = OptionTable(ClientOptions).parse({"security_protocol": "SASL_PLAINTEXT"} | settings, {})
-    return sasl_mechanism(options, "tester", SystemClock(), SeededEntropy(1))
+    return sasl_mechanism(options, "tester", clock or SystemClock(), SeededEntropy(1))
 
 
 def first_message(**settings: Any) -> bytes:
@@ -178,6 +180,8 @@ def tokens_of(**settings: Any) -> oauth_token.TokenCache:
     [
         {"sasl_oauth_token_provider": "tests.token_providers:opaque"},
         {"sasl.oauth.token.provider": "tests.token_providers:provider"},
+        {"sasl.oauth.token.provider": "tests.token_providers:provider.token"},
+        {"sasl.oauth.token.provider": "tests.token_providers:unhashable"},
         {"oauth_cb": "tests.token_providers:with_config", "sasl_oauthbearer_config": "abc"},
     ],
 )
@@ -198,9 +202,15 @@ def test_clients_with_equal_settings_share_tokens_and_others_do_not(folder: Path
         {**path, "sasl_oauthbearer_extensions": "a=b"},
         {**path, "sasl_login_read_timeout_ms": 5000},
         ENDPOINT,
+        {**ENDPOINT, "sasl_oauthbearer_token_endpoint_url": "https://login.example.org/other"},
+        {**ENDPOINT, "sasl_oauthbearer_client_id": "other"},
         {**ENDPOINT, "sasl_oauthbearer_client_secret": "other"},
         {**ENDPOINT, "sasl_oauthbearer_scope": "kafka"},
         {**ENDPOINT, "https_ca_location": "ca.pem"},
+        *(
+            {"oauth_cb": "tests.token_providers:with_config", "sasl_oauthbearer_config": config}
+            for config in ("abc", "def")
+        ),
     ]
     first = [tokens_of(**settings) for settings in variants]
     assert len({id(one) for one in first}) == len(variants)
@@ -213,6 +223,68 @@ def test_callable_of_the_caller_stays_with_its_client(folder: Path) -> None:
         {"oauth_cb": lambda _: ("a", 9e9)},
     ):
         assert tokens_of(**settings) is not tokens_of(**settings)
+
+
+def test_timeout_of_an_endpoint_is_retriable_and_that_of_a_provider_is_not(folder: Path) -> None:
+    """An authority can be restarting, but a callable that hangs is a bug."""
+    path = "tests.token_providers:opaque"
+    assert tokens_of(**ENDPOINT).overdue().retriable
+    for provider in (path, token_providers.opaque):
+        assert not tokens_of(sasl_oauth_token_provider=provider).overdue().retriable
+
+
+def test_client_waits_for_a_token_that_another_client_requests(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever became of the client that was created first: its runtime can be closed."""
+    is_called, goes_on = threading.Event(), threading.Event()
+
+    def slow() -> tuple[str, float]:
+        is_called.set()
+        assert goes_on.wait(30)
+        return token_providers.opaque()
+
+    monkeypatch.setattr(token_providers, "slow", slow, raising=False)
+    options = OptionTable(ClientOptions).parse(
+        {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauth_token_provider": "tests.token_providers:slow",
+        },
+        {},
+    )
+    first, second = (
+        sasl_mechanism(options, "tester", SystemClock(), SeededEntropy(1), wait=lambda *_: False)
+        for _ in range(2)
+    )
+    assert isinstance(first, OAuthBearer)
+    assert isinstance(second, OAuthBearer)
+    with ThreadPoolExecutor(2) as threads:
+        calls = [threads.submit(first.tokens.current)]
+        assert is_called.wait(30)
+        calls.append(threads.submit(second.tokens.current))
+        threading.Timer(0.05, goes_on.set).start()
+        assert [call.result(30).value for call in calls] == ["opaque"] * 2
+    assert len(token_providers.calls(folder)) == 1
+
+
+class VirtualClock:
+    """The time of a simulation."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(SystemClock(), name)
+
+
+def test_clients_of_simulations_share_no_token(folder: Path) -> None:
+    """Each simulation has a time of its own, so tokens of others would expire early or late."""
+    path = "tests.token_providers:opaque"
+    first, second = (
+        mechanism_of(VirtualClock(), sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=path)
+        for _ in range(2)
+    )
+    assert isinstance(first, OAuthBearer)
+    assert isinstance(second, OAuthBearer)
+    assert first.tokens is not second.tokens
 
 
 def test_process_keeps_the_tokens_of_the_settings_used_last(folder: Path) -> None:

@@ -135,7 +135,7 @@ def test_anything_else_names_the_address_and_no_secret(
     assert "hush" not in repr(client_of(authority))
 
 
-@pytest.mark.parametrize("status", [500, 502, 503, 504, 408, 429])
+@pytest.mark.parametrize("status", [500, 502, 503, 504, 408, 425, 429])
 def test_endpoint_that_is_unavailable_raises_a_retriable_error(authority: Authority, status: int) -> None:
     authority.status, authority.answer = status, b'{"error": "hush"}'
     with pytest.raises(
@@ -144,6 +144,29 @@ def test_endpoint_that_is_unavailable_raises_a_retriable_error(authority: Author
         client_of(authority)()
     assert raised.value.retriable
     assert not raised.value.fatal
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
+        ssl.SSLCertVerificationError("certificate verify failed"),
+    ],
+    ids=["wrong name", "wrong certificate"],
+)
+def test_endpoint_that_never_becomes_available_raises_an_error_that_is_not_retriable(
+    error: OSError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object, **named: object) -> None:
+        raise error
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    client = ClientCredentials(
+        "http://login.example.org/token", "client", "hush", lambda: 0.0, time.monotonic
+    )
+    with pytest.raises(SaslAuthenticationFailed, match="/token returned no token") as raised:
+        client()
+    assert not raised.value.retriable
 
 
 def test_wrong_credentials_raise_an_error_that_is_not_retriable(authority: Authority) -> None:

@@ -129,6 +129,27 @@ def test_a_token_that_a_broker_refuses_is_not_used_for_the_rest_of_its_life(how:
     assert provider.calls == 3
 
 
+def test_rejection_of_an_earlier_token_does_not_drop_the_last_one() -> None:
+    """A broker can respond to a slow connection after another one has fetched the next token."""
+    provider = Provider()
+    cache = provider.cache()
+    earlier = cache.current()
+    provider.now += 81
+    assert cache.current().value == "token-2"
+    cache.reject(earlier)
+    assert cache.current().value == "token-2"
+
+
+def test_rejected_token_is_dropped_after_the_clock_was_set_back() -> None:
+    provider = Provider()
+    cache = provider.cache()
+    cache.reject(cache.current())
+    second = cache.current()
+    provider.now -= 500
+    cache.reject(second)
+    assert cache.current().value == "token-3"
+
+
 def test_an_expired_token_is_not_sent() -> None:
     cache = TokenCache(lambda: Token("old", 990.0), lambda: 1000.0, "tester")
     with pytest.raises(TokenExpired, match="expired 10 s ago"):

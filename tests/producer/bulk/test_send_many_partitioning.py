@@ -46,11 +46,11 @@ def test_keys_go_where_they_go_alone(keys: list[bytes | None], partitions: int, 
     assert list(numbers) == expected_numbers
     keyless = rows_without_partition(numbers)
     assert list(keyless) == [row for row, key in enumerate(keys) if key is None]
-    set_partition(numbers, keyless, partitions - 1)
+    set_partition(numbers, keyless, 0)
     found = rows_of_partitions(numbers, partitions)
     expected: dict[int, list[int]] = {}
     for row, number in enumerate(expected_numbers):
-        expected.setdefault(partitions - 1 if number == NO_PARTITION else number, []).append(row)
+        expected.setdefault(0 if number == NO_PARTITION else number, []).append(row)
     assert {number: list(rows) for number, rows in found.items()} == expected
 
 
