@@ -12,9 +12,10 @@ from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.errors import ConfigurationError, KafkaError, UnknownOption
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from spark_connector import connections
-from spark_connector.options.kafka_options import redacted
+from spark_connector.options.kafka_options import for_sink, redacted
 from spark_connector.options.reading import table_of
 from spark_connector.options.source_options import SourceOptions, source_options
+from spark_connector.sink.clients import shared_options
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 LEAST = {**SERVERS, "subscribe": "orders"}
@@ -319,3 +320,17 @@ def test_admin_client_of_a_source_gets_every_option_that_it_shares_with_the_cons
     options = read(**security)
     for client in (connections.new_admin(options.kafka), connections.new_consumer(options.kafka)):
         client.close()
+
+
+def test_every_client_of_a_sink_gets_its_options_of_oauthbearer() -> None:
+    """Also those that look up offsets and end transactions."""
+    security = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauth.token.provider": "tests.token_providers:opaque",
+        "sasl.oauthbearer.config": "abc",
+        "https.ca.location": "ca.pem",
+    }
+    shared = shared_options(for_sink({"bootstrap.servers": "localhost:1", "linger.ms": "5", **security}))
+    assert {name: shared[name] for name in security} == security
+    assert "linger.ms" not in shared

@@ -80,6 +80,18 @@ def test_killed_sibling_is_aborted_by_the_task_it_blocks(run: Run, monkeypatch: 
     assert run.world.committed() == all_of(0, 1)
 
 
+def test_task_that_committed_beside_killed_attempts_is_not_written_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first attempt left a marker that can be read, and a sibling one before its committed marker."""
+    monkeypatch.setattr(scripts, "MOST_ATTEMPTS", 3)
+    kill_behind_marker(run, 1, 0)
+    kill_behind_marker(run, 1, 2)
+    run.write(1, only=0, attempt=1)
+    (repeated,) = run.write(1, only=0, attempt=2)
+    assert repeated.is_repeated
+
+
 def test_sibling_that_continues_meanwhile_is_not_aborted() -> None:
     state = LedgerState("q").claimed("a", 0)
     script = scripts.find_part(World("nowhere", "t").run().epoch(1), 1, state)
@@ -96,6 +108,18 @@ def test_sibling_that_continues_meanwhile_is_not_aborted() -> None:
     assert ended.value.value == scripts.Part(marker, is_held=False)
 
 
+def test_earlier_runs_are_fenced_before_their_markers_are_read() -> None:
+    """A part that one of them commits later would be written twice."""
+    state = LedgerState("q").claimed("a", 0).claimed("b", 0)
+    script = scripts.find_part(World("nowhere", "t").run().epoch(0), 1, state)
+    assert next(script) == commands.FenceTasks([commands.Attempts(1, 0, 1)])
+    assert script.send(None) == commands.FindMarkers(0, None, 0, 2)
+    assert script.send({7: 0}) == commands.FindMarkers(0, 1, 0, 2)
+    with pytest.raises(StopIteration) as ended:
+        script.send({})
+    assert ended.value.value == scripts.Part(None, is_held=True)
+
+
 def test_another_sinks_transaction_is_waited_for(run: Run, spark_kafka: ClusterApi) -> None:
     """In a ledger that queries share: nothing of theirs is aborted."""
     theirs = World(run.world.servers, run.world.topic).run(
@@ -110,6 +134,20 @@ def test_another_sinks_transaction_is_waited_for(run: Run, spark_kafka: ClusterA
     theirs.write(0, only=0)
     assert open_id not in theirs.world.ongoing()
     assert ledger.holder(offset) is None
+
+
+def test_markers_of_another_sink_in_the_same_ledger_hold_no_part(run: Run) -> None:
+    """A part is held because of markers of an earlier run; theirs has the same batch and a lower number."""
+    theirs = World(run.world.servers, run.world.topic).run(
+        delivery=PER_TASK, ledgerTopic=run.options.ledger_topic
+    )
+    theirs.play(0)
+    theirs.write(1, only=0)
+    later = run.world.run(delivery=PER_TASK)
+    (written,) = later.write(1, only=0)
+    assert written.transaction is None, "its task has committed it"
+    (repeated,) = later.write(1, only=0)
+    assert repeated.is_repeated
 
 
 def test_write_without_a_known_outcome_is_aborted_a_second_time() -> None:

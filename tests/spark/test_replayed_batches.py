@@ -532,3 +532,45 @@ def test_replay_of_a_partly_committed_batch_with_a_task_that_runs_twice(world: W
     write(replay, 0, values, OFFSETS)
     play(replay, 0, values, OFFSETS)
     assert world.committed() == Counter("abc")
+
+
+def test_task_of_a_partly_committed_batch_that_runs_again_leaves_its_siblings_open(world: World) -> None:
+    """Its killed attempt left a marker behind those of transactions that the driver commits later."""
+    write(world.run(delivery=PER_TASK), 0, [["a"], []], OFFSETS)
+    replay = world.run(delivery=PER_TASK)
+    messages = write(replay, 0, [["a"], ["b"], ["c"]], OFFSETS)
+    epoch = attrs.evolve(replay.epoch(0), source=OFFSETS)
+    rows = [pa.record_batch({"value": pa.array(["c"])})]
+    again = write_epoch(replay.options, epoch, rows, TaskPlace(2, 1, False))
+    replay.commit(0, [*messages[:2], again])
+    assert world.committed() == Counter("abc")
+
+
+def test_second_batch_committed_in_part_and_split_in_another_way_commits_nothing(
+    world: World,
+) -> None:
+    """The run that committed a task is the one that finished the batch before."""
+    first = world.run(delivery=PER_TASK)
+    play(first, 0, [["a"], ["b"]], OFFSETS)
+    write(first, 1, [[], ["d"]], OFFSETS)
+    with pytest.raises(CheckpointBehind, match=r"task 1 .* other keys or values"):
+        write(world.run(delivery=PER_TASK), 1, [["d"], ["c"]], OFFSETS)
+    assert world.committed() == Counter("abd")
+    play(world.run(delivery=PER_TASK), 1, [["c"], ["d"]], OFFSETS)
+    assert world.committed() == Counter("abcd")
+
+
+def test_committed_task_from_other_source_offsets_raises_checkpoint_behind(world: World) -> None:
+    """With replayCheck=counts, nothing else shows that it has other rows."""
+    write(world.run(delivery=PER_TASK, replayCheck="counts"), 0, [["a"]], OFFSETS)
+    with pytest.raises(CheckpointBehind, match="other source offsets"):
+        write(world.run(delivery=PER_TASK, replayCheck="counts"), 0, [["b"]], "digest of other offsets")
+
+
+def test_replay_check_none_continues_a_batch_committed_in_part(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(world.run(delivery=PER_TASK), 0, [["a", "b"], []])
+    play(world.run(delivery=PER_TASK, replayCheck="none"), 0, [["a"], ["c"]])
+    assert "task 0 had 2 rows and has 1 row now" in caplog.text
+    assert world.committed() == Counter("abc")

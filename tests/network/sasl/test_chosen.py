@@ -324,6 +324,7 @@ def test_child_of_a_fork_requests_a_token_of_its_own(folder: Path) -> None:
         (":alice", "write an import path as module:function"),
         ("..token_providers:alice", "write an import path as module:function"),
         ("json:__name__", "'json:__name__' is a str"),
+        ("tests.token_providers:", "write an import path as module:function"),
         ("no.such.module:alice", "the import of 'no.such.module:alice' failed: ModuleNotFoundError"),
         ("tests.token_providers:bob", "AttributeError"),
         ("tests.token_providers:awaited", "it is async"),
@@ -354,6 +355,15 @@ def test_provider_module_that_ends_the_program_raises(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigurationError, match="the import of 'token_script:token' failed: SystemExit: 3"):
         tokens_of(sasl_oauth_token_provider="token_script:token")
+
+
+def test_provider_module_that_raises_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "module_that_raises.py").write_text("raise RuntimeError('no region')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        ConfigurationError, match="import of 'module_that_raises:alice' failed: RuntimeError: no region"
+    ):
+        tokens_of(sasl_oauth_token_provider="module_that_raises:alice")
 
 
 def test_the_credentials_of_a_client_are_for_the_authority() -> None:

@@ -156,3 +156,28 @@ def test_rows_keep_their_order_in_each_partition_over_many_batches(
         found += len(rows)
     assert found == 20_000
     assert sum(count > 0 for count in keyless) > 3, "they stick to a partition for a batch, not for the call"
+
+
+@pytest.mark.usefixtures("_library")
+def test_rows_larger_than_a_batch_keep_their_order(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, bulk_batch_size=2000, batch_size=1000)
+    values = [b"%d" % row * 5000 for row in range(8)]
+    producer.send_many("spread", values, keys=[None, b"k", None, None, b"k", b"", None, b"k"])
+    producer.flush(timeout=60)
+    logs = [[record.value for record in cluster.log("spread", number).records()] for number in range(6)]
+    assert logs == [[value for value in values if value in log] for log in logs]
+    assert sum(map(len, logs)) == len(values)
+
+
+def test_rows_of_a_long_column_go_to_the_partitions_that_they_name(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    """The column is spread in several blocks."""
+    chance = random.Random(7)
+    named = [chance.randrange(6) for _ in range(10_000)]
+    producer = simulation.producer(cluster, bulk_batch_size=5000, batch_size=1000)
+    producer.send_many("spread", [b"%d" % row for row in range(len(named))], partitions=named)
+    producer.flush(timeout=60)
+    for partition in range(6):
+        rows = [int(record.value or b"") for record in cluster.log("spread", partition).records()]
+        assert rows == [row for row, number in enumerate(named) if number == partition]
