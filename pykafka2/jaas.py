@@ -27,6 +27,10 @@ _ENTRY = re.compile(r"\s*([\w.$]+)\s+(\w+)\s*((?:.|\n)*?)\s*;\s*")
 _PAIR = re.compile(r"\s*([\w.]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|([^\s;\"']+))")
 
 
+FOR_MSK = "set sasl_mechanism='OAUTHBEARER' and a token provider that signs for MSK"
+"""Instead of the classes for Java that Amazon MSK documents."""
+
+
 class BadJaasConfig(ValueError):
     """The line is malformed, or names an unknown module or option."""
 
@@ -42,6 +46,8 @@ def parse_jaas_config(line: str) -> dict[str, Any]:
         raise BadJaasConfig('it has the form: module required name="value" ...;')
     module = entry[1].rpartition(".")[2]
     known = _MODULES.get(module)
+    if module == "IAMLoginModule":
+        raise BadJaasConfig(f"leave it out, and {FOR_MSK}")
     if known is None:
         raise BadJaasConfig(f"the module {module} is unknown; use one of {', '.join(_MODULES)}")
     found: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypedDict, get_args
 import attrs
 
 from pykafka2.errors import ConfigurationError
-from pykafka2.jaas import BadJaasConfig, parse_jaas_config
+from pykafka2.jaas import FOR_MSK, BadJaasConfig, parse_jaas_config
 from pykafka2.option_fields import (
     Because,
     callback,
@@ -70,7 +70,7 @@ def _read_mechanism(value: Any) -> str:
     if name == "GSSAPI":
         raise Because("Kerberos needs a C library, so pykafka2 does not offer it")
     if name == "AWS_MSK_IAM":
-        raise Because("set sasl_mechanism='OAUTHBEARER' and a token provider that signs for MSK")
+        raise Because(FOR_MSK)
     if name not in MECHANISMS:
         raise ValueError
     return name

@@ -106,5 +106,7 @@ def _nearest(name: str, table: Mapping[str, tuple[str, SparkOption]]) -> str:
     names = {"kafka.bootstrap.servers": "kafka.bootstrap.servers"} | {
         lower: declared.name for lower, (_, declared) in table.items()
     }
-    found = get_close_matches(name, names, n=1, cutoff=0.0)
-    return f". Did you mean {names[found[0]]!r}?" if found else ""
+    is_like_clients_options = "." in name or "_" in name
+    found = get_close_matches(name, names, n=1, cutoff=0.8 if is_like_clients_options else 0.0)
+    suggested = names[found[0]] if found else PREFIX + name.replace("_", ".")
+    return f". Did you mean {suggested!r}?"

@@ -154,7 +154,14 @@ def test_missing_topic_selection_raises() -> None:
 
 @pytest.mark.parametrize(
     ("written", "nearest"),
-    [("startingOfsets", "startingOffsets"), ("maxOffsetPerTrigger", "maxOffsetsPerTrigger")],
+    [
+        ("startingOfsets", "startingOffsets"),
+        ("maxOffsetPerTrigger", "maxOffsetsPerTrigger"),
+        ("bootstrap.servers", "kafka.bootstrap.servers"),
+        ("security.protocol", "kafka.security.protocol"),
+        ("sasl_mechanism", "kafka.sasl.mechanism"),
+        ("fetchOffset.numRetry", "fetchOffset.numRetries"),
+    ],
 )
 def test_an_unknown_option_names_the_nearest(written: str, nearest: str) -> None:
     with pytest.raises(UnknownOption, match=f"Unknown option '{written}'. Did you mean '{nearest}'"):
@@ -233,6 +240,12 @@ def test_a_jaas_line_is_for_the_clients_to_read_and_is_not_shown() -> None:
     with pytest.raises(ConfigurationError, match="module Krb5LoginModule is unknown") as caught:
         CONSUMER_OPTIONS.parse(options.kafka, {})
     assert "hush" not in str(caught.value)
+
+
+def test_a_jaas_line_of_amazon_msk_leads_to_a_token_provider() -> None:
+    options = read(**{"kafka.sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;"})
+    with pytest.raises(ConfigurationError, match="'OAUTHBEARER' and a token provider that signs for MSK"):
+        CONSUMER_OPTIONS.parse(options.kafka, {})
 
 
 def test_secrets_are_in_no_repr() -> None:
