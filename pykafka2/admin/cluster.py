@@ -22,6 +22,7 @@ from pykafka2.admin.places import at_brokers, at_one, broker_ids
 from pykafka2.admin.rounds import Results, was_refused
 from pykafka2.driver.pollable import AnyNode
 from pykafka2.errors import IllegalArgument, KafkaError, UnknownTopicOrPartition, error_of
+from pykafka2.text import type_of
 from pykafka2.types import Node
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class ClusterAdmin:
         from pykafka2.protocol.messages.cluster import FeatureUpdateKey, UpdateFeaturesRequest
 
         if not isinstance(updates, Mapping):
-            raise IllegalArgument(f"updates must be {{feature: level}}, not a {type(updates).__name__}")
+            raise IllegalArgument(f"updates must be {{feature: level}}, not {type_of(updates)}")
         wanted = {text("updates", name): _update(name, update) for name, update in updates.items()}
         if not wanted:
             return Outcomes({})

@@ -15,6 +15,7 @@ from pykafka2.admin.rounds import Part, Results, Rounds
 from pykafka2.cluster.arguments import checked_partition, describe_argument
 from pykafka2.driver.pollable import ToNode
 from pykafka2.errors import IllegalArgument, InvalidTopicException, KafkaError, error_of
+from pykafka2.text import type_of
 from pykafka2.types import TopicPartition, TopicPartitionReplica
 
 if TYPE_CHECKING:
@@ -106,9 +107,7 @@ class LogDirsAdmin:
             IllegalArgument: an argument is not valid; no request was sent.
         """
         if not isinstance(targets, Mapping):
-            raise IllegalArgument(
-                f"targets must be {{TopicPartitionReplica: path}}, not a {type(targets).__name__}"
-            )
+            raise IllegalArgument(f"targets must be {{TopicPartitionReplica: path}}, not {type_of(targets)}")
         wanted = {
             _replica("targets", replica): text(f"the directory of {replica}", path)
             for replica, path in targets.items()

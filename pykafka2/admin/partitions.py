@@ -20,6 +20,7 @@ from pykafka2.admin.rounds import Results, was_refused
 from pykafka2.admin.values import NewPartitions, PartitionReassignment
 from pykafka2.driver.pollable import ToController
 from pykafka2.errors import ElectionNotNeeded, IllegalArgument, KafkaError, error_of
+from pykafka2.text import type_of
 from pykafka2.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class PartitionsAdmin:
 
         if not isinstance(totals, Mapping):
             raise IllegalArgument(
-                f"totals must be a dict of {{topic: total}}, not a {type(totals).__name__}; use "
+                f"totals must be a dict of {{topic: total}}, not {type_of(totals)}; use "
                 "create_partitions({'orders': 6})"
             )
         timeout = seconds_of(timeout, timeout_ms)

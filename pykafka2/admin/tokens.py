@@ -9,6 +9,7 @@ from pykafka2.admin.arguments import texts
 from pykafka2.admin.values import DelegationToken
 from pykafka2.driver.pollable import AnyNode
 from pykafka2.errors import IllegalArgument, KafkaError, error_of
+from pykafka2.text import type_of
 
 if TYPE_CHECKING:
     from pykafka2.cluster.client import ClusterClient
@@ -179,5 +180,5 @@ def _milliseconds(argument: str, seconds: float | None) -> int:
 
 def _hmac(hmac: bytes) -> bytes:
     if not isinstance(hmac, bytes | bytearray) or not hmac:
-        raise IllegalArgument(f"hmac must be the bytes of DelegationToken.hmac, not a {type(hmac).__name__}")
+        raise IllegalArgument(f"hmac must be the bytes of DelegationToken.hmac, not {type_of(hmac)}")
     return bytes(hmac)

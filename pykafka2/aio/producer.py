@@ -37,6 +37,7 @@ from pykafka2.producer.delivery.delivery import Delivery, OnDelivery
 from pykafka2.producer.options import ProducerConfig
 from pykafka2.producer.producer import KafkaProducer as SyncProducer
 from pykafka2.records.encoder import NO_HEADERS
+from pykafka2.text import type_of
 from pykafka2.types import GivenHeaders, PartitionInfo, ProducerHealth, RecordMetadata
 
 if TYPE_CHECKING:
@@ -269,9 +270,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         """
         self._bridge.enter()
         if not isinstance(batch, BatchBuilder):
-            raise TypeError(
-                f"send_batch(): batch must be a result of create_batch(), not a {type(batch).__name__}"
-            )
+            raise TypeError(f"send_batch(): batch must be a result of create_batch(), not {type_of(batch)}")
         batch.take()
         return await self.send_many(
             topic,

@@ -13,13 +13,13 @@ from typing import Any
 
 from pykafka2.errors import SerializationError
 from pykafka2.option_fields import AWAITED_BY_AIO, Because, is_async
-from pykafka2.text import brief
+from pykafka2.text import brief, type_of
 from pykafka2.types import BadRecord, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 NOT_AWAITED_RESULT = (
-    "it returned a {kind}, which this consumer does not await, so the record is not skipped. Wait in the "
+    "it returned {kind}, which this consumer does not await, so the record is not skipped. Wait in the "
     "function, such as by `delivery.result(timeout=10)`, or use the consumer of pykafka2.aio"
 )
 
@@ -86,7 +86,7 @@ class BadRecords:
                 result = policy(bad)
                 if inspect.isawaitable(result):
                     _close(result)
-                    raise TypeError(NOT_AWAITED_RESULT.format(kind=type(result).__name__))
+                    raise TypeError(NOT_AWAITED_RESULT.format(kind=type_of(result)))
             except HandlerRunning:
                 raise
             except Exception as error:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from pykafka2.text import type_of
 from pykafka2.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -57,9 +58,9 @@ class Interceptors:
                     records = {partition: kept for partition, kept in returned.items() if kept}
                 elif returned is not None:
                     logger.error(
-                        "on_consume of %r returned a %s instead of a dict; the records stay unchanged",
+                        "on_consume of %r returned %s instead of a dict; the records stay unchanged",
                         interceptor,
-                        type(returned).__name__,
+                        type_of(returned),
                     )
         return records
 

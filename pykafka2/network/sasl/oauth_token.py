@@ -260,7 +260,7 @@ def token_of(result: Any, extensions: Mapping[str, str]) -> Token:
         own = result[3] if len(result) > 3 else {}
         return _checked(Token(result[0], _seconds(result[1]), principal, {**extensions, **own}))
     raise SaslAuthenticationFailed(
-        f"the token provider returned a {type(result).__name__}; it must return a str, a Token, or "
+        f"the token provider returned {type_of(result)}; it must return a str, a Token, or "
         "(token, expiry in seconds since 1970)"
     )
 

@@ -124,7 +124,7 @@ def test_exception_of_an_interceptor_is_logged_and_changes_nothing(
     with caplog.at_level(logging.ERROR), cluster.consumer("orders", interceptors=chain) as consumer:
         assert len(consumer.poll(1000)[ORDERS_0]) == 10
     assert "the records stay unchanged" in caplog.text
-    assert "returned a int" in caplog.text
+    assert "returned an int" in caplog.text
     assert "close of" in caplog.text
 
 
