@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -247,6 +248,29 @@ def test_frame_has_the_time_at_which_its_figures_arrived(
 
     assert _watched(argparse.Namespace(watch=2.0, times=1), Output("groups"), show) == 0
     assert "12:01:00, every 2 s" in capsys.readouterr().out
+
+
+def test_watch_shows_the_change_since_the_last_frame(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    group, topic = new_group(admin)
+    sleep, interval, counts = time.sleep, 0.0123, iter([3, 1])
+    with KafkaProducer(bootstrap_servers=admin.servers) as producer:
+
+        def produce(seconds: float) -> None:
+            for _ in range(next(counts) if seconds == interval else 0):
+                producer.send(topic, b"x", partition=0).result(30)
+            sleep(seconds)
+
+        monkeypatch.setattr(time, "sleep", produce)
+        _, shown, _ = admin("groups", "describe", group, "--watch", str(interval), "--times", "3")
+    assert re.findall(r"^change +(\S+)$", shown, re.MULTILINE) == ["-", "+3", "+1"]
+    rows = [line.split() for line in shown.splitlines()]
+    assert [row[4:6] for row in rows if row[:2] == [topic, "0"]] == [["6", "-"], ["9", "+3"], ["10", "+1"]]
+
+
+def test_errors_are_part_of_a_frame_in_a_terminal(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    code, shown, errors = admin("groups", "describe", "no-such-group", "--watch", "--times", "1")
+    assert (code, "no-such-group: GroupIdNotFound" in shown, errors) == (1, True, "")
 
 
 @pytest.mark.gate

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pykafka2.cli.common import tables
-from pykafka2.cli.common.output import Change, Output, Time, positive_is_warning, time_or_none
+from pykafka2.cli.common.output import Change, Output, Time, positive_is_warning, time_or_none, true_is_bad
 from pykafka2.cli.common.tables import Column, layout
 from pykafka2.text import counted
 
@@ -271,6 +271,53 @@ def test_layout_of_many_rows_measures_each_cell_a_few_times(monkeypatch: pytest.
     columns = [Column("TOPIC", cells, [""] * 300), Column("VALUE", cells, [""] * 300, can_be_cut=True)]
     assert len(layout(columns, 15, lambda text, _: text)) == 301
     assert len(measured) < 20 * 600
+
+
+def test_widest_column_is_cut_first_and_never_below_its_head_or_12_columns(
+    terminal: Callable[..., list[str]],
+) -> None:
+    columns, both = ["name", "first", "longest_value"], ("first", "longest_value")
+    rows = [["a", "x" * 20, "y" * 60], ["b", "x" * 20, "z" * 60]]
+    shown = terminal(
+        60, columns, [[name, f"{first}{name}", value] for name, first, value in rows], can_be_cut=both
+    )
+    assert shown[1] == f"a     {'x' * 20}a  {'y' * 28}..."
+    shown = terminal(
+        20, columns, [[name, f"{first}{name}", value] for name, first, value in rows], can_be_cut=both
+    )
+    assert shown[0] == "NAME  FIRST         LONGEST VALUE"
+    assert shown[1] == f"a     {'x' * 9}...  {'y' * 10}..."
+
+
+def test_table_below_headings_is_cut_to_the_width_behind_its_indent(
+    terminal: Callable[..., list[str]],
+) -> None:
+    rows = [[AUTHORISED, number, "x" * 50 + str(number)] for number in (1, 2)] + [[CAPTURED, 1, "y"]]
+    shown = terminal(40, ["topic", "partition", "value"], rows, can_be_cut=("value",))
+    assert shown[1] == AUTHORISED
+    assert shown[2] == f"          1  {'x' * 24}..."
+    assert len(shown[2]) == 40
+
+
+def test_numbers_become_no_headings(terminal: Callable[..., list[str]]) -> None:
+    rows = [[1, AUTHORISED], [1, CAPTURED]]
+    assert terminal(20, ["broker", "topic"], rows)[0] == "BROKER  TOPIC"
+
+
+def test_equal_rows_that_are_too_wide_are_printed(terminal: Callable[..., list[str]]) -> None:
+    rows = [[AUTHORISED, "a"], [AUTHORISED, "a"], [CAPTURED, "a"]]
+    assert terminal(20, ["topic", "state"], rows) == ["state  a", "TOPIC", AUTHORISED, AUTHORISED, CAPTURED]
+
+
+def test_lists_and_columns_of_json_only_have_the_form_of_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("x").table(["a", "b", "c"], [[[True, None], {"k": False}, 1]], json_only=("c",))
+    assert capsys.readouterr().out.splitlines() == ["A      B", "yes,-  k=no"]
+    Output("x", is_json=True).table(["a", "c"], [[1, 2]], json_only=("c",))
+    assert capsys.readouterr().out == '{"a":1,"c":2}\n'
+
+
+def test_problems_are_red() -> None:
+    assert [true_is_bad(value) for value in ("error", [1], None, [], "")] == ["bad", "bad", "", "", ""]
 
 
 def test_quiet_columns_are_left_out_unless_a_row_has_something(capsys: pytest.CaptureFixture[str]) -> None:

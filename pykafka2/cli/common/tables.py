@@ -85,7 +85,7 @@ def layout(columns: Sequence[Column], width: int | None, paint: Paint) -> list[s
     first = rest[0] if rest else None
     if first is None:
         return lines
-    repeats = len(set(first.cells)) < len(first.cells)
+    repeats = len(rest) > 1 and len(set(first.cells)) < len(first.cells)
     if not repeats:
         _cut(rest, width)
     fits_below = len(rest) > 2 and max(first.width, len(GAP) + _width(rest[1:])) <= width
