@@ -32,6 +32,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
+from importlib.util import find_spec
 from pathlib import Path
 
 import attrs
@@ -332,13 +333,18 @@ def is_busy(before: float, after: float) -> bool:
     return before > BUSY or after > BUSY + 2
 
 
-def replace_figures(page: Path, lines: Sequence[str]) -> None:
-    """Put the lines between the page's two marks.  Raises ValueError without them."""
-    text = page.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
+def around_figures(page: Path) -> tuple[str, str]:
+    """Return the page's text before and after the two marks.  Raises ValueError without them, and OSError."""
+    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise ValueError(f"{page} has no lines {BEGIN.strip()} and {END.strip()}")
+    return before, after
+
+
+def replace_figures(page: Path, lines: Sequence[str]) -> None:
+    """Put the lines between the page's two marks."""
+    before, after = around_figures(page)
     page.write_text("\n".join([before + BEGIN, *lines, "", END + after]), encoding="utf-8")
 
 
@@ -390,10 +396,18 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write a plot here (svg)")
     arguments = parser.parse_args(argv)
-    if arguments.into is not None and arguments.plot is None:
-        arguments.plot = arguments.into.with_suffix(".svg")
+    # All that can fail is checked now, not after the runs.
+    if arguments.into is not None:
+        arguments.plot = arguments.plot or arguments.into.with_suffix(".svg")
+        try:
+            around_figures(arguments.into)
+        except (OSError, ValueError) as error:
+            parser.error(f"--into: {error}")
     if arguments.plot is not None and (reason := why_no_plot()) is not None:
-        parser.error(f"--plot: {reason}")  # now, not after the runs
+        parser.error(f"--plot: {reason}")
+    arguments.driver = arguments.driver or list(DRIVERS)
+    if "confluent-kafka" in arguments.driver and find_spec("confluent_kafka") is None:
+        parser.error("confluent-kafka is missing; install it, or use --driver pykafka2")
     return arguments
 
 
@@ -401,7 +415,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse(argv)
     is_short: bool = arguments.short
     axes = Axes(
-        drivers=arguments.driver or list(DRIVERS),
+        drivers=arguments.driver,
         rtts=[ms / 1000 for ms in arguments.rtt_ms or ([1.0] if is_short else [0.0, 1.0, 5.0])],
         depths=arguments.in_flight or [5, 200, 2000],
         pairs=(0 if is_short else 7) if arguments.pairs is None else arguments.pairs,

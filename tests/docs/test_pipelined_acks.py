@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import broker_acks
 from benchmarks.acks_clients import Measured
 from benchmarks.acks_runs import Flow, Result, Runner, Setting
 from benchmarks.broker_acks import BEGIN, END, PARTS, is_busy, main, parse, replace_figures
@@ -117,6 +118,7 @@ def instant_runs(monkeypatch: pytest.MonkeyPatch) -> list[Setting]:
         )
         return seen
 
+    monkeypatch.setattr(broker_acks, "find_spec", lambda name: True)  # both clients
     monkeypatch.setattr(Runner, "_run_once", run_once)
     monkeypatch.setattr(Runner, "flow", flow)
     return ran
@@ -209,3 +211,25 @@ def test_page_without_marks_for_figures_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="<!-- figures -->"):
         replace_figures(page, ["figures"])
     assert page.read_text(encoding="utf-8") == "no marks"
+
+
+@pytest.mark.parametrize("name", ["other.md", "no-such-page.md"])
+def test_unusable_page_is_refused_before_the_runs(
+    name: str, instant_runs: list[Setting], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "other.md").write_text("no marks", encoding="utf-8")
+    with pytest.raises(SystemExit):
+        main(["--part", "shapes", "--into", str(tmp_path / name)])
+    assert "--into: " in capsys.readouterr().err
+    assert instant_runs == []
+
+
+def test_missing_client_is_refused_before_the_runs(
+    instant_runs: list[Setting], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(broker_acks, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit):
+        main(["--short", "--part", "shapes"])
+    assert "use --driver pykafka2" in capsys.readouterr().err
+    assert instant_runs == []
+    assert main(["--short", "--part", "shapes", "--driver", "pykafka2"]) == 0
