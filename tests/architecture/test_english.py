@@ -210,6 +210,12 @@ def test_names_have_no_banned_word(folder: str) -> None:
     assert [found for path in checked(folder, ".py") for found in banned_names(path)] == []
 
 
+def test_all_folders_of_python_and_pages_of_the_root_are_checked() -> None:
+    assert {path.parent.name for path in ROOT.glob("*/__init__.py")} <= {*CODE}
+    assert {path.name for path in ROOT.glob("*.md")} <= {*TEXTS}
+    assert not [one for one in EXCLUDED if one in ("", "tests/", "docs/", *CODE)]
+
+
 def test_every_exception_is_used_and_has_a_reason() -> None:
     for (place, word), reason in ALLOWED.items():
         path = ROOT / place

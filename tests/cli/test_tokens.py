@@ -60,8 +60,10 @@ def ids(admin: Admin, *owners: str) -> list[str]:
 
 
 def test_created_token_lets_its_owner_log_in(cluster: KafkaCluster, ann: Admin) -> None:
-    (token,) = ann.rows("tokens", "create", "--renewer", "User:bob", "--max-lifetime", "2h")
-    assert (token["owner"], token["requester"], token["renewers"]) == ("User:ann", "User:ann", ["User:bob"])
+    renewers = ["User:bob", "User:eve"]
+    options = [word for one in renewers for word in ("--renewer", one)]
+    (token,) = ann.rows("tokens", "create", *options, "--max-lifetime", "2h")
+    assert (token["owner"], token["requester"], token["renewers"]) == ("User:ann", "User:ann", renewers)
     assert token["max_time"] == token["issue_time"] + 7_200_000
     with KafkaProducer(
         bootstrap_servers=cluster.bootstrap_servers,
@@ -110,11 +112,15 @@ def test_two_tokens_are_listed_renewed_and_expired(ann: Admin, bob: Admin) -> No
     assert ids(ann) == ids(bob) == []
 
 
-def test_unauthenticated_client_gets_no_token(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
-    anonymous = Admin(servers, capsys)
-    code, shown, errors = anonymous("tokens", "create")
-    assert (code, shown) == (1, "")
-    assert "DelegationToken" in errors
+def test_unauthenticated_client_gets_no_token_and_no_file(
+    servers: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    anonymous, file = Admin(servers, capsys), tmp_path / "token.secret"
+    for options in ([], ["--hmac-file", str(file)]):
+        code, shown, errors = anonymous("tokens", "create", *options)
+        assert (code, shown) == (1, "")
+        assert "DelegationToken" in errors
+    assert not file.exists()
 
 
 @pytest.mark.parametrize(

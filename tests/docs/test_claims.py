@@ -178,3 +178,11 @@ def test_only_the_systems_that_the_readme_calls_tested_are_classified() -> None:
     pythons = [one.rsplit(" ", 1)[1] for one in project["classifiers"] if re.search(r":: 3\.\d+$", one)]
     expected = f"Linux with CPython {pythons[0]} to {pythons[-1]}; macOS and Windows are untested."
     assert install.startswith(expected)
+
+
+def test_comparison_has_each_row_once() -> None:
+    rows = re.findall(
+        r"^\| ([^|]+) \|", (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert len(rows) > 15
+    assert sorted(rows) == sorted({*rows})

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pykafka2.admin.options import ADMIN_OPTIONS
 from pykafka2.broker.config.keys import BROKER_KEYS, TOPIC_KEYS
 from pykafka2.broker.replication import purgatory as delayed
 from pykafka2.broker.replication.purgatory import DelayedOperation
@@ -78,3 +79,54 @@ def test_delayed_join_is_absent_as_documented(page: str) -> None:
         below = {each for one in below for each in one.__subclasses__()}
     assert delayed.DelayedProduce in waiting
     assert not [one for one in waiting if "Join" in one.__name__]
+
+
+UNITS = {"ms": 1, "s": 1000, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
+SIZES = {"KiB": 1 << 10, "MiB": 1 << 20}
+DEFAULT = re.compile(
+    r"`(?P<name>[a-z][a-z\d]*(?:[._][a-z\d]+)+)`(?:\]\([^)]*\))? "
+    r"\((?P<number>[\d,]+|one)(?: (?P<unit>ms|s|second|minute|hour|day|[KM]iB|byte)s?)?"
+    r"(?: by default)?\)"
+)
+"""A name with its default: `linger_ms` (5), [`fetch_max_bytes`](...) (50 MiB)."""
+
+
+def defaults_of(name: str) -> set[int]:
+    """Return the defaults of the clients' options and the brokers' settings with this name."""
+    tables = (PRODUCER_OPTIONS, CONSUMER_OPTIONS, ADMIN_OPTIONS)
+    ours = name.removeprefix("kafka.").replace(".", "_")
+    found = [option.default for table in tables for option in table.options.values() if option.name == ours]
+    found += [keys[name].default for keys in (BROKER_KEYS, TOPIC_KEYS) if name in keys]
+    return {int(one) for one in found if re.fullmatch(r"\d+", str(one))}
+
+
+def wrong_defaults(text: str) -> list[str]:
+    """Return the names with a number in brackets that is not the default; unknown names are left out."""
+    wrong = []
+    for found in DEFAULT.finditer(re.sub(r"\s*\n\s*", " ", text)):
+        number = int(found["number"].replace(",", "").replace("one", "1")) * SIZES.get(found["unit"], 1)
+        unit = 60_000 if found["name"].endswith("minutes") else 1
+        known = defaults_of(found["name"])
+        if known and number * UNITS.get(found["unit"], unit) // unit not in known:
+            wrong.append(found[0])
+    return wrong
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in sorted(DOCS.rglob("*.md")) if page.parent.name != "reference"],
+    ids=lambda page: str(page.relative_to(DOCS)),
+)
+def test_defaults_that_pages_repeat_are_those_of_the_code(page: Path) -> None:
+    assert wrong_defaults(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_wrong_default_is_found() -> None:
+    right = (
+        "`linger_ms` (5), `session_timeout_ms`\n(45 s), [`fetch_max_bytes`](x.md#y) (50 MiB), "
+        "`no.such.setting` (3), `offsets.retention.minutes` (7 days), "
+        "`transaction_timeout_ms` (60 s by default)"
+    )
+    assert wrong_defaults(right) == []
+    wrong = ["`linger_ms` (5 s)", "`session_timeout_ms` (10 s)", "`replica.lag.time.max.ms` (3)"]
+    assert wrong_defaults(" and ".join(wrong)) == wrong

@@ -8,10 +8,17 @@ from functools import cache
 
 import pytest
 
+from pykafka2.aio import aiokafka_options
+from pykafka2.broker.faults.rule import Action
+from pykafka2.consumer.options import CONSUMER_OPTIONS, GROUPS_ONLY, OF_CLASSIC_GROUPS
+from pykafka2.errors import NotLeaderOrFollower
 from pykafka2.option_fields import Option
+from pykafka2.options import OptionTable
 from pykafka2.producer.options import PRODUCER_OPTIONS, ProducerConfig
 from pykafka2.producer.partitioning.partitioners import STRATEGIES
-from tests.docs.definitions import NO_BREAK, anchor, linked, values
+from pykafka2.testing import KafkaCluster
+from pykafka2.text import counted
+from tests.docs.definitions import NO_BREAK, anchor, linked, table, values
 from tests.docs.option_pages import PAGES, REFERENCE, default_of, page
 from tests.docs.option_subjects import ADMIN, CONSUMER, HIGH, IMPORTANCE, LOW, PRODUCER, Advice
 
@@ -163,3 +170,125 @@ def test_names_of_another_page_become_links_to_it() -> None:
 def test_valid_values_become_code() -> None:
     assert values("'host:port', or a list of them") == "`host:port`, or a list of them"
     assert values('JSON such as {"a": {"0": 1}}, or True') == 'JSON such as `{"a": {"0": 1}}`, or `True`'
+
+
+def test_page_shows_kinds_sizes_and_other_names_of_options() -> None:
+    of_producer = dict(definitions("producer-options.md"))
+    assert "`33554432` (32 MiB)" in of_producer["`buffer_memory`"]
+    assert "**Type:** boolean" in of_producer["`enable_idempotence`"]
+    assert "**Also:** `ssl_ca_location`" in of_producer["`ssl_cafile`"]
+    assert "**Kafka:**" not in of_producer["`acks`"]
+
+
+@pytest.mark.parametrize(
+    ("name", "table"), [("producer-options.md", PRODUCER_OPTIONS), ("consumer-options.md", CONSUMER_OPTIONS)]
+)
+def test_page_has_each_option_that_is_refused_or_ignored(name: str, table: OptionTable[object]) -> None:
+    unsupported, _, ignored = made(name).partition("## Not supported")[2].partition("## Ignored")
+    assert [one for one in table.refused if f"`{one}`" not in unsupported] == []
+    assert [one for one in table.ignored if f"| `{one}` |" not in ignored] == []
+
+
+def test_page_lists_options_of_groups_and_of_asyncio() -> None:
+    groups, _, rest = (
+        made("consumer-options.md").partition("## Only with a group")[2].partition("With `group_")
+    )
+    classic, _, asyncio = rest.partition("## With asyncio")
+    for shown, fields in ((groups, GROUPS_ONLY), (classic, OF_CLASSIC_GROUPS)):
+        wanted = {CONSUMER_OPTIONS.options[field].name for field in fields}
+        assert set(re.findall(r"\[`(\w+)`\]", shown)) == wanted
+    assert [
+        one for one in aiokafka_options.IGNORED if f"`{one}` is ignored with a warning" not in asyncio
+    ] == []
+    of_producer = made("producer-options.md")
+    for old, new in aiokafka_options.RENAMED.items():
+        assert (f"aiokafka's `{old}` sets `{new}`." in of_producer) is (new in PRODUCER_OPTIONS.fields)
+
+
+def test_errors_show_code_retries_bases_and_messages() -> None:
+    found = dict(definitions("errors.md"))
+    assert (
+        found["`ProducerFenced`"]
+        .strip()
+        .startswith("**Code:** 90 · **Kafka:** `PRODUCER_FENCED` · **Fatal:** yes")
+    )
+    timeout = found["`DeliveryTimeout`"]
+    assert "**Retried:**" not in timeout
+    assert "`TimeoutError`, `OSError`" in timeout
+    assert "(../guides/faq.md#it-may-or-may-not-be-in-the-log)" in timeout
+    assert "**Retried:** yes" in found["`UnknownTopicOrPartition`"]
+    for name in ("ClientClosed", "KafkaTimeoutError"):
+        assert "**Code:**" not in found[f"`{name}`"]
+
+
+def test_metrics_show_unit_and_kind() -> None:
+    found = dict(definitions("producer-metrics.md"))
+    for name, facts in {
+        "record-send-rate": "**Unit:** records per second · **Kind:** rate, 30 to 60 seconds",
+        "record-send-total": "**Unit:** records · **Kind:** total",
+        "record-size-avg": "**Unit:** bytes · **Kind:** average",
+        "request-latency-max": "**Unit:** milliseconds · **Kind:** maximum",
+        "requests-in-flight": "**Unit:** requests · **Kind:** current value",
+    }.items():
+        assert facts in found[f"`{name}`"], name
+    for name, text in found.items():
+        for word, unit in (("bytes", "bytes"), ("time-ns", "nanoseconds"), ("latency", "milliseconds")):
+            assert word not in name or f"**Unit:** {unit}" in text, name
+
+
+def test_options_of_spark_show_whether_batches_or_streams_have_them() -> None:
+    found = dict(definitions("spark-options.md"))
+    assert "**For:** batches only" in found["`endingOffsets`"]
+    assert "**For:** streams only" in found["`maxOffsetsPerTrigger`"]
+    assert "**For:**" not in found["`startingOffsetsByTimestamp`"]
+    refused = made("spark-options.md")
+    assert "| `kafka.key.serializer` (sink) |" in refused
+    assert "| `kafka.key.deserializer` (source) |" in refused
+
+
+def test_overview_links_to_every_definition_of_the_page() -> None:
+    for name in ("producer-options.md", "consumer-options.md", "spark-options.md", "fault-rules.md"):
+        overview = made(name).partition("\n## ")[0]
+        missing = [one for one, _ in definitions(name) if f"[{one}](#" not in overview]
+        assert missing == [], name
+
+
+def test_bars_in_cells_are_escaped() -> None:
+    assert table(("a", "b"), [("x|y", "z")]).splitlines()[2] == "| x\\|y | z |"
+
+
+@pytest.mark.parametrize("number", [3_600_000, 7_200_000])
+def test_default_of_hours(number: int) -> None:
+    hours = counted(number // 3_600_000, "hour")
+    assert default_of(Option("reauthenticate_ms", str, "", "", number)) == f"`{number}` ({hours})"
+
+
+def test_fault_rules_show_whether_the_request_is_processed() -> None:
+    found = dict(definitions("fault-rules.md"))
+    for action, processed in {
+        Action.ERROR: "no",
+        Action.SWALLOW: "no",
+        Action.LOSE_REPLY: "yes",
+        Action.HALF_FRAME: "yes",
+        Action.CLOSE_BEFORE: "no",
+        Action.CLOSE_AFTER: "yes",
+        Action.REPLACE_REPLY: "yes",
+    }.items():
+        assert f"**Processed:** {processed}" in found[f"`{action.value}`"], action
+
+
+def test_shortcuts_of_fault_rules_do_as_the_table_says() -> None:
+    rows = re.findall(r"^\| `(\w+)\(.*\)` \| (.+) \|$", made("fault-rules.md"), re.MULTILINE)
+    arguments = {"fail_next": (NotLeaderOrFollower,), "delay": (1.0,)}
+    assert len(rows) == 5
+    with KafkaCluster(brokers=1) as cluster:
+        for call, same in rows:
+            rule = getattr(cluster.controls, call)("Produce", *arguments.get(call, ()))
+            action = re.findall(r'`then="(\w+)', same)
+            assert [rule.then.partition(":")[0]] == action, call
+            assert ("`reset=True`" in same) is (call == "disconnect_next")
+            assert ("`times=1`" in same) is (rule.times == 1), call
+        assert cluster.controls.rule(api="Produce", nth=2, then="hold").times == 1
+        assert (
+            "**Default:** 1 with `nth`, otherwise no limit" in dict(definitions("fault-rules.md"))["`times`"]
+        )
