@@ -158,6 +158,18 @@ def test_members_and_slots_of_the_class_and_its_mixins_remain() -> None:
     assert Reader.__parameters__ == (T,)  # type: ignore[attr-defined]
 
 
+def test_member_of_the_first_of_two_mixins_counts() -> None:
+    @mixin
+    class Opening:
+        def close(self) -> str:
+            return "first"
+
+    class Both(Opening, Reading[int]):
+        pass
+
+    assert flattened(Both)().close() == Both().close() == "first"
+
+
 def test_method_that_calls_super_without_arguments_is_rejected() -> None:
     @mixin
     class Closing:

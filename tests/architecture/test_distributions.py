@@ -206,6 +206,17 @@ def test_addresses_can_end_with_a_slash_and_must_be_https(build_hooks: dict[str,
             checked_addresses({"repository": address, "site": ""})
 
 
+def test_links_of_the_metadata_lead_to_the_tag_of_the_version(
+    build_hooks: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(f'[tool.pykafka2]\nrepository = "{REPOSITORY}"\nsite = ""\n')
+    (tmp_path / "README.md").write_text("[changes](CHANGELOG.md)")
+    metadata: dict[str, Any] = {"version": "1.2"}
+    build_hooks["AddressesHook"](str(tmp_path), {}).update(metadata)
+    assert metadata["readme"]["text"] == f"[changes]({REPOSITORY}/blob/v1.2/CHANGELOG.md)"
+    assert metadata["urls"]["Changelog"] == f"{REPOSITORY}/blob/v1.2/CHANGELOG.md"
+
+
 def test_the_wheel_has_the_readme_without_relative_links_and_the_urls(
     metadata: Message, build_hooks: dict[str, Any]
 ) -> None:

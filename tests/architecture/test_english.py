@@ -143,6 +143,20 @@ def test_docstrings_of_functions_start_in_the_imperative(folder: str) -> None:
     assert found == []
 
 
+def test_a_docstring_in_the_third_person_is_found() -> None:
+    source = 'def end() -> int:\n    """%s the offset."""\n'
+    assert THIRD_PERSON.findall(source % "Returns") == ["Returns"]
+    assert THIRD_PERSON.findall(source % "Return") == []
+    assert {"Returns", "Raises", "Sends"} <= VERBS
+    assert not VERBS & NOUNS
+
+
+def test_names_of_tests_are_found_in_coroutines_and_strings(tmp_path: Path) -> None:
+    path = tmp_path / "example.py"
+    path.write_text('async def test_a() -> None:\n    """Run."""\n\nSOURCE = """\ndef test_b(): ...\n"""\n')
+    assert [*names_of_tests(path)] == ["test_a", "test_b"]
+
+
 def texts_of(path: Path) -> Iterator[tuple[int, str]]:
     """Return the comments and strings of a Python file, or the lines of any other file, by line number.
 
@@ -300,6 +314,7 @@ def test_paragraphs_have_no_line_that_ends_early(folder: str) -> None:
         ('"""Return the records\nof a partition.\n"""', True),
         ("# The broker closes the connection\n# after this response.\n", True),
         ('    """Return the records, which\n    belong to a partition: with\n    gaps."""', True),
+        (f'"""{"x" * 80} of\na partition."""', True),
         ('"""Return the records.\n\nRaises an error.\n"""', False),
         ('"""Return the records.\nRaises an error.\n"""', False),
         (f'"""{"Returns the records " * 5}of\na partition."""', False),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any
@@ -88,3 +90,16 @@ def two_brokers() -> Iterator[KafkaCluster]:
 def admin(two_brokers: KafkaCluster, capsys: pytest.CaptureFixture[str]) -> Admin:
     """The command on two brokers."""
     return Admin(two_brokers.bootstrap_servers, capsys)
+
+
+class TerminalInput(io.StringIO):
+    """Text that was typed in a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal_input(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """A function that sets what is typed in the terminal of the command."""
+    return lambda text: monkeypatch.setattr(sys, "stdin", TerminalInput(text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -106,6 +107,30 @@ def test_wrong_argument_of_quotas_has_exit_code_2(admin: Admin, words: list[str]
     assert shown in errors
     assert "QuotaEntity" not in errors
     assert "None" not in errors
+
+
+def test_reset_of_all_quotas_in_a_terminal_asks_unless_it_changes_nothing(
+    admin: Admin, terminal_input: Callable[[str], None]
+) -> None:
+    user = admin.name("user")
+    admin("quotas", "set", "--user", user, "producer_byte_rate=5")
+    words = ("quotas", "reset", "--user", user, "--all")
+    terminal_input("")
+    assert admin(*words, "--dry-run") == (0, f"user '{user}': valid, quota producer_byte_rate\n", "")
+    code, _, errors = admin(*words)
+    assert (code, f"Remove producer_byte_rate of: user '{user}'? [y/N]" in errors) == (1, True)
+
+
+def test_quotas_are_sorted_and_whole_numbers_have_no_fraction(admin: Admin) -> None:
+    last, first = admin.name("z-user"), admin.name("a-user")
+    for user in (last, first):
+        assert admin("quotas", "set", "--user", user, "producer_byte_rate=1000000")[0] == 0
+    users = [row["user"] for row in admin.rows("quotas", "list")]
+    assert [user for user in users if user in (last, first)] == [first, last]
+    shown = admin("quotas", "list", "--user", first)[1].splitlines()[1]
+    assert shown.split() == [first, "producer_byte_rate", "1000000"]
+    for user in (last, first):
+        admin("quotas", "reset", "--user", user, "--all")
 
 
 @pytest.mark.gate

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from pykafka2 import KafkaProducer
+from pykafka2.cli.admin import reassign
 from pykafka2.testing import QUICK, KafkaCluster
 from tests.cli.conftest import Admin
 from tests.cli.typed import Terminal
@@ -136,11 +138,52 @@ def test_missing_topic_moves_nothing_of_the_others(admin: Admin) -> None:
     assert replicas(admin, topic) == [[0]]
 
 
+def test_list_of_a_missing_topic_is_a_failure(admin: Admin) -> None:
+    code, shown, errors = admin("reassign", "list", "no-such-topic", new_topic(admin, "0"))
+    assert (code, len(shown.splitlines())) == (1, 1)
+    assert "no-such-topic: UnknownTopicOrPartition" in errors
+
+
+def test_cancelling_in_a_terminal_needs_a_yes(admin: Admin, terminal_input: Callable[[str], None]) -> None:
+    topic = new_topic(admin, "0")
+    terminal_input("n\n")
+    code, _, errors = admin("reassign", "cancel", f"{topic}:0")
+    assert (code, "not confirmed; nothing was changed" in errors) == (1, True)
+    terminal_input("y\n")
+    _, _, errors = admin("reassign", "cancel", f"{topic}:0")
+    assert "NoReassignmentInProgress" in errors
+
+
 @pytest.fixture
 def own(capsys: pytest.CaptureFixture[str]) -> Iterator[tuple[KafkaCluster, Admin]]:
     """Three brokers of the test alone, which can stop them and pause their followers."""
     with KafkaCluster(brokers=3, config=QUICK) as cluster:
         yield cluster, Admin(cluster.bootstrap_servers, capsys)
+
+
+@pytest.mark.slow
+def test_wait_ends_when_the_replicas_are_moved(
+    own: tuple[KafkaCluster, Admin], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, admin = own
+    topic = new_topic(admin, "0")
+    with KafkaProducer(bootstrap_servers=admin.servers) as producer:
+        producer.send(topic, b"x", partition=0).result(30)
+    cluster.controls.pause_followers()
+    sleep, waited = time.sleep, []
+
+    def resume(seconds: float) -> None:
+        if seconds == reassign.POLL_SECONDS:
+            waited.append(seconds)
+            cluster.controls.resume_followers()
+        sleep(seconds)
+
+    monkeypatch.setattr(reassign, "POLL_SECONDS", 0.0123)
+    monkeypatch.setattr(time, "sleep", resume)
+    code, _, errors = admin("reassign", "start", f"{topic}=2", "--wait")
+    assert (code, errors) == (0, "All replicas are moved.\n")
+    assert waited
+    assert replicas(admin, topic) == [[2]]
 
 
 @pytest.mark.slow
@@ -228,3 +271,19 @@ def test_missing_topic_elects_no_leader_of_the_others(admin: Admin) -> None:
     code, shown, errors = admin("elect", "preferred", topic, "no-such-topic")
     assert (code, shown) == (1, "")
     assert errors.endswith("no leader was elected\n")
+
+
+@pytest.mark.slow
+def test_unclean_election_of_one_topic_and_of_all(own: tuple[KafkaCluster, Admin]) -> None:
+    cluster, admin = own
+    first, second = new_topic(admin, "1:0"), new_topic(admin, "1:0")
+    cluster.controls.crash_broker(0)
+    cluster.wait_until(lambda: all(cluster.partition(one, 0).isr == (1,) for one in (first, second)))
+    cluster.controls.crash_broker(1)
+    cluster.controls.restart_broker(0)
+    cluster.wait_until(lambda: not cluster.controller.image.brokers[0].is_fenced)
+    assert cluster.partition(first, 0).leader == -1
+    assert admin("elect", "preferred", first)[0] == 1
+    assert admin("elect", "unclean", first) == (0, f"{first}-0: elected\n", "")
+    assert admin("elect", "unclean", "--all", "--yes") == (0, f"{second}-0: elected\n", "")
+    assert [cluster.partition(one, 0).leader for one in (first, second)] == [0, 0]

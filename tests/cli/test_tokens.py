@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -110,6 +110,15 @@ def test_two_tokens_are_listed_renewed_and_expired(ann: Admin, bob: Admin) -> No
     code, shown, _ = bob("tokens", "expire", first["token_id"], second["token_id"])
     assert (code, shown) == (0, f"{first['token_id']}: expired\n{second['token_id']}: expired\n")
     assert ids(ann) == ids(bob) == []
+
+
+def test_expiring_in_a_terminal_needs_a_yes(ann: Admin, terminal_input: Callable[[str], None]) -> None:
+    terminal_input("\n")
+    code, _, errors = ann("tokens", "expire", "no-such-token")
+    assert (code, "Expire 1 token: no-such-token? [y/N]" in errors) == (1, True)
+    assert "not confirmed" in errors
+    terminal_input("yes\n")
+    assert "DelegationTokenNotFound" in ann("tokens", "expire", "no-such-token")[2]
 
 
 def test_unauthenticated_client_gets_no_token_and_no_file(

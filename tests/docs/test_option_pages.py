@@ -277,7 +277,7 @@ def test_fault_rules_show_whether_the_request_is_processed() -> None:
         assert f"**Processed:** {processed}" in found[f"`{action.value}`"], action
 
 
-def test_shortcuts_of_fault_rules_do_as_the_table_says() -> None:
+def test_shortcuts_of_fault_rules_match_the_table() -> None:
     rows = re.findall(r"^\| `(\w+)\(.*\)` \| (.+) \|$", made("fault-rules.md"), re.MULTILINE)
     arguments = {"fail_next": (NotLeaderOrFollower,), "delay": (1.0,)}
     assert len(rows) == 5

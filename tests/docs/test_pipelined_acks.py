@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import broker_acks
 from benchmarks.acks_clients import Measured
-from benchmarks.acks_runs import Flow, Result, Runner, Setting
+from benchmarks.acks_runs import MODES, Flow, Result, Runner, Setting
 from benchmarks.broker_acks import BEGIN, END, PARTS, is_busy, main, parse, replace_figures
 from pykafka2.broker.server.channel import (
     PIPELINED_MOVES,
@@ -145,11 +145,32 @@ def test_short_form_covers_the_articles_figures(
     assert ["8 serial, acks=-1", "40.0", "8.00 ×", "8.00 ×"] in rows
 
 
+def test_best_round_counts_and_every_other_round_is_backwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates, ran = iter([1.0, 10.0, 3.0, 30.0, 2.0, 20.0, *[1.0] * 4]), []
+
+    def run_once(self: Runner, setting: Setting) -> Result:
+        ran.append(setting.mode)
+        return Result(Measured(next(rates)), {})
+
+    monkeypatch.setattr(Runner, "_run_once", run_once)
+    runner = Runner(0.1, rounds=3)
+    serial, pipelined = (Setting("pykafka2", mode) for mode in MODES)
+    assert (runner.run(serial).rate, runner.run(pipelined).rate) == (3.0, 30.0)
+    assert ran == [*MODES] * 3
+    ran.clear()
+    runner.side_by_side([serial, pipelined], 2)
+    assert ran == ["serial", "pipelined", "pipelined", "serial"]
+
+
 def test_missed_target_is_the_exit_status(
     instant_runs: list[Setting], capsys: pytest.CaptureFixture[str]
 ) -> None:
     argv = ["--part", "targets", "--pairs", "1", "--driver", "pykafka2"]
     assert main(argv) == 0
+    wanted = re.findall(r"≥ [\d.]+ ×", capsys.readouterr().out)
+    assert wanted == [f"≥ {one} ×" for one in ("2.5", "0.9", "0.9", "6.0", "0.9", "0.9", "1.0")]
+    assert main(["--short", "--part", "targets", "--driver", "pykafka2"]) == 0
+    assert "Targets" not in capsys.readouterr().out
     run_once = Runner._run_once
 
     def slower(self: Runner, setting: Setting) -> Result:
