@@ -233,6 +233,20 @@ def test_timeout_of_an_endpoint_is_retriable_and_that_of_a_provider_is_not(folde
         assert not tokens_of(sasl_oauth_token_provider=provider).overdue().retriable
 
 
+def test_named_provider_is_shown_by_its_path_alone() -> None:
+    """The repr of the object can contain its secret."""
+    options = OptionTable(ClientOptions).parse(
+        {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauth_token_provider": "tests.token_providers:provider",
+        },
+        {},
+    )
+    assert "'tests.token_providers:provider'" in repr(options)
+    assert "Provider object" not in repr(options)
+
+
 def test_client_waits_for_a_token_that_another_client_requests(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

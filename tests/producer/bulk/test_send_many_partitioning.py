@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -145,16 +146,20 @@ def test_rows_keep_their_order_in_each_partition_over_many_batches(
     producer.flush(timeout=60)
     found = 0
     keyless = [0] * 6
+    partition_of: dict[int, int] = {}
     for partition in range(6):
         records = list(cluster.log("spread", partition).records())
         rows = [int(record.value or b"") for record in records]
         assert rows == sorted({*rows})
         for record, row in zip(records, rows, strict=True):
             assert record.key == keys[row]
+            partition_of[row] = partition
             assert record.key is None or positive(murmur2(record.key)) % 6 == partition
         keyless[partition] = sum(record.key is None for record in records)
         found += len(rows)
     assert found == 20_000
+    sticky = [partition_of[row] for row, key in enumerate(keys) if key is None]
+    assert max(len([*same]) for _, same in groupby(sticky)) < 2000, "a batch has about 400 of them"
     assert sum(count > 0 for count in keyless) > 3, "they stick to a partition for a batch, not for the call"
 
 
