@@ -143,7 +143,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "key as bytes": ({"security_protocol": "SSL", "ssl_certificate_pem": PEM.encode()}, "use a string"),
     "user in an import path": (
         {"sasl_oauth_token_provider": f"https://ann:{CANARY}@tokens.example/oauth"},
-        "the import of",
+        "write an import path as module:function",
     ),
     "line of a key": ({f"MIIEvQIBADANBgkqhkiG9w0BAQEF+{CANARY}": ""}, "not shown"),
     "alphanumeric line of a key": (
