@@ -244,7 +244,7 @@ def test_site_takes_its_addresses_from_pyproject_and_links_files_to_the_reposito
     hooks = runpy.run_path(str(ROOT / "docs" / "site_hooks.py"))
     page = SimpleNamespace(file=SimpleNamespace(src_uri="guides/a.md"))
     files = SimpleNamespace(get_file_from_path=lambda path: None)
-    text = "[an example](../../examples/own_sink.py)"
+    text = "[an example](../../examples/own_sink.py#L5)"
     addresses = hooks["ADDRESSES"]
     addresses.update(repository="", site="")
     config = SimpleNamespace(site_url=None, repo_url=None, repo_name=None)
@@ -258,7 +258,7 @@ def test_site_takes_its_addresses_from_pyproject_and_links_files_to_the_reposito
         "repo_name": "team/project",
     }
     shown = hooks["on_page_markdown"](text, page, config, files)
-    assert shown == f"[an example]({REPOSITORY}/blob/HEAD/examples/own_sink.py)"
+    assert shown == f"[an example]({REPOSITORY}/blob/HEAD/examples/own_sink.py#L5)"
 
 
 ADDRESS = re.compile(r"(?:https?://|git@)[^\s)\"'<>`]*")

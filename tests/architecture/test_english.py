@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CODE = ("benchmarks", "examples", "pykafka2", "spark_connector", "tests")
+SUFFIXES = (".py", ".md")
 TEXTS = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "docs", *CODE)
 EXCLUDED = {
     "tests/broker/": "waits for the move of the broker's folders",
@@ -216,7 +217,7 @@ def banned_names(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("folder", TEXTS)
 def test_texts_have_no_banned_word(folder: str) -> None:
-    assert [found for path in checked(folder, ".py", ".md") for found in banned_words(path)] == []
+    assert [found for path in checked(folder, *SUFFIXES) for found in banned_words(path)] == []
 
 
 @pytest.mark.parametrize("folder", CODE)
@@ -258,6 +259,19 @@ def test_a_string_of_one_word_is_data_in_tests(tmp_path: Path, monkeypatch: pyte
         path.write_text('send("nobody", f"nobody waits")\n', encoding="utf-8")
     assert banned_words(tmp_path / "tests/example.py") == ["tests/example.py:1: nobody"]
     assert len(banned_words(tmp_path / "examples/example.py")) == 2
+
+
+@pytest.mark.parametrize("word", ["Who", "Whose", "Whom", "What", "Where", "Of", "As"])
+def test_each_opening_is_found(word: str) -> None:
+    assert openings(f'    """{word} it is."""\n') == [f"{word} it is."]
+    assert openings(f'    """{word}ever."""\n') == []
+
+
+def test_pages_are_checked_by_lines(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text("# Page\n\nNobody waits.\n", encoding="utf-8")
+    assert banned_words(path) == ["page.md:3: Nobody"]
+    assert ROOT / "docs" / "guides" / "start.md" in checked("docs", *SUFFIXES)
 
 
 def test_a_relative_clause_is_found() -> None:
