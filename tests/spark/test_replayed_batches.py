@@ -574,3 +574,14 @@ def test_replay_check_none_continues_a_batch_committed_in_part(
     play(world.run(delivery=PER_TASK, replayCheck="none"), 0, [["a"], ["c"]])
     assert "task 0 had 2 rows and has 1 row now" in caplog.text
     assert world.committed() == Counter("abc")
+
+
+@both_deliveries
+def test_copy_of_a_checkpoint_with_other_source_offsets_claims_nothing(world: World, delivery: str) -> None:
+    """The healthy query continues."""
+    healthy = world.run(delivery=delivery)
+    play(healthy, 0, [["a"]], OFFSETS)
+    with pytest.raises(CheckpointBehind, match="other source offsets"):
+        write(world.run(delivery=delivery), 0, [["b"]], "digest of other offsets")
+    play(healthy, 1, [["c"]], OFFSETS)
+    assert world.committed() == Counter("ac")
