@@ -273,6 +273,25 @@ def test_errors_are_part_of_a_frame_in_a_terminal(admin: Admin, monkeypatch: pyt
     assert (code, "no-such-group: GroupIdNotFound" in shown, errors) == (1, True, "")
 
 
+@pytest.mark.parametrize(
+    ("lines", "drawn"),
+    [
+        ([*"abcd"], [*"abcd"]),
+        ([*"abcde"], ["a", "b", "c", "... 2 more lines"]),
+        (["a", "b", "c", "x" * 15], ["a", "b", "c", "... 1 more line"]),
+    ],
+)
+def test_frame_ends_above_the_last_row_of_the_terminal(
+    lines: list[str], drawn: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "10")
+    monkeypatch.setenv("LINES", "5")
+    _draw(lines)
+    shown = capsys.readouterr().out
+    assert shown.endswith("\n\x1b[J")
+    assert [line for line in re.sub(r"\x1b\[\d*[A-Z]", "", shown).splitlines() if line] == drawn
+
+
 @pytest.mark.gate
 def test_watch_in_a_terminal_draws_over_the_last_frame(admin: Admin) -> None:
     group, topic = new_group(admin)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from random import Random
 
 import pytest
 
@@ -15,6 +16,7 @@ from pykafka2.errors import NotLeaderOrFollower
 from pykafka2.option_fields import Option
 from pykafka2.options import OptionTable
 from pykafka2.producer.options import PRODUCER_OPTIONS, ProducerConfig
+from pykafka2.producer.partitioning.key_hashes import crc32, fnv1a, positive_murmur2
 from pykafka2.producer.partitioning.partitioners import STRATEGIES
 from pykafka2.testing import KafkaCluster
 from pykafka2.text import counted
@@ -111,6 +113,19 @@ def test_option_shows_type_default_range_importance_and_kafkas_name() -> None:
 
 def test_every_partitioner_is_listed() -> None:
     assert [name for name in STRATEGIES if f"| `{name}` |" not in made("producer-options.md")] == []
+
+
+def test_partitioners_hash_keys_as_documented() -> None:
+    hashes = {"CRC32": crc32, "FNV-1a": fnv1a, "murmur2": positive_murmur2}
+    of_key, checked = "", 0
+    rows = re.findall(r"^\| (not set|`\w+`) \| ([^|]+) \|", made("producer-options.md"), re.MULTILINE)
+    for name, keyed in rows:
+        of_key = of_key if keyed == "the same" else keyed.split(" of the key")[0]
+        if name != "not set" and of_key in hashes:
+            found = STRATEGIES[name.strip("`")](Random(0)).hashes
+            assert found[b"customer-7"] == hashes[of_key](b"customer-7"), name
+            checked += 1
+    assert checked == 7
 
 
 def test_options_without_an_entry_are_named() -> None:
