@@ -363,7 +363,7 @@ def test_consume_with_an_end_fails_if_its_topic_or_broker_is_lost(
 
         thread = threading.Thread(target=lose)
         thread.start()
-        limits = ["-X", f"default.api.timeout.ms={1500 if lost == 'broker' else 15_000}"]
+        limits = ["-X", f"default.api.timeout.ms={1500 if lost == 'broker' else 5000}"]
         code = main(["consume", "orders", "payments", "-b", servers, *limits, *words])
         thread.join()
         error = capfd.readouterr().err
