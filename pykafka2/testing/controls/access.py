@@ -1,6 +1,6 @@
 """Controls of access rules: allow, deny and remove.
 
-Part of `Controls` (controls/controls.py); `cluster.acls` (access_rules.py) calls it.  Rules go through the
+A mixin of `Controls` (controls/controls.py); `cluster.acls` (access_rules.py) calls it.  Rules go through the
 controller like those of clients, and take effect on every running broker before a call returns, unless its
 metadata is held.  Any thread except the cluster's own.
 """
@@ -8,7 +8,7 @@ metadata is held.  Any thread except the cluster's own.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import Any, Final, TypedDict, Unpack
 
 from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.controller.control.acls import create_acls, delete_acls
@@ -23,9 +23,6 @@ from pykafka2.protocol.acl_terms import (
     ResourceType,
 )
 from pykafka2.testing.running import Running
-
-if TYPE_CHECKING:
-    from typing import Unpack
 
 NO_AUTHORIZER: Final = (
     "The cluster has no authorizer, so everything is allowed. Start it with KafkaCluster(config={"
@@ -57,18 +54,22 @@ KINDS: Final = {
 class AccessControls:
     """`controls.allow_access("User:ann", "READ", topic="orders")`."""
 
-    def __init__(self, running: Running) -> None:
-        self._running = running
+    _running: Running
 
     def allow_access(self, principal: str, *operations: str, **resource: Unpack[Resource]) -> None:
+        """Allow operations on a resource: `allow_access("User:ann", "READ", topic="orders")`."""
         self._add(Permission.ALLOW, principal, operations, resource)
 
     def deny_access(self, principal: str, *operations: str, **resource: Unpack[Resource]) -> None:
+        """Deny operations on a resource, even if another rule allows them."""
         self._add(Permission.DENY, principal, operations, resource)
 
     def revoke_access(
         self, principal: str | None = None, *operations: str, **resource: Unpack[Resource]
     ) -> int:
+        """Remove rules: of this principal (None: all), for these operations (none: all), on this resource
+        (none: all).  Return the number of removed rules.
+        """
         self._check_authorizer()
         named: list[str | None] = [*operations]
         filters = [_filter(principal, one, resource) for one in named or [None]]
@@ -76,6 +77,7 @@ class AccessControls:
         return len({acl for some in gone if isinstance(some, list) for acl in some})
 
     def access_rules(self) -> list[dict[str, str]]:
+        """Return every rule: permission, principal, host, operation, resource_type, resource, pattern."""
         self._running.check()
         return [_as_dict(acl) for acl in self._running.controllers.image.acls]
 

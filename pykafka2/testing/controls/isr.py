@@ -1,6 +1,6 @@
 """Controls of the ISR: remove followers and keep them out, or let them rejoin.
 
-Part of `Controls` (controls/controls.py), which documents them.  Any thread except the cluster's own; both
+A mixin of `Controls` (controls/controls.py).  Any thread except the cluster's own; both
 calls wait until the cluster's controller has made the change.
 """
 
@@ -26,10 +26,12 @@ POLL_EVERY = 0.002
 class IsrControls:
     """`controls.shrink_isr(("orders", 0), 2)`."""
 
-    def __init__(self, running: Running) -> None:
-        self._running = running
+    _running: Running
 
     def shrink_isr(self, partition: TopicPartition | tuple[str, int], *brokers: int) -> None:
+        """Remove these followers from the ISR, and stop their fetches of the partition, so that they stay out
+        until `expand_isr` or `resume_followers`.
+        """
         running = self._running
         key = partition_key(running.controllers.image, partition)
         self._check_followers(key, brokers)
@@ -60,6 +62,7 @@ class IsrControls:
             return any(running.links.is_under_way(FetchRequest, one, leader) for one in brokers)
 
     def expand_isr(self, partition: TopicPartition | tuple[str, int], *brokers: int) -> None:
+        """Let these followers fetch the partition, and wait until they are back in the ISR."""
         running = self._running
         key = partition_key(running.controllers.image, partition)
         self._check_followers(key, brokers)

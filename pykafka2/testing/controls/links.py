@@ -1,6 +1,6 @@
 """Controls of links: between two brokers, and between a client and a broker.
 
-Part of `Controls` (controls/controls.py), which documents them.  Any thread except the cluster's own.
+A mixin of `Controls` (controls/controls.py).  Any thread except the cluster's own.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from pykafka2.testing.running import Running
 class LinkControls:
     """Cuts, delays and throttles the traffic of brokers and clients."""
 
-    def __init__(self, running: Running) -> None:
-        self._running = running
+    _running: Running
 
     # ------------------------------------------------------------------ between brokers
 
     def cut_link(self, source: int, target: int, *, one_way: bool = False) -> None:
+        """Drop all messages between two brokers (with `one_way` only those from `source` to `target`)."""
         for one, other in self._ways(source, target, one_way):
             with self._running.lock:
                 self._running.links.cut(one, other)
 
     def delay_link(self, source: int, target: int, seconds: float, *, one_way: bool = False) -> None:
+        """Delay messages between two brokers; 0 ends it."""
         check_number("seconds", seconds, least=0)
         for one, other in self._ways(source, target, one_way):
             with self._running.lock:
@@ -35,6 +36,7 @@ class LinkControls:
     def throttle_link(
         self, source: int, target: int, bytes_per_second: float | None, *, one_way: bool = False
     ) -> None:
+        """Limit the bytes per second in each direction; None ends it."""
         if bytes_per_second is not None:
             check_number("bytes_per_second", bytes_per_second, least=1)
         for one, other in self._ways(source, target, one_way):
@@ -42,6 +44,9 @@ class LinkControls:
                 self._running.links.throttle(one, other, bytes_per_second)
 
     def heal(self) -> None:
+        """Restore all links, including those of clients, resume all followers, and send all brokers the
+        current metadata.
+        """
         with self._running.lock:
             self._running.links.heal()
             self._running.faults.client_links.heal()
@@ -55,6 +60,12 @@ class LinkControls:
     # ------------------------------------------------------------------ between clients and brokers
 
     def cut_client(self, client_id: str, broker: int | None = None, *, silently: bool = False) -> None:
+        """Disconnect a client from a broker, or from all, until `heal`: its connections are reset, and new
+        ones at their first request.
+
+        `silently`: connections stay open without responses, as if packets were lost.  Requests in flight are
+        still handled, but their responses are lost.
+        """
         link = self._client_link(client_id, broker)
         with self._running.lock:
             link.is_cut, link.is_silent = True, silently
@@ -66,6 +77,7 @@ class LinkControls:
                     self._running.loops.call(processor, partial(processor.drop_client, client_id))
 
     def delay_client(self, client_id: str, seconds: float, broker: int | None = None) -> None:
+        """Delay a client's requests and responses; 0 ends it."""
         check_number("seconds", seconds, least=0)
         link = self._client_link(client_id, broker)
         with self._running.lock:
@@ -74,6 +86,7 @@ class LinkControls:
     def throttle_client(
         self, client_id: str, bytes_per_second: float | None, broker: int | None = None
     ) -> None:
+        """Limit the bytes per second to and from a client; None ends it."""
         if bytes_per_second is not None:
             check_number("bytes_per_second", bytes_per_second, least=1)
         link = self._client_link(client_id, broker)

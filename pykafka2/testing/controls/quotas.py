@@ -1,6 +1,6 @@
 """Controls of client quotas: set, remove and list them.
 
-Part of `Controls` (controls/controls.py).  The controller writes the quotas, as those of clients.  When a
+A mixin of `Controls` (controls/controls.py).  The controller writes the quotas, as those of clients.  When a
 call returns, they are in effect on all running brokers except those whose metadata is held.
 """
 
@@ -37,12 +37,23 @@ KINDS: Final = {"user": USER, "client_id": CLIENT_ID, "ip": IP}
 class QuotaControls:
     """`controls.set_quota(client_id="app", producer_byte_rate=1_000_000)`."""
 
-    def __init__(self, running: Running) -> None:
-        self._running = running
+    _running: Running
 
     def set_quota(
-        self, user: str | None, client_id: str | None, ip: str | None, quotas: dict[str, float | None]
+        self,
+        *,
+        user: str | None = None,
+        client_id: str | None = None,
+        ip: str | None = None,
+        **quotas: float | None,
     ) -> None:
+        """Set quotas: `set_quota(client_id="app", producer_byte_rate=1_000_000)`.  A user, a client id, or
+        both can have `producer_byte_rate`, `consumer_byte_rate`, `request_percentage` and
+        `controller_mutation_rate`, an IP address `connection_creation_rate`.  None removes a quota.
+
+        The name `"<default>"` means all users, client ids or addresses without a quota of their own.  Quotas
+        that are not named stay.  Raise `ConfigurationError` for other names and for illegal values.
+        """
         names = {"user": user, "client_id": client_id, "ip": ip}
         named = {argument: name for argument, name in names.items() if name is not None}
         entity = _entity(named, quotas)
@@ -60,10 +71,12 @@ class QuotaControls:
             raise ConfigurationError(f"{shown}: {error}")
 
     def quotas(self) -> list[dict[str, Any]]:
+        """Return all quotas: [{"client_id": "app", "quotas": {"producer_byte_rate": 1000000.0}}]."""
         self._running.check()
         return [_as_dict(entity, values) for entity, values in self._running.controllers.image.quotas.items()]
 
     def clear_quotas(self) -> None:
+        """Remove all quotas.  Muted connections stay muted until their throttle time is over."""
         self._running.check()
         if self._running.controllers.image.quotas:
             self._running.controllers.run("remove client quotas", _remove_all)

@@ -1,4 +1,7 @@
-"""Controls of authentication: users, mechanisms, sessions, certificates."""
+"""Controls of authentication: users, mechanisms, sessions, certificates.
+
+A mixin of `Controls` (controls/controls.py).  Any thread except the cluster's own.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,14 @@ PASSWORD_MECHANISMS = ("PLAIN", *KINDS)
 
 
 class SecurityControls:
-    """Security controls of one cluster; `Controls` documents them."""
+    """`controls.add_user("ann", "ann-secret")`, `controls.expire_sessions()`."""
 
-    def __init__(self, running: Running) -> None:
-        self._running = running
+    _running: Running
 
-    def add_user(self, user: str, password: str, mechanisms: Sequence[str] | None) -> None:
+    def add_user(self, user: str, password: str, mechanisms: Sequence[str] | None = None) -> None:
+        """Add a user with this password, for PLAIN and both SCRAM mechanisms or only these; replace the
+        password of an existing user.  Open sessions continue.
+        """
         if not user or not isinstance(user, str) or not password or not isinstance(password, str):
             raise ConfigurationError("A user needs a name and a password, both text.")
         wanted = PASSWORD_MECHANISMS if mechanisms is None else mechanisms
@@ -44,6 +49,9 @@ class SecurityControls:
                 self._running.shared.credentials.passwords.set(user, password)
 
     def remove_user(self, user: str) -> None:
+        """Remove a user's passwords for all mechanisms.  Open sessions continue (see `expire_sessions`).
+        Raise `ResourceNotFound` for an unknown user.
+        """
         with self._running.lock:
             was_known = self._touched().passwords.remove(user)
             has_scram = user in self._running.controllers.image.scram_users
@@ -56,23 +64,28 @@ class SecurityControls:
             )
 
     def refuse_mechanism(self, mechanism: str) -> None:
+        """Disable a SASL mechanism on all listeners, until `allow_mechanism`."""
         check_mechanisms("mechanism", [mechanism])
         with self._running.lock:
             self._touched().refused_mechanisms.add(mechanism)
 
-    def accept_mechanisms(self) -> None:
+    def _allow_refused_mechanisms(self) -> None:
         """End `refuse_mechanism`."""
         if self._running.shared.credentials.refused_mechanisms:
-            self.allow_mechanism(None)
+            self.allow_mechanism()
 
-    def allow_mechanism(self, mechanism: str | None) -> None:
+    def allow_mechanism(self, mechanism: str | None = None) -> None:
+        """Enable a SASL mechanism (None: all) on the listeners that were configured with it."""
         if mechanism is not None:
             check_mechanisms("mechanism", [mechanism])
         with self._running.lock:
             for one in MECHANISMS if mechanism is None else (mechanism,):
                 self._touched().refused_mechanisms.discard(one)
 
-    def expire_sessions(self, user: str | None) -> int:
+    def expire_sessions(self, user: str | None = None) -> int:
+        """Expire the sessions of a user, or all.  Return their number.  A client that has not
+        re-authenticated before its next request is disconnected (KIP-368).
+        """
         count = 0
         with self._running.lock:
             now = self._running.now()
@@ -83,6 +96,9 @@ class SecurityControls:
         return count
 
     def reload_certificates(self) -> None:
+        """Make brokers read the files of their certificates and of the trusted authorities again,
+        for new connections; `KafkaCluster.rotate_certificates` also creates new ones.
+        """
         with self._running.lock:
             for security in self._running.shared.listeners.values():
                 if security.tls is not None:
