@@ -13,7 +13,7 @@ from pykafka2.admin import ConfigResource, NewTopic
 from pykafka2.errors import name_of
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pykafka2.testing import KafkaCluster
-from tests.broker.admin_wire import (
+from tests.broker.support.admin_requests import (
     SET,
     TOPIC,
     add_partitions,

@@ -15,7 +15,7 @@ from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
 from tests.broker.controller.test_brokers_and_controller import ask
-from tests.broker.leading import append, ends
+from tests.broker.support.leaders import append, ends
 
 KEY = ("t", 0)
 

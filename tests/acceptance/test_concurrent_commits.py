@@ -11,7 +11,7 @@ from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.group_records import OffsetCommitValue
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
-from tests.broker.group_bench import PARTITION, GroupBench
+from tests.broker.support.group_bench import PARTITION, GroupBench
 from tests.testing.wire import Wire
 
 

@@ -11,7 +11,7 @@ import pytest
 from pykafka2.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
-from tests.broker.leading import append
+from tests.broker.support.leaders import append
 from tests.testing.sim_wire import SimWire
 
 SESSION = 9.0

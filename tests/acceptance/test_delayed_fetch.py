@@ -1,6 +1,6 @@
 """A long poll ends at fetch_min_bytes or fetch_max_wait_ms; nothing at or above the high watermark is read.
 
-tests/broker/behaviour/test_fetch.py has the limits: the first batch comes whole.
+tests/broker/handlers/test_fetch.py has the limits: the first batch comes whole.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 from pykafka2.protocol.messages.fetch import FetchRequest, PartitionData
 from pykafka2.records.batch import batches
 from pykafka2.testing import KafkaCluster, Simulation
-from tests.broker.leading import append
+from tests.broker.support.leaders import append
 from tests.testing.sim_wire import SimWire
 from tests.testing.wire import batch, data_of, fetch_request
 

@@ -1,7 +1,7 @@
 """acks=all ends at the high watermark, at its timeout with the data kept, or in too small an ISR.
 
 In virtual time, one request at a time over a plain connection.  The refusal before the append is in
-tests/broker/behaviour/test_produce.py.
+tests/broker/handlers/test_produce.py.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pykafka2 import errors
 from pykafka2.protocol.messages.fetch import FetchRequest, PartitionData
 from pykafka2.records.batch import batches
 from pykafka2.testing import KafkaCluster, Simulation
-from tests.broker.leading import append, marks
+from tests.broker.support.leaders import append, marks
 from tests.testing.sim_wire import SimWire
 from tests.testing.wire import data_of, fetch_request
 

@@ -10,7 +10,7 @@ import pytest
 from pykafka2.broker.replication.fetch import FetchItem, FetchPlan
 from pykafka2.records.batch import batches
 from pykafka2.testing import KafkaCluster, Simulation
-from tests.broker.leading import append, ends, marks
+from tests.broker.support.leaders import append, ends, marks
 
 KEY = ("t", 0)
 # A fetch gives one batch and does not wait, so that each step moves a follower by one.

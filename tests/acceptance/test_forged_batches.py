@@ -6,8 +6,8 @@ import pytest
 
 from pykafka2.broker.log.validation import ALWAYS_WALKED
 from pykafka2.testing.cluster import KafkaCluster
-from tests.broker.forged_batches import APACHE, DIFFERENT, GZIP, answers
-from tests.broker.produce_cases import Case, ask, create_topics
+from tests.broker.support.forged_batches import APACHE, DIFFERENT, GZIP, answers
+from tests.broker.support.produce_cases import Case, ask, create_topics
 from tests.testing.wire import Wire, batch
 
 

@@ -1,7 +1,8 @@
 """The classic group's state machine, on a broker, over the wire, in virtual time.
 
 Every state meets every event: each either moves the group legally or is refused with its one code, and the
-group stays.  The table is that of tests/broker/coordinators/test_classic_group.py; here it runs on a broker.
+group stays.  The table is that of tests/broker/coordinators/groups/classic/test_classic_group.py; here it
+runs on a broker.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from pykafka2.broker.coordinators.groups.classic.state import GroupState
 from pykafka2.errors import RebalanceInProgress
 from pykafka2.protocol.messages.group import SyncGroupRequest
 from pykafka2.testing.simulation import Simulation
-from tests.broker.coordinators.bench import subscription
-from tests.broker.coordinators.test_classic_group import EVENTS, WALK
-from tests.broker.group_bench import GroupBench
+from tests.broker.coordinators.groups.classic.test_classic_group import EVENTS, WALK
+from tests.broker.support.bench import subscription
+from tests.broker.support.group_bench import GroupBench
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 SESSION = 600.0

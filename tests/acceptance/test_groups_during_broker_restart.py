@@ -8,7 +8,7 @@ import pytest
 
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
-from tests.broker.group_bench import A_MOMENT, GroupBench
+from tests.broker.support.group_bench import A_MOMENT, GroupBench
 from tests.error_codes import NOT_COORDINATOR
 from tests.gate import rest_in_gate
 

@@ -5,7 +5,7 @@ that is always slightly behind stays.
 from __future__ import annotations
 
 from pykafka2.testing import KafkaCluster, Simulation
-from tests.broker.leading import append, ends, marks
+from tests.broker.support.leaders import append, ends, marks
 
 KEY = ("t", 0)
 LAG = 30.0  # replica.lag.time.max.ms, Kafka's default

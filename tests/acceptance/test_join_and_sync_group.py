@@ -20,8 +20,8 @@ from pykafka2.protocol.messages.consumer_protocol import (
 from pykafka2.protocol.messages.group import JoinGroupResponse
 from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
-from tests.broker.coordinators.bench import subscription
-from tests.broker.group_bench import GroupBench, Reply
+from tests.broker.support.bench import subscription
+from tests.broker.support.group_bench import GroupBench, Reply
 from tests.error_codes import MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS
 
 TOPIC = "refunds"  # of three partitions

@@ -7,7 +7,7 @@ import pytest
 from pykafka2.broker.controller.metadata.records import TopicConfigured
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
-from tests.broker.leading import append, marks
+from tests.broker.support.leaders import append, marks
 
 KEY = ("t", 0)
 

@@ -26,7 +26,7 @@ from pykafka2.protocol.messages.topics import (
 )
 from pykafka2.records.batch import TRANSACTIONAL_FLAG
 from pykafka2.testing import KafkaCluster, Simulation
-from tests.broker.transactional import marker_request, transactional_produce
+from tests.broker.support.transactional import marker_request, transactional_produce
 from tests.testing.sim_wire import SimWire
 from tests.testing.wire import batch, partition_of, produce_request
 

@@ -12,7 +12,7 @@ import pytest
 
 from pykafka2 import errors
 from pykafka2.testing.cluster import KafkaCluster
-from tests.broker.produce_cases import Case, ask, cases, create_topics, judged
+from tests.broker.support.produce_cases import Case, ask, cases, create_topics, judged
 from tests.testing.wire import Wire
 
 NAMES = [case.name for case in cases(0)]

@@ -10,7 +10,7 @@ from pykafka2 import errors
 from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykafka2.testing.simulation import Simulation
-from tests.broker.leading import append
+from tests.broker.support.leaders import append
 from tests.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from tests.testing.sim_wire import SimWire
 from tests.testing.wire import batch, data_of, fetch_request, partition_of, produce_request

@@ -9,7 +9,7 @@ import pytest
 
 from pykafka2.broker.controller.topics import Host, place
 from pykafka2.testing import KafkaCluster
-from tests.broker.admin_wire import create, told, topic_of
+from tests.broker.support.admin_requests import create, told, topic_of
 from tests.testing.wire import Wire
 
 

@@ -10,7 +10,7 @@ import pytest
 from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
-from tests.broker.transaction_wire import TOPICS, Producer, World
+from tests.broker.support.transaction_clients import TOPICS, Producer, World
 from tests.gate import rest_in_gate
 
 PLACES = [TopicPartition(topic, number) for topic, count in TOPICS.items() for number in range(count)]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
 from pykafka2.testing import KafkaCluster
-from tests.broker.admin_wire import BROKER, DELETE, SET, alter
+from tests.broker.support.admin_requests import BROKER, DELETE, SET, alter
 from tests.testing.wire import Wire
 
 from .real_kafka import RealKafka

@@ -11,8 +11,8 @@ import attrs
 import pytest
 
 from pykafka2.testing import KafkaCluster
-from tests.broker.forged_batches import APACHE, answers
-from tests.broker.produce_cases import Case, ask, cases, create_topics, judged, stored
+from tests.broker.support.forged_batches import APACHE, answers
+from tests.broker.support.produce_cases import Case, ask, cases, create_topics, judged, stored
 from tests.testing.wire import Wire
 
 from .real_kafka import RealKafka

@@ -35,7 +35,7 @@ from pykafka2.protocol.messages.topics import (
 )
 from pykafka2.records.batch import batches
 from pykafka2.testing import KafkaCluster
-from tests.broker.produce_cases import create_topics
+from tests.broker.support.produce_cases import create_topics
 from tests.testing.wire import Wire, batch, fetch_request, produce
 
 from .real_kafka import RealKafka

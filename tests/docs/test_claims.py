@@ -54,7 +54,7 @@ LIMITS = {
     "APIs not built yet": UNSERVED,
     "groups of share and streams": UNSERVED,
     "the formats are not implemented": (
-        "tests/broker/log/test_unusable_segments.py::"
+        "tests/broker/log/disk/test_unusable_segments.py::"
         "test_segment_of_an_old_format_is_refused_and_left_as_it_is"
     ),
     "Eligible leader replicas (KIP-966)": FEATURES,

@@ -14,8 +14,8 @@ from pykafka2.broker.coordinators.internal_topics import partition_for
 from pykafka2.protocol.messages import group_admin
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
 from pykafka2.testing.simulation import Simulation
-from tests.broker.coordinators.bench import GROUP, given
-from tests.broker.group_bench import PARTITION, TOPICS, GroupBench
+from tests.broker.support.bench import GROUP, given
+from tests.broker.support.group_bench import PARTITION, TOPICS, GroupBench
 from tests.campaign.system_story import Shape, run_seed
 
 MEMBERS = [f"member-{number}" for number in range(6)]

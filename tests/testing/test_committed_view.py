@@ -9,7 +9,7 @@ import pytest
 from pykafka2.errors import ConfigurationError
 from pykafka2.testing import KafkaCluster, LogView, Simulation
 from pykafka2.testing.remote.as_data import from_data, to_data
-from tests.broker.transaction_wire import Producer, World
+from tests.broker.support.transaction_clients import Producer, World
 from tests.testing.wire import Wire, batch, produce
 
 

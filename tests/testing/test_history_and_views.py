@@ -39,7 +39,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
-from tests.broker.transaction_wire import Producer, World
+from tests.broker.support.transaction_clients import Producer, World
 from tests.testing.sim_wire import SimWire
 from tests.testing.wire import Wire, batch, fetch, produce, produce_request
 

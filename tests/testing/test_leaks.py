@@ -11,7 +11,7 @@ from pykafka2.testing import KafkaCluster
 from pykafka2.testing.fixtures.clusters import _open_transactions
 from pykafka2.testing.fixtures.leaks import LeakCheck
 from pykafka2.testing.simulation import Simulation
-from tests.broker.transaction_wire import Producer, World
+from tests.broker.support.transaction_clients import Producer, World
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ from pykafka2.protocol.messages.topics import CreatableTopic, CreateTopicsReques
 from pykafka2.protocol.struct import Request
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
-from tests.broker.leading import append, ends, try_append
+from tests.broker.support.leaders import append, ends, try_append
 from tests.testing.sim_wire import SimWire
 
 KEY = ("t", 0)

@@ -16,7 +16,7 @@ from pykafka2.broker.log.batch import parse_batch
 from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
 from pykafka2.broker.replication.log_cleaner import CompactionPolicy, compact
 from pykafka2.compression.steps import finish
-from tests.broker.coordinators.bench import Bench
+from tests.broker.support.bench import Bench
 
 records_of = st.lists(
     st.builds(Record, key=st.binary(min_size=1), value=st.none() | st.binary()), min_size=1, max_size=8

@@ -14,7 +14,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.registry import ApiKey, request_class
 from pykafka2.protocol.struct import Request
 from pykafka2.testing import KafkaCluster
-from tests.broker.plausible import plausible
+from tests.broker.support.plausible import plausible
 from tests.testing.wire import Wire
 
 load()

@@ -23,8 +23,8 @@ from pykafka2.protocol.messages.transaction_records import TransactionLogKey
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
-from tests.broker.group_bench import PARTITION as IN_LOG
-from tests.broker.group_bench import GroupBench
+from tests.broker.support.group_bench import PARTITION as IN_LOG
+from tests.broker.support.group_bench import GroupBench
 from tests.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,

@@ -23,7 +23,7 @@ from pykafka2.protocol.messages.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from tests.broker.coordinators.bench import GROUP, Bench
+from tests.broker.support.bench import GROUP, Bench
 from tests.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,

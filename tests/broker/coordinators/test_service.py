@@ -24,7 +24,7 @@ from pykafka2.protocol.messages import (
 )
 from pykafka2.protocol.messages import group as messages
 from pykafka2.protocol.struct import Request
-from tests.broker.coordinators.bench import ORDERS, TOPICS
+from tests.broker.support.bench import ORDERS, TOPICS
 from tests.error_codes import COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
 
 PARTITIONS = 5

@@ -15,7 +15,7 @@ from pykafka2.protocol.registry import ApiKey, all_messages
 from pykafka2.protocol.struct import Request
 from pykafka2.testing import KafkaCluster
 from pykafka2.testing.cluster import Topic
-from tests.broker.plausible import plausible
+from tests.broker.support.plausible import plausible
 from tests.testing.wire import Wire, batch, produce
 
 REQUESTS = {cls.API_KEY: cls for cls in all_messages() if issubclass(cls, Request) and cls.API_KEY in LATER}

@@ -17,7 +17,7 @@ from pykafka2.protocol.messages.configs import (
     ListConfigResourcesRequest,
 )
 from pykafka2.testing.cluster import KafkaCluster, Topic
-from tests.broker.admin_wire import (
+from tests.broker.support.admin_requests import (
     APPEND,
     BROKER,
     DELETE,

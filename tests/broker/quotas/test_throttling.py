@@ -19,7 +19,7 @@ from pykafka2.protocol.messages.topics import (
     DeleteTopicsRequest,
 )
 from pykafka2.testing import KafkaCluster, Simulation, Topic
-from tests.broker.admin_wire import topic_of
+from tests.broker.support.admin_requests import topic_of
 from tests.testing.sim_wire import SimWire
 from tests.testing.wire import batch, fetch_request, produce_request
 

@@ -19,7 +19,7 @@ from pykafka2.protocol.messages.fetch import (
 )
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
-from tests.broker.leading import append, ends
+from tests.broker.support.leaders import append, ends
 from tests.testing.wire import Wire, batch, produce
 
 KEY = ("t", 0)

@@ -16,7 +16,7 @@ from pykafka2.errors import (
 )
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
-from tests.broker.leading import try_append
+from tests.broker.support.leaders import try_append
 from tests.gate import rest_in_gate
 
 KEY = ("t", 0)

@@ -11,8 +11,8 @@ from pykafka2.broker.coordinators.groups.consumer import assignment as steps
 from pykafka2.errors import InvalidRegularExpression
 from pykafka2.testing import STANDARD_AUTHORIZER
 from pykafka2.testing.simulation import Simulation
-from tests.broker.coordinators.bench import GROUP
-from tests.broker.group_bench import GroupBench
+from tests.broker.support.bench import GROUP
+from tests.broker.support.group_bench import GroupBench
 
 ME = "User:ANONYMOUS"
 BOTH = "orders|refunds"

@@ -1,0 +1,329 @@
+"""Partitions that are added, leaders that are elected by request, replicas that move.
+
+The words are those that Apache Kafka 4.3.1 gave to the same requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from pykafka2.errors import name_of
+from pykafka2.protocol.messages.cluster import UpdateFeaturesRequest
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from pykafka2.protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
+from pykafka2.testing.cluster import KafkaCluster, Topic
+from tests.broker.support.admin_requests import (
+    BROKER,
+    SET,
+    TOPIC,
+    Told,
+    add_partitions,
+    alter,
+    create,
+    topic_of,
+    value_of,
+)
+from tests.testing.wire import Wire, batch, produce
+
+Connect = Callable[..., Wire]
+WaitFor = Callable[[Callable[[], bool]], None]
+DONE: Told = ("NONE", None)
+
+NOT_REGISTERED = "The manual partition assignment includes broker {}, but no such broker is registered."
+TWICE = "The manual partition assignment includes the broker 0 more than once."
+EMPTY = "The manual partition assignment includes an empty replica list."
+NOT_CONSISTENT = (
+    "The manual partition assignment includes a partition with {} replica(s), but this is not consistent "
+    "with previous partitions, which have {} replica(s)."
+)
+
+
+def asked_for(wire: Wire, *names: str, create: bool = True) -> list[MetadataResponseTopic]:
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
+    return wire.call(request, 12).topics
+
+
+# ---------------------------------------------------------------------- partitions, elections, moves
+
+
+@pytest.mark.kafka(brokers=3, topics={"p": Topic(2, 2)})
+def test_partitions_can_only_be_added(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    wire = connect(1)
+    currently = "The topic p currently has 2 partition(s); {} would not be an increase."
+    attempted = "Attempted to add 1 additional partition(s), but only {} assignment(s) were specified."
+    refusals: list[tuple[int, Sequence[Sequence[int]] | None, str, str]] = [
+        (2, None, "INVALID_PARTITIONS", "Topic already has 2 partition(s)."),
+        (1, None, "INVALID_PARTITIONS", currently.format(1)),
+        (-1, None, "INVALID_PARTITIONS", currently.format(-1)),
+        (3, [[0, 1], [1, 2]], "INVALID_REPLICA_ASSIGNMENT", attempted.format(2)),
+        (3, [], "INVALID_REPLICA_ASSIGNMENT", attempted.format(0)),
+        (3, [[0]], "INVALID_REPLICA_ASSIGNMENT", NOT_CONSISTENT.format(1, 2)),
+        (3, [[0, 0]], "INVALID_REPLICA_ASSIGNMENT", TWICE),
+        (3, [[]], "INVALID_REPLICA_ASSIGNMENT", EMPTY),
+        (3, [[0, 9]], "INVALID_REPLICA_ASSIGNMENT", NOT_REGISTERED.format(9)),
+    ]
+    for count, assignments, error, words in refusals:
+        assert add_partitions(wire, "p", count, assignments) == (error, words)
+    assert add_partitions(wire, "nosuch", 3) == ("UNKNOWN_TOPIC_OR_PARTITION", None)
+    assert add_partitions(wire, "p", 5, validate_only=True) == DONE
+    assert len(asked_for(wire, "p")[0].partitions) == 2
+    assert add_partitions(wire, "p", 3, [[2, 0]]) == DONE
+    assert add_partitions(wire, "p", 5) == DONE
+    partitions = asked_for(connect(2), "p")[0].partitions
+    assert list(partitions[2].replica_nodes) == [2, 0]
+    assert [len(one.replica_nodes) for one in partitions] == [2] * 5
+    with connect(partitions[4].leader_id) as leader:
+        assert produce(leader, "p", 4, batch([b"to a new one"])).error_code == 0
+
+
+def elect(
+    wire: Wire, topic: str | None, *numbers: int, unclean: bool = False
+) -> dict[tuple[str, int], Told] | str:
+    asked = None if topic is None else [TopicPartitions(topic=topic, partitions=list(numbers))]
+    response = wire.call(ElectLeadersRequest(election_type=int(unclean), topic_partitions=asked), 2)
+    if response.error_code:
+        return name_of(response.error_code)
+    return {
+        (result.topic, one.partition_id): (name_of(one.error_code), one.error_message)
+        for result in response.replica_election_results
+        for one in result.partition_result
+    }
+
+
+@pytest.mark.kafka(brokers=3)
+def test_leaders_are_elected_by_request(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    create(connect(), topic_of("e", assignment={0: [0, 1], 1: [1, 0]}))
+    wire = connect(1)
+    not_needed = ("ELECTION_NOT_NEEDED", "Leader election not needed for topic partition.")
+    assert elect(wire, "e", 0) == {("e", 0): not_needed}
+    assert elect(wire, "e", 0, unclean=True) == {("e", 0): not_needed}
+    assert elect(wire, "e", 9) == {("e", 9): ("UNKNOWN_TOPIC_OR_PARTITION", "No such partition as e-9")}
+    assert elect(wire, "f", 0) == {("f", 0): ("UNKNOWN_TOPIC_OR_PARTITION", "No such topic as f")}
+    kafka_cluster.controls.crash_broker(0)
+    unavailable = ("PREFERRED_LEADER_NOT_AVAILABLE", "The preferred leader was not available.")
+    assert elect(wire, "e", 0, 1) == {("e", 0): unavailable, ("e", 1): not_needed}
+    assert elect(wire, None) == {("e", 0): unavailable}
+    kafka_cluster.controls.restart_broker(0)
+    wait_for(lambda: 0 in kafka_cluster.partition("e", 0).isr)
+    before = kafka_cluster.partition("e", 0)
+    assert elect(wire, None) == {("e", 0): DONE}
+    after = kafka_cluster.partition("e", 0)
+    assert (before.leader, after.leader) == (1, 0)
+    assert after.leader_epoch == before.leader_epoch + 1
+
+
+@pytest.mark.kafka(brokers=2)
+def test_unclean_election_elects_a_replica_outside_the_isr(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    create(connect(1), topic_of("e", assignment={0: [0, 1]}), topic_of("f", assignment={0: [0]}))
+    controls = kafka_cluster.controls
+    controls.crash_broker(1)
+    wait_for(lambda: kafka_cluster.partition("e", 0).isr == (0,))
+    controls.crash_broker(0)
+    controls.restart_broker(1)
+    wait_for(lambda: not kafka_cluster.controller.image.brokers[1].is_fenced)
+    assert kafka_cluster.partition("e", 0).leader == -1
+    none = ("ELIGIBLE_LEADERS_NOT_AVAILABLE", "Eligible topic partition leaders are not available.")
+    assert elect(connect(1), "f", 0, unclean=True) == {("f", 0): none}
+    assert elect(connect(1), "e", 0, unclean=True) == {("e", 0): DONE}
+    assert kafka_cluster.partition("e", 0).leader == 1
+    assert kafka_cluster.partition("e", 0).isr == (1,)
+
+
+def reassign(wire: Wire, number: int, target: Sequence[int] | None, *, topic: str = "m", **more: Any) -> Told:
+    partition = ReassignablePartition(
+        partition_index=number, replicas=None if target is None else list(target)
+    )
+    asked = ReassignableTopic(name=topic, partitions=[partition])
+    response = wire.call(AlterPartitionReassignmentsRequest(topics=[asked], **more), 1)
+    assert response.error_code == 0
+    (answer,) = response.responses[0].partitions
+    return name_of(answer.error_code), answer.error_message
+
+
+def moving(wire: Wire, *numbers: int) -> list[tuple[int, list[int], list[int], list[int]]]:
+    topics = (
+        [ListPartitionReassignmentsTopics(name="m", partition_indexes=list(numbers))] if numbers else None
+    )
+    told = wire.call(ListPartitionReassignmentsRequest(topics=topics), 0).topics
+    return [
+        (one.partition_index, list(one.replicas), list(one.adding_replicas), list(one.removing_replicas))
+        for topic in told
+        for one in topic.partitions
+    ]
+
+
+@pytest.mark.kafka(brokers=3)
+def test_moves_that_cannot_be_are_refused(connect: Connect) -> None:
+    wire = connect(2)
+    create(wire, topic_of("m", assignment={0: [0, 1]}))
+    invalid = "INVALID_REPLICA_ASSIGNMENT"
+    assert reassign(wire, 0, None) == ("NO_REASSIGNMENT_IN_PROGRESS", None)
+    assert reassign(wire, 0, []) == (invalid, EMPTY)
+    assert reassign(wire, 0, [0, 0]) == (invalid, TWICE)
+    assert reassign(wire, 0, [9]) == (invalid, NOT_REGISTERED.format(9))
+    unknown = "UNKNOWN_TOPIC_OR_PARTITION"
+    assert reassign(wire, 7, [0]) == (unknown, "Unable to find partition m:7.")
+    assert reassign(wire, 0, [0], topic="no") == (unknown, "Unable to find a topic named no.")
+    assert reassign(wire, 0, [0, 1, 2], allow_replication_factor_change=False) == (
+        "INVALID_REPLICATION_FACTOR",
+        "The replication factor is changed from 2 to 3",
+    )
+    assert reassign(wire, 0, [0, 1]) == DONE
+    assert moving(wire) == []
+
+
+@pytest.mark.kafka(brokers=3)
+def test_a_move_copies_the_data_and_drops_the_old_replicas(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    wire = connect(0)
+    create(wire, topic_of("m", assignment={0: [0, 1]}))
+    values = [str(number).encode() for number in range(50)]
+    for value in values:
+        assert produce(wire, "m", 0, batch([value])).error_code == 0
+    kafka_cluster.controls.pause_followers(brokers=[2])
+    assert reassign(wire, 0, [1, 2]) == DONE
+    assert moving(wire) == moving(wire, 0) == [(0, [1, 2, 0], [2], [0])]
+    assert moving(wire, 1) == []
+    assert kafka_cluster.partition("m", 0).leader == 0
+    kafka_cluster.controls.resume_followers()
+    wait_for(lambda: not moving(wire))
+    view = kafka_cluster.partition("m", 0)
+    assert (sorted(view.replicas), view.leader, sorted(view.isr)) == ([1, 2], 1, [1, 2])
+    wait_for(lambda: kafka_cluster.log("m", 0, broker=2).values() == values)
+    assert ("m", 0) not in kafka_cluster.brokers[0].replicas.replicas
+    refused = produce(wire, "m", 0, batch([b"to the old leader"]))
+    assert name_of(refused.error_code) == "NOT_LEADER_OR_FOLLOWER"
+    assert produce(connect(1), "m", 0, batch([b"to the new one"])).error_code == 0
+    wait_for(lambda: kafka_cluster.log("m", 0, broker=2).values() == [*values, b"to the new one"])
+
+
+@pytest.mark.kafka(brokers=3)
+def test_a_move_is_taken_back_changed_or_only_an_order(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    wire = connect(0)
+    create(wire, topic_of("m", assignment={0: [0, 1]}))
+    kafka_cluster.controls.pause_followers(brokers=[2])
+    assert reassign(wire, 0, [2]) == DONE
+    assert moving(wire) == [(0, [2, 0, 1], [2], [0, 1])]
+    assert reassign(wire, 0, [0, 2]) == DONE
+    assert moving(wire) == [(0, [0, 2, 1], [2], [1])]
+    assert reassign(wire, 0, None) == DONE
+    assert moving(wire) == []
+    image = kafka_cluster.controller.image
+    partition = image.topics["m"].partitions[0]
+    assert (partition.replicas, partition.leader) == ((0, 1), 0)
+    assert ("m", 0) not in kafka_cluster.brokers[2].replicas.replicas
+    # An order of preference, and fewer replicas, need no copying: they are done at once.
+    assert reassign(wire, 0, [1, 0]) == DONE
+    view = kafka_cluster.controller.image.topics["m"].partitions[0]
+    assert (view.replicas, view.leader, view.leader_epoch) == ((1, 0), 0, partition.leader_epoch)
+    assert reassign(wire, 0, [1]) == DONE
+    view = kafka_cluster.controller.image.topics["m"].partitions[0]
+    assert (view.replicas, view.leader, view.isr) == ((1,), 1, (1,))
+    kafka_cluster.controls.resume_followers()
+    assert reassign(wire, 0, [1, 2, 0]) == DONE
+    wait_for(lambda: sorted(kafka_cluster.partition("m", 0).isr) == [0, 1, 2])
+    assert moving(wire) == []
+
+
+@pytest.mark.kafka(brokers=3)
+def test_reassignment_changed_half_way_follows_kafka(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    """As three brokers of 4.3.1 did with replication throttled: what was to come counts as there.
+
+    Named out again it is to go, though it is still to come: such a move ends only by being cancelled.
+    """
+    wire = connect(0)
+    create(wire, topic_of("m", assignment={0: [0, 1]}))
+    kafka_cluster.controls.pause_followers(brokers=[2])
+    for target, shown in (
+        ([0, 2], (0, [0, 2, 1], [2], [1])),
+        ([0, 1], (0, [0, 1, 2], [2], [2])),
+        ([1, 2], (0, [1, 2, 0], [2], [0])),
+    ):
+        assert reassign(wire, 0, target) == DONE
+        assert moving(wire) == [shown]
+    assert reassign(wire, 0, None) == DONE
+    view = kafka_cluster.controller.image.topics["m"].partitions[0]
+    assert (view.replicas, view.leader, view.leader_epoch) == ((1, 0), 0, 1)
+    assert reassign(wire, 0, [2, 1]) == DONE
+    assert reassign(wire, 0, [2]) == DONE
+    assert moving(wire) == [(0, [2, 0, 1], [2], [0, 1])]
+    assert reassign(wire, 0, None) == DONE
+    assert reassign(wire, 0, [0, 2]) == DONE
+    assert reassign(wire, 0, [0, 1]) == DONE
+    kafka_cluster.controls.resume_followers()
+    wait_for(lambda: sorted(kafka_cluster.partition("m", 0).isr) == [0, 1, 2])
+    assert moving(wire) == [(0, [0, 1, 2], [2], [2])]
+    assert reassign(wire, 0, None) == DONE
+    assert kafka_cluster.controller.image.topics["m"].partitions[0].replicas == (0, 1)
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+@pytest.mark.kafka(brokers=3)
+def test_fewer_replicas_wait_until_all_that_stay_are_in_sync(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    wire = connect(0)
+    create(wire, topic_of("m", assignment={0: [0, 1, 2]}))
+    kafka_cluster.controls.shrink_isr(("m", 0), 1)
+    assert reassign(wire, 0, [0, 1]) == DONE
+    assert moving(wire) == [(0, [0, 1, 2], [], [2])]
+    kafka_cluster.controls.resume_followers()
+    wait_for(lambda: not moving(wire))
+    assert sorted(kafka_cluster.partition("m", 0).isr) == [0, 1]
+
+
+@pytest.mark.kafka(brokers=4)
+def test_a_move_outlives_the_controller_that_began_it(
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+) -> None:
+    wire = connect(1)
+    create(wire, topic_of("m", assignment={0: [1, 2]}))
+    assert produce(wire, "m", 0, batch([b"1", b"2"])).error_code == 0
+    assert alter(wire, BROKER, "", ("log.retention.ms", SET, "12345")) == DONE
+    kafka_cluster.controls.pause_followers(brokers=[3])
+    assert reassign(wire, 0, [3, 1]) == DONE
+    before = kafka_cluster.controller.epoch
+    kafka_cluster.controls.crash_broker(kafka_cluster.controller.id)
+    wait_for(lambda: kafka_cluster.controller.epoch > before)
+    assert moving(wire) == [(0, [3, 1, 2], [3], [2])]
+    assert value_of(connect(3), TOPIC, "m", "retention.ms") == ("12345", 3)
+    kafka_cluster.controls.resume_followers()
+    wait_for(lambda: not moving(wire))
+    assert sorted(kafka_cluster.partition("m", 0).replicas) == [1, 3]
+    wait_for(lambda: kafka_cluster.log("m", 0, broker=3).values() == [b"1", b"2"])
+
+
+@pytest.mark.kafka(brokers=2, topics={"m": 1})
+@pytest.mark.parametrize("asked_of", [0, 1])
+def test_list_reassignments_without_a_timeout_is_answered(connect: Connect, asked_of: int) -> None:
+    """Apache's controller heeds the time-outs of five requests; kafka-go's ListPartitionReassignments, which
+    names none (0 ms), is not one of them, nor is UpdateFeatures."""
+    wire = connect(asked_of)
+    listed = wire.call(ListPartitionReassignmentsRequest(topics=None, timeout_ms=0), 0)
+    assert (name_of(listed.error_code), listed.topics) == ("NONE", [])
+    updated = wire.call(UpdateFeaturesRequest(feature_updates=[], timeout_ms=0, validate_only=True), 2)
+    assert name_of(updated.error_code) == "NONE"
+    elected = wire.call(ElectLeadersRequest(topic_partitions=None, timeout_ms=0), 2)
+    assert name_of(elected.error_code) == "REQUEST_TIMED_OUT"

@@ -1,0 +1,758 @@
+"""Classic groups: the state table, every request in every state, and what is promised one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2.broker.coordinators.groups.classic.state import LEGAL_MOVES, ClassicGroup, GroupState
+from pykafka2.broker.coordinators.settings import GroupSettings
+from pykafka2.errors import IllegalTransition, MessageTooLarge, NotEnoughReplicas
+from pykafka2.protocol.messages.group import LeaveGroupRequest, MemberIdentity
+from pykafka2.protocol.messages.group_admin import ListGroupsRequest
+from tests.broker.support.bench import GROUP, Bench, subscription
+from tests.error_codes import (
+    COORDINATOR_NOT_AVAILABLE,
+    FENCED_INSTANCE_ID,
+    GROUP_ID_NOT_FOUND,
+    GROUP_MAX_SIZE_REACHED,
+    ILLEGAL_GENERATION,
+    INCONSISTENT_GROUP_PROTOCOL,
+    INVALID_GROUP_ID,
+    INVALID_SESSION_TIMEOUT,
+    MEMBER_ID_REQUIRED,
+    NON_EMPTY_GROUP,
+    NOT_COORDINATOR,
+    REBALANCE_IN_PROGRESS,
+    UNKNOWN_MEMBER_ID,
+    UNKNOWN_SERVER_ERROR,
+)
+
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
+
+
+@pytest.mark.parametrize("state", list(GroupState))
+@pytest.mark.parametrize("to", list(GroupState))
+def test_a_group_moves_by_its_table_and_refuses_the_rest(state: GroupState, to: GroupState) -> None:
+    group = ClassicGroup("g")
+    group.state = state
+    if to in LEGAL_MOVES[state]:
+        group.move_to(to, 5)
+        assert (group.previous_state, group.state, group.changed_ms) == (state, to, 5)
+    else:
+        with pytest.raises(IllegalTransition):
+            group.move_to(to, 5)
+        assert group.state is state
+
+
+def test_a_new_group_passes_all_states() -> None:
+    bench = Bench()
+    member = bench.member_id()
+    seen = [bench.classic().state]
+    bench.join(member)
+    seen.append(bench.classic().state)
+    bench.advance(3.0)
+    seen.append(bench.classic().state)
+    bench.sync(member, 1, {member: b"all"})
+    seen.append(bench.classic().state)
+    bench.leave(member)
+    seen.append(bench.classic().state)
+    assert seen == [EMPTY, PREPARING, COMPLETING, STABLE, EMPTY]
+    assert bench.classic().generation == 2
+    assert bench.delete_group() == 0
+    assert bench.shard.groups == {}
+
+
+def in_state(state: GroupState) -> tuple[Bench, str, int]:
+    """A group in a state, with a member that is in it (or was), and its generation."""
+    bench = Bench()
+    member, other = bench.stable(2, session=600.0)
+    if state is EMPTY:
+        bench.leave(member, other)
+    elif state in (PREPARING, COMPLETING):
+        bench.join(member, session=600.0)  # the leader: a rebalance
+        if state is COMPLETING:
+            bench.join(other, session=600.0)
+    assert bench.classic().state is state
+    return bench, member, bench.classic().generation
+
+
+# (state, event) -> error code, next state.  Rebalances begin again with a member's changed subscription.
+EVENTS: dict[str, Callable[[Bench, str, int], int | None]] = {
+    "heartbeat": lambda bench, member, generation: bench.heartbeat(member, generation),
+    "heartbeat of old generation": lambda bench, member, generation: bench.heartbeat(member, generation - 1),
+    "heartbeat of stranger": lambda bench, member, generation: bench.heartbeat("stranger", generation),
+    "leave": lambda bench, member, generation: bench.leave(member).members[0].error_code,
+    "commit": lambda bench, member, generation: bench.commit(member=member, generation=generation),
+    "commit from outside": lambda bench, member, generation: bench.commit(),
+    "sync": lambda bench, member, generation: _code(bench.sync(member, generation, {member: b"x"}).response),
+    "sync of old generation": lambda bench, member, generation: _code(
+        bench.sync(member, generation - 1).response
+    ),
+    "new id": lambda bench, member, generation: _code(bench.join().response),
+    "rejoin with other topics": lambda bench, member, generation: _code(
+        bench.join(member, protocols={"range": subscription("refunds")}).response
+    ),
+    "join of other type": lambda bench, member, generation: _code(bench.join(kind="connect").response),
+    "delete": lambda bench, member, generation: bench.delete_group(),
+    "rebalance timeout": lambda bench, member, generation: bench.advance(60.0),
+}
+WALK: dict[tuple[GroupState, str], tuple[int | None, GroupState | None]] = {
+    (EMPTY, "heartbeat"): (UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "heartbeat of old generation"): (UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "heartbeat of stranger"): (UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "leave"): (UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "commit"): (UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "commit from outside"): (0, EMPTY),
+    (EMPTY, "sync"): (UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "sync of old generation"): (UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "new id"): (MEMBER_ID_REQUIRED, EMPTY),
+    (EMPTY, "rejoin with other topics"): (UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "join of other type"): (MEMBER_ID_REQUIRED, EMPTY),
+    (EMPTY, "delete"): (0, None),
+    (EMPTY, "rebalance timeout"): (None, EMPTY),
+    (PREPARING, "heartbeat"): (REBALANCE_IN_PROGRESS, PREPARING),
+    (PREPARING, "heartbeat of old generation"): (ILLEGAL_GENERATION, PREPARING),
+    (PREPARING, "heartbeat of stranger"): (UNKNOWN_MEMBER_ID, PREPARING),
+    (PREPARING, "leave"): (0, PREPARING),
+    (PREPARING, "commit"): (0, PREPARING),
+    (PREPARING, "commit from outside"): (UNKNOWN_MEMBER_ID, PREPARING),
+    (PREPARING, "sync"): (REBALANCE_IN_PROGRESS, PREPARING),
+    (PREPARING, "sync of old generation"): (ILLEGAL_GENERATION, PREPARING),
+    (PREPARING, "new id"): (MEMBER_ID_REQUIRED, PREPARING),
+    (PREPARING, "rejoin with other topics"): (None, PREPARING),
+    (PREPARING, "join of other type"): (INCONSISTENT_GROUP_PROTOCOL, PREPARING),
+    (PREPARING, "delete"): (NON_EMPTY_GROUP, PREPARING),
+    (PREPARING, "rebalance timeout"): (None, COMPLETING),
+    (COMPLETING, "heartbeat"): (0, COMPLETING),
+    (COMPLETING, "heartbeat of old generation"): (ILLEGAL_GENERATION, COMPLETING),
+    (COMPLETING, "heartbeat of stranger"): (UNKNOWN_MEMBER_ID, COMPLETING),
+    (COMPLETING, "leave"): (0, PREPARING),
+    (COMPLETING, "commit"): (REBALANCE_IN_PROGRESS, COMPLETING),
+    (COMPLETING, "commit from outside"): (UNKNOWN_MEMBER_ID, COMPLETING),
+    (COMPLETING, "sync"): (0, STABLE),
+    (COMPLETING, "sync of old generation"): (ILLEGAL_GENERATION, COMPLETING),
+    (COMPLETING, "new id"): (MEMBER_ID_REQUIRED, COMPLETING),
+    (COMPLETING, "rejoin with other topics"): (None, PREPARING),
+    (COMPLETING, "join of other type"): (INCONSISTENT_GROUP_PROTOCOL, COMPLETING),
+    (COMPLETING, "delete"): (NON_EMPTY_GROUP, COMPLETING),
+    (COMPLETING, "rebalance timeout"): (None, EMPTY),
+    (STABLE, "heartbeat"): (0, STABLE),
+    (STABLE, "heartbeat of old generation"): (ILLEGAL_GENERATION, STABLE),
+    (STABLE, "heartbeat of stranger"): (UNKNOWN_MEMBER_ID, STABLE),
+    (STABLE, "leave"): (0, PREPARING),
+    (STABLE, "commit"): (0, STABLE),
+    (STABLE, "commit from outside"): (UNKNOWN_MEMBER_ID, STABLE),
+    (STABLE, "sync"): (0, STABLE),
+    (STABLE, "sync of old generation"): (ILLEGAL_GENERATION, STABLE),
+    (STABLE, "new id"): (MEMBER_ID_REQUIRED, STABLE),
+    (STABLE, "rejoin with other topics"): (None, PREPARING),
+    (STABLE, "join of other type"): (INCONSISTENT_GROUP_PROTOCOL, STABLE),
+    (STABLE, "delete"): (NON_EMPTY_GROUP, STABLE),
+    (STABLE, "rebalance timeout"): (None, STABLE),
+}
+
+
+@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("state", [EMPTY, PREPARING, COMPLETING, STABLE])
+def test_every_event_in_every_state(state: GroupState, event: str) -> None:
+    bench, member, generation = in_state(state)
+    code = EVENTS[event](bench, member, generation)
+    group = bench.shard.groups.get(GROUP)
+    assert (code, None if group is None else group.state) == WALK[state, event]
+
+
+def _code(response: object) -> int | None:
+    """The error code; None while it waits."""
+    return None if response is None else response.error_code  # type: ignore[attr-defined]
+
+
+# -- promises one by one ----------------------------------------------------------------------------------
+
+
+def test_new_member_gets_a_member_id_and_rejoins_with_it() -> None:
+    bench = Bench()
+    refused = bench.join(version=4).response
+    assert refused is not None
+    assert (refused.error_code, refused.member_id) == (MEMBER_ID_REQUIRED, "client-0001")
+    assert bench.classic().pending_join == {"client-0001"}
+    assert not bench.join(refused.member_id).is_done
+    assert list(bench.classic().members) == ["client-0001"]
+
+
+def test_an_id_that_is_not_used_expires_with_the_session_timeout() -> None:
+    bench = Bench()
+    late = bench.member_id(session=10.0)
+    bench.advance(9.9)
+    assert bench.classic().pending_join == {late}
+    bench.advance(0.1)
+    assert bench.classic().pending_join == set()
+    response = bench.join(late).response
+    assert response is not None
+    assert response.error_code == UNKNOWN_MEMBER_ID
+
+
+def test_rebalance_waits_for_pending_member_ids() -> None:
+    bench = Bench()
+    (leader,) = bench.stable(1)
+    pending = bench.member_id()
+    rejoined = bench.join(leader)
+    assert rejoined.response is None
+    joined = bench.join(pending)
+    assert [_code(one.response) for one in (rejoined, joined)] == [0, 0]
+
+
+def test_old_clients_join_without_an_id() -> None:
+    bench = Bench()
+    joins = [bench.join(version=version) for version in range(4)]
+    bench.advance(6.0)
+    assert [join.response.error_code for join in joins if join.response] == [0, 0, 0, 0]
+    assert len(bench.classic().members) == 4
+
+
+def test_the_first_rebalance_waits_for_the_initial_delay() -> None:
+    bench = Bench()
+    joined = bench.join(bench.member_id())
+    bench.advance(2.9)
+    assert not joined.is_done
+    bench.advance(0.1)
+    assert joined.response is not None
+    assert joined.response.generation_id == 1
+
+
+def test_the_wait_grows_while_members_come_up_to_the_rebalance_timeout() -> None:
+    bench = Bench()
+    joins = [bench.join(bench.member_id(rebalance=7.0), rebalance=7.0)]
+    for _ in range(3):
+        bench.advance(2.0)
+        joins.append(bench.join(bench.member_id(rebalance=7.0), rebalance=7.0))
+    assert not any(join.is_done for join in joins), "6 s have gone by"
+    bench.advance(1.0)
+    assert all(join.is_done for join in joins), "7 s is the rebalance timeout"
+    assert bench.classic().generation == 1
+
+
+def test_members_within_the_first_wait_share_one_generation() -> None:
+    """3 members in the initial wait, generation 1; a fourth one begins the second."""
+    bench = Bench()
+    ids = [bench.member_id() for _ in range(3)]
+    joins = [bench.join(one) for one in ids]
+    bench.advance(6.0)
+    assert [join.response.generation_id for join in joins if join.response] == [1, 1, 1]
+    fourth = bench.join(bench.member_id())
+    assert bench.classic().state is PREPARING
+    for one in ids:
+        bench.join(one)
+    assert fourth.response is not None
+    assert fourth.response.generation_id == 2
+
+
+def test_session_timeouts_have_bounds() -> None:
+    bench = Bench()
+    for session, code in (
+        (5.999, INVALID_SESSION_TIMEOUT),
+        (6.0, MEMBER_ID_REQUIRED),
+        (1800.0, MEMBER_ID_REQUIRED),
+        (1800.001, INVALID_SESSION_TIMEOUT),
+    ):
+        response = bench.join(session=session).response
+        assert response is not None
+        assert response.error_code == code
+
+
+def test_a_group_has_a_name() -> None:
+    response = Bench().join(group_id="").response
+    assert response is not None
+    assert response.error_code == INVALID_GROUP_ID
+
+
+def test_members_need_a_protocol_in_common() -> None:
+    bench = Bench()
+    bench.stable(1, protocols={"range": subscription("orders"), "sticky": b""})
+    refused = bench.join(protocols={"roundrobin": b""}).response
+    assert refused is not None
+    assert refused.error_code == INCONSISTENT_GROUP_PROTOCOL
+    assert _code(bench.join(protocols={"sticky": b"", "roundrobin": b""}).response) == MEMBER_ID_REQUIRED
+
+
+def test_the_protocol_that_most_name_first_is_chosen() -> None:
+    bench = Bench()
+    a, b, c = {"x": b"1", "y": b"1"}, {"y": b"2", "x": b"2"}, {"y": b"3", "z": b"3", "x": b"3"}
+    ids = [bench.member_id(protocols=one) for one in (a, b, c)]
+    joins = [bench.join(one, protocols=said) for one, said in zip(ids, (a, b, c), strict=True)]
+    bench.advance(6.0)
+    leader = joins[0].response
+    assert leader is not None
+    assert leader.protocol_name == "y"
+    assert [(one.member_id, one.metadata) for one in leader.members] == [
+        (ids[0], b"1"),
+        (ids[1], b"2"),
+        (ids[2], b"3"),
+    ]
+
+
+def test_sync_names_the_generations_protocol() -> None:
+    bench = Bench()
+    (member,) = bench.stable(1)
+    assert _code(bench.sync(member, 1, kind="connect").response) == INCONSISTENT_GROUP_PROTOCOL
+    assert _code(bench.sync(member, 1, protocol="sticky").response) == INCONSISTENT_GROUP_PROTOCOL
+    assert _code(bench.sync(member, 1).response) == 0
+    assert _code(bench.sync(member, 1, kind=None).response) == INCONSISTENT_GROUP_PROTOCOL, (
+        "since version 5 it must be said"
+    )
+    assert _code(bench.sync(member, 1, kind=None, version=4).response) == 0
+
+
+def test_a_full_group_takes_no_more() -> None:
+    bench = Bench(GroupSettings(max_size=2))
+    ids = bench.stable(2)
+    refused = bench.join().response
+    assert refused is not None
+    assert (refused.error_code, refused.member_id) == (GROUP_MAX_SIZE_REACHED, "")
+    assert bench.heartbeat(ids[0], 1) == 0
+
+
+def test_while_preparing_only_the_first_ones_get_a_place() -> None:
+    bench = Bench(GroupSettings(max_size=2))
+    ids = [bench.member_id() for _ in range(3)]
+    joins = [bench.join(one) for one in ids]
+    assert _code(joins[2].response) == GROUP_MAX_SIZE_REACHED
+    bench.advance(6.0)
+    assert [_code(join.response) for join in joins] == [0, 0, GROUP_MAX_SIZE_REACHED]
+
+
+def test_static_member_rejoins_without_a_rebalance() -> None:
+    bench = Bench()
+    first, second = bench.join(instance="a"), bench.join(instance="b")
+    bench.advance(6.0)
+    assert first.response is not None
+    assert second.response is not None
+    old = second.response.member_id
+    bench.settle([first.response.member_id, old], 1)
+    back = bench.join(instance="b").response
+    assert back is not None
+    assert back.error_code == 0
+    assert back.generation_id == 1
+    assert back.member_id not in ("", old)
+    assert bench.classic().state is STABLE
+    assert bench.heartbeat(old, 1, "b") == FENCED_INSTANCE_ID
+    assert bench.heartbeat(old, 1) == UNKNOWN_MEMBER_ID
+    assert bench.heartbeat(back.member_id, 1, "b") == 0
+    synced = bench.sync(back.member_id, 1, instance="b").response
+    assert synced is not None
+    assert synced.assignment == old.encode(), "it reads on where it was"
+    bench.reload()
+    assert bench.heartbeat(back.member_id, 1, "b") == 0, "the new id is in the log"
+
+
+@pytest.mark.parametrize("version", [5, 8, 9])
+def test_rejoining_static_leader_does_not_assign(version: int) -> None:
+    bench = Bench()
+    first = bench.join(instance="a", version=version)
+    bench.advance(3.0)
+    assert first.response is not None
+    old = first.response.member_id
+    bench.settle([old], 1)
+    back = bench.join(instance="a", version=version).response
+    assert back is not None
+    if version >= 9:
+        assert (back.leader, back.skip_assignment, len(back.members)) == (back.member_id, True, 1)
+    else:
+        assert (back.leader, len(back.members)) == (old, 0)
+    assert bench.classic().leader == back.member_id
+
+
+def test_changed_protocols_of_a_static_member_rebalance() -> None:
+    bench = Bench()
+    first = bench.join(instance="a", protocols={"range": b"", "sticky": b""})
+    bench.advance(3.0)
+    assert first.response is not None
+    bench.settle([first.response.member_id], 1)
+    bench.join(instance="a", protocols={"sticky": b""})
+    assert bench.classic().generation == 2
+
+
+def test_static_member_rejoining_during_a_rebalance_fences_its_old_request() -> None:
+    bench = Bench()
+    waiting = bench.join(instance="a")
+    back = bench.join(instance="a")
+    assert _code(waiting.response) == FENCED_INSTANCE_ID
+    bench.advance(6.0)
+    assert _code(back.response) == 0
+
+
+def test_static_member_rejoining_before_the_sync_starts_another_rebalance() -> None:
+    bench = Bench()
+    a, b = bench.join(instance="a"), bench.join(instance="b")
+    bench.advance(6.0)
+    assert b.response is not None
+    waiting = bench.sync(b.response.member_id, 1, instance="b")
+    bench.join(instance="b")
+    assert _code(waiting.response) == FENCED_INSTANCE_ID
+    assert bench.classic().state is PREPARING
+    assert a.response is not None
+    bench.join(a.response.member_id, instance="a")
+    assert bench.classic().generation == 2
+
+
+def test_static_members_stay_while_their_session_lasts() -> None:
+    bench = Bench()
+    first = bench.join(instance="a", session=100.0)
+    bench.advance(3.0)
+    assert first.response is not None
+    member = first.response.member_id
+    bench.settle([member], 1)
+    other = bench.join(bench.member_id())
+    bench.advance(60.0)
+    assert other.response is not None
+    assert other.response.error_code == 0
+    assert member in bench.classic().members
+    assert other.response.leader == other.response.member_id, "the leader is one who came"
+
+
+def test_an_unstored_return_of_a_static_member_is_taken_back() -> None:
+    bench = Bench()
+    first = bench.join(instance="a")
+    bench.advance(3.0)
+    assert first.response is not None
+    old = first.response.member_id
+    bench.settle([old], 1)
+    bench.log.fails_with = NotEnoughReplicas()
+    assert _code(bench.join(instance="a").response) == COORDINATOR_NOT_AVAILABLE
+    assert bench.heartbeat(old, 1, "a") == 0
+
+
+def test_member_that_does_not_sync_within_the_rebalance_timeout_is_removed() -> None:
+    bench = Bench()
+    ids = [bench.member_id(session=600.0) for _ in range(2)]
+    joins = [bench.join(one, session=600.0) for one in ids]
+    bench.advance(6.0)
+    assert all(join.is_done for join in joins)
+    waiting = bench.sync(ids[1], 1)
+    bench.advance(59.9)
+    assert not waiting.is_done
+    bench.advance(60.1)
+    assert _code(waiting.response) == REBALANCE_IN_PROGRESS
+    assert ids[0] not in bench.classic().members
+
+
+def test_a_join_completes_at_the_rebalance_timeout_without_the_missing() -> None:
+    bench = Bench()
+    ids = bench.stable(3, session=600.0)
+    joins = [bench.join(one, session=600.0) for one in ids[:2]]
+    bench.advance(59.9)
+    assert not any(join.is_done for join in joins)
+    bench.advance(0.1)
+    assert [_code(join.response) for join in joins] == [0, 0]
+    assert list(bench.classic().members) == ids[:2]
+    assert bench.heartbeat(ids[2], 1) == UNKNOWN_MEMBER_ID
+
+
+def test_a_join_completes_at_once_when_all_are_there() -> None:
+    bench = Bench()
+    ids = bench.stable(3)
+    joins = [bench.join(one) for one in ids]
+    assert [_code(join.response) for join in joins] == [0, 0, 0]
+
+
+def test_a_superseded_join_of_the_same_member_is_answered_too() -> None:
+    bench = Bench()
+    ids = bench.stable(2)
+    first = bench.join(ids[0])
+    bench.join(ids[0])
+    assert _code(first.response) == REBALANCE_IN_PROGRESS
+
+
+def test_members_waiting_when_the_coordinator_moves_are_sent_on() -> None:
+    bench = Bench()
+    ids = bench.stable(2)
+    joining = bench.join(ids[0])
+    group = bench.classic()
+    bench.runtime.unload()
+    assert _code(joining.response) == NOT_COORDINATOR
+    assert group.state is DEAD
+    bench.start()
+    assert bench.classic().state is STABLE
+    bench.join(ids[0])
+    bench.join(ids[1])
+    syncing = bench.sync(ids[1], 2)
+    bench.runtime.unload()
+    assert _code(syncing.response) == NOT_COORDINATOR
+
+
+def test_join_of_a_dead_group_gets_coordinator_not_available() -> None:
+    """The group is about to go from here: who joins is to ask again, and keeps the member id that it has."""
+    bench = Bench()
+    (member,) = bench.stable(1)
+    bench.classic().move_to(DEAD, 0)
+    for join in (bench.join(member), bench.join()):
+        assert _code(join.response) == COORDINATOR_NOT_AVAILABLE
+    assert list(bench.classic().members) == [member]
+
+
+def test_stable_group_continues_under_its_new_coordinator() -> None:
+    bench = Bench()
+    ids = bench.stable(3)
+    bench.commit(7, member=ids[0], generation=1)
+    bench.advance(9.0)
+    bench.reload()
+    bench.advance(9.0)
+    assert [bench.heartbeat(one, 1) for one in ids] == [0, 0, 0], "everybody has a full session anew"
+    assert bench.committed() == 7
+    synced = bench.sync(ids[2], 1).response
+    assert synced is not None
+    assert synced.assignment == ids[2].encode()
+    assert bench.classic().generation == 1
+
+
+def test_a_member_that_is_silent_towards_the_new_coordinator_is_out() -> None:
+    bench = Bench()
+    ids = bench.stable(2)
+    bench.reload()
+    bench.advance(9.0)
+    assert bench.heartbeat(ids[0], 1) == 0
+    bench.advance(1.0)
+    assert bench.classic().state is PREPARING
+    assert list(bench.classic().members) == ids[:1]
+
+
+def test_a_group_that_became_too_large_rebalances_when_loaded() -> None:
+    bench = Bench()
+    bench.stable(3)
+    bench.settings = GroupSettings(max_size=2)
+    bench.reload()
+    assert bench.classic().state is PREPARING
+
+
+def test_only_the_leader_receives_the_members() -> None:
+    bench = Bench()
+    ids = [bench.member_id() for _ in range(3)]
+    joins = [bench.join(one) for one in ids]
+    bench.advance(6.0)
+    assert [len(join.response.members) for join in joins if join.response] == [3, 0, 0]
+    assert {join.response.leader for join in joins if join.response} == {ids[0]}
+
+
+def test_the_leader_stays_leader_and_is_followed_by_the_oldest_left() -> None:
+    bench = Bench()
+    ids = bench.stable(3)
+    joins = [bench.join(one) for one in reversed(ids)]
+    assert {join.response.leader for join in joins if join.response} == {ids[0]}
+    bench.settle(ids, 2)
+    bench.leave(ids[0])
+    joins = [bench.join(one) for one in reversed(ids[1:])]
+    assert {join.response.leader for join in joins if join.response} == {ids[1]}
+
+
+def test_a_commit_keeps_a_members_session() -> None:
+    bench = Bench()
+    (member,) = bench.stable(1)
+    for _ in range(10):
+        bench.advance(5.0)
+        assert bench.commit(member=member, generation=1) == 0
+    bench.advance(9.9)
+    assert member in bench.classic().members
+    bench.advance(0.1)
+    assert bench.classic().state is EMPTY
+
+
+def test_a_silent_member_is_out_after_its_session_timeout() -> None:
+    bench = Bench()
+    ids = bench.stable(2)
+    bench.advance(9.0)
+    assert bench.heartbeat(ids[0], 1) == 0
+    bench.advance(1.0)
+    assert bench.heartbeat(ids[0], 1) == REBALANCE_IN_PROGRESS
+    assert list(bench.classic().members) == [ids[0]]
+
+
+def test_a_member_that_waits_for_a_rebalance_is_not_timed_out() -> None:
+    bench = Bench()
+    ids = bench.stable(2, session=10.0)
+    waiting = bench.join(ids[0])
+    bench.heartbeat(ids[1], 1)
+    for _ in range(6):
+        bench.advance(9.0)
+        bench.heartbeat(ids[1], 1)
+    bench.advance(6.0)
+    assert _code(waiting.response) == 0
+
+
+def test_new_member_without_a_completed_join_is_removed_after_five_minutes() -> None:
+    bench = Bench()
+    bench.stable(1, session=1800.0, rebalance=1000.0)
+    waiting = bench.join(bench.member_id(session=1800.0), session=1800.0)
+    bench.advance(299.0)
+    assert not waiting.is_done
+    bench.advance(1.0)
+    assert _code(waiting.response) == UNKNOWN_MEMBER_ID
+
+
+def test_the_leaders_rejoin_rebalances_a_followers_same_one_does_not() -> None:
+    bench = Bench()
+    ids = bench.stable(2)
+    again = bench.join(ids[1]).response
+    assert again is not None
+    assert (again.error_code, again.generation_id, again.members) == (0, 1, [])
+    bench.join(ids[0])
+    assert bench.classic().state is PREPARING
+
+
+def test_an_assignment_that_could_not_be_stored_ends_the_generation() -> None:
+    bench = Bench()
+    ids = bench.stable(2)
+    bench.join(ids[0])
+    bench.join(ids[1])
+    follower = bench.sync(ids[1], 2)
+    bench.log.fails_with = MessageTooLarge()
+    leader = bench.sync(ids[0], 2, {ids[0]: b"x"})
+    assert (_code(follower.response), _code(leader.response)) == (UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR)
+    assert bench.classic().state is PREPARING
+
+
+def test_an_assignment_is_handed_out_only_when_it_is_committed() -> None:
+    bench = Bench()
+    ids = bench.stable(2)
+    bench.join(ids[0])
+    bench.join(ids[1])
+    bench.log.commits_at_once = False
+    syncs = [bench.sync(ids[1], 2), bench.sync(ids[0], 2, {ids[1]: b"mine"})]
+    assert not any(sync.is_done for sync in syncs)
+    bench.runtime.on_high_watermark(len(bench.log.entries))
+    assert [sync.response.assignment for sync in syncs if sync.response] == [b"mine", b""]
+
+
+def test_leaving_goes_one_by_one_and_in_old_versions_alone() -> None:
+    bench = Bench()
+    ids = bench.stable(3)
+    assert [one.error_code for one in bench.leave(ids[0], "stranger").members] == [0, UNKNOWN_MEMBER_ID]
+    assert bench.leave(ids[1], version=2).error_code == 0
+    assert bench.leave(ids[1], version=0).error_code == UNKNOWN_MEMBER_ID
+
+
+def test_leaving_a_group_that_does_not_exist() -> None:
+    bench = Bench()
+    assert [one.error_code for one in bench.leave("m").members] == [UNKNOWN_MEMBER_ID]
+    assert bench.leave("m", version=1).error_code == UNKNOWN_MEMBER_ID
+
+
+def test_an_administrator_removes_static_members_by_instance() -> None:
+    bench = Bench()
+    bench.join(instance="a")
+    bench.advance(3.0)
+    request = LeaveGroupRequest(
+        group_id=GROUP,
+        members=[
+            MemberIdentity(member_id="", group_instance_id="a"),
+            MemberIdentity(member_id="", group_instance_id="b"),
+        ],
+    )
+    assert [one.error_code for one in bench.answer(request).members] == [0, UNKNOWN_MEMBER_ID]
+    assert bench.classic().state is EMPTY
+
+
+def test_describing_shows_members_of_a_stable_group_only_with_their_data() -> None:
+    bench = Bench()
+    ids = bench.stable(1)
+    group = bench.describe()
+    assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
+    assert [(one.member_id, one.member_metadata, one.member_assignment) for one in group.members] == [
+        (ids[0], subscription("orders"), ids[0].encode())
+    ]
+    bench.join(bench.member_id())
+    group = bench.describe()
+    assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
+    assert [(one.member_metadata, one.member_assignment) for one in group.members] == [
+        (b"", ids[0].encode()),
+        (b"", b""),
+    ]
+
+
+def test_an_unknown_group_is_dead_and_since_version_6_not_found() -> None:
+    bench = Bench()
+    old, new = bench.describe(version=5), bench.describe(version=6)
+    assert (old.error_code, old.group_state) == (0, "Dead")
+    assert (new.error_code, new.group_state, new.error_message) == (
+        GROUP_ID_NOT_FOUND,
+        "Dead",
+        "Group billing not found.",
+    )
+
+
+def test_groups_with_members_are_not_deleted() -> None:
+    bench = Bench()
+    (member,) = bench.stable(1)
+    assert bench.delete_group() == NON_EMPTY_GROUP
+    bench.leave(member)
+    bench.commit(3)
+    assert bench.delete_group() == 0
+    assert bench.delete_group() == GROUP_ID_NOT_FOUND
+    assert bench.committed() == -1
+    bench.reload()
+    assert bench.shard.groups == {}
+    assert bench.shard.offsets.committed == {}
+
+
+def test_listing_filters_by_state_and_type() -> None:
+    bench = Bench()
+    bench.stable(1)
+    bench.commit(1, group_id="simple")
+    bench.beat("m", 0, group_id="modern")
+
+    def listed(version: int = 5, **filters: list[str]) -> list[tuple[str, str, str, str]]:
+        groups = bench.answer(ListGroupsRequest(**filters), version).groups
+        return [(one.group_id, one.protocol_type, one.group_state, one.group_type) for one in groups]
+
+    everything = [
+        ("billing", "consumer", "Stable", "classic"),
+        ("modern", "consumer", "Stable", "consumer"),
+        ("simple", "", "Empty", "classic"),
+    ]
+    assert listed() == everything
+    assert listed(states_filter=["stable"]) == everything[:2]
+    assert listed(types_filter=["consumer"]) == everything[1:2]
+    assert listed(states_filter=["Empty", "Dead"], types_filter=["classic"]) == everything[2:]
+
+
+def test_leaving_member_does_not_end_the_initial_rebalance_delay() -> None:
+    """It is for members yet to come, so it lasts however many of those who came are gone again."""
+    bench = Bench()
+    joined = bench.join(bench.member_id())
+    other = bench.member_id()
+    bench.advance(1.0)
+    assert [one.error_code for one in bench.leave(other).members] == [0]
+    third = bench.join(bench.member_id(rebalance=60.0), rebalance=60.0)
+    gone = next(one for one in bench.classic().members.values() if one.awaiting_join is third)
+    assert [one.error_code for one in bench.leave(gone.id).members] == [0]
+    assert not joined.is_done
+    bench.advance(5.0)
+    assert _code(joined.response) == 0
+
+
+def test_an_id_that_expires_does_not_end_the_first_wait() -> None:
+    bench = Bench()
+    late = bench.member_id(session=6.0)
+    bench.advance(5.0)
+    joined = bench.join(bench.member_id())
+    bench.advance(1.5)
+    assert late not in bench.classic().pending_join
+    assert not joined.is_done, "three seconds have not gone by"
+    bench.advance(1.5)
+    assert _code(joined.response) == 0
+
+
+def test_fenced_join_response_names_its_member() -> None:
+    """A request that is answered later names the member that it was for; one that left names nobody."""
+    bench = Bench()
+    waiting = bench.join(instance="a")
+    (old,) = bench.classic().members
+    bench.join(instance="a")
+    assert waiting.response is not None
+    assert (waiting.response.error_code, waiting.response.member_id) == (FENCED_INSTANCE_ID, old)
+    (new,) = bench.classic().members.values()
+    left = new.awaiting_join
+    assert left is not None
+    bench.leave(new.id)
+    assert left.response is not None
+    assert (left.response.error_code, left.response.member_id) == (UNKNOWN_MEMBER_ID, "")

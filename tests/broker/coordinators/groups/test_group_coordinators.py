@@ -1,0 +1,117 @@
+"""Which broker coordinates a group, over the wire and in virtual time, and what happens when it changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2.protocol.messages import committed_offsets as offsets
+from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
+from pykafka2.testing.simulation import Simulation
+from tests.broker.support.group_bench import PARTITION, GroupBench
+from tests.error_codes import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    NOT_COORDINATOR,
+)
+
+# -- who coordinates ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_every_version_finds_the_leader_of_the_keys_partition(simulation: Simulation, version: int) -> None:
+    bench = GroupBench(simulation, brokers=3)
+    leader = bench.cluster.partition(*PARTITION).leader
+    wire = bench.wire(1)
+    if version < 4:
+        old = wire.call(FindCoordinatorRequest(key="billing", key_type=0), version)
+        assert (old.error_code, old.node_id, old.host) == (0, leader, f"broker-{leader}")
+    else:
+        names = [f"group-{number}" for number in range(20)]
+        answer = wire.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["billing", *names]), version)
+        assert [one.key for one in answer.coordinators] == ["billing", *names]
+        assert answer.coordinators[0].node_id == leader
+        assert {one.node_id for one in answer.coordinators} == {0, 1, 2}
+        assert [one.node_id for one in answer.coordinators[1:]] == [
+            bench.cluster.coordinator(name) for name in names
+        ]
+
+
+def test_the_coordinator_follows_its_partitions_leader(simulation: Simulation) -> None:
+    bench = GroupBench(simulation, brokers=3)
+    assert bench.commit(5) == 0
+    old, new = bench.coordinator, (bench.coordinator + 1) % 3
+    bench.cluster.controls.hold_loading(new)
+    bench.cluster.controls.move_coordinator("billing", new)
+    assert bench.find(old) == new
+    bench.coordinator = old
+    assert bench.commit(6) == NOT_COORDINATOR
+    bench.moved(new)
+    assert bench.fetch().error_code == COORDINATOR_LOAD_IN_PROGRESS
+    assert bench.commit(6) == COORDINATOR_LOAD_IN_PROGRESS
+    bench.cluster.controls.release_loading()
+    bench.advance(0.1)
+    assert bench.committed() == 5
+
+
+def test_a_crashed_coordinator_is_followed_by_another(simulation: Simulation) -> None:
+    """The group's coordinator moves with the broker's end, and the group goes on."""
+    bench = GroupBench(simulation, brokers=3)
+    members = bench.stable(2, session=30.0)
+    assert bench.commit(7, member=members[0], generation=1) == 0
+    crashed = bench.coordinator
+    bench.cluster.controls.crash_broker(crashed)
+    bench.idle.clear()
+    assert bench.find((crashed + 1) % 3) != crashed
+    bench.advance(1.0)
+    assert [bench.heartbeat(one, 1) for one in members] == [0, 0]
+    assert (bench.committed(), bench.group.epoch, bench.group.state) == (7, 1, "Stable")
+    bench.cluster.controls.restart_broker(crashed)
+    bench.advance(1.0)
+    assert [bench.heartbeat(one, 1) for one in members] == [0, 0]
+    assert bench.group.epoch == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "partition"),
+    [("", 0), ("my-group", 12), ("\u8ba2\u5355", 9), ("\U0001f600", 49), ("polygenelubricants", 0)],
+)
+@pytest.mark.parametrize(("kind", "topic"), [(0, "__consumer_offsets"), (1, "__transaction_state")])
+def test_keys_are_hashed_as_kafka_hashes_them(
+    simulation: Simulation, key: str, partition: int, kind: int, topic: str
+) -> None:
+    """Goldens of kafka-clients 4.3.1 for 50 partitions; of groups and transactional ids alike."""
+    bench = GroupBench(simulation, brokers=3)
+    request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+    (found,) = bench.wire(0).call(request, 6).coordinators
+    assert (found.error_code, found.node_id) == (0, bench.cluster.partition(topic, partition).leader)
+    bench.cluster.controls.move_leader((topic, partition), (found.node_id + 1) % 3)
+    (moved,) = bench.wire(0).call(request, 6).coordinators
+    assert moved.node_id == (found.node_id + 1) % 3
+
+
+def test_a_coordinator_that_cannot_commit_is_not_available(simulation: Simulation) -> None:
+    """A write that the replicas do not take within offsets.commit.timeout.ms: the client looks elsewhere."""
+    bench = GroupBench(simulation, brokers=3, config={"min.insync.replicas": 2})
+    (member,) = bench.stable(1, session=60.0)
+    assert bench.commit(1, member=member, generation=1) == 0
+    bench.cluster.controls.pause_followers()
+    asked = bench.ask(commit_of(2, member, 1), 9)
+    assert not asked.is_done
+    bench.advance(5.1)
+    assert asked.response is not None
+    assert asked.response.topics[0].partitions[0].error_code == COORDINATOR_NOT_AVAILABLE
+    bench.cluster.controls.resume_followers()
+    bench.advance(0.2)
+    assert bench.committed() == 2, "it was appended, and is committed after all"
+
+
+def commit_of(offset: int, member: str, generation: int) -> offsets.OffsetCommitRequest:
+    asked = offsets.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=""
+    )
+    return offsets.OffsetCommitRequest(
+        group_id="billing",
+        generation_id_or_member_epoch=generation,
+        member_id=member,
+        topics=[offsets.OffsetCommitRequestTopic(name="orders", partitions=[asked])],
+    )

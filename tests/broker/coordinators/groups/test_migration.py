@@ -1,0 +1,355 @@
+"""Groups between the protocols: consumers of both in one group, up and down again.
+
+What happens here was seen step by step in Apache Kafka 4.3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from pykafka2.broker.coordinators.settings import GroupSettings, MigrationPolicy
+from pykafka2.errors import NotEnoughReplicas
+from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
+from pykafka2.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
+)
+from pykafka2.protocol.messages.group import JoinGroupResponse, LeaveGroupRequest, MemberIdentity
+from tests.broker.support.bench import GROUP, ORDERS, Bench
+from tests.broker.support.bench import given as assigned
+from tests.error_codes import (
+    COORDINATOR_NOT_AVAILABLE,
+    FENCED_INSTANCE_ID,
+    GROUP_ID_NOT_FOUND,
+    ILLEGAL_GENERATION,
+    INCONSISTENT_GROUP_PROTOCOL,
+    REBALANCE_IN_PROGRESS,
+    UNKNOWN_MEMBER_ID,
+)
+
+ALL = range(6)
+
+
+def says(*, topics: Iterable[str] = ("orders",), owned: Iterable[int] = ()) -> dict[str, bytes]:
+    """What a classic consumer says under its one protocol."""
+    subscription = ConsumerProtocolSubscription(
+        topics=list(topics),
+        owned_partitions=[ConsumerProtocolSubscriptionTopicPartition(topic="orders", partitions=list(owned))],
+    )
+    return {"range": b"\0\1" + subscription.encode(1)}
+
+
+def reads(partitions: Iterable[int], user_data: bytes | None = None) -> bytes:
+    """An assignment of orders as a classic leader writes it."""
+    topic = ConsumerProtocolAssignmentTopicPartition(topic="orders", partitions=list(partitions))
+    assignment = ConsumerProtocolAssignment(assigned_partitions=[topic], user_data=user_data)
+    return b"\0\1" + assignment.encode(1)
+
+
+class Old:
+    """A classic consumer: joins, syncs, and knows what it reads."""
+
+    def __init__(self, bench: Bench, instance: str | None = None) -> None:
+        self.bench = bench
+        self.instance = instance
+        self.member_id = "" if instance is not None else bench.member_id()
+        self.generation = -1
+        self.owned: list[int] = []
+
+    def join(self, owned: Iterable[int] | None = None) -> JoinGroupResponse:
+        said = says(owned=self.owned if owned is None else owned)
+        response = self.bench.join(self.member_id, instance=self.instance, protocols=said).response
+        assert response is not None
+        if response.error_code == 0:
+            self.member_id, self.generation = response.member_id, response.generation_id
+        return response
+
+    def sync(self) -> int:
+        response = self.bench.sync(
+            self.member_id, self.generation, instance=self.instance, protocol="range"
+        ).response
+        assert response is not None
+        if not response.error_code:
+            topics = ConsumerProtocolAssignment.decode(
+                response.assignment[2:], 1, allow_trailing=True
+            ).assigned_partitions
+            self.owned = [partition for topic in topics for partition in topic.partitions]
+        return response.error_code
+
+    def heartbeat(self) -> int:
+        return self.bench.heartbeat(self.member_id, self.generation, self.instance)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(GroupSettings(consumer_assignment_interval=0.0))
+
+
+def old_group(bench: Bench, data: bytes | None = None) -> Old:
+    """A stable classic group of one consumer that reads everything."""
+    old = Old(bench)
+    bench.join(old.member_id, protocols=says())
+    bench.advance(3.0)
+    old.generation, old.owned = 1, list(ALL)
+    bench.sync(old.member_id, 1, {old.member_id: reads(ALL) if data is None else data})
+    return old
+
+
+def test_a_new_consumer_upgrades_the_group_and_waits_for_the_old_one(bench: Bench) -> None:
+    old = old_group(bench)
+    answer = bench.beat("new", 0)
+    assert (answer.error_code, answer.member_epoch, assigned(answer)) == (0, 2, {})
+    assert bench.describe().error_code == GROUP_ID_NOT_FOUND
+    assert bench.consumer().members[old.member_id].epoch == 1
+    assert old.heartbeat() == REBALANCE_IN_PROGRESS, "there is a new generation to join"
+    assert bench.commit(member=old.member_id, generation=1) == 0
+    assert bench.commit(member=old.member_id, generation=1, version=5) == 0
+    assert bench.commit(member=old.member_id, generation=2) == ILLEGAL_GENERATION
+    told = old.join()
+    assert (told.generation_id, told.leader, told.members, told.protocol_name) == (1, "", [], "range")
+    assert old.sync() == 0
+    assert old.owned == [0, 1, 2]
+    assert old.heartbeat() == REBALANCE_IN_PROGRESS, "it is to say that it gave up the others"
+    assert assigned(bench.beat("new", 2)) is None
+    assert old.join().generation_id == 2
+    assert old.sync() == 0
+    assert old.heartbeat() == 0
+    assert assigned(bench.beat("new", 2)) == {ORDERS: [3, 4, 5]}
+    assert bench.consumer().state.value == "Stable"
+
+
+def test_an_old_consumer_joins_a_new_group(bench: Bench) -> None:
+    bench.beat("new", 0)
+    old = Old(bench)
+    assert old.join().generation_id == 3
+    assert old.sync() == 0
+    assert old.owned == []
+    assert old.heartbeat() == 0, "what it is to read is not free yet"
+    bench.beat("new", 2, owned={ORDERS: list(ALL)})
+    bench.beat("new", 2, owned={ORDERS: [0, 1, 2]})
+    assert old.heartbeat() == REBALANCE_IN_PROGRESS
+    old.join()
+    assert old.sync() == 0
+    assert old.owned == [3, 4, 5]
+
+
+def test_old_versions_join_without_an_id(bench: Bench) -> None:
+    bench.beat("new", 0)
+    response = bench.join(version=3, protocols=says()).response
+    assert response is not None
+    assert (response.error_code, response.generation_id, response.protocol_name) == (0, 3, "range")
+
+
+def test_members_of_other_protocols_stay_out(bench: Bench) -> None:
+    bench.beat("new", 0)
+    Old(bench).join()
+    for options in ({"kind": "connect"}, {"protocols": {"sticky": says()["range"]}}):
+        refused = bench.join(**options).response
+        assert refused is not None
+        assert refused.error_code == INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_the_last_new_consumer_takes_the_new_protocol_along(bench: Bench) -> None:
+    old = old_group(bench)
+    bench.beat("new", 0)
+    bench.commit(7, member=old.member_id, generation=1)
+    assert bench.beat("new", -1).error_code == 0
+    group = bench.classic()
+    assert (group.state.value, group.generation, list(group.members)) == (
+        "PreparingRebalance",
+        2,
+        [old.member_id],
+    )
+    assert bench.committed() == 7
+    old.join()
+    assert bench.classic().generation == 3
+    bench.reload()
+    assert bench.classic().state.value == "Stable"
+
+
+def test_a_silent_new_consumer_takes_the_new_protocol_along_too(bench: Bench) -> None:
+    old = old_group(bench)
+    bench.beat("new", 0)
+    for _ in range(8):
+        bench.advance(5.0)
+        old.join()
+        old.sync()
+    bench.advance(5.0)
+    assert list(bench.classic().members) == [old.member_id]
+
+
+def test_silent_classic_member_times_out_after_the_upgrade(bench: Bench) -> None:
+    old_group(bench)
+    bench.beat("new", 0)
+    bench.advance(10.0)
+    assert set(bench.consumer().members) == {"new"}
+
+
+def test_a_group_stays_new_while_one_is(bench: Bench) -> None:
+    old = old_group(bench)
+    bench.beat("a", 0)
+    bench.beat("b", 0)
+    bench.beat("a", -1)
+    assert set(bench.consumer().members) == {old.member_id, "b"}
+    bench.leave(old.member_id)
+    assert set(bench.consumer().members) == {"b"}
+
+
+@pytest.mark.parametrize("policy", list(MigrationPolicy))
+def test_migration_policy_decides_the_allowed_direction(policy: MigrationPolicy) -> None:
+    bench = Bench(GroupSettings(migration_policy=policy))
+    old_group(bench)
+    up = policy in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+    assert bench.beat("new", 0).error_code == (0 if up else GROUP_ID_NOT_FOUND)
+    bench = Bench(GroupSettings(migration_policy=policy))
+    bench.beat("new", 0)
+    Old(bench).join()
+    bench.beat("new", -1)
+    down = policy in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
+    assert (GROUP in {one.id for one in bench.shard.groups.values() if hasattr(one, "generation")}) == down
+
+
+@pytest.mark.parametrize("data", [b"xx", reads(ALL, b"my own")])
+def test_assignments_that_cannot_be_read_are_not_upgraded(bench: Bench, data: bytes) -> None:
+    old = old_group(bench, data)
+    assert bench.beat("new", 0).error_code == GROUP_ID_NOT_FOUND
+    assert old.heartbeat() == 0
+
+
+def test_pending_join_gets_rebalance_in_progress_on_upgrade(bench: Bench) -> None:
+    old_group(bench)
+    second = bench.member_id()
+    waiting = bench.join(second, protocols=says())
+    assert not waiting.is_done
+    bench.beat("new", 0)
+    assert waiting.response is not None
+    assert waiting.response.error_code == REBALANCE_IN_PROGRESS
+
+
+def test_an_upgrade_that_is_not_stored_did_not_happen(bench: Bench) -> None:
+    old = old_group(bench)
+    bench.log.fails_with = NotEnoughReplicas()
+    assert bench.beat("new", 0).error_code == COORDINATOR_NOT_AVAILABLE
+    bench.log.fails_with = None
+    assert bench.classic().state.value == "Stable"
+    assert old.heartbeat() == 0
+
+
+def test_mixed_groups_continue_under_the_next_coordinator(bench: Bench) -> None:
+    old = old_group(bench)
+    bench.beat("new", 0)
+    bench.reload()
+    assert old.heartbeat() == REBALANCE_IN_PROGRESS
+    old.join()
+    assert old.sync() == 0
+    assert old.owned == [0, 1, 2]
+    described = bench.answer(
+        ConsumerGroupDescribeRequest(group_ids=[GROUP], include_authorized_operations=False)
+    ).groups[0]
+    assert sorted((one.member_id == "new", one.member_type) for one in described.members) == [
+        (False, 0),
+        (True, 1),
+    ]
+
+
+def test_an_old_consumers_own_session_timeout_counts(bench: Bench) -> None:
+    old = old_group(bench)  # 10 s
+    bench.beat("new", 0)
+    old.join()
+    bench.advance(10.0)
+    assert set(bench.consumer().members) == {"new"}
+
+
+def test_classic_member_that_does_not_join_or_sync_in_time_is_removed(bench: Bench) -> None:
+    old = old_group(bench)
+    bench.beat("new", 0)
+    for _ in range(12):
+        assert old.heartbeat() == REBALANCE_IN_PROGRESS
+        bench.advance(5.0)
+        bench.beat("new", 2)
+    assert set(bench.consumer().members) == {"new"}, "60 s are its rebalance timeout"
+    other = Old(bench)
+    other.join()
+    for _ in range(12):
+        other.heartbeat()
+        bench.advance(5.0)
+        bench.beat("new", bench.consumer().members["new"].epoch)
+    assert set(bench.consumer().members) == {"new"}, "it joined and never synced"
+
+
+def test_classic_member_that_joins_and_syncs_in_time_stays(bench: Bench) -> None:
+    old = old_group(bench)
+    bench.beat("new", 0)
+    assert old.heartbeat() == REBALANCE_IN_PROGRESS
+    for second in range(0, 150, 5):
+        bench.advance(5.0)
+        bench.beat("new", 2)
+        if second == 30:
+            old.join()
+        if second == 40:
+            old.sync()
+            old.join()
+            old.sync()
+        old.heartbeat()
+    assert set(bench.consumer().members) == {"new", old.member_id}
+
+
+def test_after_a_downgrade_silent_members_time_out(bench: Bench) -> None:
+    old_group(bench)
+    bench.beat("new", 0)
+    bench.beat("new", -1)
+    bench.advance(10.0)
+    assert bench.classic().state.value == "Empty"
+
+
+def test_classic_member_keeps_partitions_that_no_other_member_reads(bench: Bench) -> None:
+    old = old_group(bench)
+    bench.beat("new", 0, topics=["refunds"])
+    assert bench.consumer().targets[old.member_id] == {ORDERS: frozenset(ALL)}
+    assert old.heartbeat() == REBALANCE_IN_PROGRESS
+    assert old.join().generation_id == 2
+    assert old.sync() == 0
+    assert old.owned == list(ALL)
+
+
+def test_a_static_consumer_changes_its_protocol_in_place(bench: Bench) -> None:
+    bench.beat("new", 0)
+    old = Old(bench, "one")
+    assert old.join().error_code == 0
+    answer = bench.beat("old-as-new", 0, instance="one")
+    assert answer.error_code == 0
+    assert set(bench.consumer().members) == {"new", "old-as-new"}
+    assert old.heartbeat() == FENCED_INSTANCE_ID
+    assert bench.consumer().members["old-as-new"].classic is None
+    stranger = Old(bench, "one")
+    assert stranger.join().error_code == 0
+    assert set(bench.consumer().members) == {"new", stranger.member_id}
+
+
+def test_strangers_and_new_members_do_not_speak_the_old_protocol(bench: Bench) -> None:
+    old = old_group(bench)
+    bench.beat("new", 0)
+    assert bench.heartbeat("new", 2) == UNKNOWN_MEMBER_ID
+    assert bench.heartbeat("stranger", 1) == UNKNOWN_MEMBER_ID
+    assert bench.heartbeat(old.member_id, 5) == ILLEGAL_GENERATION
+    assert bench.sync(old.member_id, 1, protocol="sticky").response.error_code == INCONSISTENT_GROUP_PROTOCOL  # type: ignore[union-attr]
+    assert bench.sync(old.member_id, 1, kind=None).response.error_code == INCONSISTENT_GROUP_PROTOCOL  # type: ignore[union-attr]
+    assert bench.sync(old.member_id, 1, protocol="range").response.error_code == REBALANCE_IN_PROGRESS  # type: ignore[union-attr]
+    request = LeaveGroupRequest(
+        group_id=GROUP,
+        members=[
+            MemberIdentity(member_id="stranger"),
+            MemberIdentity(member_id="", group_instance_id="none"),
+            MemberIdentity(member_id="m", group_instance_id="none"),
+        ],
+    )
+    assert [one.error_code for one in bench.answer(request).members] == [
+        UNKNOWN_MEMBER_ID,
+        UNKNOWN_MEMBER_ID,
+        UNKNOWN_MEMBER_ID,
+    ]
+    assert bench.leave(old.member_id, version=2).error_code == 0

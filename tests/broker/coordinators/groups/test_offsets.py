@@ -1,0 +1,463 @@
+"""Committed offsets: commits by whom and when, reads, transactions, expiry."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2.broker.coordinators.replay import Producer, record_of
+from pykafka2.broker.coordinators.runtime import Entry
+from pykafka2.broker.coordinators.settings import GroupSettings, TopicTable
+from pykafka2.protocol.messages import committed_offsets as wire
+from pykafka2.protocol.messages.group_records import (
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from tests.broker.support.bench import GROUP, ORDERS, REFUNDS, Bench
+from tests.error_codes import (
+    FENCED_INSTANCE_ID,
+    GROUP_ID_NOT_FOUND,
+    GROUP_SUBSCRIBED_TO_TOPIC,
+    ILLEGAL_GENERATION,
+    INVALID_GROUP_ID,
+    NON_EMPTY_GROUP,
+    OFFSET_METADATA_TOO_LARGE,
+    REBALANCE_IN_PROGRESS,
+    STALE_MEMBER_EPOCH,
+    UNKNOWN_MEMBER_ID,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    UNSTABLE_OFFSET_COMMIT,
+    UNSUPPORTED_VERSION,
+)
+
+MOVER = Producer(7, 0)
+DAY = 86400.0
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+def test_an_empty_group_takes_commits_from_outside_in_every_version(version: int) -> None:
+    bench = Bench()
+    assert bench.commit(42, version=version) == 0
+    assert bench.committed() == 42
+    assert bench.describe().group_state == "Empty"
+
+
+def test_a_group_with_members_takes_none_from_outside() -> None:
+    bench = Bench()
+    (member,) = bench.stable(1)
+    assert bench.commit() == UNKNOWN_MEMBER_ID
+    assert bench.commit(generation=1) == UNKNOWN_MEMBER_ID
+    assert bench.commit(member=member, generation=0) == ILLEGAL_GENERATION
+    assert bench.commit(member=member, generation=1) == 0
+
+
+def test_while_the_assignment_is_awaited_commits_are_refused() -> None:
+    bench = Bench()
+    (member,) = bench.stable(1)
+    bench.join(member)
+    assert bench.commit(member=member, generation=2) == REBALANCE_IN_PROGRESS
+
+
+def test_a_transaction_commits_also_while_the_assignment_is_awaited() -> None:
+    """Its producer knows nothing of rebalances; the member's generation is checked all the same."""
+    bench = Bench()
+    (member,) = bench.stable(1)
+    bench.join(member)
+    assert bench.commit_transactional(8, MOVER, member=member, generation=2) == 0
+    assert bench.commit_transactional(8, MOVER, member=member, generation=1) == ILLEGAL_GENERATION
+
+
+def test_a_generation_of_a_group_that_does_not_exist() -> None:
+    bench = Bench()
+    assert bench.commit(member="m", generation=3, version=8) == ILLEGAL_GENERATION
+    assert bench.commit(member="m", generation=3, version=9) == GROUP_ID_NOT_FOUND
+
+
+def test_a_replaced_static_member_cannot_commit() -> None:
+    bench = Bench()
+    first = bench.join(instance="a").response
+    bench.advance(3.0)
+    old = bench.classic().static_members["a"]
+    bench.settle([old], 1)
+    bench.join(instance="a")
+    assert first is None
+    assert bench.commit(member=old, generation=1, instance="a") == FENCED_INSTANCE_ID
+
+
+@pytest.mark.parametrize(
+    ("metadata", "code"),
+    [("x" * 4096, 0), ("x" * 4097, OFFSET_METADATA_TOO_LARGE), ("é" * 4096, 0), (None, 0)],
+)
+def test_metadata_has_a_limit(metadata: str | None, code: int) -> None:
+    bench = Bench()
+    assert bench.commit(metadata=metadata) == code
+    assert bench.committed() == (-1 if code else 5)
+
+
+def test_uncommitted_offset_is_minus_one_without_an_error() -> None:
+    bench = Bench()
+    unknown_group = bench.fetch([0, 1], group_id="nobody")
+    assert unknown_group.error_code == 0
+    assert [
+        (one.partition_index, one.committed_offset, one.metadata, one.error_code)
+        for one in unknown_group.topics[0].partitions
+    ] == [(0, -1, "", 0), (1, -1, "", 0)]
+    bench.commit(5)
+    assert bench.committed(1) == -1
+
+
+def test_all_offsets_of_a_group_in_new_and_old_form() -> None:
+    bench = Bench()
+    bench.commit(5, partition=1)
+    bench.commit(6, partition=0, metadata="note")
+    bench.commit(7, topic="refunds")
+    everything = bench.fetch(None)
+    assert {
+        (topic.name, one.partition_index): (one.committed_offset, one.metadata)
+        for topic in everything.topics
+        for one in topic.partitions
+    } == {("orders", 0): (6, "note"), ("orders", 1): (5, ""), ("refunds", 0): (7, "")}
+    for version in range(2, 8):
+        old = bench.answer(wire.OffsetFetchRequest(group_id=GROUP, topics=None), version)
+        assert [topic.name for topic in old.topics] == ["orders", "refunds"]
+        assert old.error_code == 0
+    asked = [wire.OffsetFetchRequestTopic(name="orders", partition_indexes=[1, 5])]
+    oldest = bench.answer(wire.OffsetFetchRequest(group_id=GROUP, topics=asked), 1)
+    assert [one.committed_offset for one in oldest.topics[0].partitions] == [5, -1]
+
+
+def test_topics_go_by_id_since_version_10() -> None:
+    bench = Bench()
+    assert bench.commit(9, version=10) == 0
+    assert bench.commit(9, topic="no such topic id", version=10) == UNKNOWN_TOPIC_ID
+    answer = bench.fetch([0], version=10)
+    assert answer.topics[0].topic_id == ORDERS
+    assert answer.topics[0].partitions[0].committed_offset == 9
+    assert (
+        bench.fetch([0], topic="no such topic id", version=10).topics[0].partitions[0].error_code
+        == UNKNOWN_TOPIC_ID
+    )
+    assert [topic.topic_id for topic in bench.fetch(None, version=10).topics] == [ORDERS]
+
+
+def test_commits_to_topics_that_do_not_exist_are_refused() -> None:
+    bench = Bench()
+    assert bench.commit(topic="nothing") == UNKNOWN_TOPIC_OR_PARTITION
+    assert bench.commit(partition=6) == UNKNOWN_TOPIC_OR_PARTITION
+    assert bench.commit_transactional(5, MOVER, group_id="other") == 0
+    assert bench.shard.offsets.committed == {}
+
+
+def test_offsets_outlive_their_coordinator() -> None:
+    bench = Bench()
+    bench.commit(5)
+    bench.commit(6)
+    bench.reload()
+    assert bench.committed() == 6
+
+
+def test_offsets_in_kafkas_first_record_form_are_read() -> None:
+    bench = Bench()
+    record = record_of(
+        LegacyOffsetCommitKey(group=GROUP, topic="orders", partition=0),
+        OffsetCommitValue(offset=3, metadata="", commit_timestamp=1),
+        0,
+    )
+    bench.log.entries.append(Entry(record.key, record.value))
+    bench.log.commit_all()
+    bench.reload()
+    assert bench.committed() == 3
+
+
+@pytest.mark.parametrize("version", [9, 10])
+def test_a_commit_remembers_the_topics_id_in_kafkas_newest_record_form(version: int) -> None:
+    bench = Bench()
+    bench.commit(5, version=version)
+    value = bench.log.entries[-1].value
+    assert value is not None
+    assert value[:2] == b"\0\4"
+    assert OffsetCommitValue.decode(value[2:], 4).topic_id == ORDERS
+
+
+def test_offset_of_a_former_topic_with_the_same_name_is_not_returned_by_topic_id() -> None:
+    bench = Bench()
+    record = record_of(
+        OffsetCommitKey(group=GROUP, topic="orders", partition=0),
+        OffsetCommitValue(offset=3, metadata="", commit_timestamp=1, topic_id=REFUNDS),
+    )
+    bench.log.entries.append(Entry(record.key, record.value))
+    bench.log.commit_all()
+    bench.reload()
+    assert bench.committed(version=9) == 3  # as Kafka: only an id can be another one
+    assert bench.committed(version=10) == -1
+    bench.commit(4)
+    assert bench.committed(version=10) == 4
+
+
+def test_a_deleted_topic_takes_its_offsets_along() -> None:
+    bench = Bench()
+    bench.commit(5)
+    bench.commit(6, topic="refunds")
+    bench.runtime.carry_out(bench.shard.on_topics(TopicTable({"refunds": (REFUNDS, 3)})), bench.now)
+    assert [topic.name for topic in bench.fetch(None).topics] == ["refunds"]
+
+
+# -- transactions -------------------------------------------------------------------------------------
+
+
+def test_transactional_offset_is_visible_after_the_commit() -> None:
+    bench = Bench()
+    bench.commit(1)
+    assert bench.commit_transactional(8, MOVER) == 0
+    assert bench.committed() == 1
+    assert bench.committed(require_stable=True) == -1 - UNSTABLE_OFFSET_COMMIT
+    assert bench.committed(1, require_stable=True) == -1, "only its own partitions are unstable"
+    bench.end_transaction(MOVER, committed=True)
+    assert bench.committed(require_stable=True) == 8
+
+
+def test_an_aborted_transactions_offsets_were_never_there() -> None:
+    bench = Bench()
+    bench.commit_transactional(8, MOVER)
+    bench.end_transaction(MOVER, committed=False)
+    assert bench.committed(require_stable=True) == -1
+
+
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("reloaded", ["before the marker", "after the marker"])
+def test_pending_offsets_outlive_their_coordinator(reloaded: str, committed: bool) -> None:
+    bench = Bench()
+    bench.commit(1)
+    bench.commit_transactional(8, MOVER)
+    if reloaded == "before the marker":
+        bench.reload()
+        assert bench.committed(require_stable=True) == -1 - UNSTABLE_OFFSET_COMMIT
+    bench.end_transaction(MOVER, committed)
+    if reloaded == "after the marker":
+        bench.reload()
+    assert bench.committed(require_stable=True) == (8 if committed else 1)
+
+
+def test_two_producers_transactions_end_apart() -> None:
+    bench = Bench()
+    other = Producer(8, 0)
+    bench.commit_transactional(8, MOVER)
+    bench.commit_transactional(9, other, partition=1)
+    bench.end_transaction(other, committed=True)
+    assert bench.committed(1, require_stable=True) == 9
+    assert bench.committed(0, require_stable=True) == -1 - UNSTABLE_OFFSET_COMMIT
+
+
+def test_later_commit_outlives_the_offset_of_a_transaction() -> None:
+    """As in Apache Kafka, where the later record counts, not the later end; also to the next coordinator."""
+    bench = Bench()
+    bench.commit_transactional(8, MOVER)
+    bench.commit(9)
+    bench.end_transaction(MOVER, committed=True)
+    assert bench.committed(require_stable=True) == 9
+    bench.reload()
+    assert bench.committed(require_stable=True) == 9
+    bench.commit_transactional(10, MOVER)
+    bench.end_transaction(MOVER, committed=True)
+    assert bench.committed(require_stable=True) == 10
+
+
+def test_a_marker_does_not_bring_a_deleted_group_back() -> None:
+    bench = Bench()
+    bench.commit_transactional(8, MOVER)
+    assert bench.delete_group() == 0
+    assert not bench.shard.offsets.has_open_transaction(GROUP)
+    bench.end_transaction(MOVER, committed=True)
+    assert GROUP not in bench.shard.groups
+
+
+@pytest.mark.parametrize("how", ["OffsetDelete", "the topic goes"])
+def test_pending_offsets_can_be_deleted_before_they_are_committed(how: str) -> None:
+    bench = Bench()
+    bench.commit_transactional(8, MOVER)
+    if how == "OffsetDelete":
+        partition = wire.OffsetDeleteRequestPartition(partition_index=0)
+        asked = wire.OffsetDeleteRequestTopic(name="orders", partitions=[partition])
+        request = wire.OffsetDeleteRequest(group_id=GROUP, topics=[asked])
+        assert bench.answer(request).topics[0].partitions[0].error_code == 0
+    else:
+        bench.runtime.carry_out(bench.shard.on_topics(TopicTable({}), {"orders"}), bench.now)
+    assert bench.committed(require_stable=True) == -1, "it is not unstable any more"
+    bench.end_transaction(MOVER, committed=True)
+    assert bench.committed() == -1
+
+
+def test_deleting_a_group_removes_its_pending_transactional_offsets() -> None:
+    bench = Bench()
+    bench.commit_transactional(8, MOVER)
+    assert bench.delete_group() == 0
+    bench.end_transaction(MOVER, committed=True)
+    assert bench.committed() == -1
+    bench.reload()
+    assert bench.committed() == -1
+
+
+def test_transactional_commit_checks_member_and_generation_if_present() -> None:
+    bench = Bench()
+    (member,) = bench.stable(1)
+    assert bench.commit_transactional(8, MOVER, version=2) == 0
+    assert bench.commit_transactional(8, MOVER) == 0
+    assert bench.commit_transactional(8, MOVER, member=member, generation=1) == 0
+    assert bench.commit_transactional(8, MOVER, member=member, generation=0) == ILLEGAL_GENERATION
+    assert bench.commit_transactional(8, MOVER, member="stranger", generation=1) == UNKNOWN_MEMBER_ID
+    assert (
+        bench.commit_transactional(8, MOVER, generation=4, member="m", group_id="none") == ILLEGAL_GENERATION
+    )
+    assert bench.commit_transactional(8, MOVER, group_id="") == INVALID_GROUP_ID
+
+
+# -- deletion and expiry ------------------------------------------------------------------------------
+
+
+def delete(bench: Bench, topic: str = "orders", partition: int = 0) -> tuple[int, int | None]:
+    """OffsetDelete's code at the top, and the partition's where there is one."""
+    request = wire.OffsetDeleteRequest(
+        group_id=GROUP,
+        topics=[
+            wire.OffsetDeleteRequestTopic(
+                name=topic, partitions=[wire.OffsetDeleteRequestPartition(partition_index=partition)]
+            )
+        ],
+    )
+    answer = bench.answer(request)
+    return answer.error_code, answer.topics[0].partitions[0].error_code if answer.topics else None
+
+
+def test_offsets_of_topics_that_members_read_are_not_deleted() -> None:
+    bench = Bench()
+    assert delete(bench) == (GROUP_ID_NOT_FOUND, None)
+    (member,) = bench.stable(1)
+    bench.commit(5, member=member, generation=1)
+    bench.commit(6, member=member, generation=1, topic="refunds")
+    assert delete(bench) == (0, GROUP_SUBSCRIBED_TO_TOPIC)
+    assert delete(bench, "refunds") == (0, 0)
+    assert delete(bench, "refunds") == (0, 0)
+    assert delete(bench, "nothing") == (0, 3)
+    assert delete(bench, partition=6) == (0, 3)
+    assert [topic.name for topic in bench.fetch(None).topics] == ["orders"]
+    bench.leave(member)
+    assert delete(bench) == (0, 0)
+    assert bench.committed() == -1
+
+
+def test_groups_that_are_no_consumers_must_be_empty_for_it() -> None:
+    bench = Bench()
+    bench.stable(1, kind="connect")
+    assert delete(bench) == (NON_EMPTY_GROUP, None)
+
+
+def test_offsets_expire_a_week_after_the_group_became_empty() -> None:
+    bench = Bench()
+    (member,) = bench.stable(1, session=1800.0)
+    bench.commit(5, member=member, generation=1)
+    for _ in range(5):
+        bench.advance(1000.0)
+        assert bench.heartbeat(member, 1) == 0
+    bench.leave(member)
+    bench.advance(7 * DAY - 1000.0)
+    assert bench.committed() == 5, "more than a week since the commit, less since the group became empty"
+    bench.advance(2000.0)
+    assert bench.shard.groups == {}, "the group goes with its last offset"
+    bench.reload()
+    assert bench.shard.offsets.committed == {}
+
+
+def test_outside_of_groups_a_weeks_silence_is_enough() -> None:
+    bench = Bench()
+    bench.commit(5)
+    bench.commit(6, partition=1)
+    bench.advance(5 * DAY)
+    bench.commit(6, partition=1)
+    bench.advance(3 * DAY)
+    assert (bench.committed(0), bench.committed(1)) == (-1, 6)
+
+
+def test_offsets_of_unsubscribed_topics_of_a_live_group_expire() -> None:
+    bench = Bench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
+    (member,) = bench.stable(1, session=1800.0)
+    bench.commit(5, member=member, generation=1)
+    bench.commit(6, member=member, generation=1, topic="refunds")
+    bench.advance(620.0)
+    assert [topic.name for topic in bench.fetch(None).topics] == ["orders"]
+
+
+def test_live_group_of_another_protocol_type_keeps_its_offsets() -> None:
+    bench = Bench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
+    (member,) = bench.stable(1, session=1800.0, kind="connect")
+    bench.commit(5, member=member, generation=1)
+    bench.advance(1200.0)
+    assert bench.committed() == 5
+
+
+def test_offsets_that_a_transaction_waits_for_do_not_expire() -> None:
+    bench = Bench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
+    bench.commit(5)
+    bench.commit_transactional(6, MOVER)
+    bench.advance(1200.0)
+    assert bench.committed() == 5
+    bench.end_transaction(MOVER, committed=False)
+    bench.advance(20.0)
+    assert bench.shard.groups == {}
+
+
+def test_group_with_only_pending_transactional_offsets_is_kept() -> None:
+    bench = Bench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
+    bench.commit_transactional(6, MOVER)
+    bench.advance(1200.0)
+    assert GROUP in bench.shard.groups
+    bench.end_transaction(MOVER, committed=False)
+    bench.advance(20.0)
+    assert bench.shard.groups == {}
+
+
+def test_old_clients_choose_the_retention_of_a_commit() -> None:
+    bench = Bench()
+    bench.commit(5, version=4, retention_ms=3_600_000)
+    bench.reload()
+    bench.advance(3000.0)
+    assert bench.committed() == 5
+    bench.advance(1300.0)
+    assert bench.committed() == -1
+
+
+# -- KIP-848 ------------------------------------------------------------------------------------------
+
+
+def test_members_commit_at_their_epoch() -> None:
+    bench = Bench()
+    bench.beat("m", 0)
+    assert bench.commit(5, member="m", generation=2) == 0
+    assert bench.commit(5, member="m", generation=3) == STALE_MEMBER_EPOCH
+    assert bench.commit(5, member="other", generation=2) == UNKNOWN_MEMBER_ID
+    assert bench.commit(5) == UNKNOWN_MEMBER_ID
+    assert bench.commit(5, member="m", generation=2, version=8) == UNSUPPORTED_VERSION
+
+
+def test_old_epoch_may_commit_partitions_the_member_still_owns() -> None:
+    """KIP-1251, Kafka 4.3; before it any old epoch was stale."""
+    bench = Bench(GroupSettings(consumer_assignment_interval=0.0))
+    bench.beat("a", 0)
+    bench.beat("b", 0)
+    bench.beat("a", 2, owned={ORDERS: list(range(6))})
+    bench.beat("a", 2, owned={ORDERS: [0, 1, 2]})
+    assert bench.consumer().members["a"].epoch == 3
+    assert bench.commit(5, member="a", generation=2, partition=0) == 0
+    assert bench.commit(5, member="a", generation=2, partition=5) == STALE_MEMBER_EPOCH
+    bench.beat("b", 3)
+    assert bench.commit(5, member="b", generation=2, partition=5) == STALE_MEMBER_EPOCH
+    assert bench.commit_transactional(5, MOVER, member="a", generation=2, partition=5) == ILLEGAL_GENERATION
+
+
+def test_members_fetch_at_their_epoch() -> None:
+    bench = Bench()
+    bench.beat("m", 0)
+    assert bench.fetch([0], member="m", epoch=2).error_code == 0
+    assert bench.fetch([0], member="m", epoch=1).error_code == STALE_MEMBER_EPOCH
+    assert bench.fetch([0], member="other", epoch=2).error_code == UNKNOWN_MEMBER_ID
+    assert bench.fetch([0]).error_code == 0, "anybody may look from outside"

@@ -1,0 +1,225 @@
+"""Transactions: markers, the last stable offset, read_committed, and the coordinator's part.
+
+Over real sockets with raw requests; where time passes, in the simulation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2 import errors
+from pykafka2.protocol.messages.fetch import FetchRequest
+from pykafka2.testing.cluster import KafkaCluster
+from tests.broker.support.transactional import (
+    end_offset,
+    fetch_request,
+    in_transaction,
+    mark,
+    producers_of,
+    read,
+    transactional_produce,
+    visible,
+    write,
+)
+from tests.testing.wire import Wire, batch, data_of, produce
+
+Leader = Callable[[str, int], Wire]
+
+unverified = pytest.mark.kafka(
+    brokers=1,
+    topics={"t": 1},
+    # Records of long ago and markers of today are to be in one segment, so that one fetch gives them all.
+    config={"transaction.partition.verification.enable": False, "log.roll.ms": 2**62},
+)
+"""One broker whose log is looked at by itself: nobody asks the coordinator."""
+
+# ---------------------------------------------------------------------- produce
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1})
+def test_a_transactional_batch_without_transactional_id_is_not_authorized(leader: Leader) -> None:
+    wire = leader("t", 0)
+    answer = write(wire, None, in_transaction([b"x"], 7))
+    assert answer.error_code == errors.TransactionalIdAuthorizationFailed.code
+    wire.send(transactional_produce(None, in_transaction([b"x"], 7), acks=0), 12)
+    assert wire.is_closed_by_broker()  # with acks=0 nothing else tells of the error
+
+
+@unverified
+def test_a_request_has_batches_of_one_producer_only(leader: Leader) -> None:
+    wire = leader("t", 0)
+    request = transactional_produce("tid", in_transaction([b"x"], 7))
+    other = transactional_produce("tid", in_transaction([b"x"], 8), partition=1)
+    request.topic_data[0].partition_data += other.topic_data[0].partition_data
+    answer = wire.call(request, 12)
+    codes = [one.error_code for one in answer.responses[0].partition_responses]
+    assert codes == [errors.InvalidProducerIdMapping.code] * 2
+
+
+@unverified
+def test_a_plain_batch_in_an_open_transaction_is_refused(leader: Leader) -> None:
+    wire = leader("t", 0)
+    assert write(wire, "tid", in_transaction([b"x"], 7)).error_code == 0
+    plain = batch([b"y"], producer_id=7, producer_epoch=0, base_sequence=1)
+    assert produce(wire, "t", 0, plain).error_code == errors.InvalidTxnState.code
+    assert mark(wire, 7, committed=True) == 0
+    assert produce(wire, "t", 0, plain).error_code == 0
+
+
+# ---------------------------------------------------------------------- markers
+
+
+@unverified
+def test_a_marker_is_a_control_batch_with_an_offset_and_the_coordinators_epoch(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    from pykafka2.records.control import read_marker
+
+    wire = leader("t", 0)
+    assert write(wire, "tid", in_transaction([b"a", b"b"], 7)).base_offset == 0
+    assert mark(wire, 7, committed=True, coordinator_epoch=5) == 0
+    data, marker = kafka_cluster.log("t", 0).batches()
+    assert (data.is_control, marker.is_control, marker.base_offset, marker.count) == (False, True, 2, 1)
+    assert (marker.is_transactional, marker.producer_id, marker.producer_epoch) == (True, 7, 0)
+    assert read_marker(marker).is_commit
+    assert read_marker(marker).coordinator_epoch == 5
+    assert kafka_cluster.log("t", 0).log_end_offset == 3
+
+
+@unverified
+def test_an_older_coordinator_or_producer_epoch_is_refused(leader: Leader) -> None:
+    wire = leader("t", 0)
+    write(wire, "tid", in_transaction([b"x"], 7, epoch=3))
+    assert mark(wire, 7, committed=True, epoch=2) == errors.InvalidProducerEpoch.code
+    assert mark(wire, 7, committed=True, epoch=3, coordinator_epoch=4) == 0
+    late = mark(wire, 7, committed=False, epoch=3, coordinator_epoch=3)
+    assert late == errors.TransactionCoordinatorFenced.code
+    assert mark(wire, 7, committed=True, epoch=3, coordinator_epoch=4, version=1) == 0  # a repetition
+
+
+@unverified
+def test_with_an_epoch_for_each_transaction_the_markers_epoch_is_above_the_records(
+    leader: Leader,
+) -> None:
+    wire = leader("t", 0)
+    write(wire, "tid", in_transaction([b"x"], 7, epoch=3))
+    assert mark(wire, 7, committed=True, epoch=3, transaction_version=2) == errors.InvalidProducerEpoch.code
+    assert mark(wire, 7, committed=True, epoch=4, transaction_version=2) == 0
+    assert mark(wire, 7, committed=True, epoch=4, transaction_version=2) == 0
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
+def test_transaction_marker_must_reach_the_leader(
+    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
+) -> None:
+    leader = kafka_cluster.partition("t", 0).leader
+    assert mark(connect(1 - leader), 7, committed=True) == errors.NotLeaderOrFollower.code
+    assert mark(connect(leader), 7, committed=True, topic="u") == errors.UnknownTopicOrPartition.code
+    assert mark(connect(leader), 7, committed=True, partition=4) == errors.UnknownTopicOrPartition.code
+    assert mark(connect(leader), 7, committed=True) == 0
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
+def test_a_marker_is_answered_when_the_replicas_have_it(
+    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[[Callable[[], bool]], None]
+) -> None:
+    from pykafka2.protocol.messages.transaction import WriteTxnMarkersRequest
+    from tests.broker.support.transactional import marker_request
+
+    wire, other = leader("t", 0), leader("t", 0)
+    write(wire, "tid", in_transaction([b"x"], 7))
+    kafka_cluster.controls.pause_followers()
+    wire.send(marker_request(7, committed=True), 2)
+    wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 2)
+    assert end_offset(other) == 0  # the marker is written, not replicated
+    kafka_cluster.controls.resume_followers()
+    assert wire.receive(WriteTxnMarkersRequest, 2)[1].markers[0].topics[0].partitions[0].error_code == 0
+    assert end_offset(other) == 2
+
+
+# ---------------------------------------------------------------------- read_committed
+
+
+@unverified
+def test_the_last_stable_offset_is_where_the_earliest_open_transaction_begins(leader: Leader) -> None:
+    wire = leader("t", 0)
+    produce(wire, "t", 0, batch([b"plain"]))
+    write(wire, "a", in_transaction([b"a"], 7))
+    write(wire, "b", in_transaction([b"b"], 8))
+    produce(wire, "t", 0, batch([b"after"]))
+    assert (end_offset(wire), end_offset(wire, committed=False)) == (1, 4)
+    data = read(wire)
+    assert (data.last_stable_offset, data.high_watermark) == (1, 4)
+    assert visible(data) == [b"plain"]
+    assert visible(read(wire, committed=False)) == [b"plain", b"a", b"b", b"after"]
+    assert mark(wire, 8, committed=True) == 0
+    assert end_offset(wire) == 1  # the later one ended first
+    assert mark(wire, 7, committed=True) == 0
+    assert end_offset(wire) == 6
+    assert visible(read(wire)) == [b"plain", b"a", b"b", b"after"]
+
+
+@unverified
+def test_the_aborted_list_covers_the_returned_range(leader: Leader) -> None:
+    wire = leader("t", 0)
+    write(wire, "a", in_transaction([b"bad"], 7))  # 0
+    write(wire, "b", in_transaction([b"good"], 8))  # 1
+    assert mark(wire, 7, committed=False) == 0  # 2
+    assert mark(wire, 8, committed=True) == 0  # 3
+    write(wire, "a", in_transaction([b"worse"], 7, sequence=1))  # 4
+    assert mark(wire, 7, committed=False) == 0  # 5
+    data = read(wire)
+    listed = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
+    assert listed == [(7, 0), (7, 4)]
+    assert visible(data) == [b"good"]
+    later = [(one.producer_id, one.first_offset) for one in read(wire, offset=3).aborted_transactions or ()]
+    assert later == [(7, 4)]
+    assert read(wire, offset=6).aborted_transactions == []
+    assert read(wire, committed=False).aborted_transactions is None
+
+
+@unverified
+def test_a_waiting_read_committed_fetch_ends_when_the_transaction_does(leader: Leader) -> None:
+    wire, reader = leader("t", 0), leader("t", 0)
+    write(wire, "a", in_transaction([b"x"], 7))
+    reader.send(fetch_request(max_wait_ms=9000), 12)
+    assert mark(wire, 7, committed=True) == 0
+    data = data_of(reader.receive(FetchRequest, 12)[1])
+    assert (visible(data), data.last_stable_offset) == ([b"x"], 2)
+
+
+@pytest.mark.kafka(
+    brokers=3,
+    topics={"t": 1},
+    config={"transaction.partition.verification.enable": False, "log.roll.ms": 2**62},
+)
+def test_new_leader_has_open_and_aborted_transactions(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    wire = leader("t", 0)
+    write(wire, "a", in_transaction([b"gone"], 7))
+    assert mark(wire, 7, committed=False) == 0
+    write(wire, "b", in_transaction([b"open"], 8))
+    kafka_cluster.controls.crash_broker(kafka_cluster.partition("t", 0).leader)
+    wire = leader("t", 0)
+    data = read(wire)
+    assert (visible(data), data.last_stable_offset) == ([], 2)
+    assert mark(wire, 8, committed=True, coordinator_epoch=1) == 0
+    assert visible(read(wire)) == [b"open"]
+
+
+# ---------------------------------------------------------------------- DescribeProducers
+
+
+@unverified
+def test_describe_producers_returns_epochs_sequences_and_open_transactions(leader: Leader) -> None:
+    wire = leader("t", 0)
+    produce(wire, "t", 0, batch([b"x"] * 3, producer_id=5, producer_epoch=1, base_sequence=0))
+    write(wire, "a", in_transaction([b"x"], 7, epoch=2))
+    found = producers_of(wire)
+    assert sorted(found) == [5, 7]
+    assert (found[5].producer_epoch, found[5].last_sequence, found[5].current_txn_start_offset) == (1, 2, -1)
+    assert (found[7].coordinator_epoch, found[7].current_txn_start_offset) == (-1, 3)
+    mark(wire, 7, committed=True, epoch=2, coordinator_epoch=4)
+    found = producers_of(wire)
+    assert (found[7].coordinator_epoch, found[7].current_txn_start_offset) == (4, -1)

@@ -1,0 +1,130 @@
+"""The leader's question to a transaction's coordinator, and what producers of each age hear."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2 import errors
+from pykafka2.broker.coordinators.refusals import refusal
+from pykafka2.broker.coordinators.replay import Producer
+from pykafka2.broker.coordinators.transactions.verifier import (
+    TransactionSupport,
+    for_offsets,
+    for_produce,
+    verification_codes,
+    verification_request,
+)
+from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.errors import BrokerError, InvalidTxnState
+from pykafka2.protocol.messages.transaction import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from tests.broker.log.test_transactions import write
+from tests.broker.support.transaction_bench import A, B, Bench
+
+
+def told(
+    request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse, support: TransactionSupport
+) -> dict[tuple[str, int], int]:
+    codes = verification_codes(request, response, support)
+    return {place: for_produce(code, support) for place, code in codes.items()}
+
+
+def ask(bench: Bench, producer: Producer, support: TransactionSupport) -> dict[tuple[str, int], int]:
+    request = verification_request(bench.name, producer.id, producer.epoch, [A, B], support)
+    return told(request, bench.ask(request, 5), support)
+
+
+def test_produce_version_decides_the_transaction_support() -> None:
+    found = [TransactionSupport.of_produce(version) for version in (3, 10, 11, 12, 13)]
+    assert found == [
+        TransactionSupport.OLD_ERRORS,
+        TransactionSupport.OLD_ERRORS,
+        TransactionSupport.ABORTABLE,
+        TransactionSupport.ADDS_PARTITIONS,
+        TransactionSupport.ADDS_PARTITIONS,
+    ]
+
+
+def test_older_producers_are_verified() -> None:
+    bench = Bench()
+    producer = bench.begin()
+    bench.add(producer, (A,), version=3)
+    assert ask(bench, producer, TransactionSupport.OLD_ERRORS) == {A: 0, B: errors.InvalidTxnState.code}
+    assert ask(bench, producer, TransactionSupport.ABORTABLE) == {A: 0, B: errors.TransactionAbortable.code}
+    assert bench.transaction.partitions == {A}
+
+
+def test_newer_producers_add_the_partition_by_producing() -> None:
+    bench = Bench()
+    producer = bench.begin()
+    assert ask(bench, producer, TransactionSupport.ADDS_PARTITIONS) == {A: 0, B: 0}
+    assert bench.transaction.partitions == {A, B}
+
+
+def test_fenced_producer_gets_invalid_producer_epoch() -> None:
+    bench = Bench()
+    stale = bench.begin()
+    bench.begin()
+    for support in TransactionSupport:
+        code = errors.InvalidProducerEpoch.code
+        assert ask(bench, stale, support) == {A: code, B: code}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [errors.CoordinatorLoadInProgress, errors.CoordinatorNotAvailable, errors.NotCoordinator],
+)
+def test_a_coordinator_in_trouble_is_not_enough_replicas(error: type[BrokerError]) -> None:
+    request = verification_request("t", 1, 0, [A], TransactionSupport.OLD_ERRORS)
+    response = refusal(request, 5, error.code or 0)
+    assert isinstance(response, AddPartitionsToTxnResponse)
+    for support in TransactionSupport:
+        assert told(request, response, support) == {A: errors.NotEnoughReplicas.code}
+        assert for_produce(errors.NetworkException.code, support) == errors.NotEnoughReplicas.code
+    silent = told(request, AddPartitionsToTxnResponse(), TransactionSupport.ABORTABLE)
+    assert silent == {A: errors.NotEnoughReplicas.code}
+
+
+def test_offset_commits_get_retriable_codes_for_coordinator_failures() -> None:
+    assert for_offsets(errors.NetworkException.code) == errors.CoordinatorLoadInProgress.code
+    assert for_offsets(errors.NotLeaderOrFollower.code) == errors.NotCoordinator.code
+    assert for_offsets(errors.InvalidTxnState.code) == errors.InvalidTxnState.code
+
+
+def test_ending_transaction_is_concurrent_only_to_newer_producers() -> None:
+    bench = Bench()
+    producer = bench.begin()
+    bench.add(producer)
+    answer = bench.end(producer)
+    following = Producer(answer.producer_id, answer.producer_epoch)
+    expected = {
+        TransactionSupport.OLD_ERRORS: errors.NotEnoughReplicas.code,
+        TransactionSupport.ABORTABLE: errors.NotEnoughReplicas.code,
+        TransactionSupport.ADDS_PARTITIONS: errors.ConcurrentTransactions.code,
+    }
+    for support, code in expected.items():
+        assert ask(bench, following, support) == {A: code, B: code}
+
+
+def test_a_coordinator_that_forbids_the_question() -> None:
+    request = verification_request("t", 1, 0, [A], TransactionSupport.ABORTABLE)
+    response = AddPartitionsToTxnResponse(error_code=errors.ClusterAuthorizationFailed.code)
+    assert told(request, response, TransactionSupport.ABORTABLE) == {A: errors.InvalidTxnState.code}
+
+
+def test_a_batch_that_comes_after_the_abort_stays_out() -> None:
+    """The hanging transaction of KIP-890, from the question to the log."""
+    bench = Bench(transaction_version=1)
+    producer = bench.begin(timeout_ms=1000)
+    bench.add(producer, (A,), version=3)
+    log = bench.logs[A] = PartitionLog(*A, bytes(16))
+    log.verifications.required = True
+    guard = log.verifications.begin(producer.id, producer.epoch, 0, False, 0)
+    request = verification_request(
+        bench.name, producer.id, producer.epoch, [A], TransactionSupport.OLD_ERRORS
+    )
+    assert told(request, bench.ask(request, 5), TransactionSupport.OLD_ERRORS) == {A: 0}
+    bench.pass_time(20.0)
+    bench.carry_out()
+    with pytest.raises((InvalidTxnState, errors.InvalidProducerEpoch)):
+        write(log, producer.id, 0, epoch=producer.epoch, guard=guard)
+    assert log.last_stable_offset == log.high_watermark == 1

@@ -1,0 +1,246 @@
+"""Topics made by asking, their names, what CreateTopics and DeleteTopics check.
+
+The words are those that Apache Kafka 4.3.1 gave to the same requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pykafka2.errors import name_of
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from pykafka2.protocol.messages.topics import CreatableReplicaAssignment
+from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.testing.cluster import KafkaCluster
+from tests.broker.support.admin_requests import (
+    Told,
+    create,
+    delete,
+    told,
+    topic_of,
+)
+from tests.testing.wire import Wire
+
+Connect = Callable[..., Wire]
+DONE: Told = ("NONE", None)
+
+NOT_REGISTERED = "The manual partition assignment includes broker {}, but no such broker is registered."
+TWICE = "The manual partition assignment includes the broker 0 more than once."
+EMPTY = "The manual partition assignment includes an empty replica list."
+NOT_CONSISTENT = (
+    "The manual partition assignment includes a partition with {} replica(s), but this is not consistent "
+    "with previous partitions, which have {} replica(s)."
+)
+NOT_CONSECUTIVE = "partitions should be a consecutive 0-based integer sequence"
+ILLEGAL = "Topic name is invalid: "
+
+
+def asked_for(wire: Wire, *names: str, create: bool = True) -> list[MetadataResponseTopic]:
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
+    return wire.call(request, 12).topics
+
+
+# ---------------------------------------------------------------------- made by asking
+
+
+@pytest.mark.kafka(brokers=3, config={"num.partitions": 4})
+def test_metadata_request_creates_the_topic_on_every_broker(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    wire = connect(1)
+    (first,) = asked_for(wire, "new")
+    assert name_of(first.error_code) in ("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE")
+    for broker in range(3):
+        (found,) = asked_for(connect(broker), "new", create=False)
+        assert (found.error_code, len(found.partitions)) == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("config", "in_request"), [({"auto.create.topics.enable": False}, True), ({}, False)]
+)
+def test_auto_creation_requires_request_and_broker_to_allow_it(
+    config: dict[str, object], in_request: bool
+) -> None:
+    with KafkaCluster(brokers=1, config=config) as cluster, Wire(cluster.brokers[0].address) as wire:
+        (topic,) = asked_for(wire, "new", create=in_request)
+        assert name_of(topic.error_code) == "UNKNOWN_TOPIC_OR_PARTITION"
+        assert cluster.topics() == []
+
+
+@pytest.mark.kafka(brokers=1)
+def test_missing_internal_topics_are_marked_internal(connect: Connect) -> None:
+    answers = asked_for(connect(), "__transaction_state", "__consumer_offsets", "mine", create=False)
+    assert {name_of(one.error_code) for one in answers} == {"UNKNOWN_TOPIC_OR_PARTITION"}
+    assert [one.is_internal for one in answers] == [True, True, False]
+
+
+@pytest.mark.kafka(brokers=1, topics={"a.b": 1})
+def test_no_topic_comes_of_an_illegal_or_a_colliding_name(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    illegal, colliding = asked_for(connect(), "a b", "a_b")
+    assert name_of(illegal.error_code) == "INVALID_TOPIC_EXCEPTION"
+    assert colliding.error_code != 0
+    assert kafka_cluster.topics() == ["a.b"]
+
+
+# ---------------------------------------------------------------------- names
+
+
+@pytest.mark.kafka(brokers=1, topics={"a.b": 1})
+def test_topic_names_are_checked(connect: Connect) -> None:
+    wire = connect()
+    for name, words in (
+        ("", ILLEGAL + "the empty string is not allowed"),
+        (".", ILLEGAL + "'.' is not allowed"),
+        ("..", ILLEGAL + "'..' is not allowed"),
+        ("x" * 250, ILLEGAL + f"the length of '{'x' * 250}' is longer than the max allowed length 249"),
+        (
+            "a b",
+            ILLEGAL
+            + "'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+        ),
+        ("a_b", "Topic 'a_b' collides with existing topic: a.b"),
+    ):
+        (result,) = create(wire, topic_of(name))
+        assert told(result) == ("INVALID_TOPIC_EXCEPTION", words)
+    (longest,) = create(wire, topic_of("x" * 249))
+    assert told(longest) == DONE
+    (again,) = create(wire, topic_of("a.b"))
+    assert told(again) == ("TOPIC_ALREADY_EXISTS", "Topic 'a.b' already exists.")
+
+
+# ---------------------------------------------------------------------- CreateTopics, DeleteTopics
+
+MANUAL_BUT = "A manual partition assignment was specified, but {} was not set to -1."
+ASKED_WRONGLY: list[tuple[dict[str, Any], str, str]] = [
+    (
+        {"partitions": 0},
+        "INVALID_PARTITIONS",
+        "Number of partitions was set to an invalid non-positive value.",
+    ),
+    (
+        {"factor": 0},
+        "INVALID_REPLICATION_FACTOR",
+        "Replication factor must be larger than 0, or -1 to use the default value.",
+    ),
+    (
+        {"factor": 4},
+        "INVALID_REPLICATION_FACTOR",
+        "Unable to replicate the partition 4 time(s): The target replication factor of 4 cannot be reached "
+        "because only 3 broker(s) are registered or some brokers have all their log directories cordoned.",
+    ),
+    (
+        {"partitions": 10_001},
+        "POLICY_VIOLATION",
+        "Excessively large number of partitions per request.",
+    ),
+    ({"assignment": {0: [0], 2: [1]}}, "INVALID_REPLICA_ASSIGNMENT", NOT_CONSECUTIVE),
+    ({"assignment": {1: [0]}}, "INVALID_REPLICA_ASSIGNMENT", NOT_CONSECUTIVE),
+    ({"assignment": {0: [0, 0]}}, "INVALID_REPLICA_ASSIGNMENT", TWICE),
+    ({"assignment": {0: []}}, "INVALID_REPLICA_ASSIGNMENT", EMPTY),
+    ({"assignment": {0: [7]}}, "INVALID_REPLICA_ASSIGNMENT", NOT_REGISTERED.format(7)),
+    ({"assignment": {0: [0], 1: [0, 1]}}, "INVALID_REPLICA_ASSIGNMENT", NOT_CONSISTENT.format(2, 1)),
+    ({"configs": {"nosuch": "1"}}, "INVALID_CONFIG", "Unknown topic config name: nosuch"),
+    (
+        {"configs": {"retention.ms": None}},
+        "INVALID_CONFIG",
+        "Null value not supported for topic configs: retention.ms",
+    ),
+    (
+        {"configs": {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}},
+        "INVALID_CONFIG",
+        "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)",
+    ),
+]
+WRONG_VALUES = [
+    ("retention.ms", "abc", "Not a number of type LONG"),
+    ("retention.ms", "-2", "Value must be at least -1"),
+    ("max.message.bytes", "99999999999", "Not a number of type INT"),
+    ("cleanup.policy", "foo", "String must be one of: compact, delete"),
+    ("compression.type", "none", "String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer"),
+    ("min.insync.replicas", "0", "Value must be at least 1"),
+    ("unclean.leader.election.enable", "maybe", "Expected value to be either true or false"),
+    ("min.cleanable.dirty.ratio", "1.5", "Value must be no more than 1"),
+    ("segment.bytes", "100", "Value must be at least 1048576"),
+    ("compression.gzip.level", "0", "Value must be between 1 and 9 or equal to -1"),
+    ("message.timestamp.type", "foo", "String must be one of: CreateTime, LogAppendTime"),
+]
+
+
+@pytest.mark.kafka(brokers=3)
+def test_invalid_create_topics_requests_are_rejected(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    wire = connect()
+    for arguments, error, words in ASKED_WRONGLY:
+        (result,) = create(wire, topic_of("t", **arguments))
+        assert told(result) == (error, words)
+        assert result.topic_id == ZERO_UUID
+    for name, value, words in WRONG_VALUES:
+        (result,) = create(wire, topic_of("t", configs={name: value}))
+        assert told(result) == ("INVALID_CONFIG", f"Invalid value {value} for configuration {name}: {words}")
+    for partitions, factor, what in ((1, -1, "numPartitions"), (1, 1, "replication factor")):
+        asked = topic_of("t", assignment={0: [0]})
+        asked.num_partitions, asked.replication_factor = partitions, factor
+        assert told(create(wire, asked)[0]) == ("INVALID_REQUEST", MANUAL_BUT.format(what))
+    asked = topic_of("t", assignment={0: [0]})
+    asked.assignments.append(CreatableReplicaAssignment(partition_index=0, broker_ids=[1]))
+    assert told(create(wire, asked)[0])[0] == "INVALID_REPLICA_ASSIGNMENT"
+    assert told(create(wire, topic_of("__cluster_metadata"))[0])[0] == "INVALID_REQUEST"
+    assert told(create(wire, topic_of("t"), topic_of("t"))[0]) == ("INVALID_REQUEST", "Duplicate topic name.")
+    assert kafka_cluster.topics() == []
+
+
+@pytest.mark.kafka(brokers=3)
+def test_created_topic_is_returned_with_its_configs(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    wire = connect(2)
+    (validated,) = create(wire, topic_of("t", 2, 3), validate_only=True)
+    assert (told(validated), validated.num_partitions) == (DONE, 2)
+    assert kafka_cluster.topics() == []
+    (result,) = create(wire, topic_of("t", 2, 3, {"retention.ms": "100", "internal.segment.bytes": "99"}))
+    assert (told(result), result.num_partitions, result.replication_factor) == (DONE, 2, 3)
+    assert result.topic_id == kafka_cluster.controller.image.topics["t"].id
+    configs = {config.name: (config.value, config.config_source) for config in result.configs or []}
+    assert len(configs) == 34  # Kafka's 33, and one of its own that is set
+    assert configs["retention.ms"] == ("100", 1)
+    assert configs["cleanup.policy"] == ("delete", 5)
+
+
+@pytest.mark.kafka(brokers=3)
+def test_a_fenced_broker_takes_a_replica_where_there_are_not_enough_others(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    kafka_cluster.controls.crash_broker(0)
+    wire = connect(1)
+    assert told(create(wire, topic_of("two", 4, 2))[0]) == DONE
+    assert told(create(wire, topic_of("three", 4, 3))[0]) == DONE
+    topics = kafka_cluster.controller.image.topics
+    assert all(sorted(one.replicas) == [1, 2] for one in topics["two"].partitions)
+    assert all(one.replicas[2] == 0 and 0 not in one.isr for one in topics["three"].partitions)
+    refused = told(create(wire, topic_of("dead", assignment={0: [0]}))[0])
+    assert refused[0] == "INVALID_REPLICA_ASSIGNMENT"
+
+
+@pytest.mark.kafka(brokers=1, topics={"a": 1, "b": 1, "c": 1})
+def test_topics_are_deleted_once_by_name_or_id(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    wire = connect()
+    ids = {name: topic.id for name, topic in kafka_cluster.controller.image.topics.items()}
+    for asked, error, words in (
+        (["nosuch"], "UNKNOWN_TOPIC_OR_PARTITION", "This server does not host this topic-partition."),
+        ([b"\1" * 16], "UNKNOWN_TOPIC_ID", "This server does not host this topic ID."),
+        ([ZERO_UUID], "INVALID_REQUEST", "Neither topic name nor id were specified."),
+        (["a", "a"], "INVALID_REQUEST", "Duplicate topic name."),
+        ([ids["a"]] * 2, "INVALID_REQUEST", "Duplicate topic id."),
+        (
+            ["a", ids["a"]],
+            "INVALID_REQUEST",
+            "The provided topic name maps to an ID that was already supplied.",
+        ),
+    ):
+        (result,) = delete(wire, *asked)
+        assert told(result) == (error, words)
+    assert [told(result) for result in delete(wire, "a", ids["b"])] == [DONE, DONE]
+    assert kafka_cluster.topics() == ["c"]

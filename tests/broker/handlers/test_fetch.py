@@ -1,0 +1,400 @@
+"""Reading: limits, long polling, epochs, ids, offsets by time, over real sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2 import errors
+from pykafka2.errors import FencedLeaderEpoch, NotLeaderOrFollower, for_code
+from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.offsets import (
+    EpochEndOffset,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from pykafka2.records.batch import batches
+from pykafka2.testing.cluster import KafkaCluster
+from tests.broker.support.transactional import in_transaction, write
+from tests.testing.wire import NOW_MS, Wire, batch, data_of, fetch, fetch_request, produce
+
+Leader = Callable[[str, int], Wire]
+
+one_broker = pytest.mark.kafka(brokers=1, topics={"t": 1})
+BATCH_BYTES = len(batch([b"0"]))
+
+
+def fill(wire: Wire, count: int) -> None:
+    for number in range(count):
+        assert produce(wire, "t", 0, batch([b"%d" % number], timestamp=NOW_MS + number)).error_code == 0
+
+
+def offsets(data: PartitionData) -> list[int]:
+    return [one.base_offset for one in batches(data.records or b"")]
+
+
+def error_of(data: PartitionData) -> str:
+    return for_code(data.error_code).__name__ if data.error_code else "none"
+
+
+@one_broker
+def test_first_batch_is_returned_whole_despite_smaller_limits(leader: Leader) -> None:
+    wire = leader("t", 0)
+    fill(wire, 5)
+    assert offsets(fetch(wire, "t", 0, 0, max_bytes=1)) == [0]
+    assert offsets(fetch(wire, "t", 0, 0, partition_max_bytes=1)) == [0]
+    assert offsets(fetch(wire, "t", 0, 1, max_bytes=2 * BATCH_BYTES)) == [1, 2]
+    assert offsets(fetch(wire, "t", 0, 1, partition_max_bytes=3 * BATCH_BYTES - 1)) == [1, 2]
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 2})
+def test_only_the_first_batch_of_a_response_may_break_the_limits(leader: Leader) -> None:
+    wire = leader("t", 0)
+    for partition in (0, 1):
+        produce(wire, "t", partition, batch([b"x" * 100]))
+    asked = [
+        FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=10) for partition in (0, 1)
+    ]
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=1, max_bytes=50, topics=[FetchTopic(topic="t", partitions=asked)]
+    )
+    got = wire.call(request, 12).responses[0].partitions
+    assert [offsets(data) for data in got] == [[0], []]
+
+
+@one_broker
+def test_an_offset_inside_a_batch_gives_the_whole_batch(leader: Leader) -> None:
+    wire = leader("t", 0)
+    produce(wire, "t", 0, batch([b"a", b"b", b"c"]))
+    assert offsets(fetch(wire, "t", 0, 2)) == [0]
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_between_high_watermark_and_log_end_is_empty_beyond_is_an_error(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    wire = leader("t", 0)
+    fill(wire, 1)
+    kafka_cluster.controls.pause_followers()
+    for value in (b"a", b"b", b"c"):
+        produce(wire, "t", 0, batch([value]), acks=1)
+    for offset in (3, 4):
+        data = fetch(wire, "t", 0, offset)
+        assert (error_of(data), offsets(data)) == ("none", [])
+    assert error_of(fetch(wire, "t", 0, 5)) == "OffsetOutOfRange"
+    assert error_of(fetch(wire, "t", 0, -1)) == "OffsetOutOfRange"
+
+
+@one_broker
+def test_fetch_from_an_older_segment_does_not_wait(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    """It will not grow: the log was rolled behind it, before the fetch came or while it waits."""
+    reader, writer = leader("t", 0), leader("t", 0)
+    fill(writer, 1)
+    kafka_cluster.controls.roll_segments(("t", 0))
+    fill(writer, 1)
+    patient = {"max_wait_ms": 60_000, "min_bytes": 1_000_000}
+    assert offsets(fetch(reader, "t", 0, 0, partition_max_bytes=1, **patient)) == [0]
+    reader.send(fetch_request("t", 0, 1, **patient), 12)
+    fill(writer, 1)
+    assert kafka_cluster.history.entries("Fetch")[-1].answered_at is None
+    kafka_cluster.controls.roll_segments(("t", 0))
+    fill(writer, 1)
+    assert offsets(data_of(reader.receive(FetchRequest, 12)[1]))[:2] == [1, 2]
+
+
+@one_broker
+def test_a_fetch_ends_by_its_timeout(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    data = fetch(leader("t", 0), "t", 0, 0, max_wait_ms=30)
+    assert (error_of(data), offsets(data)) == ("none", [])
+    (entry,) = kafka_cluster.history.entries("Fetch")
+    assert 0.03 <= (entry.latency or 0) < 5
+
+
+@one_broker
+def test_a_fetch_with_an_error_does_not_wait(leader: Leader) -> None:
+    wire = leader("t", 0)
+    assert error_of(fetch(wire, "t", 0, 99, max_wait_ms=60_000)) == "OffsetOutOfRange"
+    assert error_of(fetch(wire, "nosuch", 0, 0, max_wait_ms=60_000)) == "UnknownTopicOrPartition"
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_a_change_of_leader_ends_the_wait(
+    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
+) -> None:
+    leading = kafka_cluster.partition("t", 0).leader
+    wire = leader("t", 0)
+    wire.send(fetch_request("t", 0, 0, max_wait_ms=60_000, epoch=0), 12)
+    wait_for(lambda: len(kafka_cluster.history.entries("Fetch")) == 1)
+    kafka_cluster.controls.move_leader(("t", 0), 1 - leading)
+    data = data_of(wire.receive(FetchRequest, 12)[1])
+    assert error_of(data) == "FencedLeaderEpoch"
+    assert data.current_leader.leader_id == -1  # told from version 16 on (KIP-951)
+
+
+@one_broker
+def test_an_unknown_session_is_refused(leader: Leader) -> None:
+    wire = leader("t", 0)
+    fill(wire, 1)
+    request = fetch_request("t", 0, 0)
+    request.session_id, request.session_epoch = 77, 3
+    response = wire.call(request, 12)
+    assert (response.error_code, response.responses) == (errors.FetchSessionIdNotFound.code, [])
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_the_leader_epoch_must_be_the_current_one(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    kafka_cluster.controls.move_leader(("t", 0), 1 - kafka_cluster.partition("t", 0).leader)
+    wire = leader("t", 0)
+    assert error_of(fetch(wire, "t", 0, 0, epoch=0)) == "FencedLeaderEpoch"
+    assert error_of(fetch(wire, "t", 0, 0, epoch=1)) == "none"
+    assert error_of(fetch(wire, "t", 0, 0, epoch=2)) == "UnknownLeaderEpoch"
+    assert error_of(fetch(wire, "t", 0, 0, epoch=-1)) == "none"
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_an_epoch_that_ended_earlier_is_a_divergence(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    fill(leader("t", 0), 2)
+    kafka_cluster.controls.move_leader(("t", 0), 1 - kafka_cluster.partition("t", 0).leader)
+    wire = leader("t", 0)
+    produce(wire, "t", 0, batch([b"in epoch 1"]))
+    data = fetch(wire, "t", 0, 3, last_fetched_epoch=0)
+    assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (0, 2)
+    assert offsets(data) == []
+    assert offsets(fetch(wire, "t", 0, 2, last_fetched_epoch=0)) == [2]
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+@pytest.mark.parametrize("version", range(4, 13))
+def test_every_version_by_name_is_answered_with_data_and_with_errors(
+    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire], version: int
+) -> None:
+    leading = kafka_cluster.partition("t", 0).leader
+    wire = connect(leading)
+    fill(wire, 1)
+    assert offsets(data_of(wire.call(fetch_request("t", 0, 0), version))) == [0]
+    kafka_cluster.controls.move_leader(("t", 0), 1 - leading)
+    # Older than 11, or by an old epoch: the wrong broker.
+    epoch = 0 if version >= 9 else -1
+    answer = data_of(wire.call(fetch_request("t", 0, 0, epoch=epoch), version))
+    assert error_of(answer) in ("NotLeaderOrFollower", "FencedLeaderEpoch")
+    assert answer.current_leader.leader_id == -1  # told from version 16 on (KIP-951)
+
+
+@one_broker
+def test_unknown_topic_id_is_rejected(leader: Leader) -> None:
+    wire = leader("t", 0)
+    fill(wire, 1)
+    known = wire.call(MetadataRequest(topics=None), 12).topics[0].topic_id
+    for topic_id, code in ((known, 0), (b"\x05" * 16, 100)):
+        asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=1000,
+            topics=[FetchTopic(topic_id=topic_id, partitions=[asked])],
+        )
+        response = wire.call(request, 17)
+        assert data_of(response).error_code == code
+        assert response.responses[0].topic_id == topic_id
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_a_follower_serves_consumers_up_to_its_own_high_watermark(
+    kafka_cluster: KafkaCluster, leader: Leader, connect: Callable[[int], Wire], wait_for: Callable[..., None]
+) -> None:
+    fill(leader("t", 0), 2)
+    follower = 1 - kafka_cluster.partition("t", 0).leader
+    wait_for(lambda: kafka_cluster.partition("t", 0).replicas[follower].high_watermark == 2)
+    assert offsets(fetch(connect(follower), "t", 0, 0)) == [0, 1]
+    # Before version 11 a consumer cannot know what it does there.
+    old = connect(follower).call(fetch_request("t", 0, 0), 10)
+    assert error_of(data_of(old)) == "NotLeaderOrFollower"
+
+
+def list_offsets(
+    wire: Wire, timestamp: int, *, epoch: int = -1, replica: int = -1, committed: bool = False
+) -> ListOffsetsPartitionResponse:
+    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
+    request = ListOffsetsRequest(
+        replica_id=replica,
+        isolation_level=int(committed),
+        topics=[ListOffsetsTopic(name="t", partitions=[asked])],
+    )
+    return wire.call(request, 8).topics[0].partitions[0]
+
+
+@one_broker
+@pytest.mark.parametrize(
+    ("timestamp", "offset", "found"),
+    [
+        (-1, 4, -1),
+        (-2, 0, -1),
+        (-3, 3, NOW_MS + 3),
+        (-4, 0, -1),
+        (0, 0, NOW_MS),
+        (NOW_MS + 2, 2, NOW_MS + 2),
+        (NOW_MS + 4, -1, -1),
+    ],
+    ids=["latest", "earliest", "max timestamp", "earliest local", "long ago", "a record's", "too late"],
+)
+def test_offsets_are_found_by_time(leader: Leader, timestamp: int, offset: int, found: int) -> None:
+    wire = leader("t", 0)
+    fill(wire, 4)
+    answer = list_offsets(wire, timestamp)
+    assert (answer.error_code, answer.offset, answer.timestamp) == (0, offset, found)
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_a_leader_that_lags_behind_its_epoch_does_not_know_the_end(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    """It was just elected, its high watermark is still that of a follower (KIP-207)."""
+    wire = leader("t", 0)
+    kafka_cluster.controls.pause_followers()
+    fill_one = produce(wire, "t", 0, batch([b"x"]), acks=1)
+    assert fill_one.error_code == 0
+    leading = kafka_cluster.partition("t", 0).leader
+    view = kafka_cluster.partition("t", 0)
+    if view.replicas[1 - leading].log_end_offset == 0:
+        kafka_cluster.controls.resume_followers()
+        while kafka_cluster.partition("t", 0).replicas[1 - leading].log_end_offset == 0:
+            kafka_cluster.runtime.wait_until(lambda: False, 0.002)
+        kafka_cluster.controls.pause_followers()
+    kafka_cluster.controls.move_leader(("t", 0), 1 - leading)
+    assert kafka_cluster.partition("t", 0).high_watermark == 0
+    wire = leader("t", 0)
+    # Neither the end, nor whether a record of such a time has been told before.
+    for timestamp in (-1, -3, 0, NOW_MS + 1_000_000_000_000):
+        code = list_offsets(wire, timestamp).error_code
+        assert for_code(code).__name__ == "OffsetNotAvailable", timestamp
+    assert list_offsets(wire, -2).error_code == 0
+    assert list_offsets(wire, NOW_MS + 1_000_000_000_000, replica=-2).offset == -1
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
+def test_an_open_transaction_does_not_hide_the_end_from_a_new_leader(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    """Its high watermark is compared with where its epoch begins, not the last stable offset, which stays
+    where the transaction began: a read_committed consumer was told OFFSET_NOT_AVAILABLE until its end.
+    """
+    wire = leader("t", 0)
+    fill(wire, 2)
+    assert write(wire, "tid", in_transaction([b"x"], 7)).error_code == 0
+    kafka_cluster.controls.move_leader(("t", 0), 1 - kafka_cluster.partition("t", 0).leader)
+    wire = leader("t", 0)
+    # Until the follower has fetched from it, a new leader has no end to tell: OFFSET_NOT_AVAILABLE.
+    kafka_cluster.wait_until(lambda: list_offsets(wire, -1).offset == 3)
+    answer = list_offsets(wire, -1, committed=True)
+    assert (answer.error_code, answer.offset, answer.leader_epoch) == (0, 2, 1)
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_the_debugging_consumer_asks_any_replica_for_its_end(
+    kafka_cluster: KafkaCluster, leader: Leader, connect: Callable[[int], Wire]
+) -> None:
+    wire = leader("t", 0)
+    fill(wire, 2)
+    follower = connect(1 - kafka_cluster.partition("t", 0).leader)
+    kafka_cluster.controls.pause_followers()
+    assert produce(wire, "t", 0, batch([b"x"]), acks=1).error_code == 0
+    assert list_offsets(wire, -1).offset == 2
+    assert list_offsets(wire, -1, replica=-2).offset == 3
+    assert list_offsets(wire, -1, replica=-2, epoch=-2).error_code == FencedLeaderEpoch.code
+    assert list_offsets(follower, -1).error_code == NotLeaderOrFollower.code
+    assert list_offsets(follower, -1, replica=-3).error_code == NotLeaderOrFollower.code
+    answer = list_offsets(follower, -1, replica=-2)
+    assert answer.error_code == 0
+    assert answer.offset in (2, 3)  # what was under way when followers were paused still came in
+
+
+@one_broker
+def test_list_offsets_checks_the_epoch(leader: Leader) -> None:
+    assert for_code(list_offsets(leader("t", 0), -1, epoch=5).error_code).__name__ == "UnknownLeaderEpoch"
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_an_epoch_ends_where_the_next_begins(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    fill(leader("t", 0), 2)
+    kafka_cluster.controls.move_leader(("t", 0), 1 - kafka_cluster.partition("t", 0).leader)
+    wire = leader("t", 0)
+    fill(wire, 1)
+
+    def end_of(epoch: int) -> EpochEndOffset:
+        asked = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
+        request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[asked])])
+        return wire.call(request, 4).topics[0].partitions[0]
+
+    assert [(end_of(epoch).leader_epoch, end_of(epoch).end_offset) for epoch in (0, 1, 2)] == [
+        (0, 2),
+        (1, 3),
+        (-1, -1),
+    ]
+
+
+ODD_FETCHES: list[tuple[dict[str, int], int, list[int], bool]] = [
+    # options, error code, base offsets, whether it waits for its time
+    ({"max_bytes": 0}, 0, [0], False),
+    ({"max_bytes": -1}, errors.UnknownServerError.code, [], False),
+    ({"partition_max_bytes": 0}, 0, [0], False),
+    ({"partition_max_bytes": -1}, errors.UnknownServerError.code, [], False),
+    ({"min_bytes": 5000, "max_bytes": 100, "max_wait_ms": 60_000}, 0, [0], False),
+    ({"min_bytes": 2**31 - 1, "max_wait_ms": 60}, 0, [0, 1, 2, 3, 4], True),
+    ({"min_bytes": 0, "offset": 5, "max_wait_ms": 60_000}, 0, [], False),
+    ({"min_bytes": -1, "offset": 5, "max_wait_ms": 60_000}, 0, [], False),
+    ({"max_wait_ms": -1, "offset": 5}, 0, [], False),
+]
+
+
+@one_broker
+@pytest.mark.parametrize(
+    ("options", "code", "base_offsets", "waits"), ODD_FETCHES, ids=lambda one: str(one)[:60]
+)
+def test_odd_limits_get_kafkas_answer(
+    kafka_cluster: KafkaCluster,
+    leader: Leader,
+    options: dict[str, int],
+    code: int,
+    base_offsets: list[int],
+    waits: bool,
+) -> None:
+    """As Apache Kafka 4.3.1 answers in tests/conformance/test_reading.py; nothing is left that waits."""
+    wire = leader("t", 0)
+    fill(wire, 5)
+    data = fetch(wire, "t", 0, **({"offset": 0} | options))
+    assert (data.error_code, offsets(data)) == (code, base_offsets)
+    (entry,) = kafka_cluster.history.entries("Fetch")
+    assert ((entry.latency or 0) >= 0.06) is waits
+    assert kafka_cluster.broker(0).replicas.fetches.waiting() == 0
+
+
+@one_broker
+@pytest.mark.parametrize(
+    ("timestamp", "first_version"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11), (-7, None)], ids=str
+)
+def test_special_times_have_their_versions(leader: Leader, timestamp: int, first_version: int | None) -> None:
+    wire = leader("t", 0)
+    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked])])
+    codes = {
+        version: wire.call(request, version).topics[0].partitions[0].error_code for version in range(1, 12)
+    }
+    unsupported = {version: 0 if first_version and version >= first_version else 35 for version in codes}
+    assert codes == unsupported
+
+
+@one_broker
+def test_duplicate_partition_in_list_offsets_is_an_invalid_request(leader: Leader) -> None:
+    asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked, asked])]
+    )
+    answers = leader("t", 0).call(request, 8).topics[0].partitions
+    assert [(one.error_code, one.offset) for one in answers] == [(errors.InvalidRequest.code, -1)]

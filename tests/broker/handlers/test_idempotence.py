@@ -1,0 +1,164 @@
+"""Idempotent producers, as the leader's log keeps them, over real sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2 import errors
+from pykafka2.protocol.messages.produce import PartitionProduceResponse, ProduceRequest
+from pykafka2.protocol.messages.transaction import InitProducerIdRequest
+from pykafka2.testing.cluster import KafkaCluster, Topic
+from pykafka2.testing.simulation import Simulation
+from tests.broker.support.transactional import mark, producers_of
+from tests.testing.wire import Wire, batch, produce, produce_request, view
+
+Leader = Callable[[str, int], Wire]
+one_broker = pytest.mark.kafka(brokers=1, topics={"t": 1})
+LAST_SEQUENCE = 2**31 - 1
+
+
+def send(wire: Wire, sequence: int, *, count: int = 1, epoch: int = 0) -> PartitionProduceResponse:
+    records = batch([b"x"] * count, producer_id=9, producer_epoch=epoch, base_sequence=sequence)
+    return produce(wire, "t", 0, records)
+
+
+@one_broker
+def test_the_last_five_batches_are_known_again(leader: Leader) -> None:
+    """A retry of one of them has the first offset; one before them is out of order."""
+    wire = leader("t", 0)
+    assert [send(wire, 2 * n, count=2).base_offset for n in range(6)] == [0, 2, 4, 6, 8, 10]
+    assert [send(wire, 2 * n, count=2).base_offset for n in range(1, 6)] == [2, 4, 6, 8, 10]
+    assert send(wire, 0, count=2).error_code == errors.OutOfOrderSequenceNumber.code
+    # First and last sequence must both match.
+    assert send(wire, 10, count=1).error_code == errors.OutOfOrderSequenceNumber.code
+    assert send(wire, 12).base_offset == 12
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"message.timestamp.type": "LogAppendTime"})})
+def test_a_retry_is_answered_like_a_success(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    wire = leader("t", 0)
+    assert send(wire, 0).log_append_time_ms > 0
+    again = send(wire, 0)
+    assert (again.error_code, again.base_offset) == (0, 0)
+    assert len(kafka_cluster.log("t", 0).values()) == 1
+
+
+@one_broker
+def test_a_retry_after_a_lost_reply_is_kept_once(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    """Append, lose the reply, try again on another connection: the first offset, one record in the log."""
+    kafka_cluster.controls.lose_reply(ProduceRequest)
+    records = batch([b"once"], producer_id=9, producer_epoch=0, base_sequence=0)
+    first = leader("t", 0)
+    first.send(produce_request("t", 0, records), 12)
+    assert first.is_closed_by_broker()
+    again = produce(leader("t", 0), "t", 0, records)
+    assert (again.error_code, again.base_offset) == (0, 0)
+    assert kafka_cluster.log("t", 0).values() == [b"once"]
+
+
+@one_broker
+def test_the_next_sequence_follows_the_last(leader: Leader) -> None:
+    wire = leader("t", 0)
+    assert send(wire, 0, count=3).error_code == 0
+    assert send(wire, 4).error_code == errors.OutOfOrderSequenceNumber.code
+    assert send(wire, 3).error_code == 0
+
+
+@one_broker
+def test_after_the_last_sequence_comes_0(leader: Leader) -> None:
+    wire = leader("t", 0)
+    assert send(wire, LAST_SEQUENCE - 1, count=2).error_code == 0
+    assert send(wire, 1).error_code == errors.OutOfOrderSequenceNumber.code
+    assert send(wire, 0).error_code == 0
+
+
+@one_broker
+def test_a_batch_may_wrap_within_itself(leader: Leader) -> None:
+    wire = leader("t", 0)
+    assert send(wire, LAST_SEQUENCE, count=3).error_code == 0
+    assert send(wire, LAST_SEQUENCE, count=3).base_offset == 0
+    assert send(wire, 2).base_offset == 3
+
+
+@one_broker
+def test_an_unknown_producer_may_start_anywhere(leader: Leader) -> None:
+    """UNKNOWN_PRODUCER_ID belongs to brokers from 0.11 to 2.4."""
+    assert send(leader("t", 0), 4711).error_code == 0
+
+
+@one_broker
+def test_a_new_epoch_starts_at_0_and_ends_the_old_one(leader: Leader) -> None:
+    wire = leader("t", 0)
+    assert send(wire, 0, epoch=3).error_code == 0
+    assert send(wire, 1, epoch=4).error_code == errors.OutOfOrderSequenceNumber.code
+    assert send(wire, 0, epoch=4).error_code == 0
+    assert send(wire, 1, epoch=3).error_code == errors.InvalidProducerEpoch.code
+    assert send(wire, 0, epoch=3).error_code == errors.InvalidProducerEpoch.code
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
+def test_replicated_batches_and_markers_are_not_checked_for_sequences(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    """The follower takes what the leader took; a marker has no sequence and changes none."""
+    wire = leader("t", 0)
+    assert send(wire, 4711).error_code == 0
+    assert mark(wire, 9, committed=True) == 0
+    assert send(wire, 4712).error_code == 0
+    kafka_cluster.controls.crash_broker(kafka_cluster.partition("t", 0).leader)
+    wire = leader("t", 0)
+    assert send(wire, 4712).base_offset == 2
+    assert send(wire, 4713).base_offset == 3
+
+
+@pytest.mark.kafka(brokers=3, topics={"t": 1})
+def test_a_new_leader_knows_the_producers_from_its_log(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    assert send(leader("t", 0), 0).base_offset == 0
+    kafka_cluster.controls.crash_broker(kafka_cluster.partition("t", 0).leader)
+    assert send(leader("t", 0), 0).base_offset == 0
+    assert send(leader("t", 0), 2).error_code == errors.OutOfOrderSequenceNumber.code
+    assert len(kafka_cluster.log("t", 0).values()) == 1
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=2)})
+def test_truncation_removes_sequences_of_removed_batches(
+    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[[Callable[[], bool]], None]
+) -> None:
+    """What only the dead leader had is gone, its sequences too: the producer's retry is appended."""
+    old = kafka_cluster.partition("t", 0).leader
+    wire = leader("t", 0)
+    send(wire, 0)
+    kafka_cluster.controls.pause_followers()
+    records = batch([b"lost"], producer_id=9, producer_epoch=0, base_sequence=1)
+    assert produce(wire, "t", 0, records, acks=1).base_offset == 1
+    kafka_cluster.controls.move_leader(("t", 0), 1 - old)
+    kafka_cluster.controls.resume_followers()
+    wait_for(lambda: kafka_cluster.log("t", 0, old).log_end_offset == 1)
+    kafka_cluster.controls.move_leader(("t", 0), old)
+    assert producers_of(leader("t", 0))[9].last_sequence == 0
+    assert send(leader("t", 0), 1).base_offset == 1
+
+
+@pytest.mark.gate
+def test_idle_producer_ids_expire() -> None:
+    with Simulation(seed=35) as simulation:
+        # An hour instead of a day, to play less idle time.
+        cluster = simulation.cluster(1, {"t": 1}, config={"producer.id.expiration.ms": 3_600_000})
+        log = cluster.brokers[0].replicas.log_of(("t", 0))
+        now_ms = simulation.clock.wall_ms()
+        records = batch([b"x"], producer_id=9, producer_epoch=0, base_sequence=5, timestamp=now_ms)
+        log.append_as_leader(view(records), 0)
+        simulation.run_for(3_500)
+        assert log.producers.get(9) is not None
+        simulation.run_for(1_200)
+        assert log.producers.get(9) is None
+
+
+@pytest.mark.kafka(brokers=2)
+def test_producer_ids_come_in_blocks_and_never_repeat(connect: Callable[[int], Wire]) -> None:
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    wires = [connect(0), connect(1)]
+    given = [wire.call(request, 5).producer_id for wire in wires for _ in range(3)]
+    assert given == [0, 1, 2, 1000, 1001, 1002]

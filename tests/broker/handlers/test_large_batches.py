@@ -1,0 +1,344 @@
+"""Batches of a million records: how long they hold up others, and what a refusal of them costs."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pykafka2.broker.handlers.services import Services
+from pykafka2.broker.log.record_validation import MAX_RECORD_ERRORS, SLICE, BatchRules, OpenWalks, RecordWalk
+from pykafka2.broker.log.validation import single_batch, start_walk, validate
+from pykafka2.compression import codec
+from pykafka2.errors import InvalidRecord
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
+from pykafka2.protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pykafka2.records.batch import HEADER, HEADER_BYTES, LENGTH_END, crc32c
+from pykafka2.records.encoder import encode_record
+from pykafka2.records.varint import varint
+from pykafka2.testing.cluster import KafkaCluster
+from tests.broker.support.produce_cases import Case, ask, create_topics
+from tests.testing.wire import NOW_MS, Wire, data_of, fetch_request
+
+COUNT = 200_000
+SMALLEST_RECORD = encode_record(0, 0, None, None, [])
+COMPACTED = {"cleanup.policy": "compact"}
+TOPICS = {"plain": {}, "other": {}, "compacted": COMPACTED, "another": COMPACTED}
+
+
+def large_batch(body: bytes, count: int, compression: str = "zstd", span_ms: int = 0) -> bytes:
+    compressed = codec(compression).compress(body)
+    length = HEADER_BYTES - LENGTH_END + len(compressed)
+
+    def header(crc: int) -> bytes:
+        return HEADER.pack(
+            0,
+            length,
+            -1,
+            2,
+            crc,
+            codec(compression).id,
+            count - 1,
+            NOW_MS,
+            NOW_MS + span_ms,
+            *(-1, -1, -1),
+            count,
+        )
+
+    return header(crc32c(compressed, crc32c(header(0)[21:]))) + compressed
+
+
+RULES = BatchRules(1 << 20, 1 << 30, False, None, None, True, 1 << 62, 3_600_000)
+
+
+def walk_of(records: bytes) -> RecordWalk:
+    walk = start_walk(single_batch(records, 12), RULES, NOW_MS, strict=False)
+    assert walk is not None
+    return walk
+
+
+@pytest.fixture(scope="module")
+def valid() -> bytes:
+    body = b"".join(encode_record(0, delta, b"k", None, []) for delta in range(COUNT))
+    return large_batch(body, COUNT)
+
+
+@pytest.fixture(params=["headers", pytest.param("strict", marks=pytest.mark.gate)])
+def cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
+    config = {"log.validate": request.param, "auto.create.topics.enable": False}
+    with KafkaCluster(brokers=1, config=config) as cluster, Wire(cluster.bootstrap_servers) as wire:
+        create_topics(wire, topics=TOPICS)
+        yield cluster
+
+
+def test_refused_batch_names_a_bounded_number_of_records(cluster: KafkaCluster) -> None:
+    count = 100_000
+    forged = large_batch(SMALLEST_RECORD * count, count)
+    assert len(forged) < 1_000
+    with Wire(cluster.bootstrap_servers) as wire:
+        wire.socket.settimeout(60)
+        answer = ask(wire, Case("forged", "compacted", forged))
+    assert answer.error_code == 87
+    assert [one.batch_index for one in answer.record_errors] == list(range(MAX_RECORD_ERRORS))
+    assert f"{count} of {count} records" in (answer.error_message or "")
+
+
+def test_requests_of_other_connections_are_handled_between_slices(
+    cluster: KafkaCluster, valid: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch's last slice waits in the queue until another connection had its answers."""
+    advance, begun, answered = RecordWalk.advance, threading.Event(), threading.Event()
+    slices: list[int] = []
+    holds = itertools.count()
+
+    def advance_and_note(self: RecordWalk, limit: int) -> bool:
+        begun.set()
+        slices.append(limit)
+        is_last = len(slices) * limit >= COUNT
+        if is_last and not answered.is_set() and next(holds) < 1_000_000:
+            slices.pop()
+            return False  # comes again behind what the queue holds
+        return advance(self, limit)
+
+    monkeypatch.setattr(RecordWalk, "advance", advance_and_note)
+    with Wire(cluster.bootstrap_servers, "large") as producing, Wire(cluster.bootstrap_servers) as other:
+        answers = []
+        producing.socket.settimeout(60)
+        sent = threading.Thread(target=lambda: answers.append(ask(producing, Case("x", "compacted", valid))))
+        sent.start()
+        assert begun.wait(60)
+        for _ in range(3):
+            other.call(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
+        answered.set()
+        sent.join()
+    assert [one.error_code for one in answers] == [0]
+    assert len(slices) >= COUNT // 10_000
+
+
+def test_two_large_batches_of_one_request_are_appended_in_full(cluster: KafkaCluster, valid: bytes) -> None:
+    topics = [
+        TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=valid)])
+        for topic in ("compacted", "other")
+    ]
+    with Wire(cluster.bootstrap_servers) as wire:
+        wire.socket.settimeout(60)
+        answer = wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
+        ends = [
+            data_of(wire.call(fetch_request(topic, 0, 0, max_bytes=1), 12)).high_watermark
+            for topic in ("compacted", "other")
+        ]
+    codes = [one.partition_responses[0].error_code for one in answer.responses]
+    assert (codes, ends) == ([0, 0], [COUNT, COUNT])
+
+
+@pytest.mark.gate
+def test_each_large_batch_behind_a_small_one_is_checked_before_any_is_appended(
+    cluster: KafkaCluster, valid: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish, left = RecordWalk.finish, []
+
+    def finish_and_note(self: RecordWalk) -> int:
+        checked = self._next
+        largest = finish(self)
+        left.append(self._next - checked)
+        return largest
+
+    monkeypatch.setattr(RecordWalk, "finish", finish_and_note)
+    small = large_batch(encode_record(0, 0, b"k", b"v", []), 1)
+    topics = [
+        TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
+        for topic, records in (("other", small), ("compacted", valid), ("another", valid))
+    ]
+    with Wire(cluster.bootstrap_servers) as wire:
+        wire.socket.settimeout(60)
+        answer = wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
+    assert [one.partition_responses[0].error_code for one in answer.responses] == [0, 0, 0]
+    assert left == [0, 0, 0]
+
+
+def record_of_headers(count: int) -> bytes:
+    fields = b"\0\0\0\1\1" + varint(count) + b"\0\1" * count
+    return varint(len(fields)) + fields
+
+
+@pytest.mark.gate
+def test_headers_of_a_small_batch_are_checked_without_objects() -> None:
+    """A header takes two bytes decompressed and seventy as an object.
+
+    With snappy, as some zstd libraries have buffers of several times a small output.
+    """
+    body = record_of_headers(200_000)
+    tracemalloc.start()
+    try:
+        largest = walk_of(large_batch(body, 1, "snappy")).finish()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert largest == NOW_MS
+    assert peak < 3 * len(body)
+
+
+@pytest.mark.parametrize(
+    ("compression", "make_body", "count"),
+    # Made by the test, as they take 25 MB.
+    [
+        ("zstd", lambda: record_of_headers(500_000), 1),
+        ("zstd", lambda: record_of_headers(60_000) * 8, 8),
+        ("gzip", lambda: bytes(24 << 20), 1),
+    ],
+    ids=["one record", "several records", "no records"],
+)
+def test_small_batch_that_holds_much_is_checked_in_slices(
+    compression: str, make_body: Callable[[], bytes], count: int
+) -> None:
+    walk, slices = walk_of(large_batch(make_body(), count, compression)), 1
+    while not walk.advance(SLICE):
+        slices += 1
+    assert slices > 5
+
+
+@pytest.mark.parametrize("make_body", [lambda: b"\x7f" * (4 << 20), lambda: record_of_headers(1 << 21)[:-1]])
+def test_refusal_keeps_no_decompressed_bytes(make_body: Callable[[], bytes]) -> None:
+    """A request can have a batch like this for each of a thousand partitions."""
+    body = make_body()
+    records = large_batch(body, 1)
+    refusals: list[InvalidRecord] = []
+    tracemalloc.start()
+    try:
+        for _ in range(4):
+            with pytest.raises(InvalidRecord) as caught:
+                validate(single_batch(records, 12), RULES, NOW_MS, strict=False)
+            refusals.append(caught.value)
+            del caught
+        size_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(refusals) == 4
+    assert size_bytes < len(body)
+
+
+def test_compressed_batch_of_one_record_is_checked_in_slices(
+    cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance, slices = RecordWalk.advance, []
+
+    def advance_and_note(self: RecordWalk, limit: int) -> bool:
+        slices.append(limit)
+        return advance(self, limit)
+
+    monkeypatch.setattr(RecordWalk, "advance", advance_and_note)
+    monkeypatch.setattr(RecordWalk, "finish", lambda self: NOW_MS if self.advance(SLICE) else -1)
+    with Wire(cluster.bootstrap_servers) as wire:
+        wire.socket.settimeout(60)
+        answer = ask(wire, Case("x", "plain", large_batch(record_of_headers(500_000), 1)))
+    assert answer.error_code == 0
+    assert len(slices) > 10
+
+
+def test_many_small_batches_of_one_request_are_checked_in_slices(
+    cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request of 10 MB can have a thousand partitions with two thousand records each."""
+    monkeypatch.setattr("pykafka2.broker.handlers.produce.MOST_RECORDS", 3_000, raising=False)
+    resume_later, slices = Services.resume_later, []
+
+    def resume_and_note(self: Services, context: Any, work: Any) -> None:
+        slices.append(work)
+        resume_later(self, context, work)
+
+    monkeypatch.setattr(Services, "resume_later", resume_and_note)
+    records = large_batch(
+        b"".join(encode_record(0, delta, b"k", None, []) for delta in range(SLICE)), SLICE, "none"
+    )
+    topics = [
+        TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
+        for topic in ("compacted", "other")
+    ]
+    with Wire(cluster.bootstrap_servers) as wire:
+        answer = wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
+    assert [one.partition_responses[0].error_code for one in answer.responses] == [0, 0]
+    assert slices
+
+
+@pytest.mark.gate
+def test_walks_together_decompress_no_more_than_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pykafka2.broker.log.record_validation.MOST_OPEN_BYTES", 2 << 20)
+    record = record_of_headers(400_000)
+    open_walks, walks = OpenWalks(), [walk_of(large_batch(record, 1)) for _ in range(8)]
+    most = 0
+    unfinished = [*walks]
+    while unfinished:
+        unfinished = [walk for walk in unfinished if not open_walks.advance(walk)]
+        most = max(most, sum(walk.open_bytes for walk in walks))
+    assert most < 5 * len(record)
+    assert [walk.finish() for walk in walks] == [NOW_MS] * 8
+
+
+def test_requests_behind_a_large_batch_keep_their_order(cluster: KafkaCluster, valid: bytes) -> None:
+    small = large_batch(encode_record(0, 0, b"k", b"v", []), 1)
+    with Wire(cluster.bootstrap_servers) as wire:
+        wire.socket.settimeout(60)
+        for records in (valid, small):
+            data = [PartitionProduceData(index=0, records=records)]
+            topics = [TopicProduceData(name="compacted", partition_data=data)]
+            wire.send(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
+        offsets = [
+            wire.receive(ProduceRequest, 12)[1].responses[0].partition_responses[0].base_offset
+            for _ in range(2)
+        ]
+    assert offsets == [0, COUNT]
+
+
+@pytest.mark.gate
+def test_timestamp_lookup_in_a_large_batch_runs_in_slices(
+    cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look-up in a batch of a million records takes a second, for which others must not wait."""
+    resume_later, slices = Services.resume_later, []
+
+    def resume_and_note(self: Services, context: Any, work: Any) -> None:
+        slices.append(work)
+        resume_later(self, context, work)
+
+    body = b"".join(encode_record(delta, delta, b"k", None, []) for delta in range(COUNT))
+    with Wire(cluster.bootstrap_servers) as wire:
+        wire.socket.settimeout(60)
+        assert ask(wire, Case("x", "plain", large_batch(body, COUNT, span_ms=COUNT - 1))).error_code == 0
+        monkeypatch.setattr(Services, "resume_later", resume_and_note)
+        asked = ListOffsetsPartition(partition_index=0, timestamp=NOW_MS + COUNT - 1)
+        topics = [ListOffsetsTopic(name="plain", partitions=[asked])]
+        answer = wire.call(ListOffsetsRequest(replica_id=-1, topics=topics), 8).topics[0].partitions[0]
+    assert (answer.error_code, answer.offset, answer.timestamp) == (0, COUNT - 1, NOW_MS + COUNT - 1)
+    assert len(slices) > 50
+
+
+def test_lost_connection_or_failing_check_does_not_block_the_next_large_batch(
+    cluster: KafkaCluster, valid: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance, begun = RecordWalk.advance, threading.Event()
+
+    def advance_or_fail(self: RecordWalk, limit: int) -> bool:
+        if self._next > COUNT // 2 and not begun.is_set():
+            begun.set()
+            raise RuntimeError("a bug of the broker")
+        return advance(self, limit)
+
+    monkeypatch.setattr(RecordWalk, "advance", advance_or_fail)
+    data = [PartitionProduceData(index=0, records=valid)]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="compacted", partition_data=data)]
+    )
+    with Wire(cluster.bootstrap_servers) as leaving, Wire(cluster.bootstrap_servers) as other:
+        leaving.send(request, 12)
+        other.send(request, 12)
+        leaving.close()
+        assert begun.wait(60)
+        with Wire(cluster.bootstrap_servers) as wire:
+            wire.socket.settimeout(60)
+            assert ask(wire, Case("next", "compacted", valid)).error_code == 0
+    assert len(cluster.problems.take()) == 1

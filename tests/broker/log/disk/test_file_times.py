@@ -1,0 +1,148 @@
+"""Segments whose records have no timestamps are as old as their files, as in Apache Kafka."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pykafka2.broker.log.disk.segment_file import LOG
+from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.broker.log.retention import RetentionPolicy, apply_retention
+from pykafka2.broker.log.segments import RollLimits
+from pykafka2.broker.replication.log_cleaner import CompactionPolicy, cleanable_part, compact
+from pykafka2.compression.steps import finish
+from pykafka2.errors import KafkaStorageError
+from pykafka2.testing.simulation.files import SimFiles
+from tests.broker.log.disk.on_disk import StorageOnDisk
+from tests.testing.wire import batch, view
+
+AGE = RetentionPolicy(max_age_ms=1000)
+NO_TIMESTAMP = -1
+
+
+class World:
+    """A log of three rolled segments without timestamps, and an empty active one.
+
+    Their files were written at 10,000, 20,000 and 30,000 ms.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.disk = StorageOnDisk(path)
+        self.path = path / "t-0"
+        self.log = self.disk.log()
+        for number in range(3):
+            append(self.log, b"k%d" % number)
+            append(self.log, b"k")
+            self.log.roll()
+            self.write_at(2 * number, 10_000 * (number + 1))
+        self.log.advance_high_watermark(self.log.log_end_offset)
+
+    def write_at(self, base_offset: int, modified_ms: int) -> None:
+        """Sets the time of the last write to a segment's file."""
+        os.utime(self.path / f"{base_offset:020d}{LOG}", ns=(0, modified_ms * 1_000_000))
+
+    def bases(self) -> list[int]:
+        return [segment.base_offset for segment in self.log.segments]
+
+    def stop(self) -> None:
+        self.disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def append(log: PartitionLog, key: bytes, timestamp: int = NO_TIMESTAMP) -> None:
+    log.append_as_leader(view(batch([b"x"], keys=[key], timestamp=timestamp)), 0)
+
+
+def test_segment_without_timestamps_expires_by_the_time_of_its_file(world: World) -> None:
+    assert apply_retention(world.log, AGE, 11_000) == 0
+    assert apply_retention(world.log, AGE, 11_001) == 1
+    assert world.bases() == [2, 4, 6]
+    assert apply_retention(world.log, AGE, 21_001) == 1
+    assert world.bases() == [4, 6]
+    world.stop()
+
+
+def test_file_times_count_after_a_restart_too(world: World) -> None:
+    world.log = world.disk.restart()
+    assert apply_retention(world.log, AGE, 11_000) == 0
+    assert apply_retention(world.log, AGE, 21_001) == 2
+    world.stop()
+
+
+def test_segment_with_one_timestamp_expires_by_it_and_not_by_its_file(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    append(world.log, b"k", timestamp=50_000)
+    append(world.log, b"k")
+    world.log.roll()
+    world.log.advance_high_watermark(world.log.log_end_offset)
+    world.write_at(6, 1)
+    apply_retention(world.log, AGE, 51_000)
+    assert world.bases() == [6, 8]
+    apply_retention(world.log, AGE, 51_001)
+    assert world.bases() == [8]
+    world.stop()
+
+
+def test_min_compaction_lag_of_a_segment_without_timestamps_is_counted_from_its_file(world: World) -> None:
+    policy = CompactionPolicy(min_dirty_ratio=0.0, min_lag_ms=1000)
+    assert cleanable_part(world.log, policy, 10_999).segments == []
+    assert len(cleanable_part(world.log, policy, 11_000).segments) == 1
+    world.stop()
+
+
+def test_compacted_segment_has_the_file_time_of_the_last_one_that_it_replaces(world: World) -> None:
+    cleaned = finish(compact(world.log, CompactionPolicy(min_dirty_ratio=0.0), 0))
+    assert cleaned is not None
+    assert world.bases() == [0, 6]
+    assert apply_retention(world.log, AGE, 31_000) == 0
+    assert apply_retention(world.log, AGE, 31_001) == 1
+    world.stop()
+
+
+def test_several_compacted_segments_have_the_file_times_of_their_own_ones(world: World) -> None:
+    size = next(iter(world.log.segments)).size_bytes
+    world.log.limit_segments(RollLimits(max_bytes=2 * size))
+    finish(compact(world.log, CompactionPolicy(min_dirty_ratio=0.0), 0))
+    assert world.bases() == [0, 4, 6]
+    assert apply_retention(world.log, AGE, 20_999) == 0
+    assert apply_retention(world.log, AGE, 21_001) == 1
+    assert world.bases() == [4, 6]
+    world.stop()
+
+
+def test_unreadable_file_time_takes_the_directory_offline(world: World) -> None:
+    os.remove(world.path / f"{0:020d}{LOG}")
+    with pytest.raises(KafkaStorageError, match=r"reading .* failed"):
+        apply_retention(world.log, AGE, 11_001)
+    assert world.log.is_offline
+    world.stop()
+
+
+def test_segment_without_timestamps_in_memory_never_expires() -> None:
+    log = PartitionLog("t", 0, bytes(16))
+    append(log, b"k")
+    log.roll()
+    log.advance_high_watermark(1)
+    assert apply_retention(log, AGE, 1 << 50) == 0
+
+
+def test_files_of_the_simulation_have_the_time_of_their_last_write() -> None:
+    now = [1]
+    files = SimFiles(1, lambda: now[0])
+    file = files.open("/a", creates=True)
+    found = [files.modified_ms("/a")]
+    for now[0], change in enumerate((lambda: file.write(0, b"xy"), lambda: file.truncate(1), file.flush), 2):
+        change()
+        found.append(files.modified_ms("/a"))
+    files.rename("/a", "/b")
+    assert [*found, files.modified_ms("/b")] == [1, 2, 3, 3, 3]
+    files.set_modified_ms("/b", 77)
+    assert files.modified_ms("/b") == 77
+    with pytest.raises(FileNotFoundError):
+        files.modified_ms("/a")

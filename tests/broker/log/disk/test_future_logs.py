@@ -1,0 +1,357 @@
+"""A log moves to another data directory while it is in use: a copy catches up and takes its place."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pykafka2.broker.log.disk.future_logs import MAX_BATCHES, FutureLog
+from pykafka2.broker.log.disk.log_directory import on_disk
+from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
+from pykafka2.broker.log.segments import RollLimits
+from pykafka2.errors import ConfigurationError, InvalidTopicException, KafkaStorageError
+from pykafka2.testing.simulation.files import SimFiles
+from tests.broker.log.disk.on_disk import TOPIC_ID, StorageOnDisk
+from tests.testing.wire import batch, view
+
+FIRST, SECOND = bytes(15) + b"\1", bytes(15) + b"\2"
+"""The ids of the data directories."""
+
+
+def append(
+    log: PartitionLog, *values: bytes, epoch: int = 0, producer_id: int = -1, sequence: int = -1
+) -> None:
+    transactional = 16 if producer_id >= 0 else 0
+    data = batch(
+        values,
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=sequence,
+        attributes=transactional,
+    )
+    log.append_as_leader(view(data), epoch)
+
+
+def held(log: PartitionLog) -> list[bytes]:
+    return [bytes(one.buffer) for one in log.batches(log.log_start_offset)]
+
+
+class World:
+    """A log of 20 batches in the first of two data directories."""
+
+    def __init__(self, path: Path | str, files: SimFiles | None = None) -> None:
+        self.disk = StorageOnDisk(path, directories=2, files=files)
+        self.log = self.disk.log()
+        self.log.limit_segments(RollLimits(max_bytes=500))
+        for number in range(20):
+            append(self.log, b"%d" % number * 10)
+        self.target = f"{path}/1"
+
+    def begin(self) -> FutureLog:
+        self.disk.storage.move(self.log, self.target)
+        [move] = self.disk.storage.moves
+        return move
+
+    def finish(self, move: FutureLog) -> None:
+        while not move.step(300):
+            pass
+        move.finish()
+
+    def stop(self) -> None:
+        self.disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_step_copies_at_most_its_bytes_and_one_batch(world: World) -> None:
+    move = world.begin()
+    assert move.lag == 20
+    size = on_disk(world.log.segments)[0].size_bytes // 5
+    assert not move.step(2 * size)
+    assert 1 <= move.copy.log_end_offset <= 3
+    assert not move.step(1)
+    assert move.lag >= 16
+    world.stop()
+
+
+def test_step_copies_a_limited_number_of_small_batches(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path, directories=2)
+    log = disk.log()
+    for _ in range(MAX_BATCHES + 100):
+        append(log, b"x")
+    disk.storage.move(log, f"{tmp_path}/1")
+    [move] = disk.storage.moves
+    assert not move.step(1 << 20)
+    assert move.lag == 100
+    assert move.step(1 << 20)
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_records_that_are_appended_meanwhile_are_in_the_moved_log(world: World) -> None:
+    move = world.begin()
+    for number in range(20, 40):
+        move.step(200)
+        append(world.log, b"%d" % number * 10)
+    before = held(world.log)
+    assert world.disk.names("0/t-0")
+    bases = [segment.base_offset for segment in world.log.segments]
+    world.finish(move)
+    assert held(world.log) == before
+    assert [segment.base_offset for segment in world.log.segments] == bases
+    append(world.log, b"after", epoch=3)
+    assert world.disk.storage.moves == []
+    assert not list(world.disk.path.glob("0/t-0"))
+    assert not list(world.disk.path.glob("1/*-future"))
+    assert world.disk.storage.places.of(TOPIC_ID, 0) == world.target
+    again = world.disk.restart(is_clean=False)
+    assert held(again)[:-1] == before
+    assert [entry.epoch for entry in again.epochs.entries] == [0, 3]
+    world.stop()
+
+
+def test_batches_that_the_log_has_truncated_are_not_in_the_moved_one(world: World) -> None:
+    move = world.begin()
+    while not move.step(300):
+        pass
+    world.log.truncate_to(12)
+    for number in range(15):
+        append(world.log, b"other %d" % number, epoch=1)
+    assert not move.step(1)
+    before = held(world.log)
+    world.finish(move)
+    assert held(world.log) == before
+    assert held(world.disk.restart(is_clean=False)) == before
+    world.stop()
+
+
+@pytest.mark.parametrize("start", [4, 18])
+def test_log_start_that_advances_meanwhile_is_that_of_the_moved_log(world: World, start: int) -> None:
+    move = world.begin()
+    move.step(500)
+    world.log.advance_high_watermark(20)
+    world.log.advance_log_start(start)
+    world.finish(move)
+    assert (world.log.log_start_offset, world.log.log_end_offset) == (start, 20)
+    again = world.disk.restart(is_clean=False)
+    assert (again.log_start_offset, again.log_end_offset) == (start, 20)
+    world.stop()
+
+
+def test_open_and_aborted_transactions_move_with_their_log(world: World) -> None:
+    append(world.log, b"aborted", producer_id=7, sequence=0)
+    world.log.append_marker(EndMarker(7, 0, False, 0), 0, 1)
+    append(world.log, b"open", producer_id=8, sequence=0)
+    move = world.begin()
+    world.finish(move)
+    world.log.advance_high_watermark(world.log.log_end_offset)
+    for log in (world.log, world.disk.restart(is_clean=False)):
+        log.advance_high_watermark(log.log_end_offset)
+        assert log.last_stable_offset == 22
+        assert [one.producer_id for one in log.aborted_transactions(0, 30)] == [7]
+    world.stop()
+
+
+def test_move_back_ends_the_move_and_deletes_the_copy(world: World) -> None:
+    move = world.begin()
+    move.step(500)
+    world.disk.storage.move(world.log, f"{world.disk.path}/0")
+    assert world.disk.storage.moves == []
+    assert not list(world.disk.path.glob("1/*-future"))
+    assert len(held(world.log)) == 20
+    world.stop()
+
+
+def test_deleted_topic_deletes_its_copy(world: World) -> None:
+    world.begin().step(500)
+    world.disk.storage.remove(world.log)
+    assert world.disk.storage.moves == []
+    assert not list(world.disk.path.glob("*/*-future"))
+    world.stop()
+    assert not list(world.disk.path.glob("*/t-0*"))
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_copy_that_a_kill_has_left_is_continued_at_the_next_start(world: World, is_clean: bool) -> None:
+    world.begin().step(700)
+    before = held(world.log)
+    world.log = world.disk.restart(is_clean=is_clean)
+    [move] = world.disk.storage.moves
+    assert 0 < move.lag < 20
+    world.finish(move)
+    assert held(world.log) == before
+    assert held(world.disk.restart(is_clean=False)) == before
+    world.stop()
+
+
+def test_copy_without_a_topic_id_is_removed_and_the_log_stays(world: World) -> None:
+    world.begin().step(700)
+    before = held(world.log)
+    world.disk.storage.stop(is_clean=False, broker_epoch=-1)
+    [copy] = world.disk.path.glob("1/*-future")
+    (copy / "partition.metadata").write_bytes(b"")
+    world.disk.storage.start()
+    assert held(world.disk.log()) == before
+    assert not copy.exists()
+    world.stop()
+
+
+def test_copy_of_a_topic_that_is_gone_is_kept_as_stray(world: World) -> None:
+    world.begin().step(700)
+    world.disk.restart()
+    world.disk.storage.remove_unknown(set())
+    assert world.disk.storage.moves == []
+    assert len(list(world.disk.path.glob("1/t-0.*-stray"))) == 1
+    world.stop()
+
+
+def test_copy_in_the_directory_of_the_metadata_is_completed_after_a_kill(world: World) -> None:
+    move = world.begin()
+    while not move.step(300):
+        pass
+    before = held(world.log)
+    world.disk.storage.stop(is_clean=False, broker_epoch=-1)
+    [old] = world.disk.path.glob("0/t-0")
+    old.rename(old.with_name(f"t-0.{'0' * 32}-delete"))  # the kill came before the second rename
+    world.disk.storage.start()
+    log = world.disk.storage.open("t", TOPIC_ID, 0, SECOND)
+    assert held(log) == before
+    assert list(world.disk.path.glob("1/t-0"))
+    world.stop()
+
+
+def test_incomplete_copy_does_not_become_the_log_in_another_directory(world: World) -> None:
+    world.begin().step(300)
+    world.disk.storage.stop(is_clean=False, broker_epoch=-1)
+    [old] = world.disk.path.glob("0/t-0")
+    old.rename(old.with_name("lost"))
+    world.disk.storage.start()
+    log = world.disk.storage.open("t", TOPIC_ID, 0, FIRST)
+    assert held(log) == []
+    assert world.disk.storage.places.of(TOPIC_ID, 0) == f"{world.disk.path}/0"
+    world.stop()
+
+
+@pytest.mark.parametrize("failed", ["/data/0", "/data/1"])
+def test_failed_directory_stops_the_move_and_a_start_without_failure_continues_it(failed: str) -> None:
+    files = SimFiles(1)
+    world = World("/data", files)
+    move = world.begin()
+    move.step(700)
+    before = held(world.log)
+    files.broken.add(failed)
+    with pytest.raises(KafkaStorageError):
+        world.finish(move)
+    assert move.is_offline
+    world.disk.storage.abandon(move)
+    if failed == "/data/1":
+        append(world.log, b"goes on")
+        before = held(world.log)
+        with pytest.raises(KafkaStorageError):
+            world.disk.storage.move(world.log, world.target)
+    files.broken.clear()
+    world.log = world.disk.restart(is_clean=False)
+    [move] = world.disk.storage.moves
+    world.finish(move)
+    assert held(world.log) == before
+    world.stop()
+
+
+def test_log_stays_where_it_is_if_the_target_fails_at_the_end() -> None:
+    files = SimFiles(2)
+    world = World("/data", files)
+    move = world.begin()
+    while not move.step(300):
+        pass
+    before = held(world.log)
+    files.read_only.add("/data/1/t-0")
+    rename = files.rename
+
+    def broken(path: str, new_path: str) -> None:
+        if new_path == "/data/1/t-0":
+            raise OSError(5, "Input/output error")
+        rename(path, new_path)
+
+    files.rename = broken  # type: ignore[method-assign]
+    with pytest.raises(KafkaStorageError):
+        move.finish()
+    assert held(world.log) == before
+    append(world.log, b"goes on")
+    assert not world.log.is_offline
+    world.stop()
+
+
+def test_topic_name_that_is_too_long_for_a_copy_is_rejected(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path, directories=2)
+    log = disk.log("t" * 240)
+    with pytest.raises(InvalidTopicException):
+        disk.storage.move(log, f"{tmp_path}/1")
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_log_in_two_directories_is_refused_with_both_paths(world: World) -> None:
+    world.stop()
+    source, other = world.disk.path / "0/t-0", world.disk.path / "1/t-0"
+    other.mkdir()
+    for file in source.iterdir():
+        (other / file.name).write_bytes(file.read_bytes())
+    with pytest.raises(ConfigurationError, match=rf"{other} is also in {source}\. Delete one of both"):
+        world.disk.storage.start()
+    assert sorted(path.name for path in other.iterdir()) == sorted(path.name for path in source.iterdir())
+
+
+def test_segments_of_the_moved_log_begin_where_those_of_the_log_do(world: World) -> None:
+    world.log.limit_segments(RollLimits(max_bytes=1 << 20))
+    append(world.log, b"20")
+    world.log.roll()
+    append(world.log, b"21")
+    bases = [segment.base_offset for segment in world.log.segments]
+    assert bases[-1] == 21
+    world.finish(world.begin())
+    assert [segment.base_offset for segment in world.log.segments] == bases
+    world.stop()
+
+
+def test_move_while_another_directory_has_failed_is_rejected() -> None:
+    # As in Kafka: a copy could exist in the failed one.
+    files = SimFiles(1)
+    disk = StorageOnDisk("/data", directories=3, files=files)
+    logs = [disk.log(partition=partition) for partition in range(3)]
+    files.broken.add("/data/1")
+    with pytest.raises(KafkaStorageError):
+        append(logs[1], b"x")
+    with pytest.raises(KafkaStorageError, match="/data/1 is offline"):
+        disk.storage.move(logs[0], "/data/2")
+    assert not disk.storage.moves
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_copy_without_its_log_is_kept_as_stray_if_the_topic_is_gone(world: World) -> None:
+    world.begin().step(700)
+    world.disk.storage.stop(is_clean=False, broker_epoch=-1)
+    [old] = world.disk.path.glob("0/t-0")
+    old.rename(old.with_name("lost"))
+    world.disk.storage.start()
+    world.disk.storage.remove_unknown(set())
+    assert len(list(world.disk.path.glob("1/t-0.*-stray"))) == 1
+    assert not list(world.disk.path.glob("1/*-future"))
+    world.stop()
+
+
+def test_second_copy_of_a_log_is_deleted_at_the_start(world: World) -> None:
+    world.begin().step(700)
+    world.disk.storage.stop(is_clean=False, broker_epoch=-1)
+    [copy] = world.disk.path.glob("1/*-future")
+    shutil.copytree(copy, copy.with_name(f"t-0.{'0' * 32}-future"))
+    world.disk.storage.start()
+    assert len(list(world.disk.path.glob("1/*-future"))) == 1
+    [move] = world.disk.storage.moves
+    world.log = world.disk.log()
+    before = held(world.log)
+    world.finish(move)
+    assert held(world.log) == before
+    world.stop()

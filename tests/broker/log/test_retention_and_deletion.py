@@ -1,0 +1,351 @@
+"""Retention on running brokers, DeleteRecords, log directories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pykafka2 import errors
+from pykafka2.errors import for_code
+from pykafka2.protocol.messages.fetch import FetchRequest
+from pykafka2.protocol.messages.log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
+from pykafka2.protocol.messages.topics import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from pykafka2.testing.cluster import KafkaCluster, Topic
+from pykafka2.testing.simulation import Simulation
+from tests.broker.support.leaders import append, ends
+from tests.testing.sim_wire import SimWire
+from tests.testing.wire import Wire, batch, data_of, fetch, fetch_request, produce, produce_request
+
+KEY = ("t", 0)
+Leader = Callable[[str, int], Wire]
+one_broker = pytest.mark.kafka(brokers=1, topics={"t": 1})
+
+
+@pytest.fixture
+def simulation() -> Iterator[Simulation]:
+    with Simulation(seed=5) as world:
+        yield world
+
+
+def test_retention_is_applied_every_log_retention_check_interval(simulation: Simulation) -> None:
+    cluster = simulation.cluster(
+        brokers=2,
+        topics={"t": Topic(configs={"retention.ms": 6000})},
+        config={"log.retention.check.interval.ms": 30_000},
+    )
+    append(cluster, KEY, b"old")
+    simulation.run_for(29)
+    assert cluster.log(*KEY).values() == [b"old"]
+    append(cluster, KEY, b"young")
+    simulation.run_for(2)
+    # Both are in one segment, whose largest timestamp counts.
+    assert cluster.log(*KEY).values() == [b"old", b"young"]
+    cluster.controls.roll_segments(KEY)
+    simulation.run_for(30)
+    for broker in range(2):
+        log = cluster.log(*KEY, broker=broker)
+        assert (log.log_start_offset, log.log_end_offset, log.values()) == (2, 2, [])
+    append(cluster, KEY, b"next")
+    simulation.run_for(1)
+    assert ends(cluster, KEY) == [3, 3]
+
+
+def test_retention_on_demand(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=1, topics={"t": Topic(configs={"retention.bytes": 0}), "u": 1})
+    append(cluster, KEY, b"a")
+    append(cluster, ("u", 0), b"kept")
+    assert cluster.controls.apply_retention(("u", 0)) == 0
+    assert cluster.controls.apply_retention() == 1
+    assert cluster.log(*KEY).log_start_offset == 1
+    assert cluster.log("u", 0).values() == [b"kept"]
+
+
+@one_broker
+def test_readers_below_the_new_start_are_out_of_range(
+    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
+) -> None:
+    wire = leader(*KEY)
+    produce(wire, *KEY, batch(timestamp=0))
+    wire.send(fetch_request(*KEY, 0, max_wait_ms=10_000, min_bytes=10_000), 12)
+    wait_for(lambda: kafka_cluster.broker(0).replicas.fetches.waiting() == 1)
+    kafka_cluster.controls.apply_retention()
+    data = wire.receive(FetchRequest, 12)[1].responses[0].partitions[0]
+    assert for_code(data.error_code).__name__ == "OffsetOutOfRange"
+    assert fetch(wire, *KEY, 1).error_code == 0
+
+
+@one_broker
+def test_a_roll_under_the_reader_ends_its_wait(
+    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
+) -> None:
+    reader, writer = leader(*KEY), leader(*KEY)
+    produce(writer, *KEY, batch())
+    reader.send(fetch_request(*KEY, 0, max_wait_ms=10_000, min_bytes=10_000), 12)
+    wait_for(lambda: kafka_cluster.broker(0).replicas.fetches.waiting() == 1)
+    produce(writer, *KEY, batch())
+    assert kafka_cluster.history.entries("Fetch")[0].answered_at is None
+    kafka_cluster.controls.roll_segments(KEY)
+    produce(writer, *KEY, batch())
+    data = reader.receive(FetchRequest, 12)[1].responses[0].partitions[0]
+    assert len(data.records or b"") == 2 * len(batch()), "what is in the reader's own segment"
+    assert (kafka_cluster.history.entries("Fetch")[0].latency or 99) < 5, "and not by its timeout"
+
+
+# ---------------------------------------------------------------------- DeleteRecords
+
+
+def delete(
+    wire: Wire,
+    offset: int,
+    *,
+    topic: str = "t",
+    partition: int = 0,
+    version: int = 2,
+    timeout_ms: int = 5000,
+) -> tuple[int, str]:
+    """The low watermark and the error."""
+    asked = DeleteRecordsPartition(partition_index=partition, offset=offset)
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name=topic, partitions=[asked])], timeout_ms=timeout_ms
+    )
+    answer = wire.call(request, version).topics[0].partitions[0]
+    return answer.low_watermark, for_code(answer.error_code).__name__ if answer.error_code else "none"
+
+
+@one_broker
+def test_delete_records_moves_the_log_start_offset(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    wire = leader(*KEY)
+    produce(wire, *KEY, batch([b"a", b"b", b"c"]))
+    for version, offset, low in ((0, 1, 1), (1, 0, 1), (2, 2, 2), (2, -1, 3)):
+        assert delete(wire, offset, version=version) == (low, "none")
+    assert fetch(wire, *KEY, 2).error_code == errors.OffsetOutOfRange.code
+    assert kafka_cluster.log(*KEY).values() == []
+    assert produce(wire, *KEY, batch()).base_offset == 3
+
+
+@pytest.mark.kafka(
+    brokers=2,
+    topics={
+        "t": 1,
+        "compacted": Topic(configs={"cleanup.policy": "compact"}),
+        "both": Topic(configs={"cleanup.policy": "compact,delete"}),
+    },
+)
+def test_invalid_delete_records_requests_are_rejected(
+    kafka_cluster: KafkaCluster, leader: Leader, connect: Callable[[int], Wire]
+) -> None:
+    wire = leader(*KEY)
+    produce(wire, *KEY, batch())
+    assert delete(wire, 2) == (-1, "OffsetOutOfRange")
+    assert delete(wire, -2) == (-1, "OffsetOutOfRange")
+    assert delete(wire, 0, partition=7) == (-1, "UnknownTopicOrPartition")
+    assert delete(wire, 0, topic="nosuch") == (-1, "UnknownTopicOrPartition")
+    other = connect(1 - kafka_cluster.partition(*KEY).leader)
+    assert delete(other, 0) == (-1, "NotLeaderOrFollower")
+    assert delete(leader("compacted", 0), 0, topic="compacted") == (-1, "PolicyViolation")
+    assert delete(leader("both", 0), 0, topic="both") == (0, "none")
+    kafka_cluster.create_topic("__consumer_offsets", 1)
+    assert (
+        delete(leader("__consumer_offsets", 0), 0, topic="__consumer_offsets")[1] == "InvalidTopicException"
+    )
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_the_answer_waits_for_the_live_replicas(
+    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
+) -> None:
+    wire = leader(*KEY)
+    produce(wire, *KEY, batch([b"a", b"b"]))
+    leading = kafka_cluster.partition(*KEY).leader
+    assert delete(wire, 1) == (1, "none")
+    assert {one.log_start_offset for one in kafka_cluster.partition(*KEY).replicas.values()} == {1}
+    kafka_cluster.controls.pause_followers()
+    produce(wire, *KEY, batch(), acks=1)
+    produce(wire, *KEY, batch(), acks=1)  # a fetch under way may still take the first one
+    assert kafka_cluster.partition(*KEY).high_watermark < 4
+    assert delete(wire, 4) == (-1, "OffsetOutOfRange"), "what is not safe cannot be deleted"
+    asked = DeleteRecordsPartition(partition_index=0, offset=2)
+    topics = [DeleteRecordsTopic(name="t", partitions=[asked])]
+    wire.send(DeleteRecordsRequest(topics=topics, timeout_ms=200), 2)
+    answer = wire.receive(DeleteRecordsRequest, 2)[1].topics[0].partitions[0]
+    # The least start of the live replicas' logs, which has not moved.
+    assert (answer.low_watermark, for_code(answer.error_code).__name__) == (1, "RequestTimedOut")
+    assert kafka_cluster.partition(*KEY).replicas[leading].log_start_offset == 2, "it has begun all the same"
+    wire.send(DeleteRecordsRequest(topics=topics, timeout_ms=60_000), 2)
+    wait_for(lambda: kafka_cluster.broker(leading).replicas.deletes.waiting() == 1)
+    kafka_cluster.controls.crash_broker(1 - leading)
+    # It is the live ones that count; the leader hears of the crash by the new image.
+    answer = wire.receive(DeleteRecordsRequest, 2)[1].topics[0].partitions[0]
+    assert (answer.low_watermark, answer.error_code) == (2, 0)
+
+
+def test_minus_one_deletes_up_to_the_high_watermark(simulation: Simulation) -> None:
+    """What followers have not copied yet stays, whatever the leader has."""
+    cluster = simulation.cluster(brokers=2, topics={"t": 1})
+    wire = SimWire(simulation, cluster.broker(cluster.partition(*KEY).leader).address)
+    for value in (b"a", b"b"):
+        wire.call(produce_request(*KEY, batch([value])), 12)
+    simulation.run_for(1)
+    cluster.controls.pause_followers()
+    simulation.run_for(1)
+    wire.call(produce_request(*KEY, batch([b"kept"]), acks=1), 12)
+    view = cluster.partition(*KEY)
+    assert (view.high_watermark, view.log_end_offset) == (2, 3)
+    asked = DeleteRecordsPartition(partition_index=0, offset=-1)
+    topics = [DeleteRecordsTopic(name="t", partitions=[asked])]
+    wire.send(DeleteRecordsRequest(topics=topics, timeout_ms=5_000), 2)
+    simulation.run_for(1)
+    cluster.controls.resume_followers()
+    answer = wire.receive(DeleteRecordsRequest, 2)[1].topics[0].partitions[0]
+    assert (answer.low_watermark, answer.error_code) == (2, 0)
+    assert {one.log_start_offset for one in cluster.partition(*KEY).replicas.values()} == {2}
+    assert cluster.log(*KEY).values() == [b"kept"]
+    wire.close()
+
+
+def test_a_follower_s_log_starts_where_its_leader_s_does(simulation: Simulation) -> None:
+    """It learns of it from every answer, drops whole segments, and holds to it when it leads."""
+    cluster = simulation.cluster(brokers=2, topics={"t": 1})
+    for value in (b"a", b"b", b"c"):
+        append(cluster, KEY, value)
+        cluster.controls.roll_segments(KEY)
+        simulation.run_for(1)
+    leading = cluster.partition(*KEY).leader
+    with cluster.lock:
+        cluster.broker(leading).replicas.log_manager.delete_records(
+            {KEY: 2}, simulation.now, lambda done: None, simulation.now
+        )
+    simulation.run_for(2)
+    follower = cluster.broker(1 - leading).replicas.replicas[KEY]
+    assert follower.log.log_start_offset == 2
+    assert next(iter(follower.log.segments)).base_offset == 2
+    cluster.controls.move_leader(KEY, 1 - leading)
+    assert cluster.log(*KEY).values() == [b"c"]
+    wire = SimWire(simulation, cluster.broker(1 - leading).address)
+    answers = [data_of(wire.call(fetch_request(*KEY, offset), 12)).error_code for offset in (0, 1, 2)]
+    assert answers == [errors.OffsetOutOfRange.code] * 2 + [0], "below its start and at it"
+    wire.close()
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_delete_records_with_timeout_zero_checks_once(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+    """librdkafka's 0081 asks so: a log without followers begins there at once, others are late."""
+    kafka_cluster.create_topic("alone", 1, replication_factor=1)
+    for topic, expected in (("alone", (2, "none")), ("t", (0, "RequestTimedOut"))):
+        wire = leader(topic, 0)
+        produce(wire, topic, 0, batch([b"a", b"b"]))
+        kafka_cluster.controls.pause_followers()  # else one may be quick enough
+        assert delete(wire, -1, topic=topic, timeout_ms=0) == expected
+        kafka_cluster.controls.resume_followers()
+        view = kafka_cluster.partition(topic, 0)
+        assert view.replicas[view.leader].log_start_offset == 2
+
+
+def test_a_new_leader_ends_the_wait(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=2, topics={"t": 1})
+    append(cluster, KEY, b"a")
+    simulation.run_for(1)
+    leading = cluster.partition(*KEY).leader
+    cluster.controls.pause_followers()
+    simulation.run_for(1)
+    wire = SimWire(simulation, cluster.broker(leading).address)
+    asked = DeleteRecordsPartition(partition_index=0, offset=1)
+    topics = [DeleteRecordsTopic(name="t", partitions=[asked])]
+    wire.send(DeleteRecordsRequest(topics=topics, timeout_ms=60_000), 2)
+    simulation.run_for(5)
+    assert not wire.has_reply()
+    cluster.controls.move_leader(KEY, 1 - leading)
+    answer = wire.receive(DeleteRecordsRequest, 2)[1].topics[0].partitions[0]
+    assert (answer.low_watermark, for_code(answer.error_code).__name__) == (-1, "NotLeaderOrFollower")
+    wire.close()
+
+
+# ---------------------------------------------------------------------- log directories
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 2, "u": 1})
+@pytest.mark.parametrize("version", range(1, 6))
+def test_describe_log_dirs_returns_partition_sizes(leader: Leader, version: int) -> None:
+    wire = leader(*KEY)
+    produce(wire, "t", 1, batch())
+
+    def sizes(topics: list[DescribableLogDirTopic] | None) -> dict[tuple[str, int], int]:
+        (directory,) = wire.call(DescribeLogDirsRequest(topics=topics), version).results
+        assert (directory.error_code, directory.log_dir) == (0, "/tmp/kafka-logs")
+        return {
+            (topic.name, one.partition_index): one.partition_size
+            for topic in directory.topics
+            for one in topic.partitions
+        }
+
+    assert sizes(None) == {("t", 0): 0, ("t", 1): len(batch()), ("u", 0): 0}
+    assert sizes([DescribableLogDirTopic(topic="t", partitions=[1, 9])]) == {("t", 1): len(batch())}
+    assert sizes([]) == {}
+
+
+@one_broker
+def test_replicas_can_only_move_to_the_directory_where_they_are(leader: Leader) -> None:
+    wire = leader(*KEY)
+
+    def move(path: str, topic: str) -> int:
+        topics = [AlterReplicaLogDirTopic(name=topic, partitions=[0])]
+        request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
+        (result,) = wire.call(request, 2).results
+        return result.partitions[0].error_code
+
+    codes = [move("/tmp/kafka-logs", "t"), move("/elsewhere", "t"), move("/tmp/kafka-logs", "nosuch")]
+    assert [for_code(code).__name__ if code else "none" for code in codes] == [
+        "none",
+        "LogDirNotFound",
+        "UnknownTopicOrPartition",
+    ]
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 4}, config={"log.dirs": "/one, /two"})
+def test_replicas_are_spread_over_log_directories_and_moved(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    wire = leader(*KEY)
+    produce(wire, *KEY, batch())
+
+    def places() -> dict[tuple[str, int], str]:
+        results = wire.call(DescribeLogDirsRequest(topics=None), 4).results
+        assert [one.log_dir for one in results] == ["/one", "/two"]
+        return {
+            (topic.name, one.partition_index): directory.log_dir
+            for directory in results
+            for topic in directory.topics
+            for one in topic.partitions
+        }
+
+    def move(path: str, topic: str) -> str:
+        topics = [AlterReplicaLogDirTopic(name=topic, partitions=[0])]
+        request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
+        code = wire.call(request, 2).results[0].partitions[0].error_code
+        return for_code(code).__name__ if code else "none"
+
+    before = places()
+    assert sorted(before.values()) == ["/one", "/one", "/two", "/two"]
+    to = "/one" if before["t", 0] == "/two" else "/two"
+    assert move(to, "t") == "none"
+    assert places() == {**before, ("t", 0): to}
+    assert kafka_cluster.log(*KEY).log_end_offset == 1
+    assert move("/three", "t") == "LogDirNotFound"
+    assert move("/two", "later") == "UnknownTopicOrPartition"
+    kafka_cluster.create_topic("later")
+    assert places()["later", 0] == "/two"
+    kafka_cluster.delete_topic("t")
+    assert places() == {("later", 0): "/two"}

@@ -1,0 +1,399 @@
+"""Fetch sessions (KIP-227): what they remember, refuse, leave out and make room for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pykafka2 import errors
+from pykafka2.broker.replication.fetch import FetchItem, FetchResult, FetchSession, FetchSessions, next_epoch
+from pykafka2.clock import SeededEntropy
+from pykafka2.errors import FetchSessionIdNotFound, TopicAuthorizationFailed, UnknownTopicId, for_code
+from pykafka2.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
+from pykafka2.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic
+from pykafka2.testing.cluster import KafkaCluster, Topic
+from pykafka2.testing.simulation import Simulation
+from tests.broker.support.leaders import append
+from tests.testing.wire import Wire, batch, produce
+
+Connect = Callable[[], Wire]
+two_partitions = pytest.mark.kafka(brokers=1, topics={"t": 2})
+
+
+class Reader:
+    """A client with a session, by topic id (version 17) or by name (version 12)."""
+
+    def __init__(self, wire: Wire, topic_id: bytes = bytes(16)) -> None:
+        self.wire, self.topic_id = wire, topic_id
+        self.session_id = self.epoch = 0
+
+    def request(
+        self, asked: dict[int, int] | None = None, forget: tuple[int, ...] = (), **options: Any
+    ) -> FetchRequest:
+        partitions = [
+            FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=1000)
+            for number, offset in (asked or {}).items()
+        ]
+        names = {"topic": "t", "topic_id": self.topic_id}
+        fields = {
+            "max_wait_ms": 0,
+            "min_bytes": 1,
+            "session_id": self.session_id,
+            "session_epoch": self.epoch,
+        }
+        return FetchRequest(
+            topics=[FetchTopic(**names, partitions=partitions)] if partitions else [],
+            forgotten_topics_data=[ForgottenTopic(**names, partitions=list(forget))] if forget else [],
+            **(fields | options),
+        )
+
+    @property
+    def version(self) -> int:
+        return 12 if self.topic_id == bytes(16) else 17
+
+    def fetch(
+        self, asked: dict[int, int] | None = None, forget: tuple[int, ...] = (), **options: Any
+    ) -> FetchResponse:
+        response = self.wire.call(self.request(asked, forget, **options), self.version)
+        if not response.error_code:
+            self.session_id, self.epoch = response.session_id, self.epoch + 1
+        return response
+
+
+def told(response: FetchResponse) -> dict[int, int]:
+    """Bytes by partition."""
+    assert response.error_code == 0
+    return {
+        data.partition_index: len(data.records or b"")
+        for topic in response.responses
+        for data in topic.partitions
+    }
+
+
+def code_of(response: FetchResponse) -> str:
+    assert response.responses == []
+    return for_code(response.error_code).__name__
+
+
+@pytest.fixture(params=["by name", "by id"])
+def reader(request: pytest.FixtureRequest, kafka_cluster: KafkaCluster, connect: Connect) -> Reader:
+    topic_id = kafka_cluster.controller.image.topics["t"].id
+    return Reader(connect(), topic_id if request.param == "by id" else bytes(16))
+
+
+@two_partitions
+def test_incremental_fetch_returns_only_changed_partitions(reader: Reader) -> None:
+    first = reader.fetch({0: 0, 1: 0})
+    assert told(first) == {0: 0, 1: 0}, "a full answer names everything"
+    assert first.session_id > 0
+    assert told(reader.fetch()) == {}
+    produce(reader.wire, "t", 1, batch([b"x"]))
+    size = len(batch([b"x"]))
+    assert told(reader.fetch()) == {1: size}
+    assert told(reader.fetch()) == {1: size}, "until the reader says that it has it"
+    assert told(reader.fetch({1: 1})) == {}
+    produce(reader.wire, "t", 1, batch([b"x"]))
+    assert told(reader.fetch()) == {1: size}
+
+
+@two_partitions
+def test_a_fetch_of_a_session_waits_for_any_of_its_partitions(reader: Reader, connect: Connect) -> None:
+    reader.fetch({0: 0, 1: 0})
+    reader.wire.send(reader.request(max_wait_ms=10_000), reader.version)
+    produce(connect(), "t", 1, batch([b"x"]))
+    assert told(reader.wire.receive(FetchRequest, reader.version)[1]) == {1: len(batch([b"x"]))}
+
+
+@two_partitions
+def test_forgotten_partition_is_not_returned(reader: Reader) -> None:
+    reader.fetch({0: 0, 1: 0})
+    produce(reader.wire, "t", 1, batch())
+    produce(reader.wire, "t", 0, batch())
+    assert list(told(reader.fetch(forget=(1,)))) == [0]
+    assert sorted(told(reader.fetch({1: 0}))) == [0, 1]
+
+
+@two_partitions
+def test_an_empty_session_ends(kafka_cluster: KafkaCluster, reader: Reader) -> None:
+    reader.fetch({0: 0})
+    response = reader.fetch(forget=(0,))
+    assert (told(response), response.session_id) == ({}, 0)
+    assert len(kafka_cluster.broker(0).replicas.sessions) == 0
+
+
+@two_partitions
+def test_fetch_session_repeats_an_error_until_it_is_over(kafka_cluster: KafkaCluster, reader: Reader) -> None:
+    reader.fetch({0: 0, 1: 99})
+    for _ in range(2):
+        data = reader.fetch().responses[0].partitions[0]
+        assert (data.partition_index, data.error_code) == (1, errors.OffsetOutOfRange.code)
+    assert told(reader.fetch({1: 0})) == {1: 0}
+    kafka_cluster.delete_topic("t")
+    codes = [data.error_code for topic in reader.fetch().responses for data in topic.partitions]
+    # The session knows its partitions by name, even where the ids were asked for.
+    assert codes == [errors.UnknownTopicOrPartition.code, errors.UnknownTopicOrPartition.code]
+
+
+@two_partitions
+def test_partition_fetched_before_its_creation_is_read_once_it_exists(reader: Reader) -> None:
+    """Readers name a partition once: the session must not keep what the first look at it came to."""
+    for response in (reader.fetch({2: 0}), reader.fetch()):
+        codes = [data.error_code for topic in response.responses for data in topic.partitions]
+        assert codes == [errors.UnknownTopicOrPartition.code]
+    grown = CreatePartitionsTopic(name="t", count=3, assignments=None)
+    assert (
+        not reader.wire.call(CreatePartitionsRequest(topics=[grown], timeout_ms=1000, validate_only=False), 3)
+        .results[0]
+        .error_code
+    )
+    assert [data.error_code for topic in reader.fetch().responses for data in topic.partitions] == [0]
+
+
+@two_partitions
+def test_epochs_ids_and_kinds_must_fit(reader: Reader) -> None:
+    reader.fetch({0: 0})
+    assert code_of(reader.fetch(session_epoch=7)) == "InvalidFetchSessionEpoch"
+    assert code_of(reader.fetch(session_id=77)) == "FetchSessionIdNotFound"
+    other = 17 if reader.version == 12 else 12
+    assert code_of(reader.wire.call(reader.request(), other)) == "FetchSessionTopicIdError"
+    assert told(reader.fetch()) == {}, "none of these has harmed the session"
+
+
+@two_partitions
+@pytest.mark.parametrize("epoch", [0, -1], ids=["opens another", "opens none"])
+def test_a_full_fetch_closes_the_session_that_it_names(reader: Reader, epoch: int) -> None:
+    old = reader.fetch({0: 0}).session_id
+    response = reader.fetch({0: 0}, session_epoch=epoch)
+    assert told(response) == {0: 0}
+    assert (response.session_id > 0) is (epoch == 0)
+    assert code_of(reader.fetch(session_id=old, session_epoch=1)) == "FetchSessionIdNotFound"
+
+
+@two_partitions
+def test_the_limits_of_a_session_are_shared_fairly(reader: Reader) -> None:
+    reader.fetch({0: 0, 1: 0})
+    for partition in (0, 1):
+        produce(reader.wire, "t", partition, batch())
+    small = {"max_bytes": 10}
+    assert [sorted(p for p, size in told(reader.fetch(**small)).items() if size) for _ in range(4)] == [
+        [0],
+        [1],
+        [0],
+        [1],
+    ]
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"max.incremental.fetch.session.cache.slots": 0})
+def test_without_slots_every_fetch_is_a_full_one(reader: Reader) -> None:
+    response = reader.fetch({0: 0})
+    assert (told(response), response.session_id) == ({0: 0}, 0)
+
+
+class TestSlots:
+    """Two slots; a session's value: follower before consumer, then its size."""
+
+    def setup_method(self) -> None:
+        self.sessions = FetchSessions(2, SeededEntropy(1))
+        self.opened = 0
+
+    def open(self, size: int, now: float, *, follower: bool = False) -> FetchSession | None:
+        self.opened += 1
+        replica_id = self.opened if follower else -1
+        results = [FetchResult(FetchItem(f"t{self.opened}", bytes(16), n, 0, 1)) for n in range(size)]
+        return self.sessions.create(results, uses_topic_ids=False, replica_id=replica_id, now=now)
+
+    def is_open(self, session: FetchSession | None) -> bool:
+        return session is not None and self.sessions.get(session.id) is session
+
+    def use(self, session: FetchSession | None, now: float) -> None:
+        assert session is not None
+        self.sessions.incremental(
+            session.id,
+            session.epoch,
+            uses_topic_ids=False,
+            items=(),
+            forgotten=(),
+            name_of=lambda topic_id: None,
+            now=now,
+        )
+
+    def test_recent_consumer_session_is_evicted_for_followers_only(self) -> None:
+        small, large = self.open(1, 0), self.open(2, 0)
+        assert self.open(9, 60) is None
+        follower = self.open(1, 60, follower=True)
+        assert [self.is_open(one) for one in (small, large, follower)] == [False, True, True]
+
+    def test_session_unused_for_two_minutes_is_evicted(self) -> None:
+        first, second = self.open(5, 0), self.open(5, 0)
+        self.use(first, 100)
+        third = self.open(1, 121)
+        assert [self.is_open(one) for one in (first, second, third)] == [True, False, True]
+        assert self.sessions.evictions == 1
+
+    def test_old_session_in_use_is_evicted_for_a_larger_one_only(self) -> None:
+        first, second = self.open(3, 0), self.open(4, 0)
+        for session in (first, second):
+            self.use(session, 120)
+        assert self.open(3, 130) is None
+        larger = self.open(4, 130)
+        assert [self.is_open(one) for one in (first, second, larger)] == [False, True, True]
+
+    def test_session_of_a_follower_is_never_evicted_for_a_consumer(self) -> None:
+        followers = [self.open(1, 0, follower=True) for _ in range(2)]
+        for session in followers:
+            self.use(session, 120)
+        assert self.open(99, 200) is None
+
+    def test_restarted_follower_leaves_no_session_behind(self) -> None:
+        results = [FetchResult(FetchItem("t", bytes(16), 0, 0, 1))]
+        opened = [
+            self.sessions.create(results, uses_topic_ids=False, replica_id=2, now=float(now))
+            for now in range(9)
+        ]
+        assert [self.is_open(one) for one in opened] == [False] * 8 + [True]
+        assert self.sessions.evictions == 0
+
+    def test_an_evicted_session_is_not_found(self) -> None:
+        gone = self.open(1, 0)
+        self.open(1, 0)
+        self.open(1, 1, follower=True)
+        with pytest.raises(FetchSessionIdNotFound):
+            self.use(gone, 2)
+        assert list(self.sessions.moved(("t1", 0))) == []
+
+
+def test_a_thousand_idle_partitions_cost_their_followers_nothing() -> None:
+    """Followers' fetches name nothing while nothing happens; what wakes up is copied all the same."""
+    with Simulation(seed=3) as simulation:
+        cluster = simulation.cluster(brokers=2, topics={"t": Topic(60)})
+        simulation.run_for(2)
+        sizes: list[int] = []
+        cluster.links.on_frame = lambda source, target, frame: sizes.append(len(frame))
+        simulation.run_for(10)
+        assert 60 <= len(sizes) <= 100, "two fetchers, two fetches a second, there and back"
+        assert max(sizes) < 100
+        cluster.links.on_frame = None
+        key = ("t", 7)
+        append(cluster, key, b"x")
+        simulation.run_for(1)
+        assert {one.high_watermark for one in cluster.partition(*key).replicas.values()} == {1}
+
+
+def test_paused_partition_leaves_the_isr_though_its_session_continues() -> None:
+    with Simulation(seed=3) as simulation:
+        cluster = simulation.cluster(brokers=2, topics={"t": 3}, config={"replica.lag.time.max.ms": 2000})
+        key = ("t", 0)
+        simulation.run_for(1)
+        follower = 1 - cluster.partition(*key).leader
+        cluster.controls.pause_followers(key, brokers=[follower])
+        simulation.run_for(10)
+        assert sorted(cluster.partition(*key).isr) == [0, 1], "it has all that there is"
+        append(cluster, key, b"x")
+        simulation.run_for(4)
+        assert cluster.partition(*key).isr == (1 - follower,)
+        cluster.controls.resume_followers()
+        simulation.run_for(2)
+        assert sorted(cluster.partition(*key).isr) == [0, 1]
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+def test_an_idle_cluster_with_internal_topics_takes_little_of_a_core() -> None:
+    with KafkaCluster(brokers=3, topics={"offsets": Topic(50, 3), "transactions": Topic(50, 3)}):
+        time.sleep(0.7)
+        before, began = time.process_time(), time.monotonic()
+        time.sleep(1.3)
+        assert (time.process_time() - before) / (time.monotonic() - began) < 0.1  # about 0.01
+
+
+def test_session_epochs_wrap_past_those_that_have_a_meaning() -> None:
+    assert [next_epoch(epoch) for epoch in (0, 1, 2**31 - 2, 2**31 - 1)] == [1, 2, 2**31 - 1, 1]
+
+
+def test_unknown_topic_id_is_resolved_with_every_fetch() -> None:
+    """Metadata may be late: the session asked for a topic that this broker has not heard of yet."""
+    sessions = FetchSessions(10, SeededEntropy(1))
+    topic_id = b"\x07" * 16
+    item = FetchItem(topic_id.hex(), topic_id, 0, 0, 1000, error=UnknownTopicId())
+    unknown = FetchResult(item, UnknownTopicId())
+    session = sessions.create([unknown], uses_topic_ids=True, replica_id=-1, now=0.0)
+    assert session is not None
+
+    def fetched(names: dict[bytes, str]) -> FetchItem:
+        found = sessions.incremental(
+            session.id,
+            session.epoch,
+            uses_topic_ids=True,
+            items=[],
+            forgotten=[],
+            name_of=names.get,
+            now=1.0,
+        )
+        (current,) = found.current_items()
+        return current
+
+    assert fetched({}) is item
+    known = fetched({topic_id: "t"})
+    assert (known.topic, known.error) == ("t", None)
+    assert list(sessions.moved(("t", 0))) == [session]
+
+
+def test_resolved_topic_id_is_checked_against_the_acls() -> None:
+    """By its id a reader can ask for it before; with what it may read unchanged since."""
+    sessions = FetchSessions(10, SeededEntropy(1))
+    topic_id = b"\x07" * 16
+    unknown = FetchItem(topic_id.hex(), topic_id, 0, 0, 1000, error=UnknownTopicId())
+    told = [FetchResult(unknown, UnknownTopicId())]
+    session = sessions.create(told, uses_topic_ids=True, replica_id=-1, now=0.0)
+    assert session is not None
+    rights = object()
+    for names in ({}, {topic_id: "secret"}):
+        sessions.incremental(
+            session.id,
+            session.epoch,
+            uses_topic_ids=True,
+            items=[],
+            forgotten=[],
+            name_of=names.get,
+            now=1.0,
+        )
+        sessions.check_access(session, rights, lambda topic: TopicAuthorizationFailed())
+    (current,) = session.current_items()
+    assert isinstance(current.error, TopicAuthorizationFailed)
+
+
+def test_recreated_topic_does_not_wake_the_session_of_the_deleted_one() -> None:
+    """The name of the new topic is that of the old one, whose id the session had followed by that name."""
+    sessions = FetchSessions(10, SeededEntropy(1))
+    old_id = b"\x07" * 16
+    item = FetchItem("t", old_id, 0, 0, 1000)
+    session = sessions.create([FetchResult(item)], uses_topic_ids=True, replica_id=-1, now=0.0)
+    kept = FetchItem("kept", b"\x08" * 16, 0, 0, 1000)
+    assert session is not None
+
+    def fetch(items: list[FetchItem], forgotten: list[tuple[bytes | str, int]]) -> FetchSession:
+        return sessions.incremental(
+            session.id,
+            session.epoch,
+            uses_topic_ids=True,
+            items=items,
+            forgotten=forgotten,
+            name_of=lambda topic_id: None,
+            now=1.0,
+        )
+
+    # Deleted: the reader moves on in it before it hears of that, and lets it go then.
+    fetch([kept, FetchItem(old_id.hex(), old_id, 0, 5, 1000, error=UnknownTopicId())], [])
+    fetch([], [(old_id, 0)])
+    sessions.moved(("t", 0))  # of the new topic
+    assert fetch([], []).current_items() == [kept]
+    assert not sessions.is_watched(("t", 0))
