@@ -202,7 +202,7 @@ class Broker:
         self.process.metadata_came()
 
     def controller_changed(self, now: float) -> None:
-        """Handle a new controller: unanswered requests to the old one are sent again."""
+        """Handle a new controller: requests to the old one without a response are sent again."""
         self.parts.channel.controller_changed(now)
 
     def compaction(self, keys: Iterable[Key], rolls: bool) -> Steps[int]:

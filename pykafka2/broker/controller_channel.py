@@ -29,7 +29,7 @@ from pykafka2.protocol.struct import Request
 FIRST_BACKOFF = 0.05
 LONGEST_BACKOFF = 1.0
 
-OnAnswer = Callable[[Any, float], None]
+OnResponse = Callable[[Any, float], None]
 OnTimeout = Callable[[float], None]
 
 
@@ -39,7 +39,7 @@ class Pending:
 
     request: Request[Any]
     version: int
-    on_answer: OnAnswer
+    on_response: OnResponse
     on_timeout: OnTimeout
     attempt: int = 0
     backoff: float = FIRST_BACKOFF
@@ -66,7 +66,7 @@ class ControllerChannel:
         self,
         request: Request[Any],
         version: int,
-        on_answer: OnAnswer,
+        on_response: OnResponse,
         now: float,
         *,
         deadline: float = FOREVER,
@@ -76,7 +76,7 @@ class ControllerChannel:
 
         One of the two callbacks is called, unless the broker stops before.
         """
-        pending = Pending(request, version, on_answer, on_timeout)
+        pending = Pending(request, version, on_response, on_timeout)
         self._pending[pending] = None
         if deadline < FOREVER:
             pending.timeout = self._node.wheel.add(deadline, lambda at: self._time_out(pending, at))
@@ -114,7 +114,7 @@ class ControllerChannel:
             target,
             pending.request,
             pending.version,
-            lambda response, at: self._on_answer(pending, attempt, target, response, at),
+            lambda response, at: self._on_response(pending, attempt, target, response, at),
             lambda error, at: self._on_failure(pending, attempt, at),
             now,
         )
@@ -124,7 +124,7 @@ class ControllerChannel:
         pending.backoff = min(pending.backoff * 2, LONGEST_BACKOFF)
         self._on_timer()
 
-    def _on_answer(self, pending: Pending, attempt: int, target: int, response: Any, now: float) -> None:
+    def _on_response(self, pending: Pending, attempt: int, target: int, response: Any, now: float) -> None:
         if pending not in self._pending or attempt != pending.attempt:
             return
         if response.error_code == NotController.code:
@@ -132,7 +132,7 @@ class ControllerChannel:
             return
         self._controllers.election.touch(self._node.id, target, now)
         self._forget(pending)
-        pending.on_answer(response, now)
+        pending.on_response(response, now)
 
     def _on_failure(self, pending: Pending, attempt: int, now: float) -> None:
         if pending in self._pending and attempt == pending.attempt:
@@ -182,10 +182,10 @@ class ProducerIds:
             return
         self._is_in_flight = True
         request = AllocateProducerIdsRequest(broker_id=self._node.id, broker_epoch=self._node.epoch)
-        self._channel.send(request, 0, self._on_answer, now)
+        self._channel.send(request, 0, self._on_response, now)
 
-    def _on_answer(self, answer: AllocateProducerIdsResponse, now: float) -> None:
+    def _on_response(self, response: AllocateProducerIdsResponse, now: float) -> None:
         self._is_in_flight = False
-        if not answer.error_code:
-            start = answer.producer_id_start
-            self._next_block = range(start, start + answer.producer_id_len)
+        if not response.error_code:
+            start = response.producer_id_start
+            self._next_block = range(start, start + response.producer_id_len)

@@ -22,7 +22,7 @@ from pykafka2.broker.base.image import (
 )
 from pykafka2.broker.controller_channel import ControllerChannel, ProducerIds
 from pykafka2.broker.coordinators.coordinators import Coordinators
-from pykafka2.broker.coordinators.inter_broker import Peers
+from pykafka2.broker.coordinators.inter_broker import InterBrokerSender
 from pykafka2.broker.handlers.registry import APIS, ClientApis
 from pykafka2.broker.handlers.services import Gate, Services
 from pykafka2.broker.lifecycle import BrokerLifecycle
@@ -40,7 +40,7 @@ from pykafka2.broker.server.connection_quotas import ConnectionQuotas
 from pykafka2.broker.server.processor import Processor
 from pykafka2.broker.server.request_channel import Handler, RequestChannel
 from pykafka2.broker.server.request_metrics import RequestMetrics
-from pykafka2.broker.server.responses import Answers
+from pykafka2.broker.server.responses import Responses
 from pykafka2.broker.server.threads import Part
 from pykafka2.broker.shared import Shared
 from pykafka2.broker.timers import BrokerTimers, Completions
@@ -152,11 +152,11 @@ class Parts:
             self.channel.send,
             self._on_replica_moved,
         )
-        self.peers = Peers(node, shared.links, self.complete)
+        self.inter_broker = InterBrokerSender(node, shared.links, self.complete)
         self.coordinators = Coordinators(
             node,
             self.replicas,
-            self.peers,
+            self.inter_broker,
             new_id=self._new_id,
             next_producer_id=self._next_producer_id,
         )
@@ -175,8 +175,8 @@ class Parts:
             coordinators=self.coordinators,
             controllers=self._shared.controllers,
             controller_node=self.controller_node,
-            answers=Answers(node.id, APIS, node.problems),
-            known_metadata=self._shared.known_metadata,
+            responses=Responses(node.id, APIS, node.problems),
+            metadata_cache=self._shared.metadata_cache,
             quotas=self.client_quotas,
             entropy=self._entropy,
             next_producer_id=self._next_producer_id,

@@ -278,7 +278,7 @@ class BrokerProcess:
         """Give up every role and drop everything that waits. Under the lock."""
         shared, parts, broker_id = self._shared, self.parts, self._node.id
         parts.channel.close()
-        parts.peers.close()
+        parts.inter_broker.close()
         parts.controller_node.resign()
         parts.controller_node.events.drop()
         shared.controllers.publisher.forget(broker_id)
@@ -314,7 +314,7 @@ class BrokerProcess:
             return self._shared.controllers.reaches(self._node.id)
 
     def pause(self) -> None:
-        """Pause like a suspended process: connections stay open, nothing is answered or fetched.
+        """Pause like a suspended process: connections stay open, nothing is sent or fetched.
 
         Under the lock.
         """

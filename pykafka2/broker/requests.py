@@ -1,4 +1,4 @@
-"""A broker's handling of requests: received, handled under the cluster's lock, answered or forwarded.
+"""A broker's handling of requests: received, handled under the cluster's lock, responded to or forwarded.
 
 Connects the server, which handles connections, with the handlers, which implement APIs: through the history,
 and a test's faults and throttles. A client can send a request for the controller to any broker. If the
@@ -19,7 +19,7 @@ from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.handlers.throttling import throttle
 from pykafka2.broker.security.principal import host_bytes, principal_bytes
 from pykafka2.broker.server.request_channel import RequestChannel
-from pykafka2.broker.server.request_context import ClosingReply, RequestContext
+from pykafka2.broker.server.request_context import ClosingResponse, RequestContext
 from pykafka2.broker.server.request_metrics import RequestMetrics
 from pykafka2.broker.shared import Shared
 from pykafka2.clock import Clock
@@ -51,7 +51,7 @@ class Forwarder:
 
     def __init__(self, services: Services, channel: ControllerChannel) -> None:
         self._services = services
-        self._answers = services.answers
+        self._responses = services.responses
         self._channel = channel
 
     def to_controller(self, api: Api, context: RequestContext, now: float) -> None:
@@ -61,20 +61,20 @@ class Forwarder:
 
             def refused(at: float) -> None:
                 if api.between_brokers:
-                    self._answers.refuse(context, not_controller)
+                    self._responses.refuse(context, not_controller)
                 else:
                     self.forward(context, at)
 
             submit_to_controller(self._services, api, context, now, refused)
         elif api.between_brokers:
-            self._answers.refuse(context, not_controller)
+            self._responses.refuse(context, not_controller)
         else:
             self.forward(context, now)
 
     def forward(self, context: RequestContext, now: float) -> None:
         """Forward a client's request to the controller; as a release with ZooKeeper refuses some of them."""
         if self._services.node.release.has_zookeeper and context.api_key in FOR_THE_CONTROLLER:
-            self._answers.refuse(context, NotController.code or 0)
+            self._responses.refuse(context, NotController.code or 0)
             return
         request = context.request
         correlation_id = context.received.correlation_id
@@ -87,14 +87,14 @@ class Forwarder:
         self._channel.send(
             envelope,
             0,
-            lambda response, at: self._answer(context, response),
+            lambda response, at: self._respond(context, response),
             now,
             deadline=deadline_of(context),
-            on_timeout=lambda at: self._answers.refuse(context, RequestTimedOut.code or 0),
+            on_timeout=lambda at: self._responses.refuse(context, RequestTimedOut.code or 0),
         )
 
-    def _answer(self, context: RequestContext, envelope: EnvelopeResponse) -> None:
-        if context.is_answered:
+    def _respond(self, context: RequestContext, envelope: EnvelopeResponse) -> None:
+        if context.is_complete:
             return  # its connection is closed
         try:
             if envelope.error_code or envelope.response_data is None:
@@ -102,9 +102,9 @@ class Forwarder:
             data = memoryview(envelope.response_data)
             _, response = decode_response(data, type(context.request), context.version)
         except KafkaError:
-            self._answers.refuse(context, UnknownServerError.code or 0)
+            self._responses.refuse(context, UnknownServerError.code or 0)
         else:
-            context.reply(response)
+            context.respond(response)
 
 
 OF_SASL = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
@@ -124,7 +124,7 @@ class BrokerRequests:
         self._shared = shared
         self._services = services
         self._node = services.node
-        self._answers = services.answers
+        self._responses = services.responses
         self._metrics = metrics
         self._queue = queue
         self._forwarder = forwarder
@@ -154,13 +154,13 @@ class BrokerRequests:
     def in_fetch_session(self, session_id: int) -> Iterable[Key]:
         """Return the partitions of a fetch session; empty if it is unknown."""
         session = self._services.replicas.sessions.get(session_id)
-        return () if session is None else [known.item.key for known in session.partitions.values()]
+        return () if session is None else [known.info.key for known in session.partitions.values()]
 
     # ------------------------------------------------------------------ called by connections
 
     def on_request(self, context: RequestContext) -> None:
         """Handle a client's request that a processor has decoded."""
-        context.on_reply = self.on_reply
+        context.on_response = self.on_response
         if self._shared.history.is_on:
             with self._node.lock:
                 self._shared.history.received(self._node.id, context)
@@ -169,9 +169,9 @@ class BrokerRequests:
         """Handle a connection closed before the response was sent: drop what waits for the request."""
         with self._node.lock:
             self._shared.history.ended(context, None, now)
-            if not context.is_answered and context.abandon is not None:
+            if not context.is_complete and context.abandon is not None:
                 context.abandon(now)
-            context.is_answered = True
+            context.is_complete = True
 
     def on_sent(self, contexts: Sequence[RequestContext], now: float) -> None:
         """Handle responses that were sent to their clients."""
@@ -189,18 +189,18 @@ class BrokerRequests:
         with self._node.lock:
             self._shared.events.client_refused(now, self._node.id, client, reason)
 
-    def on_reply(self, context: RequestContext, response: Response | None) -> bool:
+    def on_response(self, context: RequestContext, response: Response | None) -> bool:
         """Handle a response. Return False if a fault takes it over."""
-        answered_at = context.progress.answered_at = self._node.clock.monotonic()
+        responded_at = context.progress.responded_at = self._node.clock.monotonic()
         faults = self._shared.faults
         is_plain = context.faults is None and not faults.is_active
         sent = response if is_plain else faults.reshape(context, response)
         if self._services.quotas.is_active:
-            throttle(self._services.quotas, context, sent, answered_at)
+            throttle(self._services.quotas, context, sent, responded_at)
         if self._shared.throttles.rules.active:
             self._shared.throttles.apply(context, sent)
         if context.history_entry is not None:
-            self._shared.history.ended(context, sent, answered_at)
+            self._shared.history.ended(context, sent, responded_at)
         return is_plain or faults.send(self, context, sent, response)
 
     # ------------------------------------------------------------------ responding
@@ -208,7 +208,7 @@ class BrokerRequests:
     def handle(self, context: RequestContext, now: float) -> None:
         """Handle one request, unless a fault takes it over."""
         with self._node.lock:
-            if not self._node.is_running or (context.is_answered and context.resume is None):
+            if not self._node.is_running or (context.is_complete and context.resume is None):
                 return
             if self._node.is_paused:
                 self._queue.put_back(context)
@@ -221,9 +221,9 @@ class BrokerRequests:
             faults = self._shared.faults
             if faults.is_active and faults.intercept(self, context, now):
                 return
-            self.answer(context, now)
+            self.respond(context, now)
 
-    def answer(self, context: RequestContext, now: float) -> None:
+    def respond(self, context: RequestContext, now: float) -> None:
         """Have the API's function or the controller respond to a request."""
         progress = context.progress
         progress.metrics = self._metrics
@@ -243,8 +243,8 @@ class BrokerRequests:
         authentication = context.authentication
         if authentication is not None and context.api_key in OF_SASL:
             authentication.refuse()
-            context.delivery.closing = ClosingReply(resets=False)
-        return self._answers.refused(context, code)
+            context.delivery.closing = ClosingResponse(resets=False)
+        return self._responses.refused(context, code)
 
     def enqueue(self, context: RequestContext) -> None:
         """Queue a request that a fault held."""

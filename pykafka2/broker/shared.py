@@ -13,13 +13,13 @@ from typing import Any
 import attrs
 
 from pykafka2.broker.base.features import NEWEST, Release
-from pykafka2.broker.base.metadata_cache import KnownMetadata
+from pykafka2.broker.base.metadata_cache import MetadataCache
 from pykafka2.broker.base.problems import Problems
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.faults.engine import Faults
 from pykafka2.broker.faults.throttle import Throttles
-from pykafka2.broker.log.memory_storage import LogDirs
+from pykafka2.broker.log.memory_storage import MemoryLogStorages
 from pykafka2.broker.log.storage import Storages
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import History
@@ -55,8 +55,8 @@ class Shared:
     """Users' credentials."""
     release: Release = NEWEST
     """The release of Apache Kafka that clients see; brokers among themselves are not limited by it."""
-    known_metadata: KnownMetadata = attrs.field(factory=KnownMetadata)
-    storages: Storages = attrs.field(factory=LogDirs)
+    metadata_cache: MetadataCache = attrs.field(factory=MetadataCache)
+    storages: Storages = attrs.field(factory=MemoryLogStorages)
     """Creates the storage of each broker's logs."""
     history_started_at: float = 0.0
     """Start of history, metrics and timeline, by the monotonic clock: the cluster's start, or the last

@@ -30,7 +30,7 @@ from pykafka2.broker.handlers.registry import load as load_handlers
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.log.disk.disk_storage import DiskStorages
 from pykafka2.broker.log.disk.real_files import RealFiles
-from pykafka2.broker.log.memory_storage import LogDirs
+from pykafka2.broker.log.memory_storage import MemoryLogStorages
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import History
 from pykafka2.broker.security.authentication import Credentials, token_rules
@@ -132,7 +132,7 @@ def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
             context.listeners,
             _credentials(arguments, context.config),
             release=arguments.release,
-            storages=LogDirs()
+            storages=MemoryLogStorages()
             if storage is None
             else DiskStorages(storage.directories, runtime, context.lock),
             history_started_at=runtime.clock.monotonic(),

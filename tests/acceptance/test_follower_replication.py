@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykafka2.broker.replication.fetch import FetchItem, FetchPlan
+from pykafka2.broker.replication.fetch import FetchInfo, FetchParams
 from pykafka2.records.batch import batches
 from pykafka2.testing import KafkaCluster, Simulation
 from tests.broker.support.leaders import append, ends, marks
@@ -55,8 +55,8 @@ class Example:
             reader = self.cluster.broker(broker).replicas.reader
             read: list[int] = []
             while True:
-                item = FetchItem(KEY[0], bytes(16), KEY[1], len(read), 1 << 20)
-                (result,) = reader.read(FetchPlan(-1, [item], 1, 1 << 20, may_follow=True))
+                item = FetchInfo(KEY[0], bytes(16), KEY[1], len(read), 1 << 20)
+                (result,) = reader.read(FetchParams(-1, [item], 1, 1 << 20, may_follow=True))
                 found = [one.base_offset for one in batches(result.records)]
                 if not found:
                     return read

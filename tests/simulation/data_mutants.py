@@ -12,7 +12,7 @@ import pytest
 from pykafka2.broker.base.image import Key
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.producer_state import ProducerStates
-from pykafka2.broker.replication.fetch import FetchItem
+from pykafka2.broker.replication.fetch import FetchInfo
 from pykafka2.broker.replication.log_manager import LogManager
 from pykafka2.broker.replication.purgatory import DelayedProduce, Purgatory
 from pykafka2.broker.replication.replica import Replica
@@ -47,7 +47,7 @@ def fetches_of_a_parted_log_count(world: World, patch: pytest.MonkeyPatch) -> No
     """A follower whose log parted from the leader's counts as far as it asks, whatever it has there."""
     record_fetch = Replica.record_fetch
 
-    def credulous(self: Replica, broker_id: int, item: FetchItem, *args: Any) -> bool:
+    def credulous(self: Replica, broker_id: int, item: FetchInfo, *args: Any) -> bool:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(Replica, "divergence", lambda self, epoch, offset: None)
             return record_fetch(self, broker_id, item, *args)

@@ -1,6 +1,6 @@
 """Immutable cluster metadata that the controller publishes to every broker: brokers, topics, partitions.
 
-The controller makes a new image for each change and publishes it; a broker answers from the latest image it
+The controller makes a new image for each change and publishes it; a broker responds from the latest image it
 has received. An image shares every unchanged topic with its predecessor, so two images are compared topic by
 topic with `is`.
 

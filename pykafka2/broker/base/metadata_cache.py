@@ -23,7 +23,7 @@ client's listener.
 """
 
 
-class KnownMetadata:
+class MetadataCache:
     """Responses for the image of the last request; those for other images are dropped."""
 
     def __init__(self) -> None:

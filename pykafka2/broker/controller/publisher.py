@@ -38,7 +38,7 @@ class Member(Protocol):
         ...
 
     def controller_changed(self, now: float) -> None:
-        """Handle a new controller: unanswered requests to the old one are sent again."""
+        """Handle a new controller: requests to the old one without a response are sent again."""
         ...
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from pykafka2.broker.base.image import GROUP_RESOURCE, ClusterImage, TopicImage
-from pykafka2.broker.coordinators.inter_broker import Peers
+from pykafka2.broker.coordinators.inter_broker import InterBrokerSender
 from pykafka2.broker.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partitions_of
 from pykafka2.broker.coordinators.replica_log import ImageTopics, ReplicaLog
 from pykafka2.broker.node import Node
@@ -46,14 +46,14 @@ class Coordinators:
         self,
         node: Node,
         replicas: ReplicaManager,
-        peers: Peers,
+        inter_broker: InterBrokerSender,
         *,
         new_id: Callable[[], str],
         next_producer_id: Callable[[], int],
     ) -> None:
         self._node = node
         self._replicas = replicas
-        self._peers = peers
+        self._inter_broker = inter_broker
         self._new_id = new_id
         self._next_producer_id = next_producer_id
         self._groups: GroupCoordinator | None = None
@@ -103,7 +103,7 @@ class Coordinators:
             )
             self._transactions.on_problem = self._node.problems.note
             self._transactions.on_topics(ImageTopics(self._node.image))
-            self._markers = MarkerSender(self._node, self._peers, self._transactions)
+            self._markers = MarkerSender(self._node, self._inter_broker, self._transactions)
         return self._transactions
 
     @property
@@ -117,7 +117,7 @@ class Coordinators:
         if self._verifier is None:
             from pykafka2.broker.coordinators.transactions.verifier import Verifier
 
-            self._verifier = Verifier(self._node, self._replicas, self._peers)
+            self._verifier = Verifier(self._node, self._replicas, self._inter_broker)
         return self._verifier
 
     def _group_configs(self, group_id: str) -> Mapping[str, str]:
@@ -271,14 +271,14 @@ class Coordinators:
         With access `rules`, `may_describe` decides which topics the caller can see.
         """
 
-        def reply(response: Response) -> None:
-            if not context.is_answered:
-                context.reply(response)
+        def respond(response: Response) -> None:
+            if not context.is_complete:
+                context.respond(response)
 
         caller = caller_of(context)
         if may_describe is not None:
             caller = attrs.evolve(caller, may_describe=may_describe, rules=rules)
-        service.submit(caller, request, now).then(reply)
+        service.submit(caller, request, now).then(respond)
 
     def coordinates(self, key: Key) -> bool:
         """Return whether this broker coordinates a partition of an internal topic, loaded or not."""

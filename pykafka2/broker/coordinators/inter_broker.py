@@ -16,7 +16,7 @@ from pykafka2.protocol.struct import Request, Response
 R = TypeVar("R", bound=Response)
 
 
-class Peers:
+class InterBrokerSender:
     """Other brokers, as one of them reaches them. `after` is called after each outcome."""
 
     def __init__(self, node: Node, links: Links, after: Callable[[float], object]) -> None:

@@ -133,7 +133,7 @@ class Deferred(Generic[ResponseT]):
 
     def complete(self, response: ResponseT) -> None:
         if self.response is not None:
-            raise IllegalState(f"{type(self.request).__name__} was answered before, with {self.response}")
+            raise IllegalState(f"{type(self.request).__name__} has a response already: {self.response}")
         self.response = response
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
@@ -186,7 +186,7 @@ class Result:
     """
 
     records: list[Record] = attrs.field(factory=list)
-    replies: list[tuple[Deferred[Any], Response]] = attrs.field(factory=list)
+    responses: list[tuple[Deferred[Any], Response]] = attrs.field(factory=list)
     actions: list[WriteMarkers] = attrs.field(factory=list)
     producer: Producer | None = None
     """Set for a batch that belongs to a transaction."""
@@ -196,12 +196,12 @@ class Result:
     def write(self, key: RecordKey, value: RecordValue | None, version: int | None = None) -> None:
         self.records.append(record_of(key, value, version))
 
-    def reply(self, deferred: Deferred[Any], response: Response) -> None:
-        self.replies.append((deferred, response))
+    def respond(self, deferred: Deferred[Any], response: Response) -> None:
+        self.responses.append((deferred, response))
 
     def refuse(self, deferred: Deferred[Any], code: int) -> None:
         """Add a response with `code` in every error field."""
-        self.reply(deferred, refusal(deferred.request, deferred.version, code))
+        self.respond(deferred, refusal(deferred.request, deferred.version, code))
 
 
 class Shard(Protocol):

@@ -4,7 +4,7 @@ One rule makes reads and writes consistent without snapshots: a response is sent
 before it is committed. State is replayed as soon as the records are in the leader's log, so the next
 operation sees it; a failed append replays nothing. Loading replays the whole log first
 (COORDINATOR_LOAD_IN_PROGRESS meanwhile); a log that fails to load gets NOT_COORDINATOR until the leader
-changes. Losing the partition answers all waiting requests with NOT_COORDINATOR. Called under the broker's
+changes. Losing the partition completes all waiting requests with NOT_COORDINATOR. Called under the broker's
 lock; sans-IO, time is passed in.
 
 Requests are routed to the partition of their key. Requests with several groups or transactional ids are
@@ -235,7 +235,7 @@ class ShardRuntime:
             self._carry_out(result, now)
 
     def unload(self) -> None:
-        """Answer all waiting requests with NOT_COORDINATOR because the leader has changed."""
+        """Complete all waiting requests with NOT_COORDINATOR because the leader has changed."""
         if self.state is RunState.CLOSED:
             return
         was_active = self.state is RunState.ACTIVE
@@ -243,7 +243,7 @@ class ShardRuntime:
         self.actions.clear()
         self._held_actions.clear()
         if was_active:
-            for deferred, response in self.shard.on_unloaded().replies:
+            for deferred, response in self.shard.on_unloaded().responses:
                 deferred.complete(response)
         while self._waiting:
             self._waiting.popleft().deferred.refuse(NotCoordinator.code)
@@ -265,20 +265,20 @@ class ShardRuntime:
         if result.on_appended is not None:
             result.on_appended(result)
         self._held_actions.extend((self.end_offset, action) for action in result.actions)
-        for deferred, response in result.replies:
-            self._reply(deferred, response, now)
+        for deferred, response in result.responses:
+            self._respond(deferred, response, now)
         if self._held_actions:
             self.on_high_watermark(self.log.high_watermark)
 
     def _append_failed(self, result: Result, error: BrokerError, now: float) -> None:
-        for deferred, _ in result.replies:
+        for deferred, _ in result.responses:
             deferred.refuse(append_error_code(deferred.request, error.code or 0))
         if result.on_append_error is not None:
             repair = Result()
             result.on_append_error(error, repair)
             self._carry_out(repair, now)
 
-    def _reply(self, deferred: Deferred[Any], response: Response, now: float) -> None:
+    def _respond(self, deferred: Deferred[Any], response: Response, now: float) -> None:
         if not self._waiting and self.end_offset <= self.log.high_watermark:
             deferred.complete(response)
         else:
@@ -363,14 +363,14 @@ class CoordinatorService(Generic[ShardT]):
         if parts is None:
             self._route(self.key_of(request), caller, deferred, now)
             return deferred
-        answers: list[Response | None] = [None] * len(parts)
-        answered: list[int] = []
+        responses: list[Response | None] = [None] * len(parts)
+        arrived: list[int] = []
 
         def note(position: int, response: Response) -> None:
-            answers[position] = response
-            answered.append(position)
-            if len(answered) == len(parts):
-                deferred.complete(merge(request, cast("list[Response]", answers)))
+            responses[position] = response
+            arrived.append(position)
+            if len(arrived) == len(parts):
+                deferred.complete(merge(request, cast("list[Response]", responses)))
 
         if not parts:
             deferred.complete(merge(request, []))
@@ -384,12 +384,12 @@ class CoordinatorService(Generic[ShardT]):
         """Submit a list request to every partition that the broker leads."""
         deferred: Deferred[Any] = Deferred(request, caller.version)
         runtimes = list(self.runtimes.values())
-        answers: list[Response] = []
+        responses: list[Response] = []
 
         def note(response: Response) -> None:
-            answers.append(response)
-            if len(answers) == len(runtimes):
-                deferred.complete(merge(request, answers))
+            responses.append(response)
+            if len(responses) == len(runtimes):
+                deferred.complete(merge(request, responses))
 
         if not runtimes:
             deferred.complete(merge(request, []))
@@ -427,16 +427,16 @@ _MERGED_FIELD: dict[type[Any], str] = {
 }
 
 
-def merge(request: Request[Any], answers: list[Response]) -> Response:
+def merge(request: Request[Any], responses: list[Response]) -> Response:
     """Merge the responses to a request's parts; the first top-level error counts for all."""
     name = _MERGED_FIELD[type(request)]
-    merged: dict[str, Any] = {name: [item for answer in answers for item in getattr(answer, name)]}
+    merged: dict[str, Any] = {name: [item for response in responses for item in getattr(response, name)]}
     if isinstance(request, transaction_admin.ListTransactionsRequest):
         unknown: dict[Hashable, None] = {}
-        for answer in answers:
-            unknown.update(dict.fromkeys(getattr(answer, "unknown_state_filters", ())))
+        for response in responses:
+            unknown.update(dict.fromkeys(getattr(response, "unknown_state_filters", ())))
         merged["unknown_state_filters"] = list(unknown)
-    codes = [code for answer in answers if (code := getattr(answer, "error_code", 0))]
+    codes = [code for response in responses if (code := getattr(response, "error_code", 0))]
     if codes:
         merged["error_code"] = codes[0]
     return request.RESPONSE(**merged)

@@ -39,7 +39,7 @@ class Target(Protocol):
         """Handle a request that was delayed on a link; rules can still match it."""
         ...
 
-    def answer(self, context: RequestContext, now: float) -> None:
+    def respond(self, context: RequestContext, now: float) -> None:
         """Handle a request regardless of rules."""
         ...
 
@@ -55,7 +55,7 @@ class Target(Protocol):
         """Return a response with the error in every field, or close the connection if there is none."""
         ...
 
-    def on_reply(self, context: RequestContext, response: Response | None) -> bool:
+    def on_response(self, context: RequestContext, response: Response | None) -> bool:
         """Called with each response. Return False if a fault takes over the response."""
         ...
 
@@ -81,7 +81,7 @@ class ClientLink:
     delay: float = 0.0
     rate: float | None = None
     requests_free_at: float = 0.0
-    answers_free_at: float = 0.0
+    responses_free_at: float = 0.0
 
     def is_between(self, broker_id: int, context: RequestContext) -> bool:
         """Return whether a request to this broker passes over the link."""
@@ -93,11 +93,11 @@ class ClientLink:
             self.requests_free_at = max(now, self.requests_free_at) + size_bytes / self.rate
         return max(now, self.requests_free_at) + self.delay
 
-    def carry_answer(self, size_bytes: int, now: float) -> float:
+    def carry_response(self, size_bytes: int, now: float) -> float:
         """Send a response now. Return when it arrives."""
         if self.rate is not None:
-            self.answers_free_at = max(now, self.answers_free_at) + size_bytes / self.rate
-        return max(now, self.answers_free_at) + self.delay
+            self.responses_free_at = max(now, self.responses_free_at) + size_bytes / self.rate
+        return max(now, self.responses_free_at) + self.delay
 
 
 class ClientLinks:
@@ -177,7 +177,7 @@ class ClientLinks:
         size = 0
         if any(link.rate is not None for link in links):
             size = sum(map(len, encode_response(response, context.version, context.received.correlation_id)))
-        due = max((link.carry_answer(size, now) for link in links), default=now)
+        due = max((link.carry_response(size, now) for link in links), default=now)
         if due <= now:
             return True
         target.wheel.add(due, lambda at: context.origin.deliver(context, response))

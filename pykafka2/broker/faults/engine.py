@@ -18,9 +18,9 @@ from pykafka2.broker.base.as_json import copied, merged
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.faults.client_links import ClientLinks, Target
 from pykafka2.broker.faults.partial_errors import named_partitions, refuse_some
-from pykafka2.broker.faults.rule import Action, FaultRule, Planted
+from pykafka2.broker.faults.rule import Action, FaultRule, RuleList
 from pykafka2.broker.security.principal import Caller
-from pykafka2.broker.server.request_context import ClosingReply, FaultMarks, RequestContext
+from pykafka2.broker.server.request_context import ClosingResponse, FaultMarks, RequestContext
 from pykafka2.broker.server.responses import Refusing
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.registry import API_KEYS
@@ -80,7 +80,7 @@ class Faults:
     def __init__(
         self, apis: Mapping[int, Refusing], on_fired: Callable[[FaultRule, int, RequestContext], object]
     ) -> None:
-        self.rules: Planted[FaultRule] = Planted("rule", "rules")
+        self.rules: RuleList[FaultRule] = RuleList("rule", "rules")
         self.client_links = ClientLinks()
         self._on_fired = on_fired
         self._apis = apis
@@ -106,8 +106,8 @@ class Faults:
 
     def remove(self, rule: FaultRule) -> None:
         """Remove a rule and release the requests it holds. No effect if it is spent or removed."""
-        self.rules.retire(rule)
-        self._release([held for held in self._unanswered() if held.rule is rule])
+        self.rules.expire(rule)
+        self._release([held for held in self._incomplete() if held.rule is rule])
 
     def clear(self) -> None:
         """Remove all rules and release held requests; client links stay."""
@@ -125,7 +125,7 @@ class Faults:
         name = None if api is None else api_name(api)
         for rule in list(self.rules.active):
             if rule.action is Action.HOLD and name in (None, rule.api):
-                self.rules.retire(rule)
+                self.rules.expire(rule)
         self._release(self._select(api))
 
     def forget(self, broker_id: int) -> None:
@@ -141,12 +141,12 @@ class Faults:
     def _select(self, api: ApiName | None) -> list[Held]:
         name = None if api is None else api_name(api)
         return [
-            held for held in self._unanswered() if name is None or API_KEYS[held.context.api_key].name == name
+            held for held in self._incomplete() if name is None or API_KEYS[held.context.api_key].name == name
         ]
 
-    def _unanswered(self) -> list[Held]:
-        # A held request is marked as answered when its connection closes.
-        self._held = [held for held in self._held if not held.context.is_answered]
+    def _incomplete(self) -> list[Held]:
+        # A held request is marked as complete when its connection closes.
+        self._held = [held for held in self._held if not held.context.is_complete]
         return list(self._held)
 
     # ------------------------------------------------------------------ incoming requests
@@ -163,8 +163,8 @@ class Faults:
             return False
         marks = context.faults = context.faults or FaultMarks()
         _mark(marks, rule, context)
-        if context.on_reply is None:
-            context.on_reply = target.on_reply  # otherwise nothing checks responses between brokers
+        if context.on_response is None:
+            context.on_response = target.on_response  # otherwise nothing checks responses between brokers
         self._on_fired(rule, target.id, context)
         return self._act(rule, marks, target, context, now)
 
@@ -178,7 +178,7 @@ class Faults:
                     found = rule
                     rule.fired += 1
                     if rule.is_spent:
-                        self.rules.retire(rule)
+                        self.rules.expire(rule)
         return found
 
     def _act(
@@ -196,7 +196,7 @@ class Faults:
         elif action is Action.REPLAY:
             self._replay(rule, target, context, now)
         elif action is Action.STALE_METADATA and rule.image is not None:
-            _answer_from(rule.image, target, context, now)
+            _respond_from(rule.image, target, context, now)
         elif action is not Action.SWALLOW:
             return False  # the other actions apply to the response
         return True
@@ -214,7 +214,7 @@ class Faults:
                 return False
         response = target.refused(context, code)
         if response is not None:
-            context.reply(response)
+            context.respond(response)
         return True
 
     def _replay(self, rule: FaultRule, target: Target, context: RequestContext, now: float) -> None:
@@ -247,7 +247,7 @@ class Faults:
         origin = context.origin
         if marks is not None:
             closing = marks.closing
-            is_lost = marks.loses_reply or (response is None and was is not None)
+            is_lost = marks.loses_response or (response is None and was is not None)
             # A link between brokers carries whole frames only.
             if is_lost or (closing is not None and closing.sends_half and context.is_from_broker):
                 origin.disconnect(context, reset=marks.resets)
@@ -266,11 +266,11 @@ def _mark(marks: FaultMarks, rule: FaultRule, context: RequestContext) -> None:
     """Store a fired rule's effect on the response with the request."""
     marks.rule_id = rule.id
     marks.resets = rule.resets
-    marks.loses_reply = rule.action is Action.LOSE_REPLY
+    marks.loses_response = rule.action is Action.LOSE_REPLY
     if rule.action is Action.REPLACE_REPLY:
         marks.reshape = partial(_replaced, rule, context)
     if rule.action in (Action.HALF_FRAME, Action.CLOSE_AFTER):
-        marks.closing = ClosingReply(rule.resets, sends_half=rule.action is Action.HALF_FRAME)
+        marks.closing = ClosingResponse(rule.resets, sends_half=rule.action is Action.HALF_FRAME)
 
 
 def _replaced(rule: FaultRule, context: RequestContext, response: Response) -> Response | None:
@@ -291,11 +291,11 @@ def _replaced(rule: FaultRule, context: RequestContext, response: Response) -> R
         return None
 
 
-def _answer_from(image: ClusterImage, target: Target, context: RequestContext, now: float) -> None:
+def _respond_from(image: ClusterImage, target: Target, context: RequestContext, now: float) -> None:
     """Handle a request with another image than the broker's."""
     current, target.image = target.image, image
     try:
-        target.answer(context, now)
+        target.respond(context, now)
     finally:
         if target.image is image:  # nothing was created meanwhile
             target.image = current

@@ -47,7 +47,7 @@ class Action(Enum):
     HOLD = "hold"
     """Holds it unprocessed until `controls.release`."""
     SWALLOW = "swallow"
-    """Neither processes nor answers it; the connection stays open and silent."""
+    """Neither processes it nor responds; the connection stays open and silent."""
     LOSE_REPLY = "apply_then_lose_reply"
     """Processes it; instead of sending the response, resets the connection."""
     HALF_FRAME = "half_frame"
@@ -294,19 +294,19 @@ def _seconds(then: str, text: str) -> float:
     return seconds
 
 
-MAX_PLANTED = 1000
+MAX_LISTED = 1000
 
 
-class Numbered(Protocol):
+class ListedRule(Protocol):
     """A rule, whose id is assigned here."""
 
     id: int
 
 
-Rule = TypeVar("Rule", bound=Numbered)
+Rule = TypeVar("Rule", bound=ListedRule)
 
 
-class Planted(Generic[Rule]):
+class RuleList(Generic[Rule]):
     """The rules of one kind; `kind` and `listed_by` are used in errors."""
 
     def __init__(self, kind: str, listed_by: str) -> None:
@@ -326,10 +326,10 @@ class Planted(Generic[Rule]):
         rule.id = self._count
         self.active.append(rule)
         self.all.append(rule)
-        del self.all[:-MAX_PLANTED]
+        del self.all[:-MAX_LISTED]
         return rule
 
-    def retire(self, rule: Rule) -> None:
+    def expire(self, rule: Rule) -> None:
         """Deactivate a rule. Can be called repeatedly."""
         self.active = [known for known in self.active if known is not rule]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from pykafka2.broker.faults.rule import Planted
+from pykafka2.broker.faults.rule import RuleList
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.struct import Request, Response
@@ -39,7 +39,7 @@ class Throttles:
     """The throttle rules of one cluster."""
 
     def __init__(self) -> None:
-        self.rules: Planted[ThrottleRule] = Planted("throttle", "throttles")
+        self.rules: RuleList[ThrottleRule] = RuleList("throttle", "throttles")
 
     def add(
         self, client_id: str | None, request: type[Request[Any]] | None, seconds: float, times: int
@@ -55,7 +55,7 @@ class Throttles:
 
     def remove(self, rule: ThrottleRule) -> None:
         """Remove a rule; throttled connections stay muted. Can be called repeatedly."""
-        self.rules.retire(rule)
+        self.rules.expire(rule)
 
     def apply(self, context: RequestContext, response: Response | None) -> None:
         """Throttle a response if a rule matches its request; the first matching rule counts."""

@@ -40,13 +40,13 @@ class LazyHandler:
     def handle(
         self, services: Services, context: RequestContext, request: Request[Any], now: float
     ) -> Response | None:
-        answer: Response | None = self.function("handle")(services, context, request, now)
-        return answer
+        response: Response | None = self.function("handle")(services, context, request, now)
+        return response
 
     def refuse(self, request: Request[Any], version: int, code: int) -> Response:
         refuse = self.function("refuse")
-        answer: Response = refuse(request, version, code) if self.by_version else refuse(request, code)
-        return answer
+        response: Response = refuse(request, version, code) if self.by_version else refuse(request, code)
+        return response
 
 
 LATER: Final = {

@@ -31,15 +31,15 @@ def handle(
     requested = [(topic.topic_id, partition) for topic in request.topics for partition in topic.partitions]
     changes = [_change(topic_id, partition) for topic_id, partition in requested]
     refusals = controller.alter_partitions(request.broker_id, changes)
-    answers: dict[bytes, list[AlterPartitionResponsePartitionData]] = {}
+    responses: dict[bytes, list[AlterPartitionResponsePartitionData]] = {}
     for (topic_id, partition), refusal in zip(requested, refusals, strict=True):
         topic = controller.image.topic_by_id(topic_id)
         known = None if topic is None else controller.image.partition(topic.name, partition.partition_index)
-        answers.setdefault(topic_id, []).append(_answer(partition.partition_index, known, refusal))
+        responses.setdefault(topic_id, []).append(_response(partition.partition_index, known, refusal))
     return AlterPartitionResponse(
         topics=[
             AlterPartitionResponseTopicData(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in answers.items()
+            for topic_id, partitions in responses.items()
         ]
     )
 
@@ -54,7 +54,7 @@ def _change(topic_id: bytes, partition: AlterPartitionRequestPartitionData) -> I
     )
 
 
-def _answer(
+def _response(
     index: int, known: PartitionImage | None, refusal: BrokerError | None
 ) -> AlterPartitionResponsePartitionData:
     if refusal is not None or known is None:

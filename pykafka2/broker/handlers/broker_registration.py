@@ -71,10 +71,10 @@ def handle_heartbeat(
         return BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False, should_shut_down=False)
 
     def change() -> None:
-        if context.is_answered:
+        if context.is_complete:
             return
         try:
-            reply = process_heartbeat(
+            result = process_heartbeat(
                 controller,
                 request.broker_id,
                 request.broker_epoch,
@@ -84,18 +84,18 @@ def handle_heartbeat(
                 failed=request.offline_log_dirs,
             )
         except BrokerError as error:
-            context.reply(refuse_heartbeat(request, error.code or -1))
+            context.respond(refuse_heartbeat(request, error.code or -1))
             return
-        if reply.is_fenced:
+        if result.is_fenced:
             node.sessions.forget(request.broker_id)
         else:
             node.sessions.touch(request.broker_id, now)
         node.signal()
-        context.reply(
+        context.respond(
             BrokerHeartbeatResponse(
-                is_caught_up=reply.is_caught_up,
-                is_fenced=reply.is_fenced,
-                should_shut_down=reply.should_shut_down,
+                is_caught_up=result.is_caught_up,
+                is_fenced=result.is_fenced,
+                should_shut_down=result.should_shut_down,
             )
         )
 
@@ -103,7 +103,7 @@ def handle_heartbeat(
         f"heartbeat of broker {request.broker_id}",
         change,
         now,
-        refused=lambda error, at: context.reply(refuse_heartbeat(request, error.code or -1)),
+        refused=lambda error, at: context.respond(refuse_heartbeat(request, error.code or -1)),
     )
     return None
 

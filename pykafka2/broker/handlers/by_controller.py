@@ -49,5 +49,5 @@ def submit_to_controller(
         now,
         deadline=FOREVER if api.between_brokers else deadline_of(context),
         refused=lambda error, at: refused(at),
-        expire=lambda at: services.answers.refuse(context, RequestTimedOut.code or 0),
+        expire=lambda at: services.responses.refuse(context, RequestTimedOut.code or 0),
     )

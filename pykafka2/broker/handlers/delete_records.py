@@ -1,4 +1,4 @@
-"""DeleteRecords: advances log starts; answered once all live replicas have followed.
+"""DeleteRecords: advances log starts; responds once all live replicas have followed.
 
 Meanwhile the connection's next request waits, as with every API except Produce.
 """
@@ -33,8 +33,8 @@ def handle(services: Services, context: RequestContext, request: DeleteRecordsRe
     }
 
     def on_done(done: dict[Key, DeleteResult]) -> None:
-        if not context.is_answered:
-            services.respond_with(context, lambda: _answer(done))
+        if not context.is_complete:
+            services.respond_with(context, lambda: _response(done))
 
     deadline = now + request.timeout_ms / 1000.0
     operation = services.replicas.log_manager.delete_records(offsets, deadline, on_done, now)
@@ -42,7 +42,7 @@ def handle(services: Services, context: RequestContext, request: DeleteRecordsRe
         context.abandon = lambda at: services.replicas.deletes.discard(operation)
 
 
-def _answer(done: dict[Key, DeleteResult]) -> DeleteRecordsResponse:
+def _response(done: dict[Key, DeleteResult]) -> DeleteRecordsResponse:
     """Return the response with each partition once, however often it was named."""
     topics: dict[str, DeleteRecordsTopicResult] = {}
     for (name, index), result in done.items():

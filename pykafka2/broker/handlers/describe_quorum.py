@@ -43,9 +43,9 @@ def handle(
         )
         for topic in request.topics
     ]
-    has_answer = any(not partition.error_code for topic in topics for partition in topic.partitions)
+    has_result = any(not partition.error_code for topic in topics for partition in topic.partitions)
     nodes = []
-    if context.version >= FIRST_VERSION_WITH_NODES and has_answer:
+    if context.version >= FIRST_VERSION_WITH_NODES and has_result:
         nodes = [
             Node(node_id=node.id, listeners=[Listener(name=LISTENER, host=node.host, port=node.port)])
             for node in services.controller.state.brokers.values()

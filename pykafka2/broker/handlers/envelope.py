@@ -8,7 +8,7 @@ from pykafka2.broker.handlers.by_controller import submit_to_controller
 from pykafka2.broker.handlers.registry import APIS, handles, refuses
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.security.principal import ANONYMOUS, Caller, host_from_bytes, principal_from_bytes
-from pykafka2.broker.server.request_codec import answer_bytes
+from pykafka2.broker.server.request_codec import response_parts
 from pykafka2.broker.server.request_context import ReceivedRequest, RequestContext
 from pykafka2.errors import (
     CorruptData,
@@ -41,7 +41,11 @@ def handle(
     if api is None or not api.by_controller or api.between_brokers:
         return refuse(request, InvalidRequest.code or 0)
     submit_to_controller(
-        services, api, inner, now, refused=lambda at: context.reply(refuse(request, NotController.code or 0))
+        services,
+        api,
+        inner,
+        now,
+        refused=lambda at: context.respond(refuse(request, NotController.code or 0)),
     )
     return None
 
@@ -69,19 +73,19 @@ class EnvelopeOrigin:
             return
         try:
             frame = b"".join(
-                in_memory(answer_bytes(response, context.version, context.received.correlation_id))
+                in_memory(response_parts(response, context.version, context.received.correlation_id))
             )
         except KafkaError:  # a bug; the controller continues
             logger.exception("%r cannot be sent in version %d", response, context.version)
             self.disconnect(context)
             return
-        self._envelope.reply(EnvelopeResponse(response_data=frame[LENGTH_BYTES:]))
+        self._envelope.respond(EnvelopeResponse(response_data=frame[LENGTH_BYTES:]))
 
     def local_processed(self, context: RequestContext) -> None:
         """Do nothing: no request waits behind it."""
 
     def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
-        self._envelope.reply(EnvelopeResponse(error_code=UnknownServerError.code or 0))
+        self._envelope.respond(EnvelopeResponse(error_code=UnknownServerError.code or 0))
 
 
 def opened(envelope: RequestContext, sent: EnvelopeRequest, now: float) -> RequestContext:

@@ -18,9 +18,9 @@ from pykafka2.broker.replication.fetch import (
     INITIAL_EPOCH,
     NO_SESSION,
     SESSION_ERROR_CODES,
-    FetchItem,
-    FetchPlan,
-    FetchResult,
+    FetchInfo,
+    FetchParams,
+    FetchPartitionData,
     next_epoch,
 )
 from pykafka2.broker.security.authorizer import Access
@@ -74,24 +74,24 @@ def handle(
         refused.error_code = UnknownServerError.code
         return refused
     try:
-        plan = _plan(services, context, request, now)
+        params = _plan(services, context, request, now)
     except BrokerError as error:
         return refuse(request, error.code or 0)
 
-    def on_done(results: list[FetchResult]) -> None:
-        if not context.is_answered:
+    def on_done(results: list[FetchPartitionData]) -> None:
+        if not context.is_complete:
             done_at = services.clock.monotonic()
             services.respond_with(
-                context, lambda: _measured(services, context, request, plan, results, done_at)
+                context, lambda: _measured(services, context, request, params, results, done_at)
             )
 
-    operation = services.replicas.reader.fetch(plan, request.max_wait_ms / 1000.0, on_done, now)
+    operation = services.replicas.reader.fetch(params, request.max_wait_ms / 1000.0, on_done, now)
     if operation is not None:
         context.abandon = lambda at: services.replicas.fetches.discard(operation)
     return None
 
 
-def _plan(services: Services, context: RequestContext, request: FetchRequest, now: float) -> FetchPlan:
+def _plan(services: Services, context: RequestContext, request: FetchRequest, now: float) -> FetchParams:
     replica_id, replica_epoch = request.replica_id, -1
     if context.version >= FIRST_VERSION_WITH_REPLICA_STATE:
         replica_id = request.replica_state.replica_id
@@ -105,9 +105,9 @@ def _plan(services: Services, context: RequestContext, request: FetchRequest, no
     may_follow = is_consumer and context.version >= FIRST_VERSION_FOR_FOLLOWERS
     is_future = replica_id == FUTURE_REPLICA
     access = services.access_of(context) if is_consumer else None
-    plan = FetchPlan(
+    params = FetchParams(
         replica_id,
-        [item for topic in request.topics for item in _items(services, context, topic, access)],
+        [info for topic in request.topics for info in _infos(services, context, topic, access)],
         min(request.min_bytes, max_bytes),
         max_bytes,
         read_committed=request.isolation_level == READ_COMMITTED and not is_future,
@@ -116,15 +116,15 @@ def _plan(services: Services, context: RequestContext, request: FetchRequest, no
         rack_id=request.rack_id if may_follow else None,
     )
     if context.version >= FIRST_VERSION_WITH_SESSIONS:
-        _use_session(services, context.version, request, plan, access, now)
-    return plan
+        _use_session(services, context.version, request, params, access, now)
+    return params
 
 
 def _use_session(
     services: Services,
     version: int,
     request: FetchRequest,
-    plan: FetchPlan,
+    params: FetchParams,
     access: Access | None,
     now: float,
 ) -> None:
@@ -139,7 +139,7 @@ def _use_session(
         request.session_id,
         request.session_epoch,
         uses_topic_ids=uses_ids,
-        items=plan.items,
+        infos=params.infos,
         forgotten=[
             (topic.topic_id if uses_ids else topic.topic, partition)
             for topic in request.forgotten_topics_data
@@ -150,17 +150,17 @@ def _use_session(
     )
     if access is not None:
         sessions.check_access(session, access.rights, lambda topic: _refusal(access, topic))
-    plan.items = []
+    params.infos = []
     if session.partitions:
-        plan.session = session
+        params.session = session
 
 
 def _measured(
     services: Services,
     context: RequestContext,
     request: FetchRequest,
-    plan: FetchPlan,
-    results: list[FetchResult],
+    params: FetchParams,
+    results: list[FetchPartitionData],
     now: float,
 ) -> FetchResponse:
     """Return the response, or an empty one if it exceeds a quota of the client.
@@ -168,19 +168,19 @@ def _measured(
     The client then fetches the same again: a session is not created, and an existing one keeps its positions.
     """
     quotas = services.quotas
-    if not quotas.is_active or plan.replica_id >= 0:
-        return _in_session(services, context, request, plan, results, now)
-    session = plan.session
+    if not quotas.is_active or params.replica_id >= 0:
+        return _in_session(services, context, request, params, results, now)
+    session = params.session
     sent = results if session is None else session.changed(results)
     throttle_ms = quotas.fetched(
         *client_of(context),
-        lambda: _encoded_bytes(_answer(services, context, sent, plan), context.version),
+        lambda: _encoded_bytes(_response(services, context, sent, params), context.version),
         handling_time(context, now),
         now,
     )
     if not throttle_ms:
-        return _in_session(services, context, request, plan, results, now)
-    response = _refused_by_session(services, request, plan) or FetchResponse(
+        return _in_session(services, context, request, params, results, now)
+    response = _refused_by_session(services, request, params) or FetchResponse(
         session_id=NO_SESSION if session is None else session.id, responses=[]
     )
     mute(context, response, throttle_ms)
@@ -198,38 +198,40 @@ def _in_session(
     services: Services,
     context: RequestContext,
     request: FetchRequest,
-    plan: FetchPlan,
-    results: list[FetchResult],
+    params: FetchParams,
+    results: list[FetchPartitionData],
     now: float,
 ) -> FetchResponse:
     """Return the response: all results, or with a session only the changes."""
     version = context.version
     sessions = services.replicas.sessions
-    session = plan.session
+    session = params.session
     if session is None:
-        response = _answer(services, context, results, plan)
+        response = _response(services, context, results, params)
         if version >= FIRST_VERSION_WITH_SESSIONS and request.session_epoch == INITIAL_EPOCH:
             opened = sessions.create(
                 results,
                 uses_topic_ids=version >= FIRST_VERSION_WITH_IDS,
-                replica_id=plan.replica_id,
+                replica_id=params.replica_id,
                 now=now,
             )
             if opened is not None:
                 response.session_id = opened.id
-                services.replicas.reader.join_session(plan, opened)
+                services.replicas.reader.join_session(params, opened)
         return response
-    refused = _refused_by_session(services, request, plan)
+    refused = _refused_by_session(services, request, params)
     if refused is not None:
         return refused
-    response = _answer(services, context, session.settle(results), plan)
+    response = _response(services, context, session.settle(results), params)
     response.session_id = session.id
     return response
 
 
-def _refused_by_session(services: Services, request: FetchRequest, plan: FetchPlan) -> FetchResponse | None:
+def _refused_by_session(
+    services: Services, request: FetchRequest, params: FetchParams
+) -> FetchResponse | None:
     """Return an error if the session was closed or used by another fetch in between, else None."""
-    session = plan.session
+    session = params.session
     if session is None:
         return None
     if services.replicas.sessions.get(session.id) is not session:
@@ -244,9 +246,9 @@ def _refusal(access: Access, topic: str) -> TopicAuthorizationFailed | None:
     return None if access.may(Operation.READ, ResourceType.TOPIC, topic) else TopicAuthorizationFailed()
 
 
-def _items(
+def _infos(
     services: Services, context: RequestContext, topic: FetchTopic, access: Access | None
-) -> list[FetchItem]:
+) -> list[FetchInfo]:
     name = topic.topic
     error: BrokerError | None = None
     if context.version >= FIRST_VERSION_WITH_IDS:
@@ -262,7 +264,7 @@ def _items(
         image = services.image.topics.get(name)
         known_partitions = range(0 if image is None else len(image.partitions))
     return [
-        FetchItem(
+        FetchInfo(
             name,
             topic.topic_id,
             partition.partition,
@@ -277,21 +279,21 @@ def _items(
     ]
 
 
-def _answer(
-    services: Services, context: RequestContext, results: list[FetchResult], plan: FetchPlan
+def _response(
+    services: Services, context: RequestContext, results: list[FetchPartitionData], params: FetchParams
 ) -> FetchResponse:
     version = context.version
     leaders: list[int] = []
     topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
     for result in results:
-        item = result.item
-        topic = topics.get((item.topic, item.topic_id))
+        info = result.info
+        topic = topics.get((info.topic, info.topic_id))
         if topic is None:
-            topic = topics[item.topic, item.topic_id] = FetchableTopicResponse(
-                topic=item.topic, topic_id=item.topic_id, partitions=[]
+            topic = topics[info.topic, info.topic_id] = FetchableTopicResponse(
+                topic=info.topic, topic_id=info.topic_id, partitions=[]
             )
-        topic.partitions.append(_partition(services, version, result, plan, leaders))
-    if not leaders or version < FIRST_VERSION_WITH_ENDPOINTS or plan.is_from_follower:
+        topic.partitions.append(_partition(services, version, result, params, leaders))
+    if not leaders or version < FIRST_VERSION_WITH_ENDPOINTS or params.is_from_follower:
         return FetchResponse(responses=list(topics.values()))
     nodes = [
         NodeEndpoint(node_id=node.id, host=host, port=port, rack=node.rack)
@@ -301,15 +303,15 @@ def _answer(
 
 
 def _partition(
-    services: Services, version: int, result: FetchResult, plan: FetchPlan, leaders: list[int]
+    services: Services, version: int, result: FetchPartitionData, params: FetchParams, leaders: list[int]
 ) -> PartitionData:
-    item = result.item
+    info = result.info
     data = PartitionData(
-        partition_index=item.partition,
+        partition_index=info.partition,
         high_watermark=result.high_watermark,
         last_stable_offset=result.last_stable_offset,
         log_start_offset=result.log_start_offset,
-        aborted_transactions=_aborted(result, plan),
+        aborted_transactions=_aborted(result, params),
         preferred_read_replica=result.preferred_read_replica,
         records=cast(Buffer, result.records),  # a file part is encoded as such (protocol/file_part.py)
     )
@@ -318,22 +320,22 @@ def _partition(
         data.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
     if result.error is not None:
         data.error_code = result.error.code or 0
-        leader = hint(services, item.key, result.error)
+        leader = hint(services, info.key, result.error)
         if leader is not None and version >= FIRST_VERSION_WITH_LEADERS:
             data.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
             leaders.append(leader.leader)
     return data
 
 
-def _aborted(result: FetchResult, plan: FetchPlan) -> list[AbortedTransaction] | None:
+def _aborted(result: FetchPartitionData, params: FetchParams) -> list[AbortedTransaction] | None:
     """Return None unless requested (read_committed).
 
     Empty, as in Kafka, if there was nothing to read when the fetch arrived.
     """
     if result.error is None and result.aborted is None:
         return None
-    is_unknown = isinstance(result.error, UnknownTopicOrPartition) and not plan.has_waited
-    if result.item.error is not None or is_unknown:
+    is_unknown = isinstance(result.error, UnknownTopicOrPartition) and not params.has_waited
+    if result.info.error is not None or is_unknown:
         return []
     if result.aborted is None:
         return None

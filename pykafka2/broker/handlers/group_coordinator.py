@@ -54,7 +54,7 @@ def _has_consumer_protocol(services: Services) -> bool:
 def handle(services: Services, context: RequestContext, request: Request[Any], now: float) -> None:
     """Submit the request; the coordinator responds, possibly before this returns."""
     if context.api_key in OF_CONSUMER_PROTOCOL and not _has_consumer_protocol(services):
-        context.reply(refuse(request, context.version, UnsupportedVersion.code))
+        context.respond(refuse(request, context.version, UnsupportedVersion.code))
         return
     coordinators = services.coordinators
     access = services.access_of(context) if context.api_key in RESOLVE_PATTERNS else None

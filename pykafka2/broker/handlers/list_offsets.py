@@ -57,7 +57,7 @@ def handle(
     steps = _in_steps(services, context, request)
 
     def advance(at: float) -> ListOffsetsResponse | None:
-        if context.is_answered:
+        if context.is_complete:
             return None  # its connection is gone
         try:
             next(steps)
@@ -73,7 +73,7 @@ def handle(
 def _in_steps(
     services: Services, context: RequestContext, request: ListOffsetsRequest
 ) -> Steps[ListOffsetsResponse]:
-    """Answer in short steps: a time is looked up in a batch that can hold millions of records."""
+    """Respond in short steps: a time is looked up in a batch that can hold millions of records."""
     knows_epochs = context.version >= FIRST_VERSION_WITH_LEADER_EPOCH
     topics = []
     for topic in request.topics:

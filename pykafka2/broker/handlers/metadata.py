@@ -93,7 +93,7 @@ def _about_all(services: Services, context: RequestContext, request: MetadataReq
     with_cluster = request.include_cluster_authorized_operations
     listener = context.caller.listener
     key = (context.version, with_operations, with_cluster, response.controller_id, listener)
-    context.delivery.known_body = services.known_metadata.fill(response, image, key, build)
+    context.delivery.known_body = services.metadata_cache.fill(response, image, key, build)
     return response
 
 

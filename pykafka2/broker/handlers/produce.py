@@ -1,6 +1,6 @@
 """Produce: appends batches on the leader, and responds once the replicas required by acks have them.
 
-acks=1 is answered at once, acks=0 never (an error closes the connection), acks=all once the high watermark
+acks=1 responds at once, acks=0 never (an error closes the connection), acks=all once the high watermark
 has passed the batch. Until then the request waits in the purgatory, and the connection's next request can be
 processed. Versions 0 to 2 are rejected, as in Kafka 4.
 """
@@ -95,7 +95,7 @@ def _is_usual(request: ProduceRequest) -> bool:
 def _append_usual(
     services: Services, context: RequestContext, request: ProduceRequest, now: float
 ) -> ProduceResponse | None:
-    """Do what `_append_and_answer` does for a request with one batch.
+    """Do what `_append_and_respond` does for a request with one batch.
 
     A batch that is appended, and for which no replica is missing, gets its response without a wait.
     """
@@ -118,8 +118,8 @@ def _append_usual(
         is_complete = request.acks == LEADER_ONLY or (
             request.acks == ALL_REPLICAS and services.replicas.is_replicated(key, result)
         )
-        if is_complete and result.error is None and not context.is_answered:
-            return _answer(services, context, request, {key: result})
+        if is_complete and result.error is None and not context.is_complete:
+            return _response(services, context, request, {key: result})
     return _acknowledge(services, context, request, {key: result}, None, now)
 
 
@@ -154,12 +154,12 @@ def _check_and_append(
     now: float,
 ) -> ProduceResponse | None:
     if not _may_take_long(request):
-        return _append_and_answer(services, context, request, verdicts, {}, repeats, now)
+        return _append_and_respond(services, context, request, verdicts, {}, repeats, now)
 
     from pykafka2.broker.handlers.produce_large import check_in_slices
 
     def append(walks: Walks, at: float) -> ProduceResponse | None:
-        return _append_and_answer(services, context, request, verdicts, walks, repeats, at)
+        return _append_and_respond(services, context, request, verdicts, walks, repeats, at)
 
     batches = [
         (_key(context, topic, data), data.records or b"")
@@ -190,7 +190,7 @@ def _may_take_long(request: ProduceRequest) -> bool:
     return False
 
 
-def _append_and_answer(
+def _append_and_respond(
     services: Services,
     context: RequestContext,
     request: ProduceRequest,
@@ -216,22 +216,22 @@ def _acknowledge(
     None if it is sent later or not at all.
     """
     settled = results if repeats is None else _settled(context, repeats, results)
-    if context.is_answered:
+    if context.is_complete:
         return None  # its connection is closed; the batch stays appended
     if request.acks == NO_ACKS:
         if any(result.error is not None for result in settled.values()):
             context.close()
         else:
-            context.no_reply()
+            context.no_response()
         return None
     if request.acks != ALL_REPLICAS or all(result.error is not None for result in results.values()):
-        return _answer(services, context, request, settled)
+        return _response(services, context, request, settled)
 
     def on_done(done: dict[Key, ProduceResult]) -> None:
         if repeats is not None:
             done = _settled(context, repeats, done)
-        if not context.is_answered:
-            services.respond_with(context, lambda: _answer(services, context, request, done))
+        if not context.is_complete:
+            services.respond_with(context, lambda: _response(services, context, request, done))
 
     operation = services.replicas.await_replicas(results, now + request.timeout_ms / 1000.0, on_done, now)
     if operation is not None:
@@ -307,7 +307,7 @@ def _key(context: RequestContext, topic: TopicProduceData, data: PartitionProduc
     return topic.name, data.index
 
 
-def _answer(
+def _response(
     services: Services, context: RequestContext, request: ProduceRequest, results: dict[Key, ProduceResult]
 ) -> ProduceResponse:
     leaders: list[int] = []
@@ -341,7 +341,7 @@ def _partition(
             log_append_time_ms=result.log_append_time,
             log_start_offset=result.log_start_offset,
         )
-    answer = PartitionProduceResponse(
+    partition_response = PartitionProduceResponse(
         index=key[1],
         error_code=result.error.code or 0,
         # Set if it was appended, and only the replicas did not follow in time.
@@ -351,15 +351,17 @@ def _partition(
         error_message=str(result.error),
     )
     if isinstance(result.error, RecordsRejected):
-        answer.record_errors = [
+        partition_response.record_errors = [
             BatchIndexAndErrorMessage(batch_index=record.index, batch_index_error_message=record.message)
             for record in result.error.record_errors
         ]
     leader = hint(services, key, result.error)
     if leader is not None and version >= FIRST_VERSION_WITH_LEADERS:
-        answer.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
+        partition_response.current_leader = LeaderIdAndEpoch(
+            leader_id=leader.leader, leader_epoch=leader.leader_epoch
+        )
         leaders.append(leader.leader)
-    return answer
+    return partition_response
 
 
 @refuses(ProduceRequest)

@@ -130,7 +130,7 @@ def refuses(request: type[Request[Any]]) -> Callable[[F], F]:
 
 def respond(services: Services, api: Api, context: RequestContext, now: float) -> None:
     """Have the API's function respond; a failure affects this request only."""
-    if context.is_answered:
+    if context.is_complete:
         return  # its connection is closed
 
     gate = services.gate

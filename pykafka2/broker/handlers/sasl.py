@@ -1,7 +1,7 @@
 """SaslHandshake and SaslAuthenticate: authentication on a listener with SASL.
 
-KIP-43, KIP-152, KIP-368; security/authentication.py has the logic. A failed authentication is answered only
-after connection.failed.authentication.delay.ms, and the connection closes after that response, so that
+KIP-43, KIP-152, KIP-368; security/authentication.py has the logic. A failed authentication gets its
+response only after connection.failed.authentication.delay.ms, and the connection closes after it, so that
 guessing passwords takes time. On a listener without SASL, and after an authentication without expiry, the
 response is ILLEGAL_SASL_STATE.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykafka2.broker.handlers.registry import handles, refuses
-from pykafka2.broker.server.request_context import ClosingReply
+from pykafka2.broker.server.request_context import ClosingResponse
 from pykafka2.errors import IllegalSaslState, error_of
 from pykafka2.protocol.messages.sasl import (
     SaslAuthenticateRequest,
@@ -36,13 +36,13 @@ def handshake(
     authentication = context.authentication
     if authentication is None:
         return SaslHandshakeResponse(error_code=IllegalSaslState.code or 0, mechanisms=[])
-    answer = authentication.handshake(request.mechanism, context.version)
-    response = SaslHandshakeResponse(error_code=answer.error_code, mechanisms=list(answer.mechanisms))
-    if not answer.is_sent:
+    result = authentication.handshake(request.mechanism, context.version)
+    response = SaslHandshakeResponse(error_code=result.error_code, mechanisms=list(result.mechanisms))
+    if not result.is_sent:
         context.close()
         return None
     if authentication.has_failed:
-        reason = f"SaslHandshake for {request.mechanism!r}: {error_of(answer.error_code)}"
+        reason = f"SaslHandshake for {request.mechanism!r}: {error_of(result.error_code)}"
         _refuse_later(services, context, authentication, response, reason, now)
         return None
     return response
@@ -62,15 +62,15 @@ def authenticate(
         return SaslAuthenticateResponse(
             error_code=IllegalSaslState.code or 0, error_message=NOT_NOW, auth_bytes=b""
         )
-    answer = authentication.authenticate(bytes(request.auth_bytes), now)
+    result = authentication.authenticate(bytes(request.auth_bytes), now)
     response = SaslAuthenticateResponse(
-        error_code=answer.error_code,
-        error_message=answer.message,
-        auth_bytes=answer.token,
-        session_lifetime_ms=answer.session_lifetime_ms,
+        error_code=result.error_code,
+        error_message=result.message,
+        auth_bytes=result.token,
+        session_lifetime_ms=result.session_lifetime_ms,
     )
     if authentication.has_failed:
-        _refuse_later(services, context, authentication, response, answer.message or "", now)
+        _refuse_later(services, context, authentication, response, result.message or "", now)
         return None
     return response
 
@@ -95,11 +95,11 @@ def _refuse_later(
         f"{authentication.mechanism}: {reason}",
     )
     node.events.client_refused(now, node.id, client, details, context.client_host)
-    context.delivery.closing = ClosingReply(resets=False)
+    context.delivery.closing = ClosingResponse(resets=False)
 
     def respond(at: float) -> None:
-        if not context.is_answered:
-            context.reply(response)
+        if not context.is_complete:
+            context.respond(response)
 
     delay = services.config.seconds("connection.failed.authentication.delay.ms")
     timer = node.wheel.add(now + delay, respond)

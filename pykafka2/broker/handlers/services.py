@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pykafka2.broker.base.image import ClusterImage
-from pykafka2.broker.base.metadata_cache import KnownMetadata
+from pykafka2.broker.base.metadata_cache import MetadataCache
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, NewTopic
 from pykafka2.broker.controller.controller_node import ControllerNode
@@ -25,7 +25,7 @@ from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.broker.security.acls import Acls
 from pykafka2.broker.security.authorizer import Access
 from pykafka2.broker.server.request_context import RequestContext
-from pykafka2.broker.server.responses import Answers
+from pykafka2.broker.server.responses import Responses
 from pykafka2.clock import Clock, Entropy
 from pykafka2.errors import BrokerError
 from pykafka2.protocol.struct import Response
@@ -73,8 +73,8 @@ class Services:
         coordinators: Coordinators,
         controllers: Controllers,
         controller_node: ControllerNode,
-        answers: Answers,
-        known_metadata: KnownMetadata,
+        responses: Responses,
+        metadata_cache: MetadataCache,
         quotas: ClientQuotas,
         entropy: Entropy,
         next_producer_id: Callable[[], int],
@@ -87,10 +87,10 @@ class Services:
         self.replicas = replicas
         self.coordinators = coordinators
         self.controller_node = controller_node
-        self.answers = answers
-        self.known_metadata = known_metadata
+        self.responses = responses
+        self.metadata_cache = metadata_cache
         self.quotas = quotas
-        self.respond_with = answers.respond_with
+        self.respond_with = responses.respond_with
         self.gate = gate
         """None if no authorizer is configured: everything is allowed."""
         self.next_producer_id = next_producer_id

@@ -43,8 +43,8 @@ def commit(services: Services, context: RequestContext, request: TxnOffsetCommit
     key = (OFFSETS_TOPIC, partition_for(request.group_id, coordinators.groups.partitions))
 
     def refuse(code: int) -> None:
-        if not context.is_answered:
-            context.reply(refusal(request, context.version, code))
+        if not context.is_complete:
+            context.respond(refusal(request, context.version, code))
 
     def proceed(guard: VerificationGuard | None, at: float) -> None:
         if not coordinators.coordinates(key):

@@ -1,6 +1,6 @@
 """WriteTxnMarkers: a transaction coordinator has a leader write the markers that end a transaction (KIP-98).
 
-A marker is appended as a separate batch and answered once the replicas have it, as with acks=all. In a
+A marker is appended as a separate batch; it responds once the replicas have it, as with acks=all. In a
 partition of __consumer_offsets the group coordinator processes it, so that the transaction's offsets are
 committed or dropped.
 """
@@ -43,8 +43,8 @@ class _Writing:
 
     def finish_one(self) -> None:
         self.unfinished -= 1
-        if not self.unfinished and not self.context.is_answered:
-            self.context.reply(_answer(self.request, self.results))
+        if not self.unfinished and not self.context.is_complete:
+            self.context.respond(_markers_response(self.request, self.results))
 
 
 def write_markers(
@@ -93,7 +93,7 @@ def _append(services: Services, marker: WritableTxnMarker, now: float) -> dict[K
     return results
 
 
-def _answer(
+def _markers_response(
     request: WriteTxnMarkersRequest, results: list[dict[Key, ProduceResult]]
 ) -> WriteTxnMarkersResponse:
     def code(marker: int, key: Key) -> int:

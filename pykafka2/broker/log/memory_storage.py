@@ -1,7 +1,7 @@
 """Logs of brokers in memory; they outlive broker restarts.
 
 All brokers of a cluster run in one process, so replicas share their batches: a follower stores the leader's
-own batch object (`LogDirs`). Batches are immutable, and truncating a log drops them from that log only.
+own batch object (`MemoryLogStorages`). Batches are immutable; truncating a log drops them from that log only.
 Access requires the cluster's lock.
 """
 
@@ -35,13 +35,13 @@ MIN_RELEASED_BYTES = 16 << 20
 """The size of removed logs from which memory is returned to the system."""
 
 
-class LogDir:
-    """One broker's logs by topic id and partition. Outlives the broker; created by `LogDirs`.
+class MemoryLogStorage:
+    """One broker's logs by topic id and partition. Outlives the broker; created by `MemoryLogStorages`.
 
     `places` has the directory of each log in admin responses (log.dirs); no directory exists.
     """
 
-    def __init__(self, log_dirs: Sequence[str], all_dirs: LogDirs) -> None:
+    def __init__(self, log_dirs: Sequence[str], all_dirs: MemoryLogStorages) -> None:
         self.places = LogPlaces(log_dirs)
         self.disk = Disk()
         self._all_dirs = all_dirs
@@ -158,16 +158,16 @@ class LogDir:
                 self._remove(topic_id, partition)
 
 
-class LogDirs:
+class MemoryLogStorages:
     """The log directories of all brokers of a cluster."""
 
     def __init__(self) -> None:
-        self._all: list[LogDir] = []
+        self._all: list[MemoryLogStorage] = []
 
-    def new(self, broker_id: int = 0, config: BrokerConfig | None = None) -> LogDir:
+    def new(self, broker_id: int = 0, config: BrokerConfig | None = None) -> MemoryLogStorage:
         """Return the logs of another broker; its log.dirs are mere names."""
         config = BrokerConfig() if config is None else config
-        made = LogDir(log_dirs_of(config), self)
+        made = MemoryLogStorage(log_dirs_of(config), self)
         self._all.append(made)
         return made
 

@@ -1,6 +1,6 @@
 """The storage of a broker's logs: one interface, implemented in memory and on disk, chosen once at the start.
 
-`LogDir` (memory_storage.py) holds logs in memory, where directories are mere names; `DiskStorage`
+`MemoryLogStorage` (memory_storage.py) holds logs in memory, where directories are mere names; `DiskStorage`
 (disk/disk_storage.py) in data directories. As in Kafka's LogManager a new log goes to the directory with the
 fewest logs, or to the one that AlterReplicaLogDirs has named before the replica existed. Access requires the
 cluster's lock.

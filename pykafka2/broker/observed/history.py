@@ -1,7 +1,7 @@
 """Requests to the brokers and their responses: decoded, bounded, with assertions.
 
 `cluster.history.requests("Produce")` returns the requests; `in_flight_max("Produce")` the largest number of
-unanswered requests of one connection; `exactly`, `never` and `order` raise AssertionError with what was seen
+requests in flight on one connection; `exactly`, `never` and `order` raise AssertionError with what was seen
 instead. Bounded by a number of entries and of bytes: the oldest entries are dropped first, and large
 responses before them. Requests between brokers are not included.
 """
@@ -29,8 +29,8 @@ MAX_ENTRIES = 10_000
 MAX_BYTES = 32 << 20
 # A decoded response takes about ten times its bytes, and thousands of objects for the garbage collector:
 # Metadata of a thousand topics, which clients request repeatedly, takes 2 MB.
-LARGE_ANSWER_BYTES = 4096
-MAX_LARGE_ANSWERS_BYTES = 4 << 20
+LARGE_RESPONSE_BYTES = 4096
+MAX_LARGE_RESPONSES_BYTES = 4 << 20
 # `in_flight_max` covers this many clients and APIs: those with the latest requests.
 MAX_CLIENTS = 1000
 # Entries shown by a failed assertion.
@@ -110,7 +110,7 @@ class History:
         self._bytes = 0
         self._large: deque[tuple[HistoryEntry, int]] = deque()  # with the size of the response
         self._large_bytes = 0
-        self._max_large_bytes = MAX_LARGE_ANSWERS_BYTES
+        self._max_large_bytes = MAX_LARGE_RESPONSES_BYTES
         self._in_flight: dict[tuple[str, str], int] = {}
         self._in_flight_max: dict[str, int] = {}
         # the client with the latest request is last
@@ -152,7 +152,7 @@ class History:
         return len(self.entries(api, **criteria))
 
     def in_flight_max(self, api: ApiName, *, client_id: str | None = None) -> int:
-        """Return the maximum number of unanswered requests of this API on one connection (of this client).
+        """Return the maximum number of requests in flight of this API on one connection (of this client).
 
         Available for the thousand clients with the latest requests; 0 for others.
         """
@@ -246,7 +246,7 @@ class History:
             del known[next(iter(known))]
 
     def ended(self, context: RequestContext, response: Response | None, now: float) -> None:
-        """Record that a request was answered (None: without bytes), or that its connection closed."""
+        """Record the response to a request (None: without bytes), or that its connection closed."""
         entry = self._open.pop(id(context), None)
         if entry is None:
             return
@@ -262,8 +262,8 @@ class History:
 
     def left(self, context: RequestContext) -> None:
         """Record the size of a sent response; the oldest large responses are dropped for it."""
-        size = context.delivery.reply_bytes
-        if size < LARGE_ANSWER_BYTES or context.history_entry is None:
+        size = context.delivery.response_bytes
+        if size < LARGE_RESPONSE_BYTES or context.history_entry is None:
             return
         self._large.append((context.history_entry, size))
         self._large_bytes += size

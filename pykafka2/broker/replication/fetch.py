@@ -33,7 +33,7 @@ NO_TOPIC_ID = bytes(16)
 
 
 @attrs.define
-class FetchItem:
+class FetchInfo:
     """One partition of a fetch. `topic` is the hexadecimal id if the name is unknown.
 
     Treated as immutable; not frozen, because that would double the cost of creating one.
@@ -55,10 +55,10 @@ class FetchItem:
 
 
 @attrs.define
-class FetchResult:
+class FetchPartitionData:
     """The result of one partition. `has_more`: limits held back further records."""
 
-    item: FetchItem
+    info: FetchInfo
     error: BrokerError | None = None
     high_watermark: int = -1
     last_stable_offset: int = -1
@@ -76,16 +76,16 @@ Ident = tuple[bytes | str, int]
 
 
 @attrs.define(eq=False)
-class SessionPartition:
+class CachedPartition:
     """One partition of a session: its last request and its last response."""
 
-    item: FetchItem
+    info: FetchInfo
     session: FetchSession | None
     """None once the session has removed the partition."""
     high_watermark: int = -1
     log_start_offset: int = -1
 
-    def has_news(self, result: FetchResult) -> bool:
+    def has_news(self, result: FetchPartitionData) -> bool:
         """Return whether the response of a partition must be sent at all."""
         return (
             bool(len(result.records))
@@ -96,7 +96,7 @@ class SessionPartition:
             or result.log_start_offset != self.log_start_offset
         )
 
-    def record_response(self, result: FetchResult) -> bool:
+    def record_response(self, result: FetchPartitionData) -> bool:
         """Record the response of a partition. Return whether it must be sent."""
         has_news = self.has_news(result)
         # After an error the next response is always sent, because the error is over.
@@ -117,7 +117,7 @@ class FetchSession:
     last_used_at: float
     epoch: int = 1
     """The epoch that the next fetch must carry."""
-    partitions: dict[Ident, SessionPartition] = attrs.field(factory=dict)
+    partitions: dict[Ident, CachedPartition] = attrs.field(factory=dict)
     dirty: dict[Ident, None] = attrs.field(factory=dict)
     unresolved: dict[Ident, None] = attrs.field(factory=dict)
     """Partitions whose topic id is unknown so far."""
@@ -132,36 +132,36 @@ class FetchSession:
     def is_from_follower(self) -> bool:
         return self.replica_id >= 0
 
-    def ident_of(self, item: FetchItem) -> Ident:
-        return (item.topic_id if self.uses_topic_ids else item.topic), item.partition
+    def ident_of(self, info: FetchInfo) -> Ident:
+        return (info.topic_id if self.uses_topic_ids else info.topic), info.partition
 
-    def partition_of(self, item: FetchItem) -> SessionPartition | None:
-        return self.partitions.get(self.ident_of(item))
+    def partition_of(self, info: FetchInfo) -> CachedPartition | None:
+        return self.partitions.get(self.ident_of(info))
 
-    def current_items(self) -> list[FetchItem]:
+    def current_partitions(self) -> list[FetchInfo]:
         """Return the partitions that a fetch must read, in round-robin order."""
-        return [self.partitions[ident].item for ident in self.dirty]
+        return [self.partitions[ident].info for ident in self.dirty]
 
     def fetched(self, now: float) -> None:
         """Record a fetch of this session."""
         self.previous_fetch_at, self.last_fetch_at = self.last_fetch_at, now
 
-    def changed(self, results: Iterable[FetchResult]) -> list[FetchResult]:
+    def changed(self, results: Iterable[FetchPartitionData]) -> list[FetchPartitionData]:
         """Return the results that a response would contain now; the session stays as it is."""
         return [
             result
             for result in results
-            if (known := self.partition_of(result.item)) is not None and known.has_news(result)
+            if (known := self.partition_of(result.info)) is not None and known.has_news(result)
         ]
 
-    def settle(self, results: Iterable[FetchResult]) -> list[FetchResult]:
+    def settle(self, results: Iterable[FetchPartitionData]) -> list[FetchPartitionData]:
         """Return the results that the response must contain.
 
         The other partitions are clean until they move.
         """
-        to_send: list[FetchResult] = []
+        to_send: list[FetchPartitionData] = []
         for result in results:
-            ident = self.ident_of(result.item)
+            ident = self.ident_of(result.info)
             known = self.partitions.get(ident)
             if known is None:
                 continue
@@ -187,16 +187,16 @@ FUTURE_REPLICA = -3
 
 
 @attrs.define
-class FetchPlan:
+class FetchParams:
     """A whole fetch. `replica_id` is negative for consumers; `may_follow`: a follower can serve it (KIP-392).
 
     `replica_epoch` is the follower's broker epoch: fetches from before a restart are stale. `rack_id` is the
     consumer's, None if it cannot be sent to another replica. With a `session` the partitions are the dirty
-    ones of the session, and `items` is empty.
+    ones of the session, and `infos` is empty.
     """
 
     replica_id: int
-    items: list[FetchItem]
+    infos: list[FetchInfo]
     min_bytes: int
     max_bytes: int
     read_committed: bool = False
@@ -208,24 +208,24 @@ class FetchPlan:
     """The base offsets of the active segments when the fetch began to wait."""
     has_waited: bool = False
     """Whether it was in the purgatory."""
-    _by_key: dict[Key, list[FetchItem]] | None = None
+    _by_key: dict[Key, list[FetchInfo]] | None = None
 
     @property
     def is_from_follower(self) -> bool:
         return self.replica_id >= 0
 
-    def current_items(self) -> list[FetchItem]:
+    def current_partitions(self) -> list[FetchInfo]:
         """Return the partitions to read now."""
-        return self.items if self.session is None else self.session.current_items()
+        return self.infos if self.session is None else self.session.current_partitions()
 
-    def items_of(self, key: Key) -> list[FetchItem]:
-        if len(self.items) == 1:
-            return self.items if self.items[0].key == key else []
+    def infos_of(self, key: Key) -> list[FetchInfo]:
+        if len(self.infos) == 1:
+            return self.infos if self.infos[0].key == key else []
         by_key = self._by_key
         if by_key is None:
             by_key = self._by_key = {}
-            for item in self.items:
-                by_key.setdefault(item.key, []).append(item)
+            for info in self.infos:
+                by_key.setdefault(info.key, []).append(info)
         return by_key.get(key, [])
 
 
@@ -244,7 +244,7 @@ SESSION_ERROR_CODES: Final = frozenset(
 NameOf = Callable[[bytes], str | None]
 
 
-class FetchSessions:
+class FetchSessionCache:
     """The sessions of one broker, at most `max_slots` (max.incremental.fetch.session.cache.slots)."""
 
     def __init__(self, max_slots: int, entropy: Entropy) -> None:
@@ -266,7 +266,7 @@ class FetchSessions:
     # ------------------------------------------------------------------ used by the Fetch handler
 
     def create(
-        self, results: Iterable[FetchResult], *, uses_topic_ids: bool, replica_id: int, now: float
+        self, results: Iterable[FetchPartitionData], *, uses_topic_ids: bool, replica_id: int, now: float
     ) -> FetchSession | None:
         """Create a session for the partitions of a full fetch. Return None if there is no room for it."""
         fetched = list(results)
@@ -278,7 +278,7 @@ class FetchSessions:
         session = FetchSession(self._new_id(), uses_topic_ids, replica_id, now, now)
         self._sessions[session.id] = session
         for result in fetched:
-            self._add(session, result.item)
+            self._add(session, result.info)
         session.fetched(now)
         session.settle(fetched)
         return session
@@ -289,7 +289,7 @@ class FetchSessions:
         epoch: int,
         *,
         uses_topic_ids: bool,
-        items: Iterable[FetchItem],
+        infos: Iterable[FetchInfo],
         forgotten: Iterable[Ident],
         name_of: NameOf,
         now: float,
@@ -305,8 +305,8 @@ class FetchSessions:
             raise InvalidFetchSessionEpoch
         if session.uses_topic_ids is not uses_topic_ids:
             raise FetchSessionTopicIdError
-        for item in items:
-            self._add(session, item)
+        for info in infos:
+            self._add(session, info)
         for ident in forgotten:
             self._forget(session, ident)
         if not session.partitions:
@@ -350,25 +350,25 @@ class FetchSessions:
 
     # ------------------------------------------------------------------ partitions
 
-    def _add(self, session: FetchSession, item: FetchItem) -> None:
-        if isinstance(item.error, UnknownTopicOrPartition):
+    def _add(self, session: FetchSession, info: FetchInfo) -> None:
+        if isinstance(info.error, UnknownTopicOrPartition):
             # Each fetch checks the topic again: it can exist by then, and the session does not name it again.
-            item = attrs.evolve(item, error=None)
-        ident = session.ident_of(item)
+            info = attrs.evolve(info, error=None)
+        ident = session.ident_of(info)
         known = session.partitions.get(ident)
         if known is None:
-            session.partitions[ident] = SessionPartition(item, session)
+            session.partitions[ident] = CachedPartition(info, session)
         else:
             # the topic was deleted or created since, so its id has another name
-            if known.item.key != item.key:
-                self._unwatch(session, ident, known.item.key)
-            known.item = item
+            if known.info.key != info.key:
+                self._unwatch(session, ident, known.info.key)
+            known.info = info
         session.dirty[ident] = None
-        if isinstance(item.error, UnknownTopicId):
+        if isinstance(info.error, UnknownTopicId):
             session.unresolved[ident] = None
         else:
             session.unresolved.pop(ident, None)
-            self._watching.setdefault(item.key, {})[session] = ident
+            self._watching.setdefault(info.key, {})[session] = ident
 
     def _forget(self, session: FetchSession, ident: Ident) -> None:
         known = session.partitions.pop(ident, None)
@@ -377,7 +377,7 @@ class FetchSessions:
         if known is None:
             return
         known.session = None
-        self._unwatch(session, ident, known.item.key)
+        self._unwatch(session, ident, known.info.key)
 
     def _unwatch(self, session: FetchSession, ident: Ident, key: Key) -> None:
         watching = self._watching.get(key)
@@ -389,10 +389,10 @@ class FetchSessions:
 
     def _resolve(self, session: FetchSession, ident: Ident, name_of: NameOf) -> None:
         known = session.partitions[ident]
-        name = name_of(known.item.topic_id)
+        name = name_of(known.info.topic_id)
         if name is not None:
             session.checked_by = None
-            self._add(session, attrs.evolve(known.item, topic=name, error=None))
+            self._add(session, attrs.evolve(known.info, topic=name, error=None))
 
     def check_access(
         self, session: FetchSession, rights: object, refusal_of: Callable[[str], BrokerError | None]
@@ -407,11 +407,11 @@ class FetchSessions:
             return
         session.checked_by = rights
         for known in list(session.partitions.values()):
-            item = known.item
-            if item.error is None or isinstance(item.error, TopicAuthorizationFailed):
-                error = refusal_of(item.topic)
-                if (error is None) is not (item.error is None):
-                    self._add(session, attrs.evolve(item, error=error))
+            info = known.info
+            if info.error is None or isinstance(info.error, TopicAuthorizationFailed):
+                error = refusal_of(info.topic)
+                if (error is None) is not (info.error is None):
+                    self._add(session, attrs.evolve(info, error=error))
 
     # ------------------------------------------------------------------ slots
 

@@ -423,11 +423,11 @@ class FollowerFetchers(Part):
         topic, partition = replica.key
 
         def start_again(response: ListOffsetsResponse, at: float) -> None:
-            answer = response.topics[0].partitions[0]
-            if answer.error_code or fetcher.partitions.get(replica.key) is not followed:
+            found = response.topics[0].partitions[0]
+            if found.error_code or fetcher.partitions.get(replica.key) is not followed:
                 return
             try:
-                replica.log.truncate_fully_and_start_at(answer.offset)
+                replica.log.truncate_fully_and_start_at(found.offset)
             except KafkaError as error:
                 logger.warning("broker %d cannot truncate %s-%d: %s", self.broker_id, *replica.key, error)
                 return

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from pykafka2.broker.base.image import Key
-from pykafka2.broker.replication.fetch import FetchPlan
+from pykafka2.broker.replication.fetch import FetchParams
 from pykafka2.broker.replication.replica import HostedReplicas, Replica
 from pykafka2.errors import (
     FencedLeaderEpoch,
@@ -55,7 +55,7 @@ PendingChanges = dict[tuple[bytes, int], tuple[Replica, frozenset[int]]]
 """The changes in a request, by topic id and partition."""
 
 Send = Callable[[AlterPartitionRequest, int, Callable[[Any, float], None], float], None]
-"""Callback: (request, version, on_answer, now); retries until the controller responds."""
+"""Callback: (request, version, on_response, now); retries until the controller responds."""
 
 
 class IsrManager:
@@ -70,27 +70,27 @@ class IsrManager:
         self._unsent: dict[Key, Replica] = {}
         self._is_in_flight = False
 
-    def is_stale(self, plan: FetchPlan) -> bool:
+    def is_stale(self, params: FetchParams) -> bool:
         """Return whether a follower's fetch was sent before its latest registration."""
-        broker = self._hosted.image.brokers.get(plan.replica_id)
-        return broker is not None and plan.replica_epoch != -1 and plan.replica_epoch < broker.epoch
+        broker = self._hosted.image.brokers.get(params.replica_id)
+        return broker is not None and params.replica_epoch != -1 and params.replica_epoch < broker.epoch
 
-    def follower_fetched(self, plan: FetchPlan, now: float) -> None:
+    def follower_fetched(self, params: FetchParams, now: float) -> None:
         """Handle a follower's fetch: ISRs can grow, high watermarks can advance."""
-        if self.is_stale(plan):
+        if self.is_stale(params):
             return
-        for item in plan.current_items():
-            replica = self._hosted.replicas.get(item.key)
-            if replica is None or item.error is not None:
+        for info in params.current_partitions():
+            replica = self._hosted.replicas.get(info.key)
+            if replica is None or info.error is not None:
                 continue
-            follower = replica.followers.get(plan.replica_id)
+            follower = replica.followers.get(params.replica_id)
             log_start_before = follower.log_start_offset if follower is not None else -1
-            in_session = None if plan.session is None else plan.session.partition_of(item)
-            if not replica.record_fetch(plan.replica_id, item, now, in_session, plan.replica_epoch):
+            in_session = None if params.session is None else params.session.partition_of(info)
+            if not replica.record_fetch(params.replica_id, info, now, in_session, params.replica_epoch):
                 continue
-            if item.log_start_offset != log_start_before:
-                self._moved[item.key] = True  # a delete-records can be waiting for it
-            if plan.replica_id not in replica.image.isr and replica.pending_isr is None:
+            if info.log_start_offset != log_start_before:
+                self._moved[info.key] = True  # a delete-records can be waiting for it
+            if params.replica_id not in replica.image.isr and replica.pending_isr is None:
                 joining = [
                     follower_id
                     for follower_id in replica.followers_to_add()
@@ -198,7 +198,10 @@ class IsrManager:
             ],
         )
         self._send(
-            request, ALTER_PARTITION_VERSION, lambda answer, at: self._on_answer(pending, answer, at), now
+            request,
+            ALTER_PARTITION_VERSION,
+            lambda response, at: self._on_response(pending, response, at),
+            now,
         )
 
     def _epoch_of(self, replica: Replica, broker_id: int) -> int:
@@ -207,7 +210,7 @@ class IsrManager:
         own = self._hosted.image.brokers.get(broker_id)
         return -1 if own is None else own.epoch
 
-    def _on_answer(self, pending: PendingChanges, answer: AlterPartitionResponse, now: float) -> None:
+    def _on_response(self, pending: PendingChanges, response: AlterPartitionResponse, now: float) -> None:
         """Apply the controller's decisions.
 
         A rejection as ineligible drops the change. If the controller is ahead of this broker (another leader,
@@ -219,7 +222,7 @@ class IsrManager:
         self._is_in_flight = False
         decisions = {
             (topic.topic_id, partition.partition_index): partition
-            for topic in answer.topics
+            for topic in response.topics
             for partition in topic.partitions
         }
         again: dict[Key, Replica] = {}

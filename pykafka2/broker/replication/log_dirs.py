@@ -124,14 +124,16 @@ class DirectoryAssignments:
                 for directory, topics in sorted(directories.items())
             ],
         )
-        self._send(request, ASSIGN_VERSION, lambda answer, at: self._on_answer(sent, answer, at), now)
+        self._send(request, ASSIGN_VERSION, lambda response, at: self._on_response(sent, response, at), now)
 
-    def _on_answer(self, sent: dict[Ident, Key], answer: AssignReplicasToDirsResponse, now: float) -> None:
+    def _on_response(
+        self, sent: dict[Ident, Key], response: AssignReplicasToDirsResponse, now: float
+    ) -> None:
         """Send what has gathered meanwhile, and later again what was rejected."""
         self._is_in_flight = False
         stored = {
             (topic.topic_id, partition.partition_index)
-            for directory in answer.directories
+            for directory in response.directories
             for topic in directory.topics
             for partition in topic.partitions
             if not partition.error_code

@@ -19,7 +19,7 @@ import attrs
 
 from pykafka2.broker.base.image import Key
 from pykafka2.broker.base.timing_wheel import Timer, TimingWheel
-from pykafka2.broker.replication.fetch import FetchItem, FetchPlan, FetchResult
+from pykafka2.broker.replication.fetch import FetchInfo, FetchParams, FetchPartitionData
 from pykafka2.broker.replication.replica import HostedReplicas, Replica
 from pykafka2.errors import (
     BrokerError,
@@ -308,28 +308,28 @@ def follower_key(follower: int) -> Key:
 class Reader(Protocol):
     """Reads from the replicas for a waiting fetch (replica_reader.py)."""
 
-    def readable_bytes(self, plan: FetchPlan, item: FetchItem) -> int | None:
+    def readable_bytes(self, params: FetchParams, info: FetchInfo) -> int | None:
         """Return the number of readable bytes of a partition; None if the fetch must complete at once."""
         ...
 
-    def read(self, plan: FetchPlan) -> list[FetchResult]: ...
+    def read(self, params: FetchParams) -> list[FetchPartitionData]: ...
 
 
 class DelayedFetch(DelayedOperation):
     """Waits until enough bytes can be read, or until the fetch must complete for another reason."""
 
-    __slots__ = ("_on_done", "_plan", "_reader")
+    __slots__ = ("_on_done", "_params", "_reader")
 
     def __init__(
         self,
         deadline: float,
         reader: Reader,
-        plan: FetchPlan,
-        on_done: Callable[[list[FetchResult]], None],
+        params: FetchParams,
+        on_done: Callable[[list[FetchPartitionData]], None],
     ) -> None:
         super().__init__(deadline)
         self._reader = reader
-        self._plan = plan
+        self._params = params
         self._on_done = on_done
 
     def try_complete(self, key: Hashable | None, now: float) -> bool:
@@ -337,26 +337,26 @@ class DelayedFetch(DelayedOperation):
 
     def is_ready(self, key: Hashable | None) -> bool:
         """Return whether enough can be read, or the fetch must complete for another reason."""
-        plan = self._plan
-        if plan.min_bytes <= 0 or (plan.is_from_follower and key == follower_key(plan.replica_id)):
+        params = self._params
+        if params.min_bytes <= 0 or (params.is_from_follower and key == follower_key(params.replica_id)):
             return True
         # If one byte is enough, only the changed partition is checked; a session knows which ones changed.
-        if key is None or plan.min_bytes > 1 or plan.session is not None:
-            items = plan.current_items()
+        if key is None or params.min_bytes > 1 or params.session is not None:
+            infos = params.current_partitions()
         else:
-            items = plan.items_of(key)  # type: ignore[arg-type]
+            infos = params.infos_of(key)  # type: ignore[arg-type]
         available = 0
-        for item in items:
-            size = self._reader.readable_bytes(plan, item)
+        for info in infos:
+            size = self._reader.readable_bytes(params, info)
             if size is None:
                 return True
             available += size
-            if available >= plan.min_bytes:
+            if available >= params.min_bytes:
                 return True
         return False
 
     def on_complete(self, now: float) -> None:
-        self._on_done(self._reader.read(self._plan))
+        self._on_done(self._reader.read(self._params))
 
 
 @attrs.define

@@ -21,7 +21,7 @@ from pykafka2.broker.log.log_files import DiskSettings
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.record_validation import BatchRules
 from pykafka2.broker.log.segments import RollLimits
-from pykafka2.broker.replication.fetch import FetchItem, SessionPartition
+from pykafka2.broker.replication.fetch import CachedPartition, FetchInfo
 from pykafka2.errors import (
     FencedLeaderEpoch,
     KafkaStorageError,
@@ -61,7 +61,7 @@ class FollowerState:
     log_start_offset: int = UNKNOWN_OFFSET
     last_fetch_at: float = NEVER
     leader_end_at_last_fetch: int = UNKNOWN_OFFSET
-    in_session: SessionPartition | None = None
+    in_session: CachedPartition | None = None
     """Its partition in the session it fetches with, which does not name it while nothing changes."""
     broker_epoch: int = -1
     """The registration under which it fetches (KIP-903)."""
@@ -72,7 +72,7 @@ class FollowerState:
         log_start_offset: int,
         leader_log_end: int,
         now: float,
-        in_session: SessionPartition | None = None,
+        in_session: CachedPartition | None = None,
     ) -> None:
         """Record a fetch at `offset`: the follower has everything before it."""
         last_fetch_at = self.last_fetch_at
@@ -274,24 +274,24 @@ class Replica:
     def record_fetch(
         self,
         broker_id: int,
-        item: FetchItem,
+        info: FetchInfo,
         now: float,
-        in_session: SessionPartition | None = None,
+        in_session: CachedPartition | None = None,
         broker_epoch: int = -1,
     ) -> bool:
         """Record a follower's fetch. Return False if it does not show how far the follower has come."""
         follower = self.followers.get(broker_id)
-        if follower is None or not self.log.log_start_offset <= item.offset <= self.log.log_end_offset:
+        if follower is None or not self.log.log_start_offset <= info.offset <= self.log.log_end_offset:
             return False
-        if item.current_leader_epoch not in (UNKNOWN_EPOCH, self.leader_epoch):
+        if info.current_leader_epoch not in (UNKNOWN_EPOCH, self.leader_epoch):
             return False
         try:
-            if self.divergence(item.last_fetched_epoch, item.offset) is not None:
+            if self.divergence(info.last_fetched_epoch, info.offset) is not None:
                 return False
         except OffsetOutOfRange:
             return False
         follower.broker_epoch = broker_epoch
-        follower.fetched(item.offset, item.log_start_offset, self.log.log_end_offset, now, in_session)
+        follower.fetched(info.offset, info.log_start_offset, self.log.log_end_offset, now, in_session)
         return True
 
     def advance_high_watermark(self, now: float, max_lag: float, may_join: Callable[[int], bool]) -> bool:

@@ -20,7 +20,7 @@ from pykafka2.broker.log.producer_state import VerificationGuard
 from pykafka2.broker.log.record_validation import RecordWalk
 from pykafka2.broker.log.storage import LogStorage
 from pykafka2.broker.log.validation import single_batch, start_walk, validate
-from pykafka2.broker.replication.fetch import FetchSession, FetchSessions
+from pykafka2.broker.replication.fetch import FetchSession, FetchSessionCache
 from pykafka2.broker.replication.isr_manager import IsrManager
 from pykafka2.broker.replication.log_cleaner import LogCleaner
 from pykafka2.broker.replication.log_dirs import DirectoryAssignments, LogMoves
@@ -87,7 +87,7 @@ class ReplicaManager:
         self.produces: Purgatory[Key] = Purgatory("produce", wheel)
         self.fetches: Purgatory[Key | FetchSession] = Purgatory("fetch", wheel)
         self.deletes: Purgatory[Key] = Purgatory("delete-records", wheel)
-        self.sessions = FetchSessions(config.int("max.incremental.fetch.session.cache.slots"), entropy)
+        self.sessions = FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), entropy)
         self.isrs = IsrManager(self.hosted, config.seconds("replica.lag.time.max.ms"), ask_controller)
         self.log_manager = LogManager(self.hosted, self.deletes, self.log_start_moved)
         self.directories = DirectoryAssignments(self.hosted, logs, wheel, ask_controller)

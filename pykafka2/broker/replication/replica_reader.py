@@ -17,9 +17,9 @@ from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.replication.fetch import (
     FUTURE_REPLICA,
     NO_TOPIC_ID,
-    FetchItem,
-    FetchPlan,
-    FetchResult,
+    FetchInfo,
+    FetchParams,
+    FetchPartitionData,
     FetchSession,
 )
 from pykafka2.broker.replication.isr_manager import IsrManager
@@ -87,7 +87,7 @@ def selector(class_name: str) -> Select | None:
 
 
 class ReplicaReader:
-    """Answers fetches from a broker's replicas. `selector_class` is replica.selector.class.
+    """Serves fetches from a broker's replicas. `selector_class` is replica.selector.class.
 
     `fetches` holds the waiting ones; `notify_sessions` marks this turn's moved partitions in the sessions.
     """
@@ -107,154 +107,158 @@ class ReplicaReader:
         self._select = selector(selector_class)
 
     def fetch(
-        self, plan: FetchPlan, max_wait: float, on_done: Callable[[list[FetchResult]], None], now: float
+        self,
+        params: FetchParams,
+        max_wait: float,
+        on_done: Callable[[list[FetchPartitionData]], None],
+        now: float,
     ) -> DelayedFetch | None:
         """Read, or wait until there is enough to read. Return the operation if it must wait."""
         self._notify_sessions()
-        operation = DelayedFetch(now + max_wait, self, plan, on_done)
-        is_ready = max_wait <= 0 or not (plan.items or plan.session) or operation.is_ready(None)
+        operation = DelayedFetch(now + max_wait, self, params, on_done)
+        is_ready = max_wait <= 0 or not (params.infos or params.session) or operation.is_ready(None)
         # A follower's response is read before its own fetch moves anything: it learns of the move one fetch
         # later.
-        results = self.read(plan) if is_ready else []
-        if plan.is_from_follower:
-            self._isrs.follower_fetched(plan, now)
+        results = self.read(params) if is_ready else []
+        if params.is_from_follower:
+            self._isrs.follower_fetched(params, now)
         if is_ready:
             on_done(results)
             return None
         # A session knows which of its partitions moved, so the session is watched instead of each partition.
-        keys: Iterable[Key | FetchSession] = {item.key: None for item in plan.items}
-        if plan.session is not None:
-            keys = [plan.session]
-        if plan.is_from_follower:
-            keys = [*keys, follower_key(plan.replica_id)]
-        plan.has_waited = True
+        keys: Iterable[Key | FetchSession] = {info.key: None for info in params.infos}
+        if params.session is not None:
+            keys = [params.session]
+        if params.is_from_follower:
+            keys = [*keys, follower_key(params.replica_id)]
+        params.has_waited = True
         if self._fetches.try_complete_else_watch(operation, keys, now, was_tried=True):
             return None
         return operation
 
-    def join_session(self, plan: FetchPlan, session: FetchSession) -> None:
+    def join_session(self, params: FetchParams, session: FetchSession) -> None:
         """Continue a follower in a session, which stands for partitions that later fetches do not name."""
-        if not plan.is_from_follower:
+        if not params.is_from_follower:
             return
-        for item in plan.items:
-            replica = self._hosted.replicas.get(item.key)
-            follower = None if replica is None else replica.followers.get(plan.replica_id)
-            if follower is not None and follower.log_end_offset == item.offset:
-                follower.in_session = session.partition_of(item)
+        for info in params.infos:
+            replica = self._hosted.replicas.get(info.key)
+            follower = None if replica is None else replica.followers.get(params.replica_id)
+            if follower is not None and follower.log_end_offset == info.offset:
+                follower.in_session = session.partition_of(info)
 
-    def read(self, plan: FetchPlan) -> list[FetchResult]:
-        """Read every partition of the plan within its limits."""
-        results: list[FetchResult] = []
-        left = plan.max_bytes
+    def read(self, params: FetchParams) -> list[FetchPartitionData]:
+        """Read every partition of a fetch within its limits."""
+        results: list[FetchPartitionData] = []
+        left = params.max_bytes
         min_one = True
-        for item in plan.current_items():
-            result = self._read_one(plan, item, left, min_one)
+        for info in params.current_partitions():
+            result = self._read_one(params, info, left, min_one)
             if len(result.records):
                 min_one = False
                 left = max(0, left - len(result.records))
             results.append(result)
         return results
 
-    def _read_one(self, plan: FetchPlan, item: FetchItem, left: int, min_one: bool) -> FetchResult:
+    def _read_one(self, params: FetchParams, info: FetchInfo, left: int, min_one: bool) -> FetchPartitionData:
         try:
-            replica, upper = self._readable(plan, item)
+            replica, upper = self._readable(params, info)
             log = replica.log
-            is_stable = plan.read_committed and plan.replica_id < 0  # so `upper` is the last stable offset
-            result = FetchResult(
-                item,
+            # so `upper` is the last stable offset
+            is_stable = params.read_committed and params.replica_id < 0
+            result = FetchPartitionData(
+                info,
                 None,
                 log.high_watermark,
                 upper if is_stable else log.last_stable_offset,
                 log.log_start_offset,
             )
             if self._select is not None:
-                result.preferred_read_replica = self.preferred_replica(plan, item, replica)
+                result.preferred_read_replica = self.preferred_replica(params, info, replica)
                 if result.preferred_read_replica >= 0:
                     return result
-            if item.last_fetched_epoch != UNKNOWN_EPOCH:
-                result.diverging = replica.divergence(item.last_fetched_epoch, item.offset)
+            if info.last_fetched_epoch != UNKNOWN_EPOCH:
+                result.diverging = replica.divergence(info.last_fetched_epoch, info.offset)
             if result.diverging is None:
-                limit = min(max(0, left), item.max_bytes) if plan.max_bytes >= 0 else -1
-                if limit < 0 and item.offset < upper:
+                limit = min(max(0, left), info.max_bytes) if params.max_bytes >= 0 else -1
+                if limit < 0 and info.offset < upper:
                     raise UnknownServerError(f"a read of at most {limit} bytes")  # as in Kafka
-                found = log.locate(item.offset, upper, limit, min_one=min_one)
+                found = log.locate(info.offset, upper, limit, min_one=min_one)
                 result.records = found.records()
-                result.has_more = item.offset < upper
-                if plan.read_committed:
-                    result.aborted = log.aborted_transactions(item.offset, found.end_offset(item.offset))
+                result.has_more = info.offset < upper
+                if params.read_committed:
+                    result.aborted = log.aborted_transactions(info.offset, found.end_offset(info.offset))
         except BrokerError as error:
-            return FetchResult(item, error)
+            return FetchPartitionData(info, error)
         return result
 
-    def readable_bytes(self, plan: FetchPlan, item: FetchItem) -> int | None:
+    def readable_bytes(self, params: FetchParams, info: FetchInfo) -> int | None:
         """Return the number of readable bytes of a partition; None if the fetch must complete at once."""
         try:
-            replica, upper = self._readable(plan, item)
-            if self._select is not None and self.preferred_replica(plan, item, replica) >= 0:
+            replica, upper = self._readable(params, info)
+            if self._select is not None and self.preferred_replica(params, info, replica) >= 0:
                 return None
             if (
-                item.last_fetched_epoch != UNKNOWN_EPOCH
-                and replica.divergence(item.last_fetched_epoch, item.offset) is not None
+                info.last_fetched_epoch != UNKNOWN_EPOCH
+                and replica.divergence(info.last_fetched_epoch, info.offset) is not None
             ):
                 return None
-            if replica.log.log_start_offset <= item.offset and item.offset >= upper:
-                if plan.min_bytes > 1:
-                    note_segment(plan, item, replica.log)
+            log = replica.log
+            if log.log_start_offset <= info.offset and info.offset >= upper:
+                if params.min_bytes > 1:
+                    note_segment(params, info, log)
                 # Above the readable end there is nothing to wait for, as in Kafka.
-                return 0 if item.offset == upper else None
-            if plan.min_bytes > 1 and note_segment(plan, item, replica.log) < replica.log.segments.base_of(
-                upper
-            ):
+                return 0 if info.offset == upper else None
+            if params.min_bytes > 1 and note_segment(params, info, log) < log.segments.base_of(upper):
                 return None  # the log was rolled after the fetch: the old segment does not grow
-            if plan.min_bytes <= 1 and replica.log.log_start_offset <= item.offset:
+            if params.min_bytes <= 1 and log.log_start_offset <= info.offset:
                 return 1
-            return replica.log.locate(item.offset, upper, item.max_bytes, min_one=True).size_bytes
+            return log.locate(info.offset, upper, info.max_bytes, min_one=True).size_bytes
         except BrokerError:
             return None
 
-    def _readable(self, plan: FetchPlan, item: FetchItem) -> tuple[Replica, int]:
+    def _readable(self, params: FetchParams, info: FetchInfo) -> tuple[Replica, int]:
         """Return the replica that serves a partition of a fetch, and the end of what it can read."""
-        if item.error is not None:
+        if info.error is not None:
             # a session keeps the error, and its traceback would grow with each fetch
-            raise item.error.with_traceback(None)
-        replica = self._hosted.replica_of((item.topic, item.partition))
-        if item.topic_id != replica.log.topic_id and item.topic_id != NO_TOPIC_ID:
-            raise InconsistentTopicId(f"{item.topic} has another id than the requested one")
-        if item.current_leader_epoch != UNKNOWN_EPOCH:
-            replica.check_epoch(item.current_leader_epoch)
-        is_from_follower = plan.replica_id >= 0
-        if is_from_follower or not plan.may_follow:
+            raise info.error.with_traceback(None)
+        replica = self._hosted.replica_of((info.topic, info.partition))
+        if info.topic_id != replica.log.topic_id and info.topic_id != NO_TOPIC_ID:
+            raise InconsistentTopicId(f"{info.topic} has another id than the requested one")
+        if info.current_leader_epoch != UNKNOWN_EPOCH:
+            replica.check_epoch(info.current_leader_epoch)
+        is_from_follower = params.replica_id >= 0
+        if is_from_follower or not params.may_follow:
             replica.check_leader()
         if is_from_follower:
-            if plan.replica_id not in replica.followers:
-                _refuse_follower(plan.replica_id, item)
-            if self._isrs.is_stale(plan):
+            if params.replica_id not in replica.followers:
+                _refuse_follower(params.replica_id, info)
+            if self._isrs.is_stale(params):
                 raise NotLeaderOrFollower(
-                    f"broker {plan.replica_id} has registered again since it sent the fetch"
+                    f"broker {params.replica_id} has registered again since it sent the fetch"
                 )
             return replica, replica.log.log_end_offset
-        if plan.replica_id == FUTURE_REPLICA:
+        if params.replica_id == FUTURE_REPLICA:
             return replica, replica.log.log_end_offset
-        if plan.read_committed:
+        if params.read_committed:
             return replica, replica.log.last_stable_offset
         return replica, replica.log.high_watermark
 
-    def preferred_replica(self, plan: FetchPlan, item: FetchItem, replica: Replica) -> int:
+    def preferred_replica(self, params: FetchParams, info: FetchInfo, replica: Replica) -> int:
         """Return the replica that the consumer should read from, -1 for this one (KIP-392)."""
-        if self._select is None or plan.rack_id is None or not replica.is_leader:
+        if self._select is None or params.rack_id is None or not replica.is_leader:
             return -1
-        return self._select(replica, item.offset, plan.rack_id, self._hosted.image)
+        return self._select(replica, info.offset, params.rack_id, self._hosted.image)
 
 
-def _refuse_follower(replica_id: int, item: FetchItem) -> NoReturn:
+def _refuse_follower(replica_id: int, info: FetchInfo) -> NoReturn:
     """Reject a broker that is not a replica.
 
     If it sends a leader epoch, it can become one soon and retries.
     """
-    error = NotLeaderOrFollower if item.current_leader_epoch == UNKNOWN_EPOCH else UnknownLeaderEpoch
-    raise error(f"broker {replica_id} is not a replica of {item.topic}-{item.partition}")
+    error = NotLeaderOrFollower if info.current_leader_epoch == UNKNOWN_EPOCH else UnknownLeaderEpoch
+    raise error(f"broker {replica_id} is not a replica of {info.topic}-{info.partition}")
 
 
-def note_segment(plan: FetchPlan, item: FetchItem, log: PartitionLog) -> int:
+def note_segment(params: FetchParams, info: FetchInfo, log: PartitionLog) -> int:
     """Return the base offset of the segment that contained the fetch's offset when it arrived."""
-    return plan.first_segments.setdefault(item.key, log.segments.base_of(item.offset))
+    return params.first_segments.setdefault(info.key, log.segments.base_of(info.offset))

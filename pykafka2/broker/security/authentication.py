@@ -134,7 +134,7 @@ class NotAdmitted(KafkaError):
 
 
 @attrs.define(frozen=True)
-class HandshakeAnswer:
+class HandshakeResult:
     """The response to SaslHandshake; with an error the connection closes."""
 
     error_code: int
@@ -144,7 +144,7 @@ class HandshakeAnswer:
 
 
 @attrs.define(frozen=True)
-class TokenAnswer:
+class TokenResult:
     """The response to a token; with an error the connection closes."""
 
     error_code: int = 0
@@ -222,41 +222,41 @@ class Authentication:
     # ------------------------------------------------------------------ called by handlers
 
     def versions_sent(self) -> None:
-        """Record that ApiVersions was answered; without effect after authentication."""
+        """Record a response to ApiVersions; without effect after authentication."""
         if self.state is SaslState.START:
             self._move_to(SaslState.VERSIONS_SENT)
 
-    def handshake(self, mechanism: str, version: int) -> HandshakeAnswer:
+    def handshake(self, mechanism: str, version: int) -> HandshakeResult:
         """Handle the client's choice of a mechanism."""
         offered = self._listener.mechanisms
         if not self._handshake_is_ours:
-            return HandshakeAnswer(IllegalSaslState.code or 0, ())
+            return HandshakeResult(IllegalSaslState.code or 0, ())
         if self.state is SaslState.AUTHENTICATING:
             self._move_to(SaslState.FAILED)
-            return HandshakeAnswer(IllegalSaslState.code or 0, ())
+            return HandshakeResult(IllegalSaslState.code or 0, ())
         self._is_renewing = self.state is SaslState.COMPLETE
         if mechanism not in offered:
             self._move_to(SaslState.FAILED)
             # Kafka sends no response to a re-authentication with a mechanism that is not enabled.
-            return HandshakeAnswer(UnsupportedSaslMechanism.code or 0, offered, is_sent=not self._is_renewing)
+            return HandshakeResult(UnsupportedSaslMechanism.code or 0, offered, is_sent=not self._is_renewing)
         if self._is_renewing and mechanism != self.mechanism:
             self._move_to(SaslState.OTHER_MECHANISM)
-            return HandshakeAnswer(0, offered)
+            return HandshakeResult(0, offered)
         self.mechanism = mechanism
         self._takes_raw_tokens = version == 0
         self._exchange = self._listener.exchange(mechanism)
         next(self._exchange)
         self._move_to(SaslState.AUTHENTICATING)
-        return HandshakeAnswer(0, offered)
+        return HandshakeResult(0, offered)
 
-    def authenticate(self, token: bytes, now: float) -> TokenAnswer:
+    def authenticate(self, token: bytes, now: float) -> TokenResult:
         """Handle the client's next token."""
         exchange = self._exchange
         if self.state is not SaslState.AUTHENTICATING or exchange is None:
             code = IllegalSaslState.code or 0
-            return TokenAnswer(code, "SaslAuthenticate request received after successful authentication")
+            return TokenResult(code, "SaslAuthenticate request received after successful authentication")
         try:
-            return TokenAnswer(token=exchange.send(token))
+            return TokenResult(token=exchange.send(token))
         except StopIteration as end:
             return self._accept(end.value, now)
         except SaslRefused as error:
@@ -286,7 +286,7 @@ class Authentication:
     def _what(self) -> str:
         return "re-authentication" if self._is_renewing else "authentication"
 
-    def _accept(self, accepted: Accepted, now: float) -> TokenAnswer:
+    def _accept(self, accepted: Accepted, now: float) -> TokenResult:
         principal = Principal(USER, accepted.name, accepted.is_from_token)
         before = self.caller.principal
         if self._is_renewing and principal != before:
@@ -299,7 +299,7 @@ class Authentication:
         self._exchange = None
         self.caller = attrs.evolve(self.caller, principal=principal)
         self._move_to(SaslState.COMPLETE)
-        return TokenAnswer(token=accepted.last_token, session_lifetime_ms=lifetime_ms or 0)
+        return TokenResult(token=accepted.last_token, session_lifetime_ms=lifetime_ms or 0)
 
     def _lifetime_ms(self, accepted: Accepted) -> int | None:
         """Return the shorter of the credential's lifetime and connections.max.reauth.ms."""
@@ -308,11 +308,11 @@ class Authentication:
             ends.append(accepted.expires_at_ms - self._wall_ms())
         return max(min(ends), 0) if ends else None
 
-    def _fail(self, message: str) -> TokenAnswer:
+    def _fail(self, message: str) -> TokenResult:
         self._exchange = None
         self._move_to(SaslState.FAILED)
         shortened = message if len(message) <= MAX_MESSAGE_LENGTH else f"{message[:MAX_MESSAGE_LENGTH]}..."
-        return TokenAnswer(SaslAuthenticationFailed.code or 0, shortened)
+        return TokenResult(SaslAuthenticationFailed.code or 0, shortened)
 
     def _move_to(self, state: SaslState) -> None:
         if state not in LEGAL_MOVES[self.state]:

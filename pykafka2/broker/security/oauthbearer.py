@@ -3,7 +3,7 @@
 Without a key every unsigned token is accepted, as by Kafka's validator for tests
 (OAuthBearerUnsecuredValidatorCallbackHandler). With a key only tokens signed with it are accepted: by HS256
 if the key is a secret, by RS256 if it is an authority's public keys, and never by another algorithm. An
-invalid token is answered with {"status": ...}, and the exchange ends when the client has acknowledged it.
+invalid token gets the challenge {"status": ...}, and the exchange ends when the client has acknowledged it.
 Verification with a public key needs no secret and one modular exponentiation, so the standard library
 suffices.
 """
@@ -196,10 +196,10 @@ def oauthbearer(rules: TokenRules, wall_seconds: Callable[[], float]) -> Exchang
     try:
         name, expires_at = rules.principal_of(token, wall_seconds())
     except TokenRefused as error:
-        answer = json.dumps({"status": error.status}, separators=(",", ":"))
-        if (yield answer.encode()) != UNDERSTOOD:
+        challenge = json.dumps({"status": error.status}, separators=(",", ":"))
+        if (yield challenge.encode()) != UNDERSTOOD:
             raise SaslInvalid("the client did not acknowledge the error about its invalid token") from None
-        raise SaslRefused(answer) from None
+        raise SaslRefused(challenge) from None
     if on_behalf_of not in ("", name):
         raise SaslRefused(
             f"Authentication failed: Client requested an authorization id ({on_behalf_of}) that is different "

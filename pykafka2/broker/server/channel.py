@@ -239,24 +239,24 @@ class Channel:
             self.move(ChannelEvent.UNMUTED)
 
 
-MAX_UNSENT_BYTES = 1 << 20
+MAX_PENDING_BYTES = 1 << 20
 """Limit of one connection."""
 
-MAX_ALL_UNSENT_BYTES = 64 << 20
+MAX_ALL_PENDING_BYTES = 64 << 20
 """Limit of all connections of a processor."""
 
 
 @attrs.define
-class AllUnsent:
+class SendLimit:
     """The unsent bytes of all connections of one processor; belongs to its thread."""
 
     bytes: int = 0
 
     def is_too_much(self, of_connection: int) -> bool:
         """Return whether a connection with this many unsent bytes must send some before it is read."""
-        if of_connection >= MAX_UNSENT_BYTES:
+        if of_connection >= MAX_PENDING_BYTES:
             return True
-        return of_connection > 0 and self.bytes >= MAX_ALL_UNSENT_BYTES
+        return of_connection > 0 and self.bytes >= MAX_ALL_PENDING_BYTES
 
 
 MAX_GATHERED_BUFFERS = 512
@@ -266,7 +266,7 @@ MAX_SHARED_FILE_BYTES = 256 << 10
 """The same while other clients send requests, which wait for it."""
 
 
-class UnsentParts:
+class PendingSend:
     """Parts in the order in which they are sent."""
 
     __slots__ = ("_file_parts", "_parts", "_transport", "sends_files")

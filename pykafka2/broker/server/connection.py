@@ -16,7 +16,7 @@ import attrs
 
 from pykafka2.broker.security.listeners import ListenerEndpoint
 from pykafka2.broker.security.principal import Caller
-from pykafka2.broker.server.channel import AllUnsent, Channel, Slot, UnsentParts
+from pykafka2.broker.server.channel import Channel, PendingSend, SendLimit, Slot
 from pykafka2.broker.server.connection_quotas import address_of
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import CorruptData, Disconnected, KafkaError
@@ -36,7 +36,7 @@ SMALL_FRAMES_BYTES = 1 << 20
 MIN_UNCOPIED_FRAME_BYTES = 64 << 10
 
 
-class FrameBuffer:
+class ReceiveBuffer:
     """Buffers received bytes and returns complete frames on request.
 
     Unlike FrameReader in network/frames.py, which returns all frames of a read and keeps a buffer of 64 KiB
@@ -155,11 +155,11 @@ class ConnectionOwner(Protocol):
         """Called once before the first read, after the TLS handshake. An exception closes the connection."""
         ...
 
-    def replies_leave(self, connection: Connection, slots: Sequence[Slot]) -> None:
+    def responses_leaving(self, connection: Connection, slots: Sequence[Slot]) -> None:
         """Called before these responses are passed to the transport."""
         ...
 
-    def replies_left(self, connection: Connection, slots: Sequence[Slot]) -> None:
+    def responses_sent(self, connection: Connection, slots: Sequence[Slot]) -> None:
         """Called when these responses were passed to the transport completely."""
         ...
 
@@ -176,14 +176,14 @@ class Connection:
     """One accepted transport with its channel. States: establishing, open, closed."""
 
     __slots__ = (
-        "_all_unsent",
         "_interest",
         "_owner",
-        "_reply_ends",
+        "_response_ends",
         "_selector",
+        "_send",
+        "_send_limit",
         "_sent_bytes",
         "_transport",
-        "_unsent",
         "_written_bytes",
         "channel",
         "client_id",
@@ -193,9 +193,9 @@ class Connection:
         "is_ending",
         "is_established",
         "peer",
+        "pending_bytes",
         "sends_files",
         "software",
-        "unsent_bytes",
         "wants_room",
     )
 
@@ -206,11 +206,11 @@ class Connection:
         owner: ConnectionOwner,
         selector: Selector,
         max_bytes: int,
-        all_unsent: AllUnsent,
+        send_limit: SendLimit,
         now: float,
     ) -> None:
         self.channel = channel
-        self.frames = FrameBuffer(max_bytes)
+        self.frames = ReceiveBuffer(max_bytes)
         self.peer = transport.peer
         self.client_id: str | None = None  # of its last request
         self.software = ""  # from ApiVersions, such as "librdkafka 2.10"
@@ -219,15 +219,15 @@ class Connection:
         self.is_ending = False  # a response is being sent after which the connection closes
         self.wants_room = False
         self.idle_since = now  # last time a byte was sent or received
-        self.unsent_bytes = 0  # of responses, including those that must wait
-        self._all_unsent = all_unsent
+        self.pending_bytes = 0  # of responses, including those that must wait
+        self._send_limit = send_limit
         self._transport = transport
         self._owner = owner
         self._selector = selector
-        self._unsent = UnsentParts(transport)
-        self.sends_files = self._unsent.sends_files
+        self._send = PendingSend(transport)
+        self.sends_files = self._send.sends_files
         """Whether responses can have file parts. From any thread."""
-        self._reply_ends: deque[int] = deque()  # end position of each response that is being written
+        self._response_ends: deque[int] = deque()  # end position of each response that is being written
         self._written_bytes = 0
         self._sent_bytes = 0
         self._interest = transport.interest()
@@ -273,7 +273,7 @@ class Connection:
         if self.wants_room or not self.takes_requests:
             # an earlier request is in progress, or other connections have more unsent bytes now; without this
             # the socket would be reported repeatedly
-            self._set_interest(WRITABLE if self._unsent else 0)
+            self._set_interest(WRITABLE if self._send else 0)
             return
         scratch = self._owner.scratch[: self.frames.wanted_bytes]
         count = self._transport.read_into(scratch)
@@ -294,7 +294,7 @@ class Connection:
         return (
             not self.is_ending
             and self.channel.is_readable
-            and not (self.unsent_bytes and self._all_unsent.is_too_much(self.unsent_bytes))
+            and not (self.pending_bytes and self._send_limit.is_too_much(self.pending_bytes))
         )
 
     @property
@@ -304,11 +304,11 @@ class Connection:
     def complete(self, slot: Slot, payload: Sequence[FramePart] | None, size_bytes: int) -> None:
         """Set the response of a request (None: nothing to send); `write_ready` sends it."""
         self.channel.complete(slot, payload)
-        self._count_unsent(size_bytes)
+        self._count_pending(size_bytes)
 
-    def _count_unsent(self, more: int) -> None:
-        self.unsent_bytes += more
-        self._all_unsent.bytes += more
+    def _count_pending(self, more: int) -> None:
+        self.pending_bytes += more
+        self._send_limit.bytes += more
 
     def write_ready(self, now: float) -> None:
         """Pass the responses that can be sent to the transport."""
@@ -318,32 +318,32 @@ class Connection:
             return
         for number, slot in enumerate(ready):
             for part in slot.payload or ():
-                self._unsent.add(part)
+                self._send.add(part)
                 self._written_bytes += len(part)
-            self._reply_ends.append(self._written_bytes)
+            self._response_ends.append(self._written_bytes)
             slot.payload = None
             if slot.is_last:
                 self.is_ending = True
                 del ready[number + 1 :]
                 break
-        self._owner.replies_leave(self, ready)
+        self._owner.responses_leaving(self, ready)
         self.flush(now)
 
     def flush(self, now: float) -> None:
         """Write as much as the transport accepts; completely sent responses change the channel's state."""
-        unsent = self._unsent
-        taken = unsent.write(self._owner.max_file_bytes(self, now)) if unsent.has_files else unsent.write()
+        send = self._send
+        taken = send.write(self._owner.max_file_bytes(self, now)) if send.has_files else send.write()
         if taken:
             self.idle_since = now
             self._sent_bytes += taken
-            self._count_unsent(-taken)
-        ends = self._reply_ends
+            self._count_pending(-taken)
+        ends = self._response_ends
         if ends and ends[0] <= self._sent_bytes:
             left: list[Slot] = []
             while ends and ends[0] <= self._sent_bytes:
                 ends.popleft()
                 left.append(self.channel.sent())
-            self._owner.replies_left(self, left)
+            self._owner.responses_sent(self, left)
         self.update_interest()
 
     def update_interest(self) -> None:
@@ -360,7 +360,7 @@ class Connection:
             interest = READABLE
             if not (self._interest & READABLE or self.may_read):
                 interest = 0
-            if self._unsent:
+            if self._send:
                 interest |= WRITABLE
         if interest != self._interest:
             self._set_interest(interest)
@@ -375,8 +375,8 @@ class Connection:
         if self.is_closed:
             return
         self.is_closed = True
-        self._unsent.clear()
-        self._count_unsent(-self.unsent_bytes)
+        self._send.clear()
+        self._count_pending(-self.pending_bytes)
         self._selector.unregister(self._transport)
         self._transport.close(reset=reset)
         self._owner.closed(self)
@@ -403,7 +403,7 @@ class Client:
     origin: ClientOrigin
     pending: dict[Slot, RequestContext] = attrs.field(factory=dict)
 
-    def unanswered(self) -> list[RequestContext]:
+    def incomplete(self) -> list[RequestContext]:
         """Return the requests without a response, oldest first. From any thread."""
         return [context for slot, context in list(self.pending.items()) if not slot.is_complete]
 

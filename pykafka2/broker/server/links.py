@@ -61,7 +61,7 @@ class Call:
         self.on_response = self.on_failure = _ignore
 
 
-def _ignore(_answer: object, _now: float) -> None:
+def _ignore(_response: object, _now: float) -> None:
     """Callback of an ended call."""
 
 
@@ -226,7 +226,7 @@ class Links(Part):
         call.progress = context.progress
         inlet.put(context)
 
-    def answer(self, call: Call, response: Response, version: int, correlation_id: int, now: float) -> int:
+    def respond(self, call: Call, response: Response, version: int, correlation_id: int, now: float) -> int:
         """Send a response back. Return the number of bytes sent."""
         if self.is_cut(call.target, call.source):
             self._fail_cut(call, call.target, call.source)
@@ -386,8 +386,8 @@ class LinkOrigin:
             self._links.fail(self._call, "there was no response")
             return
         progress = context.progress
-        now = progress.answered_at = self._links.loop.runtime.clock.monotonic()
-        context.delivery.reply_bytes = self._links.answer(
+        now = progress.responded_at = self._links.loop.runtime.clock.monotonic()
+        context.delivery.response_bytes = self._links.respond(
             self._call, response, context.version, context.received.correlation_id, now
         )
         if progress.metrics is not None:

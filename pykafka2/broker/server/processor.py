@@ -16,11 +16,11 @@ from typing import Any
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.security.authentication import NotAdmitted
 from pykafka2.broker.security.listeners import ListenerEndpoint
-from pykafka2.broker.server.channel import MAX_FILE_BYTES, MAX_SHARED_FILE_BYTES, AllUnsent, Channel, Slot
+from pykafka2.broker.server.channel import MAX_FILE_BYTES, MAX_SHARED_FILE_BYTES, Channel, SendLimit, Slot
 from pykafka2.broker.server.connection import Client, ClientOrigin, Connection
 from pykafka2.broker.server.connection_quotas import ConnectionQuotas
-from pykafka2.broker.server.request_channel import RequestChannel, WaitingForRoom
-from pykafka2.broker.server.request_codec import ApiTable, Intake, encoded
+from pykafka2.broker.server.request_channel import BlockedConnections, RequestChannel
+from pykafka2.broker.server.request_codec import ApiTable, RequestDecoder, encode_response_parts
 from pykafka2.broker.server.request_context import ReceivedRequest, RequestContext
 from pykafka2.broker.server.threads import Part
 from pykafka2.clock import FOREVER
@@ -30,7 +30,7 @@ from pykafka2.protocol.primitives import FramePart
 from pykafka2.protocol.struct import Response
 
 
-class MutedConnections:
+class ThrottledConnections:
     """Muted connections and when they are unmuted, by the monotonic clock."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ Command = Callable[..., None]
 class Processor(Part):
     """Some connections of one broker.
 
-    The four callbacks: a request arrived; a connection closed before its request was answered; responses were
+    The four callbacks: a request arrived; a connection closed with a request in flight; responses were
     sent; a connection was closed because a client (by name) sent an invalid request (the reason).
     """
 
@@ -104,7 +104,7 @@ class Processor(Part):
         """Clients by connection, oldest first; views read a copy from other threads."""
         self._quotas = quotas
         self._requests = requests
-        self._intake = Intake(apis, config.int("socket.request.max.bytes"))
+        self._decoder = RequestDecoder(apis, config.int("socket.request.max.bytes"))
         self._on_request = on_request
         self._on_disconnected = on_disconnected
         self._on_sent = on_sent
@@ -115,14 +115,14 @@ class Processor(Part):
         max_idle = config.seconds("connections.max.idle.ms")
         self._max_idle = max_idle if max_idle >= 0 else FOREVER
         self._idle_check_at = FOREVER
-        self._all_unsent = AllUnsent()
-        self._muted = MutedConnections()
+        self._send_limit = SendLimit()
+        self._throttled = ThrottledConnections()
         self._commands: deque[tuple[Command, tuple[Any, ...]]] = deque()
         # Connections with responses to write or requests to take, each processed once after all commands:
         # many produces complete with one fetch of a follower, and their responses are sent in one gathered
         # write.
         self._touched: dict[Connection, None] = {}
-        self._waiting = WaitingForRoom(self, requests)
+        self._blocked = BlockedConnections(self, requests)
         self._arriving: deque[Transport] = deque()
         self._scratch: memoryview | None = None
 
@@ -161,17 +161,17 @@ class Processor(Part):
                     self._continue(connection, now)
                 except Exception as error:
                     self.failed(connection, error)
-        if self._waiting.is_in_line:
-            self._admit_waiting(now)
+        if self._blocked.is_in_line:
+            self._admit_blocked(now)
         if now >= self._idle_check_at:
             self._close_idle(now)
-        if self._muted:
+        if self._throttled:
             return min(self._idle_check_at, self._end_throttles(now))
         return self._idle_check_at
 
-    def _admit_waiting(self, now: float) -> None:
+    def _admit_blocked(self, now: float) -> None:
         """Take requests of connections that waited for room in the request queue, if it is their turn."""
-        for connection in self._waiting.turns():
+        for connection in self._blocked.turns():
             try:
                 self.take_frames(connection, now, has_turn=True)
             except Exception as error:
@@ -196,17 +196,17 @@ class Processor(Part):
             while (are_fresh and received is None) or (
                 connection.takes_requests and not connection.is_closed
             ):
-                if self._waiting.must_wait(has_turn=has_turn):
+                if self._blocked.must_wait(has_turn=has_turn):
                     # Others are still read: a reset, which is reported as writable, too, must not wait.
                     if connection.frames.has_frame:
-                        self._waiting.add(connection)
+                        self._blocked.add(connection)
                     break
                 if authentication is not None:
-                    self._intake.limit_frames(connection, authentication)
+                    self._decoder.limit_frames(connection, authentication)
                 frame = connection.frames.next_frame()
                 if frame is None:
                     break
-                received = self._intake.request_in(frame, connection, authentication, now)
+                received = self._decoder.request_in(frame, connection, authentication, now)
                 self._pass_on(client, connection, received, is_fresh=are_fresh)
         except (CorruptData, NotAdmitted, UnsupportedVersion) as error:
             logger.info("%s: closing the connection: %s", connection.peer, error)
@@ -233,7 +233,7 @@ class Processor(Part):
         payload = None
         if response is not None:
             try:
-                payload = encoded(context, response, sends_files=connection.sends_files)
+                payload = encode_response_parts(context, response, sends_files=connection.sends_files)
             except KafkaStorageError as error:
                 unreadable = error  # `error` is gone when the command runs
                 self._queue(lambda now: self.drop(connection, unreadable))
@@ -256,8 +256,8 @@ class Processor(Part):
         delivery.slot.is_last = delivery.closing is not None
         try:
             if delivery.throttle:
-                self._muted.add(connection, now + delivery.throttle)
-            connection.complete(delivery.slot, payload, 0 if payload is None else delivery.reply_bytes)
+                self._throttled.add(connection, now + delivery.throttle)
+            connection.complete(delivery.slot, payload, 0 if payload is None else delivery.response_bytes)
         except KafkaError as error:
             self.failed(connection, error)
             return
@@ -279,7 +279,7 @@ class Processor(Part):
         """Return the limit of one write from a file."""
         return MAX_SHARED_FILE_BYTES if self.loop.has_others(connection, now) else MAX_FILE_BYTES
 
-    def replies_leave(self, connection: Connection, slots: Sequence[Slot]) -> None:
+    def responses_leaving(self, connection: Connection, slots: Sequence[Slot]) -> None:
         """Record the part that passes these responses to the transport.
 
         It is the end of their requests' paths.
@@ -290,7 +290,7 @@ class Processor(Part):
             if entry is not None:
                 entry.sent_by(self.loop.at_work() or self.name)
 
-    def replies_left(self, connection: Connection, slots: Sequence[Slot]) -> None:
+    def responses_sent(self, connection: Connection, slots: Sequence[Slot]) -> None:
         """Handle responses that were passed to the transport completely."""
         pending = self.connections[connection].pending
         contexts = [*map(pending.pop, slots)]
@@ -311,12 +311,12 @@ class Processor(Part):
 
     def _end_throttles(self, now: float) -> float:
         """Unmute the connections whose time has passed. Return when the next one is unmuted."""
-        for connection in self._muted.due(now):
+        for connection in self._throttled.due(now):
             try:
                 self.take_frames(connection, now)
             except Exception as error:
                 self.failed(connection, error)
-        return self._muted.next_at
+        return self._throttled.next_at
 
     def failed(self, connection: object, error: Exception) -> None:
         """Record an unexpected exception, and close the connection it happened on, if any."""
@@ -346,15 +346,15 @@ class Processor(Part):
         if isinstance(error, KafkaStorageError):
             # The text only: the traceback in a kept log record would hold the file.
             logger.warning("%s: closing the connection: %s", connection.peer, str(error))
-        self._muted.forget(connection)
-        self._waiting.drop(connection)
+        self._throttled.forget(connection)
+        self._blocked.drop(connection)
         self._close(connection, reset=reset)
 
     def _close(self, connection: Connection, *, reset: bool) -> None:
         client = self.connections.pop(connection, None)
         connection.close(reset=reset)
         self.loop.forget_sender(connection)  # whose buffer can hold a large part of a request
-        for context in () if client is None else client.unanswered():
+        for context in () if client is None else client.incomplete():
             self._on_disconnected(context, self.loop.runtime.clock.monotonic())
 
     def established(self, connection: Connection, transport: Transport) -> None:
@@ -371,8 +371,8 @@ class Processor(Part):
             self._close(connection, reset=reset)
         self._commands.clear()
         self._touched.clear()
-        self._waiting.clear()
-        self._muted.clear()
+        self._blocked.clear()
+        self._throttled.clear()
         # Accepted, but not adopted yet: nothing else would close these.
         while self._arriving:
             transport = self._arriving.popleft()
@@ -385,10 +385,10 @@ class Processor(Part):
             pipelined=self._pipelined, max_requests=self._max_pipelined, max_bytes=self._max_pipelined_bytes
         )
         connection = Connection(
-            transport, channel, self, self.loop.selector, self._intake.max_frame_bytes, self._all_unsent, now
+            transport, channel, self, self.loop.selector, self._decoder.max_frame_bytes, self._send_limit, now
         )
         client = self.connections[connection] = Client(ClientOrigin(self, connection, endpoint))
-        self._intake.limit_frames(connection, client.origin.authentication)
+        self._decoder.limit_frames(connection, client.origin.authentication)
         self._idle_check_at = min(self._idle_check_at, now + self._max_idle)
         try:
             connection.establish()

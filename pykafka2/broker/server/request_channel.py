@@ -11,7 +11,7 @@ Processors without room wait in line for it. When a processor is first and there
 request of each of its connections waiting by then: one round. Later connections, and those that had their
 turn, wait for its next round. So connections share the room fairly, whichever processor runs first.
 
-A request that cannot be answered yet goes to the purgatory, so the handler is free at once. A bug closes the
+A request without a response yet goes to the purgatory, so the handler is free at once. A bug closes the
 request's connection.
 """
 
@@ -171,7 +171,7 @@ class Handler(Part):
             try:
                 self._handle(context, now)
             except Exception as error:
-                # Exceptions of the API itself are answered; this is a bug around it, which would leave no
+                # Exceptions of the API itself get a response; this is a bug around it, which would leave no
                 # response.
                 self.loop.problems.note(f"{self.name}: {type(context.request).__name__}", error)
                 context.close()
@@ -188,7 +188,7 @@ class Handler(Part):
         return FOREVER
 
 
-class WaitingForRoom:
+class BlockedConnections:
     """Waiting connections, in order. They are marked by `wants_room`, and not read meanwhile."""
 
     def __init__(self, processor: Part, requests: RequestChannel) -> None:

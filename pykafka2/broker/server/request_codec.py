@@ -36,7 +36,7 @@ class ApiTable(Protocol):
         ...
 
 
-class Intake:
+class RequestDecoder:
     """Decodes the requests of all connections of a processor."""
 
     def __init__(self, apis: ApiTable, max_frame_bytes: int) -> None:
@@ -101,7 +101,9 @@ WORDED = ("error_message", "batch_index_error_message")
 MAX_MESSAGE_LENGTH = 8_000
 
 
-def encoded(context: RequestContext, response: Response, *, sends_files: bool = False) -> list[FramePart]:
+def encode_response_parts(
+    context: RequestContext, response: Response, *, sends_files: bool = False
+) -> list[FramePart]:
     """Encode a response in parts; only its first half if the connection is to close that way.
 
     File parts remain if the connection `sends_files`; otherwise they are read here, since no file is read on
@@ -109,21 +111,21 @@ def encoded(context: RequestContext, response: Response, *, sends_files: bool = 
     """
     received, delivery = context.received, context.delivery
     if received.is_raw_token and isinstance(response, SaslAuthenticateResponse):
-        payload = _raw_answer(response)
+        payload = _raw_response(response)
     else:
         version = 0 if received.is_unsupported else received.version
         body = None if delivery.throttle else delivery.known_body
-        payload = answer_bytes(response, version, received.correlation_id, body)
+        payload = response_parts(response, version, received.correlation_id, body)
     if not sends_files:
         payload = [*in_memory(payload)]
     if delivery.closing is not None and delivery.closing.sends_half:
         whole = b"".join(in_memory(payload))
         payload = [whole[: len(whole) // 2]]
-    delivery.reply_bytes = sum(map(len, payload))
+    delivery.response_bytes = sum(map(len, payload))
     return payload
 
 
-def answer_bytes(
+def response_parts(
     response: Response, version: int, correlation_id: int, body: bytes | None = None
 ) -> list[FramePart]:
     """Encode a response with its length; use `body` if it is already encoded.
@@ -152,7 +154,7 @@ def _cut_words(struct: Struct) -> bool:
     return has_cut
 
 
-def _raw_answer(response: SaslAuthenticateResponse) -> list[FramePart]:
+def _raw_response(response: SaslAuthenticateResponse) -> list[FramePart]:
     """Return the broker's token with its length; an error only closes the connection."""
     if response.error_code:
         return []

@@ -1,6 +1,6 @@
 """One request in a broker, from its receipt to its response.
 
-Its handler responds once: `reply`, `no_reply` or `close`; `local_processed` in between allows the
+Its handler responds once: `respond`, `no_response` or `close`; `local_processed` in between allows the
 connection's next request. The received request is immutable. The handler and the broker record the progress,
 the processor the delivery of the response, and only fault rules write the fault marks.
 """
@@ -80,7 +80,7 @@ class MeasuredRequest(Protocol):
     def progress(self) -> Progress: ...
 
     @property
-    def delivery(self) -> ReplyDelivery: ...
+    def delivery(self) -> ResponseDelivery: ...
 
     @property
     def api_key(self) -> int: ...
@@ -117,13 +117,13 @@ class Progress:
     """When the API's function or the controller was called."""
     handled_at: float = 0.0
     """When the function returned; the response can come later."""
-    answered_at: float = 0.0
+    responded_at: float = 0.0
     metrics: Recorder | None = None
     """The metrics of the broker that handles the request; links count requests between brokers."""
 
 
 @attrs.define(frozen=True)
-class ClosingReply:
+class ClosingResponse:
     """The connection closes after the response, of which possibly only the first half is sent."""
 
     resets: bool
@@ -131,15 +131,15 @@ class ClosingReply:
 
 
 @attrs.define(eq=False)
-class ReplyDelivery:
+class ResponseDelivery:
     """Delivery of a response."""
 
     slot: Slot | None = None
     """The request's slot in the connection's response order; None between brokers."""
-    reply_bytes: int = 0
+    response_bytes: int = 0
     throttle: float = 0.0
     """How long the connection is muted after the response."""
-    closing: ClosingReply | None = None
+    closing: ClosingResponse | None = None
     known_body: bytes | None = None
     """Encoded body of the response without header and length, if its handler has it. Used only if no fault
     rule matched the request and it is not throttled.
@@ -158,10 +158,10 @@ class FaultMarks:
     is_carried: bool = False
     """Whether the request passes through a client link with a fault."""
     reshape: Callable[[Response], Response | None] | None = None
-    loses_reply: bool = False
+    loses_response: bool = False
     resets: bool = False
     """Whether the connection is reset if the response is lost."""
-    closing: ClosingReply | None = None
+    closing: ClosingResponse | None = None
 
 
 class Origin(Protocol):
@@ -209,12 +209,12 @@ class RequestContext:
         "amend",
         "api_key",
         "client_id",
-        "closes_unanswered",
+        "closes_without_response",
         "delivery",
         "faults",
         "history_entry",
-        "is_answered",
-        "on_reply",
+        "is_complete",
+        "on_response",
         "origin",
         "progress",
         "received",
@@ -232,21 +232,21 @@ class RequestContext:
         self.version = received.version
         self.client_id = received.client_id
         self.progress = Progress()
-        self.delivery = ReplyDelivery()
+        self.delivery = ResponseDelivery()
         self.faults: FaultMarks | None = None
         self.history_entry: HistoryEntry | None = None  # set by the history, if it is on
-        self.is_answered = False
+        self.is_complete = False
         self.abandon: Callable[[float], object] | None = None
         """Drops what waits for this request; called if its connection closes before the response."""
         self.amend: Callable[[Response], object] | None = None
         """Adds authorization errors to the response, or removes what the caller must not see."""
-        self.closes_unanswered = False
+        self.closes_without_response = False
         """Whether the connection closes if there is no response, because a part of the request was
         rejected.
         """
         self.resume: Callable[[float], None] | None = None
         """Continues a request that was queued again so that others could be handled in between."""
-        self.on_reply: Callable[[RequestContext, Response | None], bool] | None = None
+        self.on_response: Callable[[RequestContext, Response | None], bool] | None = None
         """Called with the response before it is sent (history, faults); returns False if it takes over the
         response.
         """
@@ -289,23 +289,23 @@ class RequestContext:
         """The components that processed the request: acceptor, processor, handler."""
         return (*self.origin.parts, self.progress.handled_by)
 
-    def reply(self, response: Response | None) -> None:
+    def respond(self, response: Response | None) -> None:
         """Send the response; can be called once."""
-        if self.is_answered:
-            raise IllegalState(f"{type(self.request).__name__} was answered twice")
-        self.is_answered = True
+        if self.is_complete:
+            raise IllegalState(f"{type(self.request).__name__} has a response already")
+        self.is_complete = True
         if self.amend is not None and response is not None:
             self.amend(response)
             self.delivery.known_body = None
-        if self.on_reply is None or self.on_reply(self, response):
+        if self.on_response is None or self.on_response(self, response):
             self.origin.deliver(self, response)
 
-    def no_reply(self) -> None:
+    def no_response(self) -> None:
         """End the request without a response: acks=0."""
-        if self.closes_unanswered:
+        if self.closes_without_response:
             self.close()
         else:
-            self.reply(None)
+            self.respond(None)
 
     def local_processed(self) -> None:
         """Mark the request as processed locally, so that the connection's next request can be processed."""
@@ -313,5 +313,5 @@ class RequestContext:
 
     def close(self, *, reset: bool = False) -> None:
         """Close the connection instead of responding."""
-        self.is_answered = True
+        self.is_complete = True
         self.origin.disconnect(self, reset=reset)

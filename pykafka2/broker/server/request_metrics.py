@@ -252,13 +252,13 @@ class RequestMetrics:
         Takes about 3 us; the broker's cheapest request takes 60.
         """
         name = API_KEYS[context.api_key].name
-        size_bytes, reply_bytes = context.received.size_bytes, context.delivery.reply_bytes
+        size_bytes, response_bytes = context.received.size_bytes, context.delivery.response_bytes
         if not context.is_from_broker:
             self.bytes_in += size_bytes
-            self.bytes_out += reply_bytes
+            self.bytes_out += response_bytes
         elif name == "Fetch":
             name = FOLLOWERS_FETCH
-            self.replication_bytes_out += reply_bytes
+            self.replication_bytes_out += response_bytes
         api = self._apis.get(name)
         if api is None:
             api = self._apis[name] = ApiMetrics()
@@ -266,13 +266,13 @@ class RequestMetrics:
         handled = progress.handled_at
         # A fault can have held the request before its handler ran, or responded instead of the handler.
         taken = max(progress.taken_at, received)
-        answered = max(progress.answered_at, taken)
+        responded = max(progress.responded_at, taken)
         # 0: the handler has not returned yet, so it sent the response itself.
-        handled = min(max(handled, taken), answered) if handled else answered
+        handled = min(max(handled, taken), responded) if handled else responded
         api.bytes_in += size_bytes
-        api.bytes_out += reply_bytes
+        api.bytes_out += response_bytes
         api.request_queue.add(taken - received)
         api.local.add(handled - taken)
-        api.remote.add(answered - handled)
-        api.response_queue.add(left_at - answered)
+        api.remote.add(responded - handled)
+        api.response_queue.add(left_at - responded)
         api.total.add(left_at - received)

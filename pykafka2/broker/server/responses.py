@@ -33,7 +33,7 @@ class Refusing(Protocol):
         ...
 
 
-class Answers:
+class Responses:
     """Responses and error responses of one broker."""
 
     def __init__(self, broker_id: int, apis: Mapping[int, Refusing], problems: Problems) -> None:
@@ -52,10 +52,10 @@ class Answers:
             response = work()
         except Exception as error:
             response = self._failed(context, error)
-        if response is None or context.is_answered:
+        if response is None or context.is_complete:
             return
         try:
-            context.reply(response)
+            context.respond(response)
         except Exception as error:
             self._problems.note(f"broker {self._broker_id} responding to {context.request!r}", error)
             context.close()
@@ -70,7 +70,7 @@ class Answers:
             logger.warning("broker %d refused %s: %s", self._broker_id, name, printable(str(error)))
         else:
             self._problems.note(f"broker {self._broker_id} handling {context.request!r}", error)
-        if context.is_answered:
+        if context.is_complete:
             return None  # its connection is closed
         return self.refused(context, code)
 
@@ -78,7 +78,7 @@ class Answers:
         """Return a response with the error in every field, or close the connection if there is none."""
         api = self._apis[context.api_key]
         # A produce with acks=0 gets no response.
-        if not api.can_refuse or context.is_answered or getattr(context.request, "acks", None) == 0:
+        if not api.can_refuse or context.is_complete or getattr(context.request, "acks", None) == 0:
             context.close()
             return None
         return api.refusal(context.request, context.version, code if code is not None else -1)
@@ -92,7 +92,7 @@ class Answers:
 
     def refuse(self, context: RequestContext, code: int) -> None:
         """Respond with an error in every field, unless a response was sent."""
-        if not context.is_answered:
+        if not context.is_complete:
             response = self.refused(context, code)
             if response is not None:
-                context.reply(response)
+                context.respond(response)

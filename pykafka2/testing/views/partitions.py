@@ -177,7 +177,7 @@ def connection_views(running: Running, client_id: str | None) -> list[Connection
             one.peer,
             one.client_id,
             one.software,
-            len(client.unanswered()),
+            len(client.incomplete()),
             one.may_read and not broker.is_paused,
             client.origin.endpoint.listener,
             str(client.origin.caller.principal),

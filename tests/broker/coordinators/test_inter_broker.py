@@ -22,7 +22,7 @@ class Asked:
         self.calls: list[tuple[Any, ...]] = []
         with monkeypatch.context() as patch, cluster.lock:
             patch.setattr(cluster.links, "call", lambda *call: self.calls.append(call))
-            cluster.broker(0).parts.peers.send(1, METADATA, 13, self.hear, self.hear, 5.0, now)
+            cluster.broker(0).parts.inter_broker.send(1, METADATA, 13, self.hear, self.hear, 5.0, now)
 
     def hear(self, outcome: MetadataResponse | KafkaError, now: float) -> None:
         self.heard.append(outcome)

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
-from pykafka2.broker.base.metadata_cache import MAX_BODIES, KnownMetadata
+from pykafka2.broker.base.metadata_cache import MAX_BODIES, MetadataCache
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from pykafka2.testing import KafkaCluster
 from tests.testing.wire import Wire
@@ -168,7 +168,7 @@ def test_changing_a_history_entry_does_not_change_later_responses(
 def test_metadata_response_is_built_once_for_each_image_and_encoded_once_for_each_version(
     kafka_cluster: KafkaCluster,
 ) -> None:
-    known = KnownMetadata()
+    known = MetadataCache()
     image = kafka_cluster.brokers[0].image
     built: list[int] = []
 

@@ -11,7 +11,7 @@ from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.handlers.throttling import mutation_quota, throttle
 from pykafka2.broker.quotas.client_quotas import ClientQuotas
 from pykafka2.broker.quotas.entities import entity_of
-from pykafka2.broker.server.processor import MutedConnections
+from pykafka2.broker.server.processor import ThrottledConnections
 from pykafka2.protocol.messages.metadata import MetadataResponse
 from pykafka2.protocol.messages.produce import ProduceResponse
 from pykafka2.protocol.messages.topics import (
@@ -124,7 +124,7 @@ def test_connection_that_is_muted_twice_is_unmuted_at_the_later_time() -> None:
         throttle=lambda: events.append("muted"), end_throttle=lambda: events.append("read")
     )
     connection: Any = Muted(channel)
-    muted = MutedConnections()
+    muted = ThrottledConnections()
     for until in (5.0, 9.0, 7.0):
         muted.add(connection, until)
     assert (muted.next_at, muted.due(8.9), events) == (9.0, [], ["muted"])

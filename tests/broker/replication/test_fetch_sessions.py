@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from pykafka2 import errors
-from pykafka2.broker.replication.fetch import FetchItem, FetchResult, FetchSession, FetchSessions, next_epoch
+from pykafka2.broker.replication.fetch import (
+    FetchInfo,
+    FetchPartitionData,
+    FetchSession,
+    FetchSessionCache,
+    next_epoch,
+)
 from pykafka2.clock import SeededEntropy
 from pykafka2.errors import FetchSessionIdNotFound, TopicAuthorizationFailed, UnknownTopicId, for_code
 from pykafka2.protocol.messages.fetch import (
@@ -202,13 +208,13 @@ class TestSlots:
     """Two slots; a session's value: follower before consumer, then its size."""
 
     def setup_method(self) -> None:
-        self.sessions = FetchSessions(2, SeededEntropy(1))
+        self.sessions = FetchSessionCache(2, SeededEntropy(1))
         self.opened = 0
 
     def open(self, size: int, now: float, *, follower: bool = False) -> FetchSession | None:
         self.opened += 1
         replica_id = self.opened if follower else -1
-        results = [FetchResult(FetchItem(f"t{self.opened}", bytes(16), n, 0, 1)) for n in range(size)]
+        results = [FetchPartitionData(FetchInfo(f"t{self.opened}", bytes(16), n, 0, 1)) for n in range(size)]
         return self.sessions.create(results, uses_topic_ids=False, replica_id=replica_id, now=now)
 
     def is_open(self, session: FetchSession | None) -> bool:
@@ -220,7 +226,7 @@ class TestSlots:
             session.id,
             session.epoch,
             uses_topic_ids=False,
-            items=(),
+            infos=(),
             forgotten=(),
             name_of=lambda topic_id: None,
             now=now,
@@ -254,7 +260,7 @@ class TestSlots:
         assert self.open(99, 200) is None
 
     def test_restarted_follower_leaves_no_session_behind(self) -> None:
-        results = [FetchResult(FetchItem("t", bytes(16), 0, 0, 1))]
+        results = [FetchPartitionData(FetchInfo("t", bytes(16), 0, 0, 1))]
         opened = [
             self.sessions.create(results, uses_topic_ids=False, replica_id=2, now=float(now))
             for now in range(9)
@@ -321,24 +327,24 @@ def test_session_epochs_wrap_past_those_that_have_a_meaning() -> None:
 
 def test_unknown_topic_id_is_resolved_with_every_fetch() -> None:
     """Metadata may be late: the session asked for a topic that this broker has not heard of yet."""
-    sessions = FetchSessions(10, SeededEntropy(1))
+    sessions = FetchSessionCache(10, SeededEntropy(1))
     topic_id = b"\x07" * 16
-    item = FetchItem(topic_id.hex(), topic_id, 0, 0, 1000, error=UnknownTopicId())
-    unknown = FetchResult(item, UnknownTopicId())
+    item = FetchInfo(topic_id.hex(), topic_id, 0, 0, 1000, error=UnknownTopicId())
+    unknown = FetchPartitionData(item, UnknownTopicId())
     session = sessions.create([unknown], uses_topic_ids=True, replica_id=-1, now=0.0)
     assert session is not None
 
-    def fetched(names: dict[bytes, str]) -> FetchItem:
+    def fetched(names: dict[bytes, str]) -> FetchInfo:
         found = sessions.incremental(
             session.id,
             session.epoch,
             uses_topic_ids=True,
-            items=[],
+            infos=[],
             forgotten=[],
             name_of=names.get,
             now=1.0,
         )
-        (current,) = found.current_items()
+        (current,) = found.current_partitions()
         return current
 
     assert fetched({}) is item
@@ -349,10 +355,10 @@ def test_unknown_topic_id_is_resolved_with_every_fetch() -> None:
 
 def test_resolved_topic_id_is_checked_against_the_acls() -> None:
     """By its id a reader can ask for it before; with what it may read unchanged since."""
-    sessions = FetchSessions(10, SeededEntropy(1))
+    sessions = FetchSessionCache(10, SeededEntropy(1))
     topic_id = b"\x07" * 16
-    unknown = FetchItem(topic_id.hex(), topic_id, 0, 0, 1000, error=UnknownTopicId())
-    told = [FetchResult(unknown, UnknownTopicId())]
+    unknown = FetchInfo(topic_id.hex(), topic_id, 0, 0, 1000, error=UnknownTopicId())
+    told = [FetchPartitionData(unknown, UnknownTopicId())]
     session = sessions.create(told, uses_topic_ids=True, replica_id=-1, now=0.0)
     assert session is not None
     rights = object()
@@ -361,39 +367,39 @@ def test_resolved_topic_id_is_checked_against_the_acls() -> None:
             session.id,
             session.epoch,
             uses_topic_ids=True,
-            items=[],
+            infos=[],
             forgotten=[],
             name_of=names.get,
             now=1.0,
         )
         sessions.check_access(session, rights, lambda topic: TopicAuthorizationFailed())
-    (current,) = session.current_items()
+    (current,) = session.current_partitions()
     assert isinstance(current.error, TopicAuthorizationFailed)
 
 
 def test_recreated_topic_does_not_wake_the_session_of_the_deleted_one() -> None:
     """The name of the new topic is that of the old one, whose id the session had followed by that name."""
-    sessions = FetchSessions(10, SeededEntropy(1))
+    sessions = FetchSessionCache(10, SeededEntropy(1))
     old_id = b"\x07" * 16
-    item = FetchItem("t", old_id, 0, 0, 1000)
-    session = sessions.create([FetchResult(item)], uses_topic_ids=True, replica_id=-1, now=0.0)
-    kept = FetchItem("kept", b"\x08" * 16, 0, 0, 1000)
+    item = FetchInfo("t", old_id, 0, 0, 1000)
+    session = sessions.create([FetchPartitionData(item)], uses_topic_ids=True, replica_id=-1, now=0.0)
+    kept = FetchInfo("kept", b"\x08" * 16, 0, 0, 1000)
     assert session is not None
 
-    def fetch(items: list[FetchItem], forgotten: list[tuple[bytes | str, int]]) -> FetchSession:
+    def fetch(items: list[FetchInfo], forgotten: list[tuple[bytes | str, int]]) -> FetchSession:
         return sessions.incremental(
             session.id,
             session.epoch,
             uses_topic_ids=True,
-            items=items,
+            infos=items,
             forgotten=forgotten,
             name_of=lambda topic_id: None,
             now=1.0,
         )
 
     # Deleted: the reader moves on in it before it hears of that, and lets it go then.
-    fetch([kept, FetchItem(old_id.hex(), old_id, 0, 5, 1000, error=UnknownTopicId())], [])
+    fetch([kept, FetchInfo(old_id.hex(), old_id, 0, 5, 1000, error=UnknownTopicId())], [])
     fetch([], [(old_id, 0)])
     sessions.moved(("t", 0))  # of the new topic
-    assert fetch([], []).current_items() == [kept]
+    assert fetch([], []).current_partitions() == [kept]
     assert not sessions.is_watched(("t", 0))

@@ -12,7 +12,7 @@ from pykafka2.broker.base.image import BrokerImage, ClusterImage, PartitionImage
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
 from pykafka2.broker.log.batch import parse_batch
 from pykafka2.broker.log.partition_log import PartitionLog
-from pykafka2.broker.replication.fetch import FetchItem
+from pykafka2.broker.replication.fetch import FetchInfo
 from pykafka2.broker.replication.follower_fetcher import FollowerFetchers
 from pykafka2.broker.replication.isr_manager import IsrManager
 from pykafka2.broker.replication.replica import HostedReplicas, Replica
@@ -48,7 +48,7 @@ class Leader:
             self.replica.log.append_as_leader(parse_batch(batch()), 0)
 
     def fetched(self, follower: int, offset: int, now: float = 1.0) -> None:
-        assert self.replica.record_fetch(follower, FetchItem("t", bytes(16), 0, offset, 1), now)
+        assert self.replica.record_fetch(follower, FetchInfo("t", bytes(16), 0, offset, 1), now)
 
     def high_watermark(self, now: float = 1.0, dead: tuple[int, ...] = ()) -> int:
         self.replica.advance_high_watermark(now, MAX_LAG, lambda broker: broker not in dead)
@@ -99,11 +99,11 @@ def test_high_watermark_does_not_advance_with_an_isr_below_min_isr() -> None:
 @pytest.mark.parametrize("offset", [-1, 11])
 def test_fetch_outside_of_the_log_does_not_change_the_follower_state(offset: int) -> None:
     leader = Leader(0, 1, 2)
-    asked = FetchItem("t", bytes(16), 0, offset, 1)
+    asked = FetchInfo("t", bytes(16), 0, offset, 1)
     assert not leader.replica.record_fetch(1, asked, 1.0)
     leader.replica.log.advance_high_watermark(8)
     leader.replica.log.advance_log_start(5)
-    assert not leader.replica.record_fetch(1, FetchItem("t", bytes(16), 0, 4, 1), 1.0)
+    assert not leader.replica.record_fetch(1, FetchInfo("t", bytes(16), 0, 4, 1), 1.0)
     assert leader.replica.followers[1].log_end_offset == -1
 
 

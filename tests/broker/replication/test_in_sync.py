@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pykafka2.broker.log.partition_log import PartitionLog
-from pykafka2.broker.replication.fetch import FetchItem, FetchSession, SessionPartition
+from pykafka2.broker.replication.fetch import CachedPartition, FetchInfo, FetchSession
 from pykafka2.broker.replication.replica import NEVER, FollowerState
 from pykafka2.errors import ConfigurationError, for_code
 from pykafka2.protocol.messages.fetch import (
@@ -71,9 +71,9 @@ class TestLastCaughtUp:
             assert not follower.may_join(offset + 1, 0)
 
     def test_in_a_session_fetches_that_do_not_name_it_count_while_it_rests(self) -> None:
-        item = FetchItem("t", bytes(16), 0, 10, 1)
+        item = FetchInfo("t", bytes(16), 0, 10, 1)
         session = FetchSession(1, False, 1, 0.0, 0.0)
-        place = session.partitions["t", 0] = SessionPartition(item, session)
+        place = session.partitions["t", 0] = CachedPartition(item, session)
         follower = FollowerState(1, last_caught_up=0.0)
         session.fetched(5.0)
         follower.fetched(10, 0, 10, 5.0, place)

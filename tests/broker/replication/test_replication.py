@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pykafka2.broker.replication.fetch import FetchItem, FetchPlan, FetchResult
+from pykafka2.broker.replication.fetch import FetchInfo, FetchParams, FetchPartitionData
 from pykafka2.broker.replication.purgatory import DelayedProduce, ProduceResult
 from pykafka2.errors import (
     NotEnoughReplicas,
@@ -272,11 +272,14 @@ def test_fetch_from_before_a_follower_crash_is_ignored(simulation: Simulation) -
     with cluster.lock:
         manager = cluster.brokers[leading].replicas
         epoch = cluster.brokers[follower].epoch
-        item = FetchItem("t", bytes(16), 0, 1, 1000, last_fetched_epoch=0)
+        item = FetchInfo("t", bytes(16), 0, 1, 1000, last_fetched_epoch=0)
         for stale, expected in ((epoch - 1, NotLeaderOrFollower), (epoch, type(None))):
-            results: list[FetchResult] = []
+            results: list[FetchPartitionData] = []
             manager.reader.fetch(
-                FetchPlan(follower, [item], 1, 1000, replica_epoch=stale), 0.0, results.extend, simulation.now
+                FetchParams(follower, [item], 1, 1000, replica_epoch=stale),
+                0.0,
+                results.extend,
+                simulation.now,
             )
             assert type(results[0].error) is expected
             known = manager.replicas[KEY].followers[follower].log_end_offset

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pykafka2.broker.server.channel import MAX_FILE_BYTES, UnsentParts
+from pykafka2.broker.server.channel import MAX_FILE_BYTES, PendingSend
 from pykafka2.errors import IllegalState
 from pykafka2.network.transport import READABLE, Buffer
 from pykafka2.protocol.file_part import FilePart
@@ -82,13 +82,13 @@ PARTS = st.lists(st.tuples(st.booleans(), st.binary(min_size=1, max_size=40)), m
 @given(PARTS, st.lists(st.integers(0, 30), max_size=30))
 def test_partial_writes_keep_the_order_of_the_parts(parts: list[tuple[bool, bytes]], room: list[int]) -> None:
     transport = NarrowTransport(room)
-    unsent = UnsentParts(transport)
+    send = PendingSend(transport)
     for is_file, data in parts:
-        unsent.add(file_part(data) if is_file else data)
+        send.add(file_part(data) if is_file else data)
     written = 0
     for _ in range(200):
-        written += unsent.write()
-    assert not unsent
+        written += send.write()
+    assert not send
     assert transport.received == b"".join(data for _, data in parts)
     assert written == len(transport.received)
 
@@ -101,74 +101,74 @@ def test_gathered_buffers_are_sent_in_order_after_partial_writes(
     parts: list[list[bytes]], room: list[int]
 ) -> None:
     transport = BytesTransport(room)
-    unsent = UnsentParts(transport)
+    send = PendingSend(transport)
     for buffers in parts:
-        unsent.add(GatheredPart([memoryview(buffer) for buffer in buffers]))
-        unsent.add(b"|")
-    while unsent:
-        unsent.write()
+        send.add(GatheredPart([memoryview(buffer) for buffer in buffers]))
+        send.add(b"|")
+    while send:
+        send.write()
     assert transport.received == b"".join(b"".join(buffers) + b"|" for buffers in parts)
 
 
 def test_bytes_before_and_after_a_file_part_are_gathered() -> None:
     transport = NarrowTransport()
-    unsent = UnsentParts(transport)
+    send = PendingSend(transport)
     for part in (b"a", b"b", file_part(b"FILE"), b"c", b"d"):
-        unsent.add(part)
-    assert unsent.write() == 8
+        send.add(part)
+    assert send.write() == 8
     assert transport.calls == ["bytes before a file", "file", "bytes"]
     assert transport.received == b"abFILEcd"
 
 
 def test_write_ends_after_one_piece_of_a_file_so_that_others_get_their_turn() -> None:
     transport = NarrowTransport()
-    unsent = UnsentParts(transport)
-    unsent.add(file_part(bytes(MAX_FILE_BYTES + 10)))
-    assert [unsent.write(), unsent.write(), unsent.write()] == [MAX_FILE_BYTES, 10, 0]
+    send = PendingSend(transport)
+    send.add(file_part(bytes(MAX_FILE_BYTES + 10)))
+    assert [send.write(), send.write(), send.write()] == [MAX_FILE_BYTES, 10, 0]
 
 
 def test_write_ends_after_one_of_several_files() -> None:
     transport = NarrowTransport()
-    unsent = UnsentParts(transport)
+    send = PendingSend(transport)
     for part in (b"a", file_part(b"ONE"), b"b", file_part(b"TWO"), b"c"):
-        unsent.add(part)
-    assert [unsent.write(), unsent.write(), unsent.write()] == [4, 5, 0]
+        send.add(part)
+    assert [send.write(), send.write(), send.write()] == [4, 5, 0]
     assert transport.received == b"aONEbTWOc"
 
 
 def test_empty_part_behind_sent_bytes_is_not_left_unsent() -> None:
     """The connection would wait until its socket is writable, which it is at once, and again."""
     transport = NarrowTransport([3, 1])
-    unsent = UnsentParts(transport)
+    send = PendingSend(transport)
     for part in (b"abc", b"", b"de", b"", b""):
-        unsent.add(part)
-    assert unsent.write() == 5
-    assert not unsent
+        send.add(part)
+    assert send.write() == 5
+    assert not send
     assert transport.received == b"abcde"
 
 
 def test_nothing_more_is_tried_once_the_transport_is_full() -> None:
     transport = NarrowTransport([2, 0])
-    unsent = UnsentParts(transport)
-    unsent.add(b"abc")
-    unsent.add(file_part(b"FILE"))
-    assert unsent.write() == 2
+    send = PendingSend(transport)
+    send.add(b"abc")
+    send.add(file_part(b"FILE"))
+    assert send.write() == 2
     assert transport.calls == ["bytes before a file"] * 2
 
 
 def test_file_part_on_a_transport_without_files_is_a_bug() -> None:
-    unsent = UnsentParts(BytesTransport())
-    assert not unsent.sends_files
+    send = PendingSend(BytesTransport())
+    assert not send.sends_files
     with pytest.raises(IllegalState, match="must be read for this transport"):
-        unsent.add(file_part(b"FILE"))
+        send.add(file_part(b"FILE"))
 
 
 def test_cleared_parts_are_not_sent() -> None:
     transport = NarrowTransport()
-    unsent = UnsentParts(transport)
-    unsent.add(file_part(b"FILE"))
-    unsent.clear()
-    assert not unsent.has_files
-    unsent.add(b"bytes")
-    unsent.write()
+    send = PendingSend(transport)
+    send.add(file_part(b"FILE"))
+    send.clear()
+    assert not send.has_files
+    send.add(b"bytes")
+    send.write()
     assert transport.received == b"bytes"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pykafka2 import errors
 from pykafka2.broker.handlers.registry import APIS, load
-from pykafka2.broker.server.connection import READ_BYTES, Connection, FrameBuffer
+from pykafka2.broker.server.connection import READ_BYTES, Connection, ReceiveBuffer
 from pykafka2.broker.server.processor import Processor
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError, Disconnected
@@ -260,7 +260,7 @@ def test_room_in_a_full_request_queue_goes_to_the_waiting_processor(
     """And not to who was answered just now and has the next request at hand."""
     many, one = connect(), connect()
     requests = kafka_cluster.brokers[0].requests
-    answer = requests.answer
+    answer = requests.respond
     answered: list[str | None] = []
 
     def spy(context: RequestContext, now: float) -> None:
@@ -268,7 +268,7 @@ def test_room_in_a_full_request_queue_goes_to_the_waiting_processor(
             answered.append(context.client_id)
         answer(context, now)
 
-    requests.answer = spy  # type: ignore[method-assign]
+    requests.respond = spy  # type: ignore[method-assign]
     fill_queue(kafka_cluster, many, one, wait_for)()
     assert one.receive(MetadataRequest, 12)[0] == 1
     assert [many.receive(MetadataRequest, 12)[0] for _ in range(20)] == [*range(20)]
@@ -321,7 +321,7 @@ def test_room_in_a_full_request_queue_is_shared_between_connections_of_all_proce
     many, one = wires[which::2], wires[1 - which]
     broker = kafka_cluster.brokers[0]
     requests, queue = broker.requests, broker.parts.queue
-    answer, taken = requests.answer, queue.take
+    answer, taken = requests.respond, queue.take
     answered: list[str | None] = []
 
     def spy(context: RequestContext, now: float) -> None:
@@ -329,7 +329,7 @@ def test_room_in_a_full_request_queue_is_shared_between_connections_of_all_proce
             answered.append(context.client_id)
         answer(context, now)
 
-    requests.answer = spy  # type: ignore[method-assign]
+    requests.respond = spy  # type: ignore[method-assign]
     queue.take = lambda: None  # type: ignore[method-assign]
     for wire in many:
         wire.socket.sendall(b"".join(b"".join(encode_request(METADATA, 12, n, "many")) for n in range(20)))
@@ -597,10 +597,10 @@ def test_a_connection_ends_with_the_reply_it_is_to_end_with(
     (connection,) = kafka_cluster.brokers[0].processors[0].connections
     monkeypatch.setattr(TcpTransport, "write", slow)
     kafka_cluster.controls.shrink_isr(("t", 0), 1)
-    wait_for(lambda: connection.unsent_bytes > 0)
-    unsent_bytes = connection.unsent_bytes
+    wait_for(lambda: connection.pending_bytes > 0)
+    pending_bytes = connection.pending_bytes
     kafka_cluster.controls.shrink_isr(("t", 1), 1)
-    wait_for(lambda: connection.unsent_bytes > unsent_bytes)
+    wait_for(lambda: connection.pending_bytes > pending_bytes)
     wire.send(produce_request("t", 0, batch([b"what comes now is not read any more"]), acks=1), 12)
     with connect(0) as other:
         for _ in range(3):
@@ -650,13 +650,13 @@ def test_an_answer_that_a_rule_replaces_is_throttled_like_any_other(
 def test_requests_are_handled_under_the_clusters_lock(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     requests, lock = kafka_cluster.brokers[0].requests, kafka_cluster.lock
     is_locked: list[bool] = []
-    answer = requests.answer
+    answer = requests.respond
 
     def spy(context: RequestContext, now: float) -> None:
         is_locked.append(lock._is_owned())  # type: ignore[attr-defined]
         answer(context, now)
 
-    requests.answer = spy  # type: ignore[method-assign]
+    requests.respond = spy  # type: ignore[method-assign]
     connect().call(METADATA, 12)
     assert is_locked == [True]
 
@@ -732,7 +732,7 @@ def test_channel_mode_can_be_set_by_name(pipelined: bool) -> None:
     ],
 )
 def test_has_frame_is_true_if_next_frame_returns_or_raises(data: bytes, has_frame: bool) -> None:
-    frames = FrameBuffer(10)
+    frames = ReceiveBuffer(10)
     frames.feed(framed(b"first"))
     frames.next_frame()
     frames.feed(data)
@@ -749,7 +749,7 @@ def test_unauthenticated_frames_are_read_in_small_pieces() -> None:
     authenticated; of others a long frame is read whole.
     """
     for limit, wanted in ((512 << 10, READ_BYTES), (100 << 20, 4 + (400 << 10) - 5)):
-        frames = FrameBuffer(limit)
+        frames = ReceiveBuffer(limit)
         assert frames.wanted_bytes == READ_BYTES
         frames.feed(struct.pack(">i", 400 << 10) + b"x")
         assert frames.next_frame() is None
@@ -765,7 +765,7 @@ def test_unauthenticated_frames_are_read_in_small_pieces() -> None:
     st.lists(st.sampled_from([9, 40, 999, 4004, 70_000]), min_size=1, max_size=6),
 )
 def test_frames_do_not_depend_on_the_sizes_of_the_reads(bodies: list[bytes], sizes: list[int]) -> None:
-    frames = FrameBuffer(100 << 20)
+    frames = ReceiveBuffer(100 << 20)
     stream, found, at = b"".join(map(framed, bodies)), [], 0
     for size in itertools.cycle(sizes):
         frames.feed(stream[at : at + size])
@@ -781,7 +781,7 @@ def test_frames_do_not_depend_on_the_sizes_of_the_reads(bodies: list[bytes], siz
 
 
 def test_large_frame_keeps_its_buffer_and_the_next_frame_follows() -> None:
-    frames = FrameBuffer(100 << 20)
+    frames = ReceiveBuffer(100 << 20)
     bodies = [b"first", bytes(range(256)) * 400, b"next", bytes(200 << 10), b"last"]
     stream = b"".join(framed(body) for body in bodies)
     found: list[Buffer] = []
@@ -796,7 +796,7 @@ def test_large_frame_keeps_its_buffer_and_the_next_frame_follows() -> None:
 
 
 def test_large_frame_does_not_keep_a_buffer_of_many_earlier_frames() -> None:
-    frames = FrameBuffer(100 << 20)
+    frames = ReceiveBuffer(100 << 20)
     small, large = framed(bytes(10_000)), framed(bytes(70_000))
     frames.feed(small[:5])
     for _ in range(60):  # the buffer is never empty, so it keeps what was decoded

@@ -146,7 +146,7 @@ def test_failed_inter_broker_request_is_failed_under_the_lock(
     requests: Any = kafka_cluster.brokers[view.leader].requests
     links: Any = kafka_cluster.brokers[view.leader].process._shared.links
     with_lock: list[bool] = []
-    answer, fail = requests.answer, links._fail
+    answer, fail = requests.respond, links._fail
 
     def fails_once(context: RequestContext, now: float) -> None:
         if context.is_from_broker and not with_lock:
@@ -158,11 +158,11 @@ def test_failed_inter_broker_request_is_failed_under_the_lock(
         fail(*arguments)
 
     with lock:
-        requests.answer, links._fail = fails_once, spy
+        requests.respond, links._fail = fails_once, spy
     wait_for(lambda: bool(with_lock))
     assert all(with_lock)
     with lock:
-        del requests.answer, links._fail
+        del requests.respond, links._fail
     assert len(taken(kafka_cluster)) == 1
 
 

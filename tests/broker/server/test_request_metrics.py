@@ -72,8 +72,8 @@ def test_spans_of_a_request_are_those_between_its_times(
     context = SimpleNamespace(
         api_key=MetadataRequest.API_KEY,
         received=SimpleNamespace(received_at=10.0, size_bytes=30),
-        progress=SimpleNamespace(taken_at=taken, handled_at=handled, answered_at=answered),
-        delivery=SimpleNamespace(reply_bytes=400),
+        progress=SimpleNamespace(taken_at=taken, handled_at=handled, responded_at=answered),
+        delivery=SimpleNamespace(response_bytes=400),
         is_from_broker=False,
     )
     metrics = RequestMetrics()

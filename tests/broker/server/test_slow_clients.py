@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from pykafka2.broker.server.channel import MAX_UNSENT_BYTES, Slot
+from pykafka2.broker.server.channel import MAX_PENDING_BYTES, Slot
 from pykafka2.broker.server.connection import Connection
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.protocol.framing import encode_request
@@ -91,7 +91,7 @@ def test_single_client_is_answered_between_requests_of_busy_connections(
 ) -> None:
     broker = kafka_cluster.brokers[0]
     requests, (processor,) = broker.requests, broker.processors
-    answer, replies_left = requests.answer, processor.replies_left
+    answer, responses_sent = requests.respond, processor.responses_sent
     seen: list[tuple[str, str | None]] = []
 
     def spy_answer(context: RequestContext, now: float) -> None:
@@ -100,10 +100,10 @@ def test_single_client_is_answered_between_requests_of_busy_connections(
 
     def spy_left(connection: Connection, slots: Sequence[Slot]) -> None:
         seen.append(("left", connection.client_id))
-        replies_left(connection, slots)
+        responses_sent(connection, slots)
 
-    requests.answer = spy_answer  # type: ignore[method-assign]
-    processor.replies_left = spy_left  # type: ignore[method-assign]
+    requests.respond = spy_answer  # type: ignore[method-assign]
+    processor.responses_sent = spy_left  # type: ignore[method-assign]
     good = connect()
     hostile = [connect() for _ in range(12)]
     for number, wire in enumerate(hostile):
@@ -149,7 +149,7 @@ def test_only_the_first_of_pipelined_requests_is_fresh(kafka_cluster: KafkaClust
 @pytest.mark.kafka(brokers=1)
 def test_connections_with_endless_requests_take_turns(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     requests = kafka_cluster.brokers[0].requests
-    answer = requests.answer
+    answer = requests.respond
     seen: list[str] = []
 
     def spy(context: RequestContext, now: float) -> None:
@@ -157,7 +157,7 @@ def test_connections_with_endless_requests_take_turns(kafka_cluster: KafkaCluste
             seen.append(context.client_id)
         answer(context, now)
 
-    requests.answer = spy  # type: ignore[method-assign]
+    requests.respond = spy  # type: ignore[method-assign]
     clients = [f"hostile-{number}" for number in range(5)]
     wires = [connect() for _ in clients]
     kafka_cluster.controls.pause_broker(0)
@@ -188,15 +188,15 @@ def test_unread_replies_are_bounded(
     wire.send(produce_request("t", 0, batch([b"waits"]), acks=-1, timeout_ms=60_000), 12)
     for _ in range(100):
         wire.send(large_fetch(), 12)
-    wait_for(lambda: connection.unsent_bytes >= MAX_UNSENT_BYTES)
+    wait_for(lambda: connection.pending_bytes >= MAX_PENDING_BYTES)
     assert not connection.may_read
-    assert connection.unsent_bytes < 2 * MAX_UNSENT_BYTES + 3 * RECORD_BYTES
+    assert connection.pending_bytes < 2 * MAX_PENDING_BYTES + 3 * RECORD_BYTES
     assert connect(broker).call(METADATA, 12).brokers
-    assert connection.unsent_bytes < 2 * MAX_UNSENT_BYTES + 3 * RECORD_BYTES
+    assert connection.pending_bytes < 2 * MAX_PENDING_BYTES + 3 * RECORD_BYTES
     kafka_cluster.controls.resume_followers()
     assert wire.receive(ProduceRequest, 12)[0] == 4
     assert [wire.receive(FetchRequest, 12)[0] for _ in range(100)] == [*range(5, 105)]
-    wait_for(lambda: connection.unsent_bytes == 0 and connection.may_read)
+    wait_for(lambda: connection.pending_bytes == 0 and connection.may_read)
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
@@ -208,7 +208,7 @@ def test_connections_with_unsent_replies_are_not_read_while_their_total_is_too_l
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However few bytes each has; who has none is served."""
-    monkeypatch.setattr("pykafka2.broker.server.channel.MAX_ALL_UNSENT_BYTES", 1000)
+    monkeypatch.setattr("pykafka2.broker.server.channel.MAX_ALL_PENDING_BYTES", 1000)
     wires = [leader("t", 0) for _ in range(2)]
     broker = kafka_cluster.partition("t", 0).leader
     kafka_cluster.controls.pause_followers()
@@ -218,14 +218,14 @@ def test_connections_with_unsent_replies_are_not_read_while_their_total_is_too_l
     wait_for(lambda: len(connections_of(kafka_cluster, broker)) == 2)
     connections = connections_of(kafka_cluster, broker)
     # Neither is above a bound of its own: the first below that of all, both together not.
-    wait_for(lambda: all(one.unsent_bytes for one in connections))
+    wait_for(lambda: all(one.pending_bytes for one in connections))
     for _ in range(20):
         wires[0].send(METADATA, 12)
     wait_for(lambda: not any(one.may_read for one in connections))
-    kept = [one.unsent_bytes for one in connections]
+    kept = [one.pending_bytes for one in connections]
     assert 1000 <= sum(kept) < 2000
     assert connect(broker).call(METADATA, 12).brokers
-    assert [one.unsent_bytes for one in connections] == kept
+    assert [one.pending_bytes for one in connections] == kept
     looked_at: list[object] = []
     on_ready = Connection.on_ready
 
@@ -256,10 +256,10 @@ def test_unsent_replies_of_a_connection_that_ended_count_no_more(
     wire.send(produce_request("t", 0, batch([b"waits"]), acks=-1, timeout_ms=60_000), 12)
     wire.send(METADATA, 12)
     (processor,) = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader].processors
-    wait_for(lambda: processor._all_unsent.bytes > 0)
+    wait_for(lambda: processor._send_limit.bytes > 0)
     wire.close()
     wait_for(lambda: not processor.connections)
-    assert processor._all_unsent.bytes == 0
+    assert processor._send_limit.bytes == 0
 
 
 @pytest.mark.gate
@@ -274,7 +274,7 @@ def test_a_connection_is_idle_once_it_accepts_no_byte(leader: Leader, kafka_clus
         assert select.select([slow.socket], [], [], 1.0)[0]
         read += len(slow.socket.recv(400_000))
     (connection,) = connections_of(kafka_cluster, 0)
-    assert connection.unsent_bytes, "all of it has left: the test shows nothing"
+    assert connection.pending_bytes, "all of it has left: the test shows nothing"
     deadline = time.monotonic() + 30.0
     while connections_of(kafka_cluster, 0):
         assert time.monotonic() < deadline, "a client that reads nothing any more is kept"

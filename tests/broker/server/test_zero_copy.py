@@ -180,7 +180,7 @@ def waiting_fetch(cluster: KafkaCluster, slow: Wire) -> Connection:
 
     def connection() -> Connection | None:
         known = [one for one in processor.connections if one.peer.endswith(f":{port}")]
-        return known[0] if known and known[0].unsent_bytes else None
+        return known[0] if known and known[0].pending_bytes else None
 
     assert cluster.runtime.wait_until(lambda: connection() is not None, 10)
     cluster.runtime.wait_until(lambda: False, 0.1)  # until its buffers are full
@@ -222,7 +222,7 @@ def test_deleted_segment_is_still_sent(tmp_path: Path, cluster: KafkaCluster, wi
     fill(wire)
     data = stored(tmp_path)
     with narrow(cluster) as slow:
-        assert waiting_fetch(cluster, slow).unsent_bytes > 0
+        assert waiting_fetch(cluster, slow).pending_bytes > 0
         assert len(held) == 1
         cluster.delete_topic("t")
         assert cluster.runtime.wait_until(lambda: not file_of(tmp_path).exists(), 10)
@@ -256,7 +256,7 @@ def test_file_is_released_when_the_client_disconnects(
         assert len(held) == 1
     # The processor releases the file after it has closed the connection.
     assert cluster.runtime.wait_until(lambda: connection.is_closed and not held, 10)
-    assert connection.unsent_bytes == 0
+    assert connection.pending_bytes == 0
 
 
 def test_others_are_answered_between_the_pieces_of_a_file(

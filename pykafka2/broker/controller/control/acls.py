@@ -48,18 +48,18 @@ def delete_acls(controller: Controller, filters: Iterable[AclFilter]) -> list[li
     An ACL matched by several filters is removed once and reported for each of them.
     """
     removed: dict[Acl, None] = {}
-    answers: list[list[Acl] | BrokerError] = []
+    results: list[list[Acl] | BrokerError] = []
     for acl_filter in filters:
         try:
             check_filter(acl_filter)
         except BrokerError as error:
-            answers.append(error)
+            results.append(error)
             continue
         found = [acl for acl in controller.image.acls if acl_filter.matches(acl)]
         removed.update(dict.fromkeys(found))
-        answers.append(found)
+        results.append(found)
     controller.write([AclRemoved(acl) for acl in removed])
-    return answers
+    return results
 
 
 def _is_filter(acl: Acl) -> bool:

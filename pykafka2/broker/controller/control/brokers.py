@@ -31,7 +31,7 @@ class Registration:
 
 
 @attrs.define(frozen=True)
-class HeartbeatReply:
+class HeartbeatResult:
     """The response to a broker's heartbeat."""
 
     is_caught_up: bool
@@ -87,7 +87,7 @@ def process_heartbeat(
     want_fence: bool,
     want_shut_down: bool,
     failed: Collection[bytes] = (),
-) -> HeartbeatReply:
+) -> HeartbeatResult:
     """Apply a heartbeat: unfence a broker that has the metadata, fence it, or let it shut down.
 
     Its log directories in `failed` are offline from now on.
@@ -101,14 +101,14 @@ def process_heartbeat(
         return _shut_down(controller, broker, is_caught_up)
     if broker.is_fenced and not want_fence and is_caught_up:
         controller.set_broker(attrs.evolve(broker, is_fenced=False, is_shutting_down=False))
-        return HeartbeatReply(is_caught_up, is_fenced=False)
+        return HeartbeatResult(is_caught_up, is_fenced=False)
     if not broker.is_fenced and want_fence:
         controller.set_broker(attrs.evolve(broker, is_fenced=True))
-        return HeartbeatReply(is_caught_up, is_fenced=True)
-    return HeartbeatReply(is_caught_up, broker.is_fenced)
+        return HeartbeatResult(is_caught_up, is_fenced=True)
+    return HeartbeatResult(is_caught_up, broker.is_fenced)
 
 
-def _shut_down(controller: Controller, broker: BrokerImage, is_caught_up: bool) -> HeartbeatReply:
+def _shut_down(controller: Controller, broker: BrokerImage, is_caught_up: bool) -> HeartbeatResult:
     """Move the leaderships of a broker that shuts down; it can stop once it leads nothing."""
     if not broker.is_fenced and not broker.is_shutting_down:
         broker = attrs.evolve(broker, is_shutting_down=True)
@@ -116,7 +116,7 @@ def _shut_down(controller: Controller, broker: BrokerImage, is_caught_up: bool) 
     # Partitions that no other broker can lead have no leader now, so nothing keeps the broker.
     if not broker.is_fenced:
         controller.set_broker(attrs.evolve(broker, is_fenced=True))
-    return HeartbeatReply(is_caught_up, is_fenced=True, should_shut_down=True)
+    return HeartbeatResult(is_caught_up, is_fenced=True, should_shut_down=True)
 
 
 class BrokerSessions:

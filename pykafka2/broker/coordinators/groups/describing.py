@@ -37,7 +37,7 @@ def describe(
         _authorize(described, GROUP_OPERATIONS_BEFORE_4_0 if is_before_4_0 else ALL_GROUP_OPERATIONS)
     if is_before_4_0:
         _hide_old_assignments(described)
-    out.reply(deferred, group_admin.DescribeGroupsResponse(groups=described))
+    out.respond(deferred, group_admin.DescribeGroupsResponse(groups=described))
 
 
 def _hide_old_assignments(described: Iterable[group_admin.DescribedGroup]) -> None:
@@ -108,7 +108,7 @@ def list_groups(groups: Groups, caller: Caller, deferred: Deferred[Any], out: Re
                 group_type=kind,
             )
         )
-    out.reply(deferred, group_admin.ListGroupsResponse(groups=listed))
+    out.respond(deferred, group_admin.ListGroupsResponse(groups=listed))
 
 
 def describe_consumer_groups(
@@ -129,7 +129,7 @@ def describe_consumer_groups(
             )
     if request.include_authorized_operations:
         _authorize(described)
-    out.reply(deferred, consumer_group.ConsumerGroupDescribeResponse(groups=described))
+    out.respond(deferred, consumer_group.ConsumerGroupDescribeResponse(groups=described))
 
 
 def _consumer_described(
@@ -198,7 +198,7 @@ def delete_groups(groups: Groups, offsets: Offsets, deferred: Deferred[Any], out
         except BrokerError as error:
             code = error.code or 0
         results.append(group_admin.DeletableGroupResult(group_id=group_id, error_code=code))
-    out.reply(deferred, group_admin.DeleteGroupsResponse(results=results))
+    out.respond(deferred, group_admin.DeleteGroupsResponse(results=results))
 
 
 def check_deletable(group: ClassicGroup | ConsumerGroup | None, group_id: str) -> None:

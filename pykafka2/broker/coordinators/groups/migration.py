@@ -253,7 +253,7 @@ class MixedGroups(ConsumerGroups):
         instance_id = request.group_instance_id
         is_new = not request.member_id
         if is_new and instance_id is None and caller.version >= FIRST_JOIN_WITH_REQUIRED_ID:
-            out.reply(deferred, join_error(caller.version, MemberIdRequired.code, member_id))
+            out.respond(deferred, join_error(caller.version, MemberIdRequired.code, member_id))
             return
         draft = group.draft()
         old = draft.static_member(instance_id)
@@ -294,7 +294,7 @@ class MixedGroups(ConsumerGroups):
             if (topic_id := self.topics.id_of(entry.topic)) is not None
         ]
         moved = self.reconcile(draft, updated, owned, has_changed, out)
-        out.reply(deferred, _joined(moved, caller.version))
+        out.respond(deferred, _joined(moved, caller.version))
 
         def appended(out: Result) -> None:
             if old is not None and old.id != moved.id:
@@ -351,7 +351,7 @@ class MixedGroups(ConsumerGroups):
         self.timers.cancel(("resync", group.id, member.id))
         self.schedule_session_timeout(group.id, member, now)
         data = assignment_bytes(member, member.assigned, self.topics)
-        out.reply(
+        out.respond(
             deferred,
             SyncGroupResponse(protocol_type=CONSUMER_PROTOCOL, protocol_name=name, assignment=data),
         )
@@ -371,7 +371,7 @@ class MixedGroups(ConsumerGroups):
         ):
             code = RebalanceInProgress.code
             self._expect_rejoin(group, member, now)
-        out.reply(deferred, HeartbeatResponse(error_code=code))
+        out.respond(deferred, HeartbeatResponse(error_code=code))
 
     def _is_waiting(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
         """Return whether another member still owns a partition of its target."""
@@ -391,7 +391,7 @@ class MixedGroups(ConsumerGroups):
         leaving = request.members
         if caller.version < FIRST_LEAVE_OF_MANY:
             leaving = [MemberIdentity(member_id=request.member_id)]
-        answers: list[MemberResponse] = []
+        responses: list[MemberResponse] = []
         leavers: dict[str, ConsumerMember] = {}
         for leaver in leaving:
             code = 0
@@ -400,14 +400,14 @@ class MixedGroups(ConsumerGroups):
                 leavers[member.id] = member
             except BrokerError as error:
                 code = error.code or 0
-            answers.append(
+            responses.append(
                 MemberResponse(
                     member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=code
                 )
             )
         if leavers:
             self.fence(group, list(leavers.values()), out, now)
-        out.reply(deferred, leave_response(caller.version, answers))
+        out.respond(deferred, leave_response(caller.version, responses))
 
     def _leaving(self, group: ConsumerGroup, leaver: MemberIdentity) -> ConsumerMember:
         if leaver.group_instance_id is None:

@@ -73,7 +73,7 @@ class Offsets(OffsetStore):
         expires_ms = None if request.retention_time_ms == -1 else at_ms + request.retention_time_ms
         topics = []
         for topic, name in zip(request.topics, names, strict=True):
-            answers = []
+            responses = []
             for partition in topic.partitions:
                 code = self._refusal(name, partition.partition_index, partition.committed_metadata)
                 if not code and name is not None:
@@ -86,15 +86,15 @@ class Offsets(OffsetStore):
                         self.topics.id_of(name) or NO_TOPIC_ID,
                     )
                     write_offset(out, request.group_id, (name, partition.partition_index), offset)
-                answers.append(
+                responses.append(
                     wire.OffsetCommitResponsePartition(
                         partition_index=partition.partition_index, error_code=code
                     )
                 )
             topics.append(
-                wire.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+                wire.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=responses)
             )
-        out.reply(deferred, wire.OffsetCommitResponse(topics=topics))
+        out.respond(deferred, wire.OffsetCommitResponse(topics=topics))
 
     def _refuse_topics(self, deferred: Deferred[Any], names: list[str | None], out: Result) -> None:
         request = cast("wire.OffsetCommitRequest", deferred.request)
@@ -112,7 +112,7 @@ class Offsets(OffsetStore):
             )
             for topic, name in zip(request.topics, names, strict=True)
         ]
-        out.reply(deferred, wire.OffsetCommitResponse(topics=topics))
+        out.respond(deferred, wire.OffsetCommitResponse(topics=topics))
 
     def _group_for_commit(self, group_id: str, generation: int, version: int) -> ClassicGroup | ConsumerGroup:
         group = self.groups.get(group_id)
@@ -169,7 +169,7 @@ class Offsets(OffsetStore):
         at_ms = self._wall_ms(now)
         topics = []
         for topic in request.topics:
-            answers = []
+            responses = []
             for partition in topic.partitions:
                 code = self._refusal(topic.name, partition.partition_index, partition.committed_metadata)
                 if not code:
@@ -180,13 +180,13 @@ class Offsets(OffsetStore):
                         at_ms,
                     )
                     write_offset(out, request.group_id, (topic.name, partition.partition_index), offset)
-                answers.append(
+                responses.append(
                     transaction.TxnOffsetCommitResponsePartition(
                         partition_index=partition.partition_index, error_code=code
                     )
                 )
-            topics.append(transaction.TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
-        out.reply(deferred, transaction.TxnOffsetCommitResponse(topics=topics))
+            topics.append(transaction.TxnOffsetCommitResponseTopic(name=topic.name, partitions=responses))
+        out.respond(deferred, transaction.TxnOffsetCommitResponse(topics=topics))
 
     # -- OffsetFetch --------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class Offsets(OffsetStore):
         request = cast("wire.OffsetFetchRequest", deferred.request)
         if caller.version >= FIRST_OFFSET_FETCH_WITH_GROUPS:
             groups = [self._fetch_group(group, caller, request.require_stable) for group in request.groups]
-            out.reply(deferred, wire.OffsetFetchResponse(groups=groups))
+            out.respond(deferred, wire.OffsetFetchResponse(groups=groups))
             return
         single = wire.OffsetFetchRequestGroup(
             group_id=request.group_id,
@@ -222,7 +222,7 @@ class Offsets(OffsetStore):
             )
             for topic in group.topics
         ]
-        out.reply(deferred, wire.OffsetFetchResponse(topics=topics, error_code=group.error_code))
+        out.respond(deferred, wire.OffsetFetchResponse(topics=topics, error_code=group.error_code))
 
     def _fetch_group(
         self, query: wire.OffsetFetchRequestGroup, caller: Caller, require_stable: bool
@@ -237,35 +237,35 @@ class Offsets(OffsetStore):
                     group_id=query.group_id, topics=[], error_code=error.code or 0
                 )
         known = self.committed.get(query.group_id, {})
-        answers: dict[tuple[str, bytes], list[wire.OffsetFetchResponsePartitions]] = {}
+        responses: dict[tuple[str, bytes], list[wire.OffsetFetchResponsePartitions]] = {}
         if query.topics is None:
             for name, partition in sorted(known):
                 topic = (name, self.topics.id_of(name) or bytes(16))
-                answers.setdefault(topic, []).append(
-                    self._answer(query.group_id, (name, partition), require_stable)
+                responses.setdefault(topic, []).append(
+                    self._offset_response(query.group_id, (name, partition), require_stable)
                 )
         for requested in query.topics or ():
             found = requested.name
             if caller.version >= FIRST_FETCH_WITH_TOPIC_IDS:
                 found = self.topics.name_of(requested.topic_id) or ""
                 if not found:
-                    answers[requested.name, requested.topic_id] = [
+                    responses[requested.name, requested.topic_id] = [
                         _absent(partition, UnknownTopicId.code) for partition in requested.partition_indexes
                     ]
                     continue
-            answers.setdefault((requested.name, requested.topic_id), []).extend(
-                self._answer(query.group_id, (found, partition), require_stable, requested.topic_id)
+            responses.setdefault((requested.name, requested.topic_id), []).extend(
+                self._offset_response(query.group_id, (found, partition), require_stable, requested.topic_id)
                 for partition in requested.partition_indexes
             )
         return wire.OffsetFetchResponseGroup(
             group_id=query.group_id,
             topics=[
                 wire.OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
-                for (name, topic_id), partitions in answers.items()
+                for (name, topic_id), partitions in responses.items()
             ],
         )
 
-    def _answer(
+    def _offset_response(
         self, group_id: str, place: Place, require_stable: bool, topic_id: bytes = NO_TOPIC_ID
     ) -> wire.OffsetFetchResponsePartitions:
         if require_stable and self.is_pending(group_id, place):
@@ -297,7 +297,7 @@ class Offsets(OffsetStore):
         known = self.committed.get(request.group_id, {})
         topics = []
         for topic in request.topics:
-            answers = []
+            responses = []
             for partition in topic.partitions:
                 place = (topic.name, partition.partition_index)
                 code = 0
@@ -307,13 +307,13 @@ class Offsets(OffsetStore):
                     code = GroupSubscribedToTopic.code
                 elif place in known or self.is_pending(request.group_id, place):
                     write_offset(out, request.group_id, place, None)
-                answers.append(
+                responses.append(
                     wire.OffsetDeleteResponsePartition(
                         partition_index=partition.partition_index, error_code=code
                     )
                 )
-            topics.append(wire.OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
-        out.reply(deferred, wire.OffsetDeleteResponse(topics=topics))
+            topics.append(wire.OffsetDeleteResponseTopic(name=topic.name, partitions=responses))
+        out.respond(deferred, wire.OffsetDeleteResponse(topics=topics))
 
 
 def _absent(partition: int, code: int) -> wire.OffsetFetchResponsePartitions:

@@ -128,7 +128,7 @@ class GroupShard:
             try:
                 self.consumer.join_classic(caller, deferred, out, now)
             except BrokerError as error:  # without the member id, as in Kafka
-                out.reply(deferred, join_error(caller.version, error.code or 0, ""))
+                out.respond(deferred, join_error(caller.version, error.code or 0, ""))
             return
         # The live classic group must exist before the tombstones of the other one are replayed.
         del self.groups[group_id]

@@ -1,7 +1,7 @@
 """Results of InitProducerId: a producer starts, continues, or fences another one (KIP-360).
 
 Pure functions over `Transaction`, in Kafka 4.3's order of checks. Difference from Apache: the retry of an
-epoch bump that exhausted the epochs is answered like any retry, while Apache fails with UNKNOWN_SERVER_ERROR.
+epoch bump that exhausted the epochs succeeds like any retry, while Apache fails with UNKNOWN_SERVER_ERROR.
 """
 
 from __future__ import annotations

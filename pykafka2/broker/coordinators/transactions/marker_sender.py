@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pykafka2.broker.coordinators.inter_broker import Peers
+from pykafka2.broker.coordinators.inter_broker import InterBrokerSender
 from pykafka2.broker.coordinators.replay import WriteMarkers
 from pykafka2.broker.node import Node
 from pykafka2.errors import KafkaError, LeaderNotAvailable, NetworkException
@@ -35,9 +35,11 @@ Order = tuple[WriteMarkers, "list[Key]"]
 class MarkerSender:
     """Sends the coordinator's markers whenever there are any."""
 
-    def __init__(self, node: Node, peers: Peers, coordinator: TransactionCoordinator) -> None:
+    def __init__(
+        self, node: Node, inter_broker: InterBrokerSender, coordinator: TransactionCoordinator
+    ) -> None:
         self._node = node
-        self._peers = peers
+        self._inter_broker = inter_broker
         self._coordinator = coordinator
         self._timeout = node.config.seconds("request.timeout.ms") + GRACE
 
@@ -70,7 +72,7 @@ class MarkerSender:
                 for key in keys:
                     self._coordinator.marker_written(markers, key, NetworkException.code or 0, at)
 
-        self._peers.send(
+        self._inter_broker.send(
             leader,
             WriteTxnMarkersRequest(markers=[_marker(markers, keys) for markers, keys in orders]),
             WRITE_TXN_MARKERS_VERSION,

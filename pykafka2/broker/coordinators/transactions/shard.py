@@ -148,10 +148,10 @@ class TransactionShard:
         elif isinstance(request, EndTxnRequest):
             self._end(request, caller.version, deferred, out, now)
         elif isinstance(request, DescribeTransactionsRequest):
-            out.reply(deferred, describe(request, self.transactions))
+            out.respond(deferred, describe(request, self.transactions))
         elif isinstance(request, ListTransactionsRequest):
             known = self.transactions.values()
-            out.reply(deferred, list_transactions(request, known, self._wall_ms(now)))
+            out.respond(deferred, list_transactions(request, known, self._wall_ms(now)))
         else:
             raise TypeError(f"{type(request).__name__} is not a request for a transaction coordinator")
         return out
@@ -159,7 +159,7 @@ class TransactionShard:
     def _init(self, request: InitProducerIdRequest, deferred: Deferred[Any], out: Result, now: float) -> None:
         if request.transactional_id is None:
             producer_id = self._new_producer_id()
-            out.reply(deferred, InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+            out.respond(deferred, InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
             return
         expected = check_request(request, self.settings.max_timeout)
         timeout_ms, now_ms = request.transaction_timeout_ms, self._wall_ms(now)
@@ -171,7 +171,7 @@ class TransactionShard:
         draft = init_producer(transaction, timeout_ms, expected, self._new_producer_id, now_ms, version)
         self._propose([draft], out, now)
         if draft.state is TransactionState.EMPTY:
-            out.reply(
+            out.respond(
                 deferred,
                 InitProducerIdResponse(producer_id=draft.producer_id, producer_epoch=draft.epoch),
             )
@@ -207,7 +207,7 @@ class TransactionShard:
                 results_by_topic_v3_and_below=self._add_to(only, 0, version, drafts, now)
             )
         self._propose(drafts.values(), out, now)
-        out.reply(deferred, response)
+        out.respond(deferred, response)
 
     def _add_to(
         self,
@@ -249,7 +249,7 @@ class TransactionShard:
         draft = with_added(transaction, frozenset({partition}), 0, self._wall_ms(now))
         if draft is not None:
             self._propose([draft], out, now)
-        out.reply(deferred, AddOffsetsToTxnResponse())
+        out.respond(deferred, AddOffsetsToTxnResponse())
 
     def _end(
         self, request: EndTxnRequest, version: int, deferred: Deferred[Any], out: Result, now: float
@@ -266,11 +266,11 @@ class TransactionShard:
         if draft is not None:
             self._propose([draft], out, now)
         if client_version < EPOCH_BUMP:
-            out.reply(deferred, EndTxnResponse())
+            out.respond(deferred, EndTxnResponse())
             return
         # The producer continues with the id and epoch that it has once the markers are written.
         after = transaction if draft is None else draft.completed(0)
-        out.reply(deferred, EndTxnResponse(producer_id=after.producer_id, producer_epoch=after.epoch))
+        out.respond(deferred, EndTxnResponse(producer_id=after.producer_id, producer_epoch=after.epoch))
 
     # -- records ------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ import attrs
 
 from pykafka2 import errors
 from pykafka2.broker.base.image import NO_LEADER
-from pykafka2.broker.coordinators.inter_broker import Peers
+from pykafka2.broker.coordinators.inter_broker import InterBrokerSender
 from pykafka2.broker.coordinators.internal_topics import TRANSACTIONS_TOPIC, partition_for
 from pykafka2.broker.coordinators.transactions.state import Partition
 from pykafka2.broker.node import Node
@@ -63,7 +63,7 @@ class TransactionSupport(Enum):
         return cls.ABORTABLE if version >= FIRST_PRODUCE_WITH_ABORTABLE else cls.OLD_ERRORS
 
 
-# The leader got no answer; the producer retries this error in every version.
+# The leader got no response; the producer retries this error in every version.
 _UNVERIFIED: Final = frozenset(
     {
         errors.NetworkException.code,
@@ -108,7 +108,7 @@ def verification_codes(
         # A coordinator that denies verification cannot be trusted to know the transaction.
         is_forbidden = response.error_code == errors.ClusterAuthorizationFailed.code
         code = errors.InvalidTxnState.code if is_forbidden else response.error_code
-        return dict.fromkeys(partitions, _answered(code, support))
+        return dict.fromkeys(partitions, _producer_code(code, support))
     found = {
         (topic.name, partition.partition_index): partition.partition_error_code
         for result in response.results_by_transaction
@@ -117,10 +117,10 @@ def verification_codes(
         for partition in topic.results_by_partition
     }
     missing = errors.CoordinatorNotAvailable.code
-    return {partition: _answered(found.get(partition, missing), support) for partition in partitions}
+    return {partition: _producer_code(found.get(partition, missing), support) for partition in partitions}
 
 
-def _answered(code: int, support: TransactionSupport) -> int:
+def _producer_code(code: int, support: TransactionSupport) -> int:
     if code == errors.ProducerFenced.code:
         return errors.InvalidProducerEpoch.code  # to which a producer can respond by an abort
     if code == errors.TransactionAbortable.code and support is TransactionSupport.OLD_ERRORS:
@@ -168,10 +168,10 @@ class VerificationRequest:
 class Verifier:
     """The verifications of one broker."""
 
-    def __init__(self, node: Node, replicas: ReplicaManager, peers: Peers) -> None:
+    def __init__(self, node: Node, replicas: ReplicaManager, inter_broker: InterBrokerSender) -> None:
         self._node = node
         self._replicas = replicas
-        self._peers = peers
+        self._inter_broker = inter_broker
         config = node.config
         self._timeout = config.seconds("request.timeout.ms")
         self._retry_backoff = config.seconds("add.partitions.to.txn.retry.backoff.ms")
@@ -230,17 +230,17 @@ class Verifier:
         if coordinator is None:
             self._finish(pending, {}, CoordinatorNotAvailable.code, now)
             return
-        self._peers.send(
+        self._inter_broker.send(
             coordinator,
             pending.request,
             REQUEST_VERSION,
-            lambda response, at: self._on_answer(pending, response, at),
+            lambda response, at: self._on_response(pending, response, at),
             lambda error, at: self._on_failure(pending, error, at),
             self._timeout,
             now,
         )
 
-    def _on_answer(
+    def _on_response(
         self, pending: _PendingVerification, response: AddPartitionsToTxnResponse, now: float
     ) -> None:
         codes = verification_codes(pending.request, response, pending.verification.support)

@@ -1,6 +1,6 @@
 """Building blocks of authorization checks, which table.py combines.
 
-A check allows the request (None), rejects it as a whole (an error code), or answers it. A check that denies
+A check allows the request (None), rejects it as a whole (an error code), or responds. A check that denies
 some entries removes them from the request and adds their errors to the response. Stateless.
 """
 
@@ -127,16 +127,16 @@ def topic_name(entry: Any, image: ClusterImage) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def each_topic(operation: int, entries: str = "topics", answers: str = "topics", **options: Any) -> Check:
+def each_topic(operation: int, entries: str = "topics", responses: str = "topics", **options: Any) -> Check:
     """Return a check: every topic of a list needs this operation; see `each`."""
-    return each(operation, ResourceType.TOPIC, entries, answers, topic_name, **options)
+    return each(operation, ResourceType.TOPIC, entries, responses, topic_name, **options)
 
 
 def each(
     operation: int,
     resource_type: ResourceType,
     entries: str,
-    answers: str,
+    responses: str,
     name_of: Callable[[Any, ClusterImage], str | None] = lambda entry, image: str(entry),
     *,
     message: str | None = "",
@@ -145,7 +145,7 @@ def each(
 ) -> Check:
     """Return a check: every entry of a list needs this operation, and those without it get an error.
 
-    `entries` and `answers` are the fields of the request and of the response. Entries for which `name_of`
+    `entries` and `responses` are the fields of the request and of the response. Entries for which `name_of`
     returns None are left to the handler, and with `skip_duplicates` also duplicates. `message` is by default
     Kafka's for this error.
     """
@@ -174,12 +174,12 @@ def each(
         if not refused:
             return None
         code = code_of(resource_type)
-        add_refusals(checked, entries, answers, refused, code, WORDS[code] if message == "" else message)
+        add_refusals(checked, entries, responses, refused, code, WORDS[code] if message == "" else message)
         if kept:
             checked.replace(**{entries: kept})
             return None
         # Do not call the handler without entries: a group coordinator could respond with another error.
-        empty: Response = type(checked.request).RESPONSE(**{answers: []})
+        empty: Response = type(checked.request).RESPONSE(**{responses: []})
         return empty
 
     return check
@@ -194,22 +194,22 @@ def _duplicates(names: Iterable[str | None]) -> set[str | None]:
 
 
 def add_refusals(
-    checked: Checked, entries: str, answers: str, refused: list[Any], code: int, message: str | None
+    checked: Checked, entries: str, responses: str, refused: list[Any], code: int, message: str | None
 ) -> list[Any]:
     """Add errors for these entries to the response. Return them."""
     others = copy(checked.request)
     setattr(others, entries, refused)
-    refusal = checked.services.answers.refusal_of(checked.context, others, code)
-    more: list[Any] = getattr(refusal, answers)
+    refusal = checked.services.responses.refusal_of(checked.context, others, code)
+    more: list[Any] = getattr(refusal, responses)
     for error in more:
         if getattr(error, "error_message", None):
             error.error_message = message
-    checked.amend(lambda response: getattr(response, answers).extend(more))
+    checked.amend(lambda response: getattr(response, responses).extend(more))
     return more
 
 
 def in_turn(*checks: Check) -> Check:
-    """Return a check that runs several checks, up to the first that rejects or answers."""
+    """Return a check that runs several checks, up to the first that rejects or responds."""
 
     def check(checked: Checked) -> Verdict:
         for part in checks:

@@ -40,7 +40,7 @@ def check_produce(checked: Checked) -> Verdict:
     if request.acks == NO_ACKS:
         if verdict is not None:
             return code_of(TOPIC)  # there is no response: the connection closes
-        checked.context.closes_unanswered = checked.request is not request
+        checked.context.closes_without_response = checked.request is not request
     return verdict
 
 
@@ -123,7 +123,7 @@ TOPIC_CONFIGS, LOGGER_CONFIGS, GROUP_CONFIGS = 2, 8, 32
 """Numbers of configurable resources; resources of other types need rights on the cluster."""
 
 
-def check_configs(operation: int, answers: str, *, names_loggers: bool = False) -> Check:
+def check_configs(operation: int, responses: str, *, names_loggers: bool = False) -> Check:
     """Return a check for DESCRIBE_CONFIGS or ALTER_CONFIGS on each resource.
 
     The right is needed on the topic, the group or the cluster.
@@ -143,7 +143,7 @@ def check_configs(operation: int, answers: str, *, names_loggers: bool = False) 
                 refused.setdefault((resource_type, is_logger), []).append(resource)
         for (resource_type, is_logger), resources in refused.items():
             code = code_of(resource_type)
-            add_refusals(checked, "resources", answers, resources, code, None if is_logger else WORDS[code])
+            add_refusals(checked, "resources", responses, resources, code, None if is_logger else WORDS[code])
         if refused:
             checked.replace(resources=kept)
         return None

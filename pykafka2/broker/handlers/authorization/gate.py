@@ -39,7 +39,7 @@ def settings_of(config: BrokerConfig) -> Settings:
 
 
 class Gate:
-    """Passes requests to their handlers, or answers them."""
+    """Passes requests to their handlers, or rejects them."""
 
     def __init__(self, broker_id: int, config: BrokerConfig, clock: Clock, events: EventLog) -> None:
         self._broker_id = broker_id
@@ -87,7 +87,7 @@ class Gate:
         if verdict is None:
             return proceed()
         if isinstance(verdict, int):
-            refusal = services.answers.refused(context, verdict)
+            refusal = services.responses.refused(context, verdict)
             if getattr(refusal, "error_message", None):
                 refusal.error_message = WORDS[verdict]  # type: ignore[union-attr]
             return refusal

@@ -57,11 +57,13 @@ def check_find_coordinator(checked: Checked) -> Verdict:
         return None
     others = copy(request)
     others.coordinator_keys = [key for key in keys if key in refused]
-    answer: Any = checked.services.answers.refusal_of(checked.context, others, code_of(resource_type))
-    for coordinator in answer.coordinators:
+    response_group: Any = checked.services.responses.refusal_of(
+        checked.context, others, code_of(resource_type)
+    )
+    for coordinator in response_group.coordinators:
         coordinator.error_message = ""
     checked.replace(coordinator_keys=[key for key in keys if key not in refused])
-    checked.amend(lambda response: response.coordinators.extend(answer.coordinators))
+    checked.amend(lambda response: response.coordinators.extend(response_group.coordinators))
     return None
 
 
@@ -195,16 +197,16 @@ def _check_offsets_of_groups(checked: Checked) -> Verdict:
                 allowed.topics = kept
         groups.append(allowed)
         refused_topics.append(refused)
-    refusal: Any = checked.services.answers.refusal_of(checked.context, others, code_of(GROUP))
+    refusal: Any = checked.services.responses.refusal_of(checked.context, others, code_of(GROUP))
     checked.replace(groups=groups)
 
     def amend(response: Any) -> None:
         # In request order, because a request can name a group twice: with all its topics, and with some.
-        for allowed, answer, refused in zip(groups, response.groups, refused_topics, strict=False):
+        for allowed, response_group, refused in zip(groups, response.groups, refused_topics, strict=False):
             if allowed.topics is None:
-                _keep_described(checked, answer)
-            elif not answer.error_code:
-                answer.topics.extend(_without_offsets(topic, checked) for topic in refused)
+                _keep_described(checked, response_group)
+            elif not response_group.error_code:
+                response_group.topics.extend(_without_offsets(topic, checked) for topic in refused)
         response.groups.extend(refusal.groups)
 
     checked.amend(amend)
@@ -221,12 +223,12 @@ def _split(checked: Checked, topics: list[Any]) -> tuple[list[Any], list[Any]]:
     return kept, refused
 
 
-def _keep_described(checked: Checked, answer: Any) -> None:
-    """Remove topics that the client cannot describe from one group's answer."""
+def _keep_described(checked: Checked, response_group: Any) -> None:
+    """Remove topics that the client cannot describe from one group's response."""
     access, image = checked.access, checked.image
-    answer.topics = [
+    response_group.topics = [
         topic
-        for topic in answer.topics
+        for topic in response_group.topics
         if access.may(Operation.DESCRIBE, TOPIC, topic_name(topic, image) or "", notes=False)
     ]
 
@@ -316,12 +318,14 @@ def check_add_partitions(checked: Checked) -> Verdict:
         is_known = image.partition(name, number) is not None
         return OperationNotAttempted.code if is_known else UnknownTopicOrPartition.code
 
-    response: Any = checked.services.answers.refusal_of(checked.context, request, OperationNotAttempted.code)
+    response: Any = checked.services.responses.refusal_of(
+        checked.context, request, OperationNotAttempted.code
+    )
     for topic in response.results_by_topic_v3_and_below:
         for partition in topic.results_by_partition:
             partition.partition_error_code = code_for(topic.name, partition.partition_index)
-    answer: Response = response
-    return answer
+    response_group: Response = response
+    return response_group
 
 
 def check_markers(checked: Checked) -> Verdict:

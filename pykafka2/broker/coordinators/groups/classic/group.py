@@ -88,11 +88,13 @@ class ClassicJoins(ClassicRebalance):
             self.groups[request.group_id] = group
         if not self._has_room_for(group, request.member_id):
             group.remove(request.member_id)
-            out.reply(deferred, join_error(caller.version, GroupMaxSizeReached.code, ""))
+            out.respond(deferred, join_error(caller.version, GroupMaxSizeReached.code, ""))
         elif group.state is GroupState.DEAD:
-            out.reply(deferred, join_error(caller.version, CoordinatorNotAvailable.code, request.member_id))
+            out.respond(deferred, join_error(caller.version, CoordinatorNotAvailable.code, request.member_id))
         elif not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):
-            out.reply(deferred, join_error(caller.version, InconsistentGroupProtocol.code, request.member_id))
+            out.respond(
+                deferred, join_error(caller.version, InconsistentGroupProtocol.code, request.member_id)
+            )
         elif not request.member_id:
             self._join_new(group, caller, deferred, out, now)
         else:
@@ -148,7 +150,7 @@ class ClassicJoins(ClassicRebalance):
             # The client joins again with this id, or the id expires (rule new-members-are-given-an-id-first).
             group.pending_join.add(member_id)
             self.schedule_member_expiration(group, member_id, now + request.session_timeout_ms / 1000)
-            out.reply(deferred, join_error(caller.version, MemberIdRequired.code, member_id))
+            out.respond(deferred, join_error(caller.version, MemberIdRequired.code, member_id))
             return
         self._add(group, member_id, caller, deferred, out, now)
 
@@ -165,7 +167,7 @@ class ClassicJoins(ClassicRebalance):
             self._update(group, member, deferred, out, now)
         elif group.state is GroupState.COMPLETING_REBALANCE:
             if is_same:  # it can have missed the response
-                out.reply(deferred, join_response(group, member, caller.version))
+                out.respond(deferred, join_response(group, member, caller.version))
             else:
                 self._update(group, member, deferred, out, now)
         elif group.state is GroupState.STABLE:
@@ -173,7 +175,7 @@ class ClassicJoins(ClassicRebalance):
             if group.leader == member.id or not is_same:
                 self._update(group, member, deferred, out, now)
             else:
-                out.reply(deferred, join_response(group, member, caller.version, lists_members=False))
+                out.respond(deferred, join_response(group, member, caller.version, lists_members=False))
         else:
             raise UnknownMemberId
 
@@ -267,7 +269,7 @@ class ClassicJoins(ClassicRebalance):
         else:
             # Old clients would run an assignment again if the response named them as the leader.
             response = join_response(group, member, caller.version, leader=old_leader, lists_members=False)
-        out.reply(deferred, response)
+        out.respond(deferred, response)
 
         def revert(error: BrokerError, repair: Result) -> None:
             group.replace_static(instance_id, new_id, old_id)
@@ -328,7 +330,7 @@ class ClassicGroups(ClassicJoins):
             raise RebalanceInProgress
         if group.state is GroupState.STABLE:
             self.note_synced(group, member.id)
-            out.reply(deferred, sync_response(group, member))
+            out.respond(deferred, sync_response(group, member))
             return
         self.park_sync(member, deferred, out)
         self.note_synced(group, member.id)
@@ -362,7 +364,7 @@ class ClassicGroups(ClassicJoins):
             raise IllegalGeneration
         self.schedule_session_timeout(group, member, now)
         is_preparing = group.state is GroupState.PREPARING_REBALANCE
-        out.reply(deferred, HeartbeatResponse(error_code=RebalanceInProgress.code if is_preparing else 0))
+        out.respond(deferred, HeartbeatResponse(error_code=RebalanceInProgress.code if is_preparing else 0))
 
     def leave(self, caller: Caller, deferred: Deferred[Any], out: Result, now: float) -> None:
         request = cast("LeaveGroupRequest", deferred.request)
@@ -374,7 +376,7 @@ class ClassicGroups(ClassicJoins):
         group = self.get(request.group_id)
         if group is not None and group.state is GroupState.DEAD:
             raise CoordinatorNotAvailable
-        answers = [
+        responses = [
             MemberResponse(
                 member_id=leaver.member_id,
                 group_instance_id=leaver.group_instance_id,
@@ -382,12 +384,12 @@ class ClassicGroups(ClassicJoins):
             )
             for leaver in leaving
         ]
-        if group is not None and any(answer.error_code == 0 for answer in answers):
+        if group is not None and any(response.error_code == 0 for response in responses):
             if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
                 self.rebalance_or_complete(group, out, now)
             else:
                 self.complete_join_if_all_joined(group, out, now)
-        out.reply(deferred, leave_response(caller.version, answers))
+        out.respond(deferred, leave_response(caller.version, responses))
 
     def _leave(self, group: ClassicGroup, leaver: MemberIdentity, out: Result) -> int:
         """Remove a member. Return the error code."""
@@ -410,8 +412,8 @@ class ClassicGroups(ClassicJoins):
         return 0
 
 
-def leave_response(version: int, answers: list[MemberResponse]) -> LeaveGroupResponse:
+def leave_response(version: int, responses: list[MemberResponse]) -> LeaveGroupResponse:
     """Return the response with one result per member; versions below 3 have a single member."""
     if version >= FIRST_LEAVE_OF_MANY:
-        return LeaveGroupResponse(members=answers)
-    return LeaveGroupResponse(error_code=answers[0].error_code)
+        return LeaveGroupResponse(members=responses)
+    return LeaveGroupResponse(error_code=responses[0].error_code)

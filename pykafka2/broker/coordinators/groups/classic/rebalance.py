@@ -131,16 +131,16 @@ class ClassicRebalance:
             out.write(GroupMetadataKey(group=group.id), group.to_record({}))
             return
         for member in group.members.values():
-            self.answer_join(group, member, out)
+            self.respond_to_join(group, member, out)
             self.schedule_session_timeout(group, member, now)
             member.is_new = False
             group.pending_sync.add(member.id)
         self._schedule(("sync", group.id), group, now + group.rebalance_timeout, self._expire_sync)
 
-    def answer_join(self, group: ClassicGroup, member: ClassicMember, out: Result) -> None:
+    def respond_to_join(self, group: ClassicGroup, member: ClassicMember, out: Result) -> None:
         deferred, member.awaiting_join = member.awaiting_join, None
         if deferred is not None:
-            out.reply(deferred, join_response(group, member, deferred.version))
+            out.respond(deferred, join_response(group, member, deferred.version))
 
     def _expire_sync(self, group: ClassicGroup, out: Result, now: float) -> None:
         """Remove members that did not sync in time (rule members-that-do-not-sync-are-removed)."""
@@ -155,14 +155,14 @@ class ClassicRebalance:
         """Distribute the leader's assignment, which is in the log now."""
         for member in group.members.values():
             member.assignment = assignments.get(member.id, b"")
-        self._answer_syncs(group, 0, out, now)
+        self._respond_to_syncs(group, 0, out, now)
         group.move_to(GroupState.STABLE, self.wall_ms(now))
 
     def propagate_error(self, group: ClassicGroup, code: int, out: Result, now: float) -> None:
         """End the generation without an assignment; waiting members get the error."""
         for member in group.members.values():
             member.assignment = b""
-        self._answer_syncs(group, code, out, now)
+        self._respond_to_syncs(group, code, out, now)
 
     def assignment_not_stored(
         self, group: ClassicGroup, generation: int, error: BrokerError, out: Result, now: float
@@ -175,12 +175,12 @@ class ClassicRebalance:
         self.propagate_error(group, append_error_code(deferred.request, error.code or 0), out, now)
         self.rebalance_or_complete(group, out, now)
 
-    def _answer_syncs(self, group: ClassicGroup, code: int, out: Result, now: float) -> None:
+    def _respond_to_syncs(self, group: ClassicGroup, code: int, out: Result, now: float) -> None:
         for member in group.members.values():
             deferred, member.awaiting_sync = member.awaiting_sync, None
             if deferred is None:
                 continue
-            out.reply(deferred, sync_response(group, member, code))
+            out.respond(deferred, sync_response(group, member, code))
             # Its session did not run while it waited.
             self.schedule_session_timeout(group, member, now)
 
@@ -227,11 +227,11 @@ class ClassicRebalance:
         group.remove(member.id)
 
     def dismiss(self, member: ClassicMember, code: int, member_id: str, out: Result) -> None:
-        """Answer a member's waiting requests with an error; for JoinGroup with this member id."""
+        """Complete a member's waiting requests with an error; for JoinGroup with this member id."""
         joining, syncing = member.awaiting_join, member.awaiting_sync
         member.awaiting_join = member.awaiting_sync = None
         if joining is not None:
-            out.reply(joining, join_error(joining.version, code, member_id))
+            out.respond(joining, join_error(joining.version, code, member_id))
         if syncing is not None:
             out.refuse(syncing, code)
 

@@ -128,7 +128,7 @@ class ConsumerGroups(ConsumerSteps):
         sends_assignment = (
             request.member_epoch == JOIN_EPOCH or is_full or _partitions(member) != _partitions(moved)
         )
-        out.reply(
+        out.respond(
             deferred,
             ConsumerGroupHeartbeatResponse(
                 member_id=moved.id,
@@ -250,7 +250,7 @@ class ConsumerGroups(ConsumerSteps):
             out.on_appended = lambda out: self.timers.cancel(("revocation", group.id, member.id))
         else:
             self.fence(group, [member], out, now)
-        out.reply(
+        out.respond(
             deferred,
             ConsumerGroupHeartbeatResponse(
                 member_id=member.id, member_epoch=request.member_epoch, heartbeat_interval_ms=0

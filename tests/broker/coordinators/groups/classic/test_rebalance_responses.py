@@ -41,7 +41,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
     # By thread: loops of other tests' clusters may turn beside this one.
     turn_of: dict[int, int] = defaultdict(int)
     run_once = threads.Loop.run_once
-    replies_leave = Processor.replies_leave
+    responses_leaving = Processor.responses_leaving
 
     def counted(loop: threads.Loop, *arguments: Any) -> float:
         turn_of[threading.get_ident()] += 1
@@ -53,10 +53,10 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
             seen[type(pending[slot].request).__name__.removesuffix("Request")].append(
                 turn_of[threading.get_ident()]
             )
-        replies_leave(processor, connection, slots)
+        responses_leaving(processor, connection, slots)
 
     monkeypatch.setattr(threads.Loop, "run_once", counted)
-    monkeypatch.setattr(Processor, "replies_leave", noted)
+    monkeypatch.setattr(Processor, "responses_leaving", noted)
     monkeypatch.setattr(threads, "MAX_TURN", 0.0)
     return seen
 

@@ -10,7 +10,7 @@ import pytest
 
 from pykafka2.broker.log import memory_storage as log_dir
 from pykafka2.broker.log.batch import parse_batch
-from pykafka2.broker.log.memory_storage import LogDirs
+from pykafka2.broker.log.memory_storage import MemoryLogStorages
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Topic
@@ -29,7 +29,7 @@ class Replicas:
     """The logs of one partition on three brokers; the first one leads."""
 
     def __init__(self) -> None:
-        dirs = LogDirs()
+        dirs = MemoryLogStorages()
         self.dirs = [dirs.new() for _ in range(3)]
         self.leader, *self.followers = self.logs = [one.open("t", TOPIC_ID, 0) for one in self.dirs]
 
