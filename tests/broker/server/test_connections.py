@@ -159,7 +159,7 @@ def test_an_answer_that_cannot_be_encoded_costs_its_one_connection(
     wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 1)
     broken = ProduceResponse(responses=[])
     broken.throttle_time_ms = 2**40  # no int32
-    monkeypatch.setattr("pykafka2.broker.handlers.produce._answer", lambda *_: broken)
+    monkeypatch.setattr("pykafka2.broker.handlers.produce._response", lambda *_: broken)
     kafka_cluster.controls.resume_followers()
     assert wire.is_closed_by_broker()
     leader("t", 0).call(METADATA, 12)
