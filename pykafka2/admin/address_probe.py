@@ -21,18 +21,17 @@ from pykafka2.admin.check_advice import (
     shown_versions,
 )
 from pykafka2.admin.check_values import CheckStatus, CheckStep
-from pykafka2.admin.tls_observer import Noticed, Observer, notice
+from pykafka2.admin.tls_observer import Observer
 from pykafka2.clock import FOREVER
 from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import PollResult
 from pykafka2.errors import (
     Disconnected,
+    IllegalSaslState,
     KafkaError,
     NoBrokersAvailable,
     RequestTimeout,
-    TlsCertificateRejected,
     TlsError,
-    TlsHostNameMismatch,
 )
 from pykafka2.network.connection import Connection, ConnectionOptions
 from pykafka2.network.handshake import (
@@ -42,7 +41,7 @@ from pykafka2.network.handshake import (
     authenticate,
     negotiate,
 )
-from pykafka2.network.port_probes import VERDICTS, probe_sasl, probe_without_tls
+from pykafka2.network.port_probe import VERDICTS, Phase, PortProbe, ProbeTransport, TlsSpoken, probe_after
 from pykafka2.network.script import Lane, Script
 from pykafka2.network.transport import SocketOptions
 from pykafka2.protocol.messages.metadata import MetadataRequest
@@ -330,71 +329,56 @@ class AddressProbe:
                 now,
                 fix=fix_of_port(self.address, self.broker_id),
             )
-        elif self._stage == "tls" and isinstance(error, TlsCertificateRejected | TlsHostNameMismatch):
-            self._diagnose_certificate(error, now)
-        elif self._stage == "tls":
-            self._diagnose_with(probe_without_tls, None, error, now)
-        elif self._stage == "api_versions" and isinstance(error, Disconnected) and self._cluster.tls is None:
-            self._diagnose_tls_port(error, now)
-        elif self._stage == "metadata" and isinstance(error, Disconnected) and self._cluster.sasl is None:
-            self._diagnose_with(probe_sasl, self._cluster.tls, error, now, found="sasl")
         else:
-            self._fail(self._stage, error, now)
+            phase = self._phase()
+            probe = None if phase is None else probe_after(error, phase)
+            if probe is None:
+                self._fail(self._stage, error, now)
+            else:
+                self._run(probe, error, now)
 
-    def _diagnose_with(
-        self,
-        probe: Callable[[str], Script[Agreement]],
-        tls: ReloadingTlsContext | None,
-        cause: KafkaError,
-        now: float,
-        *,
-        found: str | None = None,
-    ) -> None:
-        """Open a connection that detects what the port speaks."""
+    def _phase(self) -> Phase | None:
+        """Return the current step as a phase in which the wrong security protocol can end the connection."""
+        if self._stage == "tls":
+            return Phase.TLS_HANDSHAKE
+        if self._stage == "api_versions" and self._cluster.tls is None:
+            return Phase.PLAINTEXT_HANDSHAKE
+        if self._stage == "metadata" and self._cluster.sasl is None:
+            return Phase.UNAUTHENTICATED_REQUESTS
+        return None
+
+    def _run(self, probe: PortProbe, cause: KafkaError, now: float) -> None:
+        """Find out with another connection why the one before was closed by `cause`."""
         stage = self._stage
+
+        def on_closed(error: KafkaError, then: float) -> None:
+            if isinstance(error, TlsSpoken):
+                self._fail_with_certificate(stage, error, cause, then)
+            elif isinstance(error, VERDICTS):
+                self._fail("sasl" if isinstance(error, IllegalSaslState) else "tls", error, then)
+            else:
+                self._fail(stage, cause, then)
+
         self._begin(stage, now)
+        tls: ReloadingTlsContext | TlsContext | None = None
+        if probe.transport is not ProbeTransport.PLAINTEXT:
+            is_same = probe.transport is ProbeTransport.SAME
+            tls = self._cluster.tls if is_same else self._unverified()
+        self._connect(self._endpoints[0], tls, probe.script(self.name), _ignore, on_closed, now)
 
-        def on_closed(error: KafkaError, then: float) -> None:
-            is_found = isinstance(error, VERDICTS)
-            verdict = error if is_found else cause
-            self._fail(found if found is not None and is_found else stage, verdict, then)
-
-        self._connect(self._endpoints[0], tls, probe(self.name), _ignore, on_closed, now)
-
-    def _diagnose_tls_port(self, cause: KafkaError, now: float) -> None:
-        """Find out whether a port that closed a plaintext connection speaks TLS."""
-
-        def on_closed(error: KafkaError, then: float) -> None:
-            if isinstance(error, Noticed):
-                certificate = self._certificate()
-                shown = "" if certificate is None else f" ({shown_certificate(certificate)})"
-                speaks_tls = TlsError(f"{self.name} speaks TLS on this port{shown}")
-                self._fail(
-                    "tls",
-                    speaks_tls,
-                    then,
-                    fix="set security_protocol=SSL (SASL_SSL with SASL), or use the plaintext port",
-                )
-            else:
-                self._fail("api_versions", cause, then)
-
-        self._begin(self._stage, now)
-        self._connect(self._endpoints[0], self._unverified(), notice(), _ignore, on_closed, now)
-
-    def _diagnose_certificate(self, cause: KafkaError, now: float) -> None:
-        """Read the rejected certificate over a connection that verifies nothing and sends nothing."""
-
-        def on_closed(error: KafkaError, then: float) -> None:
-            certificate = self._certificate() if isinstance(error, Noticed) else None
-            if certificate is None:
-                self._fail("tls", cause, then)
-            else:
-                trusted = self._cluster.options.ssl_cafile
-                detail, fix = explained(certificate, cause, self.host, trusted, self._today())
-                self._fail("tls", type(cause)(detail), then, fix=fix)
-
-        self._begin(self._stage, now)
-        self._connect(self._endpoints[0], self._unverified(), notice(), _ignore, on_closed, now)
+    def _fail_with_certificate(self, stage: str, verdict: TlsSpoken, cause: KafkaError, now: float) -> None:
+        """Explain a rejected certificate, or a port with TLS, with the certificate that was read."""
+        certificate = self._certificate()
+        if stage != "tls":
+            shown = "" if certificate is None else f" ({shown_certificate(certificate)})"
+            fix = "set security_protocol=SSL (SASL_SSL with SASL), or use the plaintext port"
+            self._fail("tls", TlsError(f"{verdict}{shown}"), now, fix=fix)
+        elif certificate is None:
+            self._fail("tls", cause, now)
+        else:
+            trusted = self._cluster.options.ssl_cafile
+            detail, fix = explained(certificate, cause, self.host, trusted, self._today())
+            self._fail("tls", type(cause)(detail), now, fix=fix)
 
     def _unverified(self) -> TlsContext:
         from pykafka2.network.tls import TlsContext

@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pykafka2.errors import CorruptData, KafkaError
+from pykafka2.errors import CorruptData
 from pykafka2.network.certificate import Certificate, read_certificate
-from pykafka2.network.handshake import Agreement
-from pykafka2.network.script import Script
 
 if TYPE_CHECKING:
     from pykafka2.network.tls import ReloadingTlsContext, TlsContext
     from pykafka2.network.transport import Buffer, SocketTransport, Transport
-
-
-class Noticed(KafkaError):
-    """Ends a connection that was opened only to read its certificate."""
 
 
 class _Observed:
@@ -76,9 +70,3 @@ class Observer:
 
     def _connected(self) -> None:
         self.is_connected = True
-
-
-def notice() -> Script[Agreement]:
-    """End the connection as soon as its handshake with TLS is done."""
-    yield from ()
-    raise Noticed("the certificate was read")

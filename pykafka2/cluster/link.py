@@ -31,7 +31,7 @@ from pykafka2.logs import ClientLogger
 from pykafka2.network.connection import Connection, ConnectionOptions
 from pykafka2.network.connection_setup import OnWorkDone
 from pykafka2.network.endpoint import Endpoint
-from pykafka2.network.port_probes import VERDICTS
+from pykafka2.network.port_probe import VERDICTS, ProbeTransport
 from pykafka2.network.sasl.mechanism import SaslMechanism
 from pykafka2.network.script import Lane, Offload
 from pykafka2.network.transport import SocketOptions, TlsWrapper
@@ -338,7 +338,7 @@ class NodeLink:
                 endpoint,
                 connection,
                 options=SocketOptions(options.send_buffer_bytes, options.receive_buffer_bytes),
-                tls=None if probe is not None and probe.is_without_tls else self._tls,
+                tls=None if probe and probe.transport is ProbeTransport.PLAINTEXT else self._tls,
                 server_name=endpoint.name or self.node.host,
             )
         except KafkaError as error:

@@ -1,20 +1,15 @@
 """Detects a security-protocol mismatch (TLS or SASL) on a bootstrap address.
 
 Owned by its link (link.py), on the driver's thread. A connection that is closed without a response can be a
-restart, so it is retried; network/port_probes.py finds out what the port speaks, and a mismatch is raised
+restart, so it is retried; network/port_probe.py finds out what the port speaks, and a mismatch is raised
 at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pykafka2.errors import Disconnected, KafkaError, TlsInterrupted
 from pykafka2.network.endpoint import Endpoint
-from pykafka2.network.handshake import Agreement
-from pykafka2.network.port_probes import VERDICTS, probe_sasl, probe_without_tls
-from pykafka2.network.script import Script
-from pykafka2.slotted import slotted
+from pykafka2.network.port_probe import VERDICTS, Phase, PortProbe, probe_after
 
 SUSPICIOUS_ENDS = 2
 """Consecutive connections closed before any response that rule out a restart."""
@@ -23,28 +18,17 @@ MOST_PROBES = 16
 """The newest addresses of a name with a probe; a resolver can return others each time."""
 
 
-@slotted
-class Probe:
-    """The probe of a connection that is opened only to find out why the one before was closed."""
-
-    cause: KafkaError
-    """The error that closed the earlier connection."""
-    script: Callable[[str], Script[Agreement]]
-    """Replaces the handshake; takes the broker's name."""
-    is_without_tls: bool = False
-
-
 class PortDiagnosis:
     """The diagnosis of one bootstrap name; each of its addresses is probed by itself."""
 
     def __init__(self, *, has_sasl: bool) -> None:
         self._has_sasl = has_sasl
-        self._probes: dict[Endpoint, Probe] = {}
-        """The next connection's probe for each suspicious address."""
+        self._probes: dict[Endpoint, tuple[PortProbe, KafkaError]] = {}
+        """The next connection's probe for each suspicious address, and the error that it is to explain."""
         self._at: Endpoint | None = None
         """The address of the current or last connection."""
-        self._current: Probe | None = None
-        """The probe of that connection, if it is one."""
+        self._cause: KafkaError | None = None
+        """The error that this connection is to explain, if it is a probe."""
         self._verdict: KafkaError | None = None
         """The mismatch found since the name was resolved, until an address completes a handshake."""
         self._unanswered_ends = 0
@@ -54,10 +38,11 @@ class PortDiagnosis:
         """Start a new round: the name was resolved, and its addresses are tried in turn."""
         self._verdict = None
 
-    def begin(self, endpoint: Endpoint) -> Probe | None:
+    def begin(self, endpoint: Endpoint) -> PortProbe | None:
         """Start a connection to this address; return its probe if the address is suspicious."""
-        self._at, self._current = endpoint, self._probes.get(endpoint)
-        return self._current
+        probe, cause = self._probes.get(endpoint, (None, None))
+        self._at, self._cause = endpoint, cause
+        return probe
 
     def closed(self, error: KafkaError, *, was_unanswered: bool | None) -> KafkaError:
         """Record that the connection was closed by `error`; return the error to report.
@@ -65,30 +50,30 @@ class PortDiagnosis:
         `was_unanswered`: whether it was closed after the handshake and before any response; None if before
         the handshake ended.
         """
-        probe, self._current = self._current, None
-        if probe is not None:
+        cause, self._cause = self._cause, None
+        if cause is not None:
             if isinstance(error, VERDICTS):
                 self._verdict = error  # the probe stays, so the next connection repeats it
                 return error
-            self._set_probe(None)
-            error = probe.cause  # any other error of a probe is no evidence about the port
+            self._set_probe(None, cause)
+            error = cause  # any other error of a probe is no evidence about the port
         elif isinstance(error, TlsInterrupted):
-            self._set_probe(Probe(error, probe_without_tls, is_without_tls=True))
+            self._set_probe(probe_after(error, Phase.TLS_HANDSHAKE), error)
         elif was_unanswered is not None:
             self._verdict = None
             self._unanswered_ends = self._unanswered_ends + 1 if was_unanswered else 0
             is_suspicious = self._unanswered_ends >= SUSPICIOUS_ENDS and type(error) is Disconnected
             if is_suspicious and not self._has_sasl:
-                self._set_probe(Probe(error, probe_sasl))
+                self._set_probe(probe_after(error, Phase.UNAUTHENTICATED_REQUESTS), error)
         # A mismatch found on one address outweighs the errors of the others.
         return error if self._verdict is None else self._verdict
 
-    def _set_probe(self, probe: Probe | None) -> None:
+    def _set_probe(self, probe: PortProbe | None, cause: KafkaError) -> None:
         """Set the probe for the next connection to the current address."""
         if self._at is not None:
             self._probes.pop(self._at, None)
             if probe is not None:
-                self._probes[self._at] = probe
+                self._probes[self._at] = (probe, cause)
             if len(self._probes) > MOST_PROBES:
                 del self._probes[next(iter(self._probes))]
 

@@ -12,7 +12,7 @@ from pykafka2.cluster.client import ClusterClient
 from pykafka2.cluster.port_diagnosis import MOST_PROBES, PortDiagnosis
 from pykafka2.errors import Disconnected, IllegalSaslState, TlsInterrupted, TlsNotSpoken
 from pykafka2.network.endpoint import Endpoint
-from pykafka2.network.port_probes import probe_sasl, probe_without_tls
+from pykafka2.network.port_probe import Phase, ProbeTransport, TlsSpoken, probe_after
 from pykafka2.network.transport import SocketOptions
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.sasl import SaslHandshakeRequest, SaslHandshakeResponse
@@ -24,15 +24,50 @@ HERE, THERE = Endpoint("10.0.0.1", 9092), Endpoint("10.0.0.2", 9092)
 LOST, HUNG_UP = Disconnected("closed"), TlsInterrupted("hung up")
 
 
-def play(script: Any, *answers: Any) -> None:
-    script.send(None)
-    for answer in answers:
-        script.send(answer)
+PHASES = {
+    Phase.TLS_HANDSHAKE: HUNG_UP,
+    Phase.PLAINTEXT_HANDSHAKE: LOST,
+    Phase.UNAUTHENTICATED_REQUESTS: LOST,
+}
+"""Each phase with an error that a port of another security protocol ends it with."""
 
 
-def test_a_plaintext_port_answers_without_tls() -> None:
+def run_probe(phase: Phase, *responses: Any) -> None:
+    probe = probe_after(PHASES[phase], phase)
+    assert probe is not None
+    script: Any = probe.script("node 1")
+    for response in (None, *responses):
+        script.send(response)
+    raise AssertionError("the probe did not raise")
+
+
+def test_port_that_responds_without_tls_is_a_plaintext_port() -> None:
     with pytest.raises(TlsNotSpoken, match=r"node 1 speaks Kafka's protocol without TLS.*security_protocol="):
-        play(probe_without_tls("node 1"), api_versions_response())
+        run_probe(Phase.TLS_HANDSHAKE, api_versions_response())
+
+
+def test_port_that_completes_the_tls_handshake_is_a_tls_port() -> None:
+    with pytest.raises(TlsSpoken, match="node 1 speaks TLS on this port"):
+        run_probe(Phase.PLAINTEXT_HANDSHAKE)
+
+
+def test_each_phase_is_probed_after_its_own_errors_only() -> None:
+    transports = {phase: probe.transport for phase in Phase if (probe := probe_after(PHASES[phase], phase))}
+    assert transports == {
+        Phase.TLS_HANDSHAKE: ProbeTransport.PLAINTEXT,
+        Phase.PLAINTEXT_HANDSHAKE: ProbeTransport.UNVERIFIED_TLS,
+        Phase.UNAUTHENTICATED_REQUESTS: ProbeTransport.SAME,
+    }
+    for error in (errors.TlsCertificateRejected("expired"), errors.TlsHostNameMismatch("another name")):
+        probe = probe_after(error, Phase.TLS_HANDSHAKE)
+        assert probe is not None
+        assert probe.transport is ProbeTransport.UNVERIFIED_TLS
+        assert probe_after(error, Phase.PLAINTEXT_HANDSHAKE) is None
+    for phase in Phase:
+        assert probe_after(errors.CorruptResponse("HTTP"), phase) is None
+        timeout = errors.RequestTimeout("late")  # a listener can wait for the rest of a strange request
+        assert probe_after(timeout, phase) is probe_after(PHASES[phase], phase)
+    assert probe_after(LOST, Phase.TLS_HANDSHAKE) is None
 
 
 def test_probe_reports_the_sasl_mechanisms_or_their_absence() -> None:
@@ -40,69 +75,66 @@ def test_probe_reports_the_sasl_mechanisms_or_their_absence() -> None:
     with pytest.raises(
         IllegalSaslState, match=r"node 1 requires SASL authentication \(PLAIN, X\) .*\. Set security_protoc"
     ):
-        play(probe_sasl("node 1"), api_versions_response(), offer)
+        run_probe(Phase.UNAUTHENTICATED_REQUESTS, api_versions_response(), offer)
+    offer = SaslHandshakeResponse(error_code=34, mechanisms=[])
     with pytest.raises(Disconnected, match="node 1 closed"):
-        play(
-            probe_sasl("node 1"),
-            api_versions_response(),
-            SaslHandshakeResponse(error_code=34, mechanisms=[]),
-        )
+        run_probe(Phase.UNAUTHENTICATED_REQUESTS, api_versions_response(), offer)
 
 
 def test_probe_result_other_than_a_mismatch_keeps_the_original_error() -> None:
-    doubts = PortDiagnosis(has_sasl=False)
-    assert doubts.begin(HERE) is None
-    assert doubts.closed(HUNG_UP, was_unanswered=None) is HUNG_UP
+    diagnosis = PortDiagnosis(has_sasl=False)
+    assert diagnosis.begin(HERE) is None
+    assert diagnosis.closed(HUNG_UP, was_unanswered=None) is HUNG_UP
     verdict = TlsNotSpoken("plaintext")
     for _ in range(2):
-        doubts.resolved()
-        probe = doubts.begin(HERE)
+        diagnosis.resolved()
+        probe = diagnosis.begin(HERE)
         assert probe is not None
-        assert probe.is_without_tls
-        assert doubts.closed(verdict, was_unanswered=None) is verdict
-    doubts.resolved()
-    doubts.begin(HERE)
-    assert doubts.closed(errors.CorruptResponse("HTTP"), was_unanswered=None) is HUNG_UP
-    assert doubts.begin(HERE) is None
+        assert probe.transport is ProbeTransport.PLAINTEXT
+        assert diagnosis.closed(verdict, was_unanswered=None) is verdict
+    diagnosis.resolved()
+    diagnosis.begin(HERE)
+    assert diagnosis.closed(errors.CorruptResponse("HTTP"), was_unanswered=None) is HUNG_UP
+    assert diagnosis.begin(HERE) is None
 
 
-def test_an_address_is_doubted_for_itself_alone() -> None:
-    doubts = PortDiagnosis(has_sasl=False)
-    doubts.begin(HERE)
-    doubts.closed(HUNG_UP, was_unanswered=None)
-    assert doubts.begin(THERE) is None
-    assert doubts.begin(HERE) is not None
+def test_an_address_is_probed_for_itself_alone() -> None:
+    diagnosis = PortDiagnosis(has_sasl=False)
+    diagnosis.begin(HERE)
+    diagnosis.closed(HUNG_UP, was_unanswered=None)
+    assert diagnosis.begin(THERE) is None
+    assert diagnosis.begin(HERE) is not None
     for number in range(MOST_PROBES):
-        doubts.begin(Endpoint(f"10.0.1.{number}", 9092))
-        doubts.closed(HUNG_UP, was_unanswered=None)
-    assert doubts.begin(HERE) is None, "a name that has others each time takes no more memory"
+        diagnosis.begin(Endpoint(f"10.0.1.{number}", 9092))
+        diagnosis.closed(HUNG_UP, was_unanswered=None)
+    assert diagnosis.begin(HERE) is None, "a name that has others each time takes no more memory"
 
 
 def test_mismatch_of_one_address_is_reported_unless_another_serves() -> None:
-    doubts, verdict = PortDiagnosis(has_sasl=False), TlsNotSpoken("plaintext")
-    doubts.begin(HERE)
-    doubts.closed(HUNG_UP, was_unanswered=None)
-    doubts.begin(HERE)
-    assert doubts.closed(verdict, was_unanswered=None) is verdict
-    doubts.begin(THERE)
-    assert doubts.closed(LOST, was_unanswered=None) is verdict
-    doubts.begin(THERE)
-    assert doubts.closed(LOST, was_unanswered=False) is LOST
+    diagnosis, verdict = PortDiagnosis(has_sasl=False), TlsNotSpoken("plaintext")
+    diagnosis.begin(HERE)
+    diagnosis.closed(HUNG_UP, was_unanswered=None)
+    diagnosis.begin(HERE)
+    assert diagnosis.closed(verdict, was_unanswered=None) is verdict
+    diagnosis.begin(THERE)
+    assert diagnosis.closed(LOST, was_unanswered=None) is verdict
+    diagnosis.begin(THERE)
+    assert diagnosis.closed(LOST, was_unanswered=False) is LOST
 
 
-def test_restarts_are_not_doubted() -> None:
-    doubts = PortDiagnosis(has_sasl=False)
+def test_restarts_are_not_probed() -> None:
+    diagnosis = PortDiagnosis(has_sasl=False)
     for was_unanswered in (True, False, True, None, False):
-        assert doubts.begin(HERE) is None
-        assert doubts.closed(LOST, was_unanswered=was_unanswered) is LOST
+        assert diagnosis.begin(HERE) is None
+        assert diagnosis.closed(LOST, was_unanswered=was_unanswered) is LOST
     for _ in range(2):
-        assert doubts.begin(HERE) is None
-        doubts.closed(LOST, was_unanswered=True)
-    assert doubts.begin(HERE) is not None
-    who_authenticates = PortDiagnosis(has_sasl=True)
+        assert diagnosis.begin(HERE) is None
+        diagnosis.closed(LOST, was_unanswered=True)
+    assert diagnosis.begin(HERE) is not None
+    with_sasl = PortDiagnosis(has_sasl=True)
     for _ in range(3):
-        assert who_authenticates.begin(HERE) is None
-        who_authenticates.closed(LOST, was_unanswered=True)
+        assert with_sasl.begin(HERE) is None
+        with_sasl.closed(LOST, was_unanswered=True)
 
 
 def test_client_without_sasl_on_a_sasl_port_raises_within_a_second(
