@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pykafka2.testing.cluster import KafkaCluster
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 
 @pytest.fixture
-def connect(kafka_cluster: KafkaCluster) -> Iterator[Callable[[int], Wire]]:
+def connect(kafka_cluster: KafkaCluster) -> Iterator[Callable[[int], RawClient]]:
     """`connect(broker_id)` is a new connection to a broker; all are closed after the test."""
-    wires: list[Wire] = []
+    wires: list[RawClient] = []
 
-    def open_one(broker_id: int = 0) -> Wire:
-        wires.append(Wire(kafka_cluster.brokers[broker_id].address))
+    def open_one(broker_id: int = 0) -> RawClient:
+        wires.append(RawClient(kafka_cluster.brokers[broker_id].address))
         return wires[-1]
 
     yield open_one
@@ -25,7 +25,9 @@ def connect(kafka_cluster: KafkaCluster) -> Iterator[Callable[[int], Wire]]:
 
 
 @pytest.fixture
-def leader(kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]) -> Callable[[str, int], Wire]:
+def leader(
+    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]
+) -> Callable[[str, int], RawClient]:
     """`leader(topic, partition)` is a new connection to the broker that leads it."""
     return lambda topic, partition: connect(kafka_cluster.partition(topic, partition).leader)
 

@@ -15,7 +15,9 @@ from benchmarks.side_by_side.measured import Measured, peak_rss_mb
 from pykafka2.protocol.framing import decode_response, encode_request
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster
-from tests.testing.wire import Wire, batch, partition_of, produce_request
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import partition_of, produce_request
+from tests.broker.support.raw_client import RawClient
 
 TOPIC = "written"
 VERSION = 12
@@ -42,17 +44,17 @@ def serve(requests: int) -> dict[str, Measured]:
 
 
 @contextmanager
-def _broker(name: str) -> Iterator[Wire]:
+def _broker(name: str) -> Iterator[RawClient]:
     config = {"authorizer.class.name": STANDARD_AUTHORIZER} if name == WITH else {}
     with KafkaCluster(1, {TOPIC: 1}, config=config) as cluster:
         cluster.history.is_on = False
         if name == WITH:
             cluster.acls.allow("User:ANONYMOUS", "WRITE", topic=TOPIC)
-        with Wire(cluster.bootstrap_servers) as wire:
+        with RawClient(cluster.bootstrap_servers) as wire:
             yield wire
 
 
-def _block(wire: Wire, frame: bytes, count: int) -> float:
+def _block(wire: RawClient, frame: bytes, count: int) -> float:
     """Return the seconds of the processor for each request."""
     stream: socket.socket = wire.socket
     started = time.process_time()

@@ -24,14 +24,16 @@ from tests.broker.support.admin_requests import (
     topic_of,
     value_of,
 )
-from tests.testing.wire import Wire, batch, produce
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce
+from tests.broker.support.raw_client import RawClient
 
 WaitFor = Callable[[Callable[[], bool]], None]
 DONE = ("NONE", None)
 QUICK_FAILURE: dict[str, Any] = {"delivery_timeout_ms": 500, "request_timeout_ms": 300}
 
 
-def partitions_seen(wire: Wire, topic: str) -> int:
+def partitions_seen(wire: RawClient, topic: str) -> int:
     """How many partitions a broker knows of; -1 where it does not know the topic."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
     (found,) = wire.call(request, 12).topics
@@ -40,7 +42,7 @@ def partitions_seen(wire: Wire, topic: str) -> int:
 
 @pytest.mark.kafka(brokers=3)
 def test_each_broker_takes_the_write_and_all_see_it(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire], wait_for: WaitFor
+    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient], wait_for: WaitFor
 ) -> None:
     wires = [connect(broker) for broker in range(3)]
     for broker, wire in enumerate(wires):
@@ -92,7 +94,7 @@ def test_admin_client_at_each_broker_creates_alters_and_deletes(
 
 def _shown_by(address: str, topic: str, setting: str) -> tuple[int, str | None]:
     """Return what one broker shows of a topic, by requests to that broker alone."""
-    with Wire(address) as wire:
+    with RawClient(address) as wire:
         count = partitions_seen(wire, topic)
         return count, value_of(wire, TOPIC, topic, setting)[0] if count >= 0 else None
 
@@ -123,7 +125,7 @@ def test_min_insync_replicas_altered_by_the_admin_client_acts_at_once(
 
 @pytest.mark.kafka(brokers=2)
 def test_min_insync_replicas_acts_at_once(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire], wait_for: WaitFor
+    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient], wait_for: WaitFor
 ) -> None:
     """With ISR = {leader}, 1 -> 2 makes the next acks=all produce fail; 2 -> 1 lets it through."""
     kafka_cluster.create_topic("t", 1, 2)

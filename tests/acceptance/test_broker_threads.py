@@ -10,7 +10,9 @@ import pytest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Topic
-from tests.testing.wire import Wire, batch, partition_of, produce, produce_request
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import partition_of, produce, produce_request
+from tests.broker.support.raw_client import RawClient
 
 METADATA = MetadataRequest(topics=None)
 
@@ -23,7 +25,7 @@ def test_the_timeline_names_acceptor_processor_handler_and_the_same_processor(th
     config = {"threads": threads, "num.network.threads": 3, "num.io.threads": 2}
     with KafkaCluster(2, {"t": Topic(1, 2)}, config=config) as cluster:
         cluster.controls.move_leader(("t", 0), to=0)
-        wires = [Wire(cluster.brokers[0].address) for _ in range(6)]
+        wires = [RawClient(cluster.brokers[0].address) for _ in range(6)]
         try:
             for wire in wires:
                 produce(wire, "t", 0, batch())
@@ -54,7 +56,7 @@ def test_a_full_queue_of_500_makes_the_clients_block_and_the_broker_not_grow(
     queue = broker.parts.queue
     taken = queue.take
     queue.take = lambda: None  # type: ignore[method-assign]
-    wires = [Wire(broker.address) for _ in range(520)]
+    wires = [RawClient(broker.address) for _ in range(520)]
     large = produce_request("t", 0, batch([bytes(50_000)]), acks=1)
     try:
         for wire in wires:
@@ -96,7 +98,7 @@ def test_a_full_queue_of_500_makes_the_clients_block_and_the_broker_not_grow(
             wire.close()
 
 
-def address_of(wire: Wire) -> str:
+def address_of(wire: RawClient) -> str:
     host, port = wire.socket.getsockname()
     return f"{host}:{port}"
 

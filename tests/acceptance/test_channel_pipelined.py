@@ -10,7 +10,9 @@ from pykafka2.broker.server.channel import SERIAL_MOVES, Channel, ChannelEvent, 
 from pykafka2.errors import IllegalTransition
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster
-from tests.testing.wire import Wire, batch, partition_of, produce_request
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import partition_of, produce_request
+from tests.broker.support.raw_client import RawClient
 
 S, E = ChannelState, ChannelEvent
 PENDING = S.MUTED_AND_RESPONSE_PENDING
@@ -66,7 +68,7 @@ def test_every_state_and_event_moves_by_the_table_or_raises(state: ChannelState,
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_the_next_produce_is_appended_before_the_first_is_answered(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: Callable[..., None]
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: Callable[..., None]
 ) -> None:
     kafka_cluster.controls.pause_followers()
     wire = leader("t", 0)

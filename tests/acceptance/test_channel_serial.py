@@ -14,7 +14,9 @@ from pykafka2.broker.server.channel import READABLE_STATES, Channel, ChannelEven
 from pykafka2.errors import IllegalTransition
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster
-from tests.testing.wire import Wire, batch, partition_of, produce_request
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import partition_of, produce_request
+from tests.broker.support.raw_client import RawClient
 
 S, E = ChannelState, ChannelEvent
 PENDING = S.MUTED_AND_RESPONSE_PENDING
@@ -76,7 +78,7 @@ def test_apaches_five_states_are_all_there_are_and_one_of_them_reads() -> None:
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"channel.mode": "serial"})
 def test_the_second_frame_is_not_read_before_the_first_reply_is_written(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: Callable[..., None]
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: Callable[..., None]
 ) -> None:
     kafka_cluster.controls.pause_followers()
     broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]

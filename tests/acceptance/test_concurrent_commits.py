@@ -12,7 +12,7 @@ from pykafka2.protocol.messages.group_records import OffsetCommitValue
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.group_bench import PARTITION, GroupBench
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 
 def test_commits_of_one_group_apply_in_the_order_of_their_arrival(simulation: Simulation) -> None:
@@ -28,7 +28,7 @@ def test_commits_of_one_group_apply_in_the_order_of_their_arrival(simulation: Si
         topic = offsets.OffsetCommitRequestTopic(name="orders", partitions=[requested])
         wire.send(offsets.OffsetCommitRequest(group_id="billing", topics=[topic]), 9)
         bench.advance(0.01)
-    assert not any(wire.has_reply() for wire in wires)
+    assert not any(wire.has_response() for wire in wires)
     bench.cluster.controls.resume_followers()
     for wire in wires:
         answer = wire.receive(offsets.OffsetCommitRequest, 9)[1]
@@ -42,7 +42,7 @@ def test_commits_of_one_group_apply_in_the_order_of_their_arrival(simulation: Si
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"offsets.topic.num.partitions": 1})
 def test_the_commits_of_a_group_apply_in_order(
-    kafka_cluster: KafkaCluster, connect: Callable[[], Wire], wait_for: Callable[..., None]
+    kafka_cluster: KafkaCluster, connect: Callable[[], RawClient], wait_for: Callable[..., None]
 ) -> None:
     wire = connect()
     wait_for(lambda: wire.call(FindCoordinatorRequest(key="g"), 3).error_code == 0)

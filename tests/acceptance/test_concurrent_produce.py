@@ -13,13 +13,15 @@ import pytest
 
 from pykafka2.protocol.messages.produce import ProduceRequest, ProduceResponse
 from pykafka2.testing.cluster import KafkaCluster
-from tests.testing.wire import Wire, batch, partition_of, produce, produce_request
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import partition_of, produce, produce_request
+from tests.broker.support.raw_client import RawClient
 
 CONNECTIONS = 8
-Leader = Callable[[str, int], Wire]
+Leader = Callable[[str, int], RawClient]
 
 
-def write_all(wires: list[Wire], count: int, acks: int) -> list[list[int]]:
+def write_all(wires: list[RawClient], count: int, acks: int) -> list[list[int]]:
     """Every connection sends `count` batches of two records without waiting; their base offsets."""
     chunk = 50  # a connection's unanswered requests stay below max.pipelined.requests
     offsets: list[list[int]] = [[] for _ in wires]
@@ -50,7 +52,7 @@ def check(cluster: KafkaCluster, offsets: list[list[int]], count: int) -> None:
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
 def test_eight_connections_leave_no_gap_and_no_overlap(
-    kafka_cluster: KafkaCluster, connect: Callable[[], Wire]
+    kafka_cluster: KafkaCluster, connect: Callable[[], RawClient]
 ) -> None:
     wires = [connect() for _ in range(CONNECTIONS)]
     check(kafka_cluster, write_all(wires, 1000, acks=1), 1000)
@@ -76,7 +78,7 @@ def test_concurrent_produces_with_handler_threads_lose_no_record(
     topics={"t": 1},
     config={"threads": "separate", "num.io.threads": 4, "num.network.threads": 3},
 )
-def test_four_handlers_take_turns(kafka_cluster: KafkaCluster, connect: Callable[[], Wire]) -> None:
+def test_four_handlers_take_turns(kafka_cluster: KafkaCluster, connect: Callable[[], RawClient]) -> None:
     """One thread at a time works on incoming requests and outgoing replies."""
     looking, most = set[int](), [0]
 
@@ -111,7 +113,7 @@ def test_four_handlers_take_turns(kafka_cluster: KafkaCluster, connect: Callable
 
 @pytest.mark.kafka(brokers=1, topics={"held": 1, "free": 2})
 def test_partitions_do_not_wait_for_each_other(
-    kafka_cluster: KafkaCluster, connect: Callable[[], Wire]
+    kafka_cluster: KafkaCluster, connect: Callable[[], RawClient]
 ) -> None:
     held = connect()
     kafka_cluster.controls.hold(ProduceRequest, topic="held")

@@ -12,7 +12,7 @@ from pykafka2.protocol.messages.topics import CreatableTopic, CreateTopicsReques
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.leaders import append
-from tests.testing.sim_wire import SimWire
+from tests.broker.support.raw_client import RawClient
 
 SESSION = 9.0
 KEY = ("t", 0)
@@ -89,8 +89,8 @@ def test_an_old_controller_that_wakes_up_late_changes_nothing(simulation: Simula
     old = cluster.brokers[0].controller_node.active
     assert old is not None
     cluster.controls.pause_broker(0)
-    wire = SimWire(simulation, cluster.brokers[1].address)
-    asleep = SimWire(simulation, cluster.brokers[0].address)
+    wire = RawClient(cluster.brokers[1].address, simulation=simulation)
+    asleep = RawClient(cluster.brokers[0].address, simulation=simulation)
 
     def request(name: str) -> CreateTopicsRequest:
         topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])

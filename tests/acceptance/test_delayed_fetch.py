@@ -13,9 +13,10 @@ import pytest
 from pykafka2.protocol.messages.fetch import FetchRequest, PartitionData
 from pykafka2.records.batch import batches
 from pykafka2.testing import KafkaCluster, Simulation
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import data_of, fetch_request
 from tests.broker.support.leaders import append
-from tests.testing.sim_wire import SimWire
-from tests.testing.wire import batch, data_of, fetch_request
+from tests.broker.support.raw_client import RawClient
 
 KEY = ("t", 0)
 SIZE = len(batch([b"0123456789"]))
@@ -29,7 +30,7 @@ class Scene:
         self.cluster: KafkaCluster = simulation.cluster(brokers=2, topics={"t": 1})
         simulation.run_for(1)
         leader = self.cluster.partition(*KEY).leader
-        self.wire = SimWire(simulation, self.cluster.brokers[leader].address)
+        self.wire = RawClient(self.cluster.brokers[leader].address, simulation=simulation)
 
     def append(self, count: int = 1) -> None:
         for _ in range(count):
@@ -57,7 +58,7 @@ def test_waiting_fetch_ends_when_min_bytes_are_available(scene: Scene) -> None:
     scene.ask(0, max_wait_ms=30_000, min_bytes=3 * SIZE)
     for number in range(3):
         scene.simulation.run_for(2)
-        assert not scene.wire.has_reply(), f"after {number} batches"
+        assert not scene.wire.has_response(), f"after {number} batches"
         scene.append()
     assert scene.offsets() == [0, 1, 2]
     assert scene.simulation.now - started == pytest.approx(6, abs=0.1)
@@ -98,6 +99,6 @@ def test_consumer_fetch_returns_no_record_at_or_above_the_high_watermark(scene: 
         assert (answer.error_code, len(answer.records or b""), answer.high_watermark) == (0, 0, 2)
     scene.ask(2, max_wait_ms=30_000, min_bytes=1)
     scene.simulation.run_for(5)
-    assert not scene.wire.has_reply()
+    assert not scene.wire.has_response()
     scene.cluster.controls.resume_followers()
     assert scene.offsets() == [2, 3, 4]

@@ -13,13 +13,14 @@ import pytest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Simulation
 from pykafka2.testing.cluster import Topic
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import partition_of, produce_request
+from tests.broker.support.raw_client import RawClient
 from tests.error_codes import (
     NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     REQUEST_TIMED_OUT,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from tests.testing.sim_wire import SimWire
-from tests.testing.wire import batch, partition_of, produce_request
 
 NONE = 0
 WAIT = 5000
@@ -33,7 +34,7 @@ class Scene:
         topics = {"t": Topic(1, 2, {"min.insync.replicas": 2})}
         self.cluster: KafkaCluster = simulation.cluster(brokers=2, topics=topics)
         self.leader = self.cluster.partition("t", 0).leader
-        self.wire = SimWire(simulation, self.cluster.brokers[self.leader].address)
+        self.wire = RawClient(self.cluster.brokers[self.leader].address, simulation=simulation)
 
     def send(self, value: bytes, timeout_ms: int = WAIT) -> None:
         self.wire.send(produce_request("t", 0, batch([value]), timeout_ms=timeout_ms), 12)
@@ -63,7 +64,7 @@ def test_produce_with_acks_all_completes_when_the_high_watermark_passes(scene: S
     simulation.run_for(2.0)
     assert scene.values == [b"warm", b"1"]
     assert scene.cluster.log("t", 0).high_watermark == 1
-    assert not scene.wire.has_reply()
+    assert not scene.wire.has_response()
     controls.resume_followers()
     assert scene.code() == NONE
     assert scene.cluster.log("t", 0).high_watermark == 2

@@ -14,9 +14,9 @@ from pykafka2 import errors
 from pykafka2.protocol.messages.fetch import FetchRequest, PartitionData
 from pykafka2.records.batch import batches
 from pykafka2.testing import KafkaCluster, Simulation
+from tests.broker.support.data_requests import data_of, fetch_request
 from tests.broker.support.leaders import append, marks
-from tests.testing.sim_wire import SimWire
-from tests.testing.wire import data_of, fetch_request
+from tests.broker.support.raw_client import RawClient
 
 KEY = ("t", 0)
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -32,7 +32,7 @@ class Scene:
             brokers=3, topics={"t": 1}, racks=["a", "b", "c"], config=config
         )
         simulation.run_for(1)
-        self.wires = [SimWire(simulation, broker.address) for broker in self.cluster.brokers]
+        self.wires = [RawClient(broker.address, simulation=simulation) for broker in self.cluster.brokers]
         self.leader = self.cluster.partition(*KEY).leader
         self.near, self.other = (broker for broker in range(3) if broker != self.leader)
         for number in range(3):
@@ -141,7 +141,7 @@ def test_a_long_poll_at_the_follower_ends_when_its_high_watermark_moves(scene: S
     request.rack_id = scene.rack(scene.near)
     scene.wires[scene.near].send(request, 12)
     scene.simulation.run_for(2)
-    assert not scene.wires[scene.near].has_reply()
+    assert not scene.wires[scene.near].has_response()
     append(scene.cluster, KEY, b"3")
     started = scene.simulation.now
     assert offsets(data_of(scene.wires[scene.near].receive(FetchRequest, 12)[1])) == [3]

@@ -6,15 +6,16 @@ import pytest
 
 from pykafka2.broker.log.validation import ALWAYS_WALKED
 from pykafka2.testing.cluster import KafkaCluster
+from tests.broker.support.batches import batch
 from tests.broker.support.forged_batches import APACHE, DIFFERENT, GZIP, answers
 from tests.broker.support.produce_cases import Case, ask, create_topics
-from tests.testing.wire import Wire, batch
+from tests.broker.support.raw_client import RawClient
 
 
 @pytest.mark.parametrize("mode", ["headers", "strict"])
 def test_forged_batches_get_kafkas_codes_in_both_modes(mode: str) -> None:
     config = {"log.validate": mode, "auto.create.topics.enable": False}
-    with KafkaCluster(brokers=1, config=config) as cluster, Wire(cluster.bootstrap_servers) as wire:
+    with KafkaCluster(brokers=1, config=config) as cluster, RawClient(cluster.bootstrap_servers) as wire:
         found = answers(wire, "forged-")
     expected = {name: DIFFERENT[name][0] if name in DIFFERENT else code for name, (code, _) in APACHE.items()}
     assert {name: code for name, (code, _) in found.items()} == expected
@@ -26,7 +27,7 @@ def test_forged_batches_get_kafkas_codes_in_both_modes(mode: str) -> None:
 def test_only_strict_reads_the_records_of_a_large_batch(mode: str, code: int) -> None:
     count = ALWAYS_WALKED + 1
     config = {"log.validate": mode, "auto.create.topics.enable": False}
-    with KafkaCluster(brokers=1, config=config) as cluster, Wire(cluster.bootstrap_servers) as wire:
+    with KafkaCluster(brokers=1, config=config) as cluster, RawClient(cluster.bootstrap_servers) as wire:
         create_topics(wire, topics={"plain": {}})
         few, many = (batch([b"v"] * n, codec=GZIP, damage=True) for n in (count - 1, count))
         assert ask(wire, Case("few", "plain", few)).error_code == -1

@@ -26,9 +26,9 @@ from pykafka2.protocol.messages.topics import (
 )
 from pykafka2.records.batch import TRANSACTIONAL_FLAG
 from pykafka2.testing import KafkaCluster, Simulation
-from tests.broker.support.transactional import marker_request, transactional_produce
-from tests.testing.sim_wire import SimWire
-from tests.testing.wire import batch, partition_of, produce_request
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import marker_request, partition_of, produce_request
+from tests.broker.support.raw_client import RawClient
 
 KEY = TopicPartition("t", 0)
 PRODUCER = 7
@@ -45,13 +45,15 @@ class Partition:
         self.reader = simulation.consumer(self.cluster)
         self.committed_reader = simulation.consumer(self.cluster, isolation_level="read_committed")
         leader = self.cluster.partition(*KEY).leader
-        self.wire = SimWire(simulation, self.cluster.broker(leader).address)
-        first = SimWire(simulation, servers.split(",")[0])
+        self.wire = RawClient(self.cluster.broker(leader).address, simulation=simulation)
+        first = RawClient(servers.split(",")[0], simulation=simulation)
         while first.call(FindCoordinatorRequest(key="g"), 3).error_code:
             simulation.run_for(0.2)  # the offsets topic is being made
         first.close()
         simulation.run_for(1)
-        self.group = SimWire(simulation, self.cluster.broker(self.cluster.coordinator("g")).address)
+        self.group = RawClient(
+            self.cluster.broker(self.cluster.coordinator("g")).address, simulation=simulation
+        )
 
     def close(self) -> None:
         self.wire.close()
@@ -72,7 +74,12 @@ class Partition:
             producer_epoch=0,
             base_sequence=0,
         )
-        assert partition_of(self.wire.call(transactional_produce("tid", records), 11)).error_code == 0
+        assert (
+            partition_of(
+                self.wire.call(produce_request("t", 0, records, transactional_id="tid"), 11)
+            ).error_code
+            == 0
+        )
 
     def end(self) -> None:
         """Commit it: the coordinator's marker."""

@@ -13,7 +13,7 @@ import pytest
 from pykafka2 import errors
 from pykafka2.testing.cluster import KafkaCluster
 from tests.broker.support.produce_cases import Case, ask, cases, create_topics, judged
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 NAMES = [case.name for case in cases(0)]
 
@@ -21,14 +21,14 @@ NAMES = [case.name for case in cases(0)]
 @pytest.fixture(scope="module", params=["strict", "headers"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     config = {"log.validate": request.param, "auto.create.topics.enable": False}
-    with KafkaCluster(brokers=1, config=config) as cluster, Wire(cluster.bootstrap_servers) as wire:
+    with KafkaCluster(brokers=1, config=config) as cluster, RawClient(cluster.bootstrap_servers) as wire:
         create_topics(wire)
         yield cluster
 
 
 @pytest.fixture(scope="module")
-def wire(cluster: KafkaCluster) -> Iterator[Wire]:
-    with Wire(cluster.bootstrap_servers) as wire:
+def wire(cluster: KafkaCluster) -> Iterator[RawClient]:
+    with RawClient(cluster.bootstrap_servers) as wire:
         yield wire
 
 
@@ -40,7 +40,7 @@ def content(cluster: KafkaCluster, case: Case) -> list[bytes]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_request_gets_kafkas_answer_and_a_refused_one_leaves_the_log(
-    cluster: KafkaCluster, wire: Wire, name: str
+    cluster: KafkaCluster, wire: RawClient, name: str
 ) -> None:
     case = next(one for one in cases(int(time.time() * 1000)) if one.name == name)
     code = case.code
@@ -54,7 +54,9 @@ def test_every_request_gets_kafkas_answer_and_a_refused_one_leaves_the_log(
     assert len(after) - len(before) == (code == 0)
 
 
-def test_unauthorized_produce_is_rejected_before_its_validation(cluster: KafkaCluster, wire: Wire) -> None:
+def test_unauthorized_produce_is_rejected_before_its_validation(
+    cluster: KafkaCluster, wire: RawClient
+) -> None:
     """There is no authorizer yet: the code comes from a planted fault."""
     from pykafka2.errors import TopicAuthorizationFailed
     from pykafka2.protocol.messages.produce import ProduceRequest

@@ -10,10 +10,11 @@ from pykafka2 import errors
 from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykafka2.testing.simulation import Simulation
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import data_of, fetch_request, partition_of, produce_request
 from tests.broker.support.leaders import append
+from tests.broker.support.raw_client import RawClient
 from tests.error_codes import UNKNOWN_TOPIC_OR_PARTITION
-from tests.testing.sim_wire import SimWire
-from tests.testing.wire import batch, data_of, fetch_request, partition_of, produce_request
 
 KEY = ("t", 0)
 
@@ -27,7 +28,7 @@ def test_the_old_id_is_unknown_to_produce_and_fetch(simulation: Simulation) -> N
     cluster.create_topic("t")
     new = cluster.controller.image.topics["t"].id
     assert new != old
-    wire = SimWire(simulation, cluster.brokers[cluster.partition(*KEY).leader].address)
+    wire = RawClient(cluster.brokers[cluster.partition(*KEY).leader].address, simulation=simulation)
 
     def fetch(topic_id: bytes) -> tuple[int, bytes]:
         partition = FetchPartition(
@@ -103,12 +104,12 @@ def test_topic_deletion_answers_waiting_requests_and_reaches_a_stopped_broker(si
     cluster.controls.crash_broker(absent)
     cluster.controls.pause_followers()
     simulation.run_for(1)
-    writer, reader = (SimWire(simulation, cluster.brokers[leader].address) for _ in range(2))
+    writer, reader = (RawClient(cluster.brokers[leader].address, simulation=simulation) for _ in range(2))
     writer.send(produce_request(*KEY, batch([b"waits"]), timeout_ms=60_000), 12)
     reader.send(fetch_request(*KEY, 1, max_wait_ms=60_000), 12)
     simulation.run_for(1)
-    assert not writer.has_reply()
-    assert not reader.has_reply()
+    assert not writer.has_response()
+    assert not reader.has_response()
     deleted = simulation.now
     cluster.delete_topic("t")
     assert partition_of(writer.receive(ProduceRequest, 12)[1]).error_code == UNKNOWN_TOPIC_OR_PARTITION

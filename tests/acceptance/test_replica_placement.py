@@ -10,7 +10,7 @@ import pytest
 from pykafka2.broker.controller.topics import Host, place
 from pykafka2.testing import KafkaCluster
 from tests.broker.support.admin_requests import create, told, topic_of
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 
 def spread(counts: Counter[int], hosts: int) -> int:
@@ -84,7 +84,7 @@ def test_seed_decides_the_first_replica_and_explicit_assignments_are_kept() -> N
     assert [first_leader(seed) for seed in (0, 1, 2, 3, 1)] == [0, 1, 2, 0, 1]
     with (
         KafkaCluster(brokers=3, racks=["a", "a", "b"]) as cluster,
-        Wire(cluster.brokers[2].address) as wire,
+        RawClient(cluster.brokers[2].address) as wire,
     ):
         assert told(create(wire, topic_of("t", assignment={0: [1, 0], 1: [0, 1]}))[0]) == ("NONE", None)
         partitions = cluster.controller.image.topics["t"].partitions

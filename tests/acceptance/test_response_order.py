@@ -15,7 +15,9 @@ from pykafka2.broker.broker import Broker
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster
-from tests.testing.wire import Wire, batch, produce_request
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce_request
+from tests.broker.support.raw_client import RawClient
 
 METADATA = MetadataRequest(topics=[])
 ORDERS = 1000
@@ -30,7 +32,7 @@ def make_safe(cluster: KafkaCluster, broker: Broker, partition: int) -> None:
         broker.replicas.complete_delayed(cluster.runtime.clock.monotonic())
 
 
-def send_all(wire: Wire, partitions: list[int], chance: random.Random) -> list[tuple[type, int]]:
+def send_all(wire: RawClient, partitions: list[int], chance: random.Random) -> list[tuple[type, int]]:
     """A produce for each partition with something else behind some; kinds and ids of the replies to come."""
     expected: list[tuple[type, int]] = []
     for partition in partitions:
@@ -51,7 +53,7 @@ def send_all(wire: Wire, partitions: list[int], chance: random.Random) -> list[t
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=2, topics={"t": 8})
 def test_a_thousand_orders_of_completion_never_change_the_order_of_replies(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire], wait_for: Callable[..., None]
+    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient], wait_for: Callable[..., None]
 ) -> None:
     chance = random.Random(22)
     broker = kafka_cluster.brokers[0]

@@ -30,8 +30,9 @@ from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
-from tests.testing.sim_wire import SimWire
-from tests.testing.wire import batch, partition_of, produce_request
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import partition_of, produce_request
+from tests.broker.support.raw_client import RawClient
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def new_topic(name: str, timeout_ms: int) -> CreateTopicsRequest:
 
 
 def test_changes_time_out_and_work_after_the_election(simulation: Simulation, cluster: KafkaCluster) -> None:
-    wire = SimWire(simulation, cluster.brokers[1].address)
+    wire = RawClient(cluster.brokers[1].address, simulation=simulation)
     requests: list[tuple[Any, int]] = [
         (new_topic("new", 4000), 7),
         (
@@ -78,7 +79,7 @@ def test_changes_time_out_and_work_after_the_election(simulation: Simulation, cl
     # One that has time left when another controller is elected is carried out.
     wire.send(new_topic("new", 60_000), 7)
     simulation.run_for(20)
-    assert not wire.has_reply()
+    assert not wire.has_response()
     cluster.controls.release_elections()
     (result,) = wire.receive(CreateTopicsRequest, 7, timeout=2.0)[1].topics
     assert result.error_code == 0
@@ -119,7 +120,7 @@ def test_produce_fetch_and_metadata_continue_without_a_controller(
     assert sum(len(cluster.log("t", number).values()) for number in served) == 100
     consumer = simulation.consumer(cluster, auto_offset_reset="earliest")
     consumer.assign([TopicPartition("t", number) for number in served])
-    wire = SimWire(simulation, cluster.brokers[2].address)
+    wire = RawClient(cluster.brokers[2].address, simulation=simulation)
     assert {topic.name for topic in wire.call(MetadataRequest(topics=None), 12).topics} == {"t"}
     waiting = producer.send("t", value=b"waits", partition=lost)
     simulation.run_for(5)
@@ -165,7 +166,7 @@ def test_acks_all_that_needs_a_smaller_isr_waits_for_its_own_timeout(
 ) -> None:
     """The dead follower cannot leave the ISR before the election; then it does."""
     number = next(n for n in range(3) if cluster.controller.partition("t", n).leader == 1)
-    wire = SimWire(simulation, cluster.brokers[1].address)
+    wire = RawClient(cluster.brokers[1].address, simulation=simulation)
     began = simulation.now
     request = produce_request("t", number, batch([b"waits"]), timeout_ms=2500)
     assert partition_of(wire.call(request, 9)).error_code == errors.RequestTimedOut.code

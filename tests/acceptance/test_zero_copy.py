@@ -21,7 +21,9 @@ import pytest
 from pykafka2 import KafkaConsumer, TopicPartition
 from pykafka2.broker.log.file_system import held
 from pykafka2.testing import KafkaCluster, Topic
-from tests.testing.wire import Wire, batch, data_of, fetch_request, produce
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import data_of, fetch_request, produce
+from tests.broker.support.raw_client import RawClient
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems read the file")
 
@@ -39,7 +41,7 @@ def value(partition: int, number: int) -> bytes:
     return b"%d-%d-" % (partition, number) + bytes(VALUE_BYTES)
 
 
-def fill(wire: Wire) -> None:
+def fill(wire: RawClient) -> None:
     for partition in range(PARTITIONS):
         for number in range(BATCHES):
             values = [value(partition, number * RECORDS + record) for record in range(RECORDS)]
@@ -51,7 +53,7 @@ def stored(folder: Path, partition: int = 0) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.glob(f"broker-0/t-{partition}/*.log")))
 
 
-def read_all(wire: Wire, partition: int = 0) -> bytes:
+def read_all(wire: RawClient, partition: int = 0) -> bytes:
     """Fetch a partition to its end: a fetch ends with its segment."""
     read, offset = b"", 0
     while offset < BATCHES * RECORDS:
@@ -98,7 +100,7 @@ class Sendfile:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[KafkaCluster]:
     with KafkaCluster(1, TOPICS, data_dir=tmp_path) as cluster:
-        with Wire(cluster.bootstrap_servers) as wire:
+        with RawClient(cluster.bootstrap_servers) as wire:
             fill(wire)
         yield cluster
     assert len(held) == 0
@@ -109,7 +111,7 @@ def test_bytes_of_a_fetch_are_those_of_the_files(
 ) -> None:
     assert len([*tmp_path.glob("broker-0/t-0/*.log")]) == 3
     counted = Sendfile(monkeypatch)
-    with Wire(cluster.bootstrap_servers) as wire:
+    with RawClient(cluster.bootstrap_servers) as wire:
         for partition in range(PARTITIONS):
             assert read_all(wire, partition) == stored(tmp_path, partition)
     assert counted.sent == len(stored(tmp_path, 0)) + len(stored(tmp_path, 1))
@@ -173,7 +175,7 @@ def test_tls_gets_the_same_bytes_without_sendfile(tmp_path: Path, monkeypatch: p
 
     with KafkaCluster(1, TOPICS, data_dir=tmp_path, tls=True) as cluster:
         tls = ssl.create_default_context(cafile=cluster.ca_file)
-        with Wire(cluster.bootstrap_servers, tls=tls) as wire:
+        with RawClient(cluster.bootstrap_servers, tls=tls) as wire:
             fill(wire)
             counted = Sendfile(monkeypatch)
             assert read_all(wire) == stored(tmp_path)
@@ -195,7 +197,7 @@ CALL = re.compile(r"(\w+)\((\d+)<([^>]*)>(?:, (\d+)<([^>]*)>)?.* = (\d+)(?: .*)?
 def test_system_calls_of_a_broker_copy_no_record(tmp_path: Path) -> None:
     """The broker's process runs under strace, with records that another one has written."""
     folder, trace = tmp_path / "data", tmp_path / "trace"
-    with KafkaCluster(1, TOPICS, data_dir=folder) as cluster, Wire(cluster.bootstrap_servers) as wire:
+    with KafkaCluster(1, TOPICS, data_dir=folder) as cluster, RawClient(cluster.bootstrap_servers) as wire:
         fill(wire)
     calls = "trace=sendfile,read,pread64,readv,preadv,mmap,write,sendto,sendmsg,writev,splice"
     command = ["strace", "-f", "-y", "-e", calls, "-o", str(trace), sys.executable, "-c", BROKER, str(folder)]
@@ -204,7 +206,7 @@ def test_system_calls_of_a_broker_copy_no_record(tmp_path: Path) -> None:
         address = broker.stdout.readline().strip()
         if not address:
             pytest.skip("strace cannot trace processes here")
-        with Wire(address) as wire:
+        with RawClient(address) as wire:
             read = [read_all(wire, partition) for partition in range(PARTITIONS)]
         broker.communicate(timeout=30)
     assert read == [stored(folder, partition) for partition in range(PARTITIONS)]

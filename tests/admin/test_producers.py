@@ -23,7 +23,7 @@ from pykafka2.protocol.messages.produce import (
 )
 from pykafka2.testing import Simulation
 from tests.admin.worlds import World
-from tests.testing.wire import batch
+from tests.broker.support.batches import batch
 
 ORDERS = [TopicPartition("orders", number) for number in range(3)]
 TRANSACTIONAL = 0x10

@@ -18,11 +18,12 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce_request
+from tests.broker.support.raw_client import RawClient
 from tests.error_codes import REQUEST_TIMED_OUT
-from tests.testing.sim_wire import SimWire
-from tests.testing.wire import Wire, batch, produce_request
 
-Connect = Callable[[int], Wire]
+Connect = Callable[[int], RawClient]
 METADATA = MetadataRequest(topics=[])
 SESSION = 9.0
 QUICK = 2.5  # a wait that nobody ends takes 5 s and more
@@ -65,7 +66,7 @@ def test_requests_that_a_fault_holds_go_with_their_broker(simulation: Simulation
     """A replayed one, too, though its connection was dead before."""
     cluster = simulation.cluster(brokers=1, topics={"t": 1})
     cluster.controls.rule(api="Produce", then="replay")
-    wire = SimWire(simulation, cluster.brokers[0].address)
+    wire = RawClient(cluster.brokers[0].address, simulation=simulation)
     wire.send(produce_request("t", 0, batch()), 12)
     simulation.wait_until(lambda: cluster.controls.held() == 1, 5)
     cluster.controls.crash_broker(0)
@@ -76,7 +77,7 @@ def test_requests_that_a_fault_holds_go_with_their_broker(simulation: Simulation
 def test_requests_under_way_on_a_slow_link_go_with_their_broker(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=1)
     cluster.controls.delay_client("wire", 2.0)
-    wire = SimWire(simulation, cluster.brokers[0].address)
+    wire = RawClient(cluster.brokers[0].address, simulation=simulation)
     wire.send(METADATA, 12)
     simulation.run_for(0.5)
     cluster.controls.crash_broker(0)
@@ -316,7 +317,7 @@ def test_a_clients_request_to_the_controller_ends_in_its_time_while_there_is_non
     cluster = simulation.cluster(brokers=3)
     cluster.controls.hold_elections()
     cluster.controls.crash_broker(0)
-    wire = SimWire(simulation, cluster.brokers[1].address)
+    wire = RawClient(cluster.brokers[1].address, simulation=simulation)
     started = simulation.clock.monotonic()
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
     (result,) = wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 7).topics

@@ -14,8 +14,10 @@ from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import fetch_request, produce_request
+from tests.broker.support.raw_client import RawClient
 from tests.gate import examples
-from tests.testing.wire import Wire, batch, fetch_request, produce_request
 
 TIMEOUT = 5.0
 
@@ -82,7 +84,7 @@ def test_hostile_connection_does_not_affect_others(cluster: KafkaCluster, sent: 
         except (ConnectionError, TimeoutError):  # a fetch that asks to wait for long is made to
             pass
     cluster.check()
-    with Wire(cluster.brokers[0].address) as wire:
+    with RawClient(cluster.brokers[0].address) as wire:
         names = [topic.name for topic in wire.call(MetadataRequest(topics=None), 12).topics]
         assert names == ["t"]
     # Whatever was appended can be read.

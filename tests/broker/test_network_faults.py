@@ -14,11 +14,12 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing.arguments import Topic
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
-from tests.testing.sim_wire import SimWire
-from tests.testing.wire import Wire, batch, produce, produce_request
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce, produce_request
+from tests.broker.support.raw_client import RawClient
 
-Connect = Callable[[int], Wire]
-Leader = Callable[[str, int], Wire]
+Connect = Callable[[int], RawClient]
+Leader = Callable[[str, int], RawClient]
 METADATA = MetadataRequest(topics=None)
 
 one_broker = pytest.mark.kafka(brokers=1, topics={"t": 1})
@@ -45,9 +46,9 @@ def test_a_cut_resets_the_clients_connections_and_only_those(
 ) -> None:
     address = kafka_cluster.brokers[0].address
     with (
-        Wire(address, "orders-app") as cut,
-        Wire(address, "other") as other,
-        Wire(address, "orders-app") as new,
+        RawClient(address, "orders-app") as cut,
+        RawClient(address, "other") as other,
+        RawClient(address, "orders-app") as new,
     ):
         for wire in (cut, other):
             wire.call(METADATA, 12)
@@ -59,7 +60,7 @@ def test_a_cut_resets_the_clients_connections_and_only_those(
         with pytest.raises(ConnectionResetError):
             new.socket.recv(1)
         kafka_cluster.controls.heal()
-    with Wire(address, "orders-app") as healed:
+    with RawClient(address, "orders-app") as healed:
         assert healed.call(METADATA, 12).topics
 
 
@@ -104,7 +105,7 @@ def test_a_slow_link_takes_its_time_both_ways_and_still_pipelines(simulation: Si
 def test_later_message_on_a_faster_link_does_not_overtake(simulation: Simulation, healed: bool) -> None:
     cluster = simulation.cluster(brokers=1, topics={"t": 1})
     cluster.controls.delay_client("wire", 2.0)
-    wire = SimWire(simulation, cluster.brokers[0].address)
+    wire = RawClient(cluster.brokers[0].address, simulation=simulation)
     wire.send(produce_request("t", 0, batch([b"first"])), 12)
     simulation.run_for(0.5)
     if healed:

@@ -22,8 +22,10 @@ from pykafka2.cli.broker.broker import SAME_SIGNAL_SECONDS, _Signals, frozen_obj
 from pykafka2.cli.main import main
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce
+from tests.broker.support.raw_client import RawClient
 from tests.gate import rest_in_gate
-from tests.testing.wire import Wire, batch, produce
 
 COMMAND = [sys.executable, "-m", "pykafka2.cli", "broker"]
 
@@ -63,14 +65,14 @@ def two_free_ports() -> int:
 def test_broker_command_serves_and_exits_cleanly(number: signal.Signals) -> None:
     with broker("--port", "0", "--topic", "orders:2", "--topic", "audit:1:1") as (process, addresses):
         assert len(addresses) == 3
-        with Wire(addresses[1]) as wire:
+        with RawClient(addresses[1]) as wire:
             topics = {topic.name: topic for topic in wire.call(MetadataRequest(topics=None), 12).topics}
             assert {name: len(topic.partitions) for name, topic in topics.items()} == {
                 "orders": 2,
                 "audit": 1,
             }
             leading = topics["orders"].partitions[0].leader_id
-        with Wire(addresses[leading]) as wire:
+        with RawClient(addresses[leading]) as wire:
             assert produce(wire, "orders", 0, batch()).error_code == 0
             # Ends although a connection is open.
             process.send_signal(number)
@@ -149,7 +151,7 @@ def test_consecutive_ports_options_and_no_auto_creation() -> None:
         addresses,
     ):
         assert addresses == [f"127.0.0.1:{first}", f"127.0.0.1:{first + 1}"]
-        with Wire(addresses[0]) as wire:
+        with RawClient(addresses[0]) as wire:
             response = wire.call(MetadataRequest(topics=None), 12)
             assert [node.port for node in response.brokers] == [first, first + 1]
 
@@ -157,7 +159,7 @@ def test_consecutive_ports_options_and_no_auto_creation() -> None:
 @pytest.mark.gate
 @pytest.mark.slow
 def test_racks_are_assigned_to_the_brokers_in_turn() -> None:
-    with broker("--port", "0", "--racks", "east, west") as (_, addresses), Wire(addresses[0]) as wire:
+    with broker("--port", "0", "--racks", "east, west") as (_, addresses), RawClient(addresses[0]) as wire:
         brokers = wire.call(MetadataRequest(topics=None), 12).brokers
         assert {broker.node_id: broker.rack for broker in brokers} == {0: "east", 1: "west", 2: "east"}
 
@@ -165,10 +167,10 @@ def test_racks_are_assigned_to_the_brokers_in_turn() -> None:
 @pytest.mark.gate
 def test_option_data_dir_keeps_topics_when_the_broker_is_killed(tmp_path: Path) -> None:
     options = ("--port", "0", "--brokers", "1", "--data-dir", str(tmp_path))
-    with broker(*options, "--topic", "orders:2") as (process, addresses), Wire(addresses[0]):
+    with broker(*options, "--topic", "orders:2") as (process, addresses), RawClient(addresses[0]):
         process.kill()
         process.communicate(timeout=20)
-    with broker(*options) as (_, addresses), Wire(addresses[0]) as wire:
+    with broker(*options) as (_, addresses), RawClient(addresses[0]) as wire:
         [topic] = wire.call(MetadataRequest(topics=None), 12).topics
         assert (topic.name, len(topic.partitions)) == ("orders", 2)
 
@@ -177,7 +179,7 @@ def test_option_data_dir_keeps_topics_when_the_broker_is_killed(tmp_path: Path) 
 def test_option_as_version_lowers_the_advertised_ranges() -> None:
     with broker("--port", "0", "--brokers", "1", "--as-version", "2.8") as (_, addresses):
         request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
-        with Wire(addresses[0]) as wire:
+        with RawClient(addresses[0]) as wire:
             served = {one.api_key: one.max_version for one in wire.call(request, 3).api_keys}
     assert served[MetadataRequest.API_KEY] == 11
 
@@ -214,7 +216,7 @@ def test_first_broker_id_and_advertised_addresses_are_used() -> None:
         addresses,
     ):
         assert all(address.startswith("127.0.0.1:") for address in addresses)
-        with Wire(addresses[0]) as wire:
+        with RawClient(addresses[0]) as wire:
             shown = wire.call(MetadataRequest(topics=None), 12).brokers
     assert [(node.node_id, node.host, node.port) for node in shown] == [
         (5, "kafka-5.test", 19092),
@@ -329,7 +331,7 @@ def test_the_admin_port_steers_it() -> None:
         rule = b'{"rule": {"api": "Produce", "nth": 2, "then": "error:NOT_LEADER_OR_FOLLOWER"}}'
         status, answer = call("/controls/add_rule", rule)
         assert (status, answer["result"]["id"]) == (200, 1)
-        with Wire(addresses[0]) as wire:
+        with RawClient(addresses[0]) as wire:
             assert [produce(wire, "t", 0, batch()).error_code for _ in range(3)] == [0, 6, 0]
         assert call("/controls/rules", b"")[1]["result"][0]["fired"] == 1
         assert len(call("/history", b'{"api": "Produce"}')[1]["result"]) == 3

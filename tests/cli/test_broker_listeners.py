@@ -15,8 +15,8 @@ from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import Listener
 from tests.broker.security.wires import log_in
+from tests.broker.support.raw_client import RawClient
 from tests.cli.test_broker_command import broker
-from tests.testing.wire import Wire
 
 
 @pytest.mark.gate
@@ -36,7 +36,7 @@ def test_the_command_has_several_listeners() -> None:
         assert lines["listener.PLAINTEXT"] == addresses[0]
         with open(lines["ssl.ca"], encoding="utf-8") as file:
             assert "BEGIN CERTIFICATE" in file.read()
-        with Wire(lines["listener.EXTERNAL"]) as wire:
+        with RawClient(lines["listener.EXTERNAL"]) as wire:
             assert log_in(wire, "ann", password="ann:secret").error_code == 0
             (node,) = wire.call(MetadataRequest(topics=[]), 12).brokers
             assert (node.host, node.port) == ("kafka.test", 19092)
@@ -216,7 +216,7 @@ def test_secrets_of_files_and_variables_are_used_and_not_shown(tmp_path: Path) -
             words = Path(f"/proc/{process.pid}/cmdline").read_text() if os.path.exists("/proc") else ""
             assert "canary" not in "".join(shown) + words
             for name in ("ann", "ben"):
-                with Wire(addresses[0]) as wire:
+                with RawClient(addresses[0]) as wire:
                     assert log_in(wire, name, password=f"canary-of-{name}").error_code == 0
             url = shown[1].strip().removeprefix("admin=")
             assert url.startswith("http://localhost:")

@@ -14,9 +14,9 @@ from pykafka2.driver.pollable import ToLeader
 from pykafka2.errors import KafkaError
 from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykafka2.testing import KafkaCluster
+from tests.broker.support.batches import batch
 from tests.cli.conftest import Admin
 from tests.cli.typed import Terminal, in_terminal, pykafka2
-from tests.testing.wire import batch
 
 TRANSACTIONAL = 0x10
 """The attribute of a batch in a transaction."""

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 NUMBERS = count(1)
 TIMEOUT = 30.0
@@ -47,7 +47,7 @@ class Cluster:
     def await_topic(self, name: str, partitions: int) -> None:
         """Wait until each broker knows so many partitions and their leaders."""
         for address in self.bootstrap_servers.split(","):
-            with Wire(address) as wire:
+            with RawClient(address) as wire:
                 eventually(
                     partial(_has_leaders, wire, name, partitions), f"{name} has no leaders, by {address}"
                 )
@@ -65,14 +65,14 @@ def await_deletion(bootstrap_servers: str, name: str) -> None:
     """Wait until no broker has the deleted topic in its metadata."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
     for address in bootstrap_servers.split(","):
-        with Wire(address) as wire:
+        with RawClient(address) as wire:
             eventually(
                 lambda wire=wire: not wire.call(request, 12).topics[0].partitions,  # type: ignore[misc]
                 f"{address} still has {name}",
             )
 
 
-def _has_leaders(wire: Wire, name: str, partitions: int) -> bool:
+def _has_leaders(wire: RawClient, name: str, partitions: int) -> bool:
     """Whether this broker knows it: some learn of a topic after others have reported it to clients."""
     (topic,) = wire.call(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 12).topics
     return len(topic.partitions) == partitions and all(one.leader_id >= 0 for one in topic.partitions)

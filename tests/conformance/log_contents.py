@@ -11,7 +11,7 @@ from pykafka2.protocol.messages.offsets import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 from .brokers import eventually
 
@@ -165,7 +165,7 @@ def _records(bootstrap_servers: str, place: TopicPartition, isolation: str) -> l
 def _epoch_ends(address: str, name: str) -> list[tuple[int, int]]:
     """Return the ends of the epochs in which there are records."""
     ends: list[tuple[int, int]] = []
-    with Wire(address) as wire:
+    with RawClient(address) as wire:
         for epoch in range(20):
             requested = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
             request = OffsetForLeaderEpochRequest(

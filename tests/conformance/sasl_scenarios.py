@@ -32,7 +32,7 @@ from pykafka2.protocol.messages.users import (
 )
 from pykafka2.protocol.struct import Request
 from tests.broker.security.exchanges import final_message
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 from tests.web_tokens import unsigned
 
 from .real_kafka import SASL_PASSWORD, SASL_USER
@@ -54,11 +54,11 @@ class Talk:
     def __init__(self, sasl_address: str, plaintext_address: str) -> None:
         self.notes: list[Any] = []
         self._addresses = {"SASL_PLAINTEXT": sasl_address, "PLAINTEXT": plaintext_address}
-        self._wire: Wire | None = None
+        self._wire: RawClient | None = None
 
     def connect(self, listener: str = "SASL_PLAINTEXT") -> None:
         self.hang_up()
-        self._wire = Wire(self._addresses[listener])
+        self._wire = RawClient(self._addresses[listener])
         self._wire.socket.settimeout(5)
 
     def hang_up(self) -> None:
@@ -67,7 +67,7 @@ class Talk:
             self._wire = None
 
     @property
-    def wire(self) -> Wire:
+    def wire(self) -> RawClient:
         if self._wire is None:
             self.connect()
         assert self._wire is not None

@@ -35,7 +35,7 @@ from pykafka2.protocol.messages.produce import (
 )
 from pykafka2.protocol.messages.share_group import ShareGroupHeartbeatRequest
 from pykafka2.structs import TopicPartitionReplica
-from tests.testing.wire import batch
+from tests.broker.support.batches import batch
 
 from .brokers import Cluster, eventually
 

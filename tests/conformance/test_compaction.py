@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
 from pykafka2.testing import KafkaCluster
 from tests.broker.support.admin_requests import BROKER, DELETE, SET, alter
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 from .real_kafka import RealKafka
 
@@ -133,7 +133,7 @@ def until_equal(expected: Rows, look: Callable[[], Rows]) -> Rows:
 
 def test_same_records_stay_as_after_apache_kafkas_log_cleaner(real_kafka: RealKafka) -> None:
     theirs = real_kafka.bootstrap_servers
-    with Wire(theirs.split(",")[0]) as wire:
+    with RawClient(theirs.split(",")[0]) as wire:
         alter(wire, BROKER, "", ("log.cleaner.backoff.ms", SET, "100"))
         try:
             compare(theirs)

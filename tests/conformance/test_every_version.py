@@ -43,9 +43,9 @@ from pykafka2.protocol.struct import Request
 from pykafka2.records.batch import batches
 from pykafka2.records.decoder import decode_tuples
 from pykafka2.records.encoder import BatchBuilder
+from tests.broker.support.raw_client import RawClient
 
 from .brokers import NUMBERS, Cluster
-from .wire import Wire
 
 NO_ERROR, UNKNOWN_TOPIC, TOPIC_EXISTS, UNKNOWN_TOPIC_ID = 0, 3, 36, 100
 OFFSET_OUT_OF_RANGE = 1
@@ -61,7 +61,7 @@ class Place:
     """The cluster, a topic of one partition with the VALUES in it, and a connection to its leader."""
 
     cluster: Cluster
-    wire: Wire
+    wire: RawClient
     topic: str
     topic_id: bytes
     leader: int
@@ -72,14 +72,14 @@ class Place:
 def place(cluster: Cluster) -> Iterator[Place]:
     place = place_of(cluster, cluster.new_topic())
     with place.wire:
-        assert _produced(place.wire.ask(_produce(place, 12), 12)) == (NO_ERROR, 0)
+        assert _produced(place.wire.call(_produce(place, 12), 12)) == (NO_ERROR, 0)
         yield place
 
 
 def test_api_versions(place: Place) -> None:
     for version in versions(place, ApiKey.API_VERSIONS):
         requested = ApiVersionsRequest(client_software_name="wire", client_software_version="1")
-        response = place.wire.ask(_fitting(requested, version), version)
+        response = place.wire.call(_fitting(requested, version), version)
         offered = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
         assert response.error_code == NO_ERROR
         # Format 0 and 1 of records are gone, but librdkafka wants to see Produce 0 (KAFKA-18659).
@@ -89,7 +89,7 @@ def test_api_versions(place: Place) -> None:
 
 
 def test_apis_of_the_bundled_broker_are_offered_by_apache(place: Place) -> None:
-    response = place.wire.ask(ApiVersionsRequest(), 0)
+    response = place.wire.call(ApiVersionsRequest(), 0)
     offered = {one.api_key: range(one.min_version, one.max_version + 1) for one in response.api_keys}
     registry.load()
     for api_key, api in registry.APIS.items():
@@ -105,7 +105,7 @@ def test_metadata(place: Place) -> None:
         requested = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=version < 4
         )
-        response = place.wire.ask(requested, version)
+        response = place.wire.call(requested, version)
         assert {broker.node_id for broker in response.brokers} == place.nodes
         topics = {topic.name: topic for topic in response.topics}
         (partition,) = topics[place.topic].partitions
@@ -125,7 +125,7 @@ def test_metadata_by_id(place: Place) -> None:
             MetadataRequestTopic(topic_id=place.topic_id, name=None),
             MetadataRequestTopic(topic_id=OTHER_ID, name=None),
         ]
-        response = place.wire.ask(MetadataRequest(topics=requested), version)
+        response = place.wire.call(MetadataRequest(topics=requested), version)
         topics = {topic.topic_id: topic for topic in response.topics}
         assert topics[place.topic_id].name == place.topic
         assert (topics[OTHER_ID].error_code, topics[OTHER_ID].name) == (UNKNOWN_TOPIC_ID, None)
@@ -137,7 +137,7 @@ def test_produce(place: Place) -> None:
         wire_place = place_of(place.cluster, topic)
         with wire_place.wire as wire:
             for base_offset in (0, 2):
-                response = wire.ask(_produce(wire_place, version), version)
+                response = wire.call(_produce(wire_place, version), version)
                 assert _produced(response) == (NO_ERROR, base_offset)
 
 
@@ -145,12 +145,12 @@ def test_produce_to_a_missing_topic_has_the_error_of_its_version(place: Place) -
     for version in versions(place, ApiKey.PRODUCE):
         nowhere = attrs.evolve(place, topic=NOWHERE, topic_id=OTHER_ID)
         expected = UNKNOWN_TOPIC if version < 13 else UNKNOWN_TOPIC_ID
-        assert _produced(place.wire.ask(_produce(nowhere, version), version)) == (expected, -1)
+        assert _produced(place.wire.call(_produce(nowhere, version), version)) == (expected, -1)
 
 
 def test_fetch(place: Place) -> None:
     for version in versions(place, ApiKey.FETCH):
-        (partition,) = place.wire.ask(_fetch(place, 0, version), version).responses[0].partitions
+        (partition,) = place.wire.call(_fetch(place, 0, version), version).responses[0].partitions
         assert (partition.partition_index, partition.error_code, partition.high_watermark) == (0, NO_ERROR, 2)
         rows = [row for batch in batches(partition.records) for row in decode_tuples(batch)]
         assert [(offset, timestamp, value) for offset, timestamp, _, value, _ in rows] == [
@@ -161,9 +161,9 @@ def test_fetch(place: Place) -> None:
 def test_fetch_beyond_the_end_and_from_a_missing_topic_have_their_errors(place: Place) -> None:
     nowhere = attrs.evolve(place, topic=NOWHERE, topic_id=OTHER_ID)
     for version in versions(place, ApiKey.FETCH):
-        (partition,) = place.wire.ask(_fetch(place, 99, version), version).responses[0].partitions
+        (partition,) = place.wire.call(_fetch(place, 99, version), version).responses[0].partitions
         assert (partition.error_code, partition.high_watermark) == (OFFSET_OUT_OF_RANGE, -1)
-        (partition,) = place.wire.ask(_fetch(nowhere, 0, version), version).responses[0].partitions
+        (partition,) = place.wire.call(_fetch(nowhere, 0, version), version).responses[0].partitions
         assert partition.error_code == (UNKNOWN_TOPIC if version < 13 else UNKNOWN_TOPIC_ID)
 
 
@@ -178,7 +178,7 @@ def test_list_offsets(place: Place) -> None:
         ):
             partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
             topics = [ListOffsetsTopic(name=place.topic, partitions=[partition])]
-            response = place.wire.ask(ListOffsetsRequest(replica_id=-1, topics=topics), version)
+            response = place.wire.call(ListOffsetsRequest(replica_id=-1, topics=topics), version)
             (found,) = response.topics[0].partitions
             assert found.error_code == NO_ERROR
             assert (found.offset, found.timestamp) == expected, f"version {version}, time {timestamp}"
@@ -190,7 +190,7 @@ def test_list_offsets_of_a_missing_topic_has_its_error(place: Place) -> None:
     for version in versions(place, ApiKey.LIST_OFFSETS):
         partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
         topics = [ListOffsetsTopic(name=NOWHERE, partitions=[partition])]
-        response = place.wire.ask(ListOffsetsRequest(replica_id=-1, topics=topics), version)
+        response = place.wire.call(ListOffsetsRequest(replica_id=-1, topics=topics), version)
         (found,) = response.topics[0].partitions
         assert (found.error_code, found.offset, found.timestamp) == (UNKNOWN_TOPIC, -1, -1)
 
@@ -206,12 +206,12 @@ def test_offset_for_leader_epoch(place: Place) -> None:
             topics = [OffsetForLeaderTopic(topic=topic, partitions=[partition])]
             # Version 3 has the caller's replica id: -1 is a consumer.
             requested = OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
-            (end,) = place.wire.ask(requested, version).topics[0].partitions
+            (end,) = place.wire.call(requested, version).topics[0].partitions
             assert (end.error_code, end.leader_epoch, end.end_offset) == expected
 
 
 def test_create_and_delete_topics(place: Place) -> None:
-    with Wire(_controller_of(place)) as wire:
+    with RawClient(_controller_of(place)) as wire:
         names = {version: f"conformance-{next(NUMBERS)}" for version in versions(place, ApiKey.CREATE_TOPICS)}
         ids = {}
         for version, name in names.items():
@@ -225,7 +225,7 @@ def test_create_and_delete_topics(place: Place) -> None:
                 (requested, NO_ERROR),
                 (requested, TOPIC_EXISTS),
             ):
-                (created,) = wire.ask(request, version).topics
+                (created,) = wire.call(request, version).topics
                 assert (created.name, created.error_code) == (name, expected)
                 if version >= 5 and expected == NO_ERROR:
                     assert (created.num_partitions, created.replication_factor) == (2, 1)
@@ -237,7 +237,7 @@ def test_create_and_delete_topics(place: Place) -> None:
         for version in versions(place, ApiKey.DELETE_TOPICS):
             name = left.pop() if left else place.cluster.new_topic()
             for expected in (NO_ERROR, UNKNOWN_TOPIC):
-                (deleted,) = wire.ask(_delete(name, version), version).responses
+                (deleted,) = wire.call(_delete(name, version), version).responses
                 assert (deleted.name, deleted.error_code) == (name, expected), f"version {version}"
 
 
@@ -245,10 +245,10 @@ def test_init_producer_id(place: Place) -> None:
     seen = set()
     for version in versions(place, ApiKey.INIT_PRODUCER_ID):
         requested = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-        response = place.wire.ask(requested, version)
+        response = place.wire.call(requested, version)
         deadline = time.monotonic() + 10
         while response.error_code == LOAD_IN_PROGRESS and time.monotonic() < deadline:
-            response = place.wire.ask(
+            response = place.wire.call(
                 requested, version
             )  # Kafka fetches a block of ids with the first request
         assert (response.error_code, response.producer_epoch) == (NO_ERROR, 0)
@@ -262,7 +262,7 @@ def test_find_coordinator(place: Place) -> None:
         requested = (
             FindCoordinatorRequest(key="g") if version < 4 else FindCoordinatorRequest(coordinator_keys=["g"])
         )
-        response = place.wire.ask(requested, version)
+        response = place.wire.call(requested, version)
         found = response if version < 4 else response.coordinators[0]
         assert (found.error_code, found.node_id in place.nodes) in ((NO_ERROR, True), (15, False))
 
@@ -270,7 +270,7 @@ def test_find_coordinator(place: Place) -> None:
 def test_describe_cluster(place: Place) -> None:
     for version in versions(place, ApiKey.DESCRIBE_CLUSTER):
         requested = DescribeClusterRequest(include_cluster_authorized_operations=False)
-        response = place.wire.ask(requested, version)
+        response = place.wire.call(requested, version)
         assert response.error_code == NO_ERROR
         assert {broker.broker_id for broker in response.brokers} == place.nodes
 
@@ -282,7 +282,7 @@ def test_describe_configs(place: Place) -> None:
             resource_name=place.topic,
             configuration_keys=["cleanup.policy", "max.message.bytes"],
         )
-        (result,) = place.wire.ask(DescribeConfigsRequest(resources=[requested]), version).results
+        (result,) = place.wire.call(DescribeConfigsRequest(resources=[requested]), version).results
         assert result.error_code == NO_ERROR
         settings = {one.name: one for one in result.configs}
         assert settings["cleanup.policy"].value == "delete"
@@ -306,16 +306,16 @@ def versions(place: Place, api_key: int) -> range:
 
 def place_of(cluster: Cluster, topic: str) -> Place:
     requested = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
-    with Wire(cluster.bootstrap_servers.partition(",")[0]) as wire:
-        metadata = wire.ask(requested, 12)
+    with RawClient(cluster.bootstrap_servers.partition(",")[0]) as wire:
+        metadata = wire.call(requested, 12)
     (about,) = metadata.topics
     leader = about.partitions[0].leader_id
     addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in metadata.brokers}
-    return Place(cluster, Wire(addresses[leader]), topic, about.topic_id, leader, {*addresses})
+    return Place(cluster, RawClient(addresses[leader]), topic, about.topic_id, leader, {*addresses})
 
 
 def _controller_of(place: Place) -> str:
-    metadata = place.wire.ask(MetadataRequest(topics=[]), 12)
+    metadata = place.wire.call(MetadataRequest(topics=[]), 12)
     # Kafka in KRaft names any broker, which forwards to the controller.
     return next(
         f"{broker.host}:{broker.port}"

@@ -17,9 +17,11 @@ from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from pykafka2.protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pykafka2.protocol.messages.topics import CreateTopicsRequest
 from pykafka2.testing import KafkaCluster
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import fetch, produce
+from tests.broker.support.raw_client import RawClient
 
 from ..broker.admin_wire import topic_of
-from ..testing.wire import Wire, batch, fetch, produce
 from .brokers import eventually
 from .maven import KafkaJars
 from .real_kafka import RealKafka
@@ -35,7 +37,7 @@ Answers = list[tuple[str, Any]]
 class Story:
     """Two brokers; broker 1 has the log directories "a" and "b" in a folder, and "b" fails."""
 
-    def __init__(self, wires: list[Wire], folder: Path) -> None:
+    def __init__(self, wires: list[RawClient], folder: Path) -> None:
         self.wires = wires
         self.folder = folder
 
@@ -131,7 +133,7 @@ class Story:
 
 
 def answers_of(addresses: list[str], folder: Path) -> Answers:
-    wires = [Wire(address) for address in addresses]
+    wires = [RawClient(address) for address in addresses]
     try:
         return Story(wires, folder).answers()
     finally:

@@ -19,7 +19,9 @@ from pykafka2.protocol.messages.topics import (
 )
 from pykafka2.records.batch import batches
 from pykafka2.testing import KafkaCluster
-from tests.testing.wire import Wire, batch, data_of, fetch_request, produce
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import data_of, fetch_request, produce
+from tests.broker.support.raw_client import RawClient
 
 from .maven import KafkaJars
 from .real_kafka import RealKafka
@@ -37,7 +39,7 @@ def wait_for(predicate: Callable[[], bool], what: str) -> None:
     raise AssertionError(f"{what} did not come true within ten seconds")
 
 
-def read(wire: Wire, offset: int, rack: str, version: int) -> tuple[Any, ...]:
+def read(wire: RawClient, offset: int, rack: str, version: int) -> tuple[Any, ...]:
     request = fetch_request(*KEY, offset)
     request.rack_id = rack
     data = data_of(wire.call(request, version))
@@ -49,7 +51,7 @@ def read(wire: Wire, offset: int, rack: str, version: int) -> tuple[Any, ...]:
 def story(addresses: list[str]) -> list[Any]:
     """Three replicas, broker 0 leads: the responses for readers in every rack, from it and from followers."""
     with ExitStack() as stack:
-        wires = [stack.enter_context(Wire(address)) for address in addresses]
+        wires = [stack.enter_context(RawClient(address)) for address in addresses]
         topic = CreatableTopic(
             name=KEY[0],
             num_partitions=-1,

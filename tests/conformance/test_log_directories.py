@@ -17,9 +17,11 @@ from pykafka2.protocol.messages.log_dirs import (
 )
 from pykafka2.protocol.messages.topics import CreateTopicsRequest
 from pykafka2.testing import KafkaCluster
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce
+from tests.broker.support.raw_client import RawClient
 
 from ..broker.admin_wire import topic_of
-from ..testing.wire import Wire, batch, produce
 from .brokers import eventually
 from .maven import KafkaJars
 from .real_kafka import RealKafka
@@ -31,7 +33,7 @@ Answers = list[tuple[str, Any]]
 class Story:
     """One broker whose log directories are "a" and "b" under a folder."""
 
-    def __init__(self, wire: Wire, folder: str) -> None:
+    def __init__(self, wire: RawClient, folder: str) -> None:
         self.wire = wire
         self.folder = folder
         self.answers: Answers = []
@@ -72,7 +74,7 @@ class Story:
 
 def answers_of(address: str, folder: str) -> Answers:
     """The response of the broker at an address."""
-    with Wire(address) as wire:
+    with RawClient(address) as wire:
         story = Story(wire, folder)
         answers = story.answers
         answers.append(("nothing yet", story.places()))

@@ -13,7 +13,7 @@ import pytest
 from pykafka2.testing import KafkaCluster
 from tests.broker.support.forged_batches import APACHE, answers
 from tests.broker.support.produce_cases import Case, ask, cases, create_topics, judged, stored
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 from .real_kafka import RealKafka
 
@@ -22,23 +22,23 @@ PREFIX = "produce-cases-"
 
 
 @pytest.fixture(scope="module")
-def ours() -> Iterator[Wire]:
+def ours() -> Iterator[RawClient]:
     with (
         KafkaCluster(brokers=1, config={"log.validate": "strict", "auto.create.topics.enable": False}) as one,
-        Wire(one.bootstrap_servers) as wire,
+        RawClient(one.bootstrap_servers) as wire,
     ):
         create_topics(wire, PREFIX)
         yield wire
 
 
 @pytest.fixture(scope="module")
-def theirs(real_kafka: RealKafka) -> Iterator[Wire]:
-    with Wire(real_kafka.bootstrap_servers.split(",")[0]) as wire:
+def theirs(real_kafka: RealKafka) -> Iterator[RawClient]:
+    with RawClient(real_kafka.bootstrap_servers.split(",")[0]) as wire:
         create_topics(wire, PREFIX)
         yield wire
 
 
-def outcome(wire: Wire, case: Case, now: int) -> tuple[object, ...]:
+def outcome(wire: RawClient, case: Case, now: int) -> tuple[object, ...]:
     answer = ask(wire, case)
     if answer.error_code:
         return judged(answer), answer.log_start_offset
@@ -46,7 +46,9 @@ def outcome(wire: Wire, case: Case, now: int) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_both_brokers_accept_and_reject_the_same_batches(ours: Wire, theirs: Wire, name: str) -> None:
+def test_both_brokers_accept_and_reject_the_same_batches(
+    ours: RawClient, theirs: RawClient, name: str
+) -> None:
     now = int(time.time() * 1000)
     case = next(one for one in cases(now) if one.name == name)
     case = attrs.evolve(case, topic=PREFIX + case.topic)
@@ -55,5 +57,5 @@ def test_both_brokers_accept_and_reject_the_same_batches(ours: Wire, theirs: Wir
     assert got[0][:2] == (case.code, case.wrong)  # type: ignore[index]
 
 
-def test_forged_batches_get_the_recorded_codes_from_apache_kafka(theirs: Wire) -> None:
+def test_forged_batches_get_the_recorded_codes_from_apache_kafka(theirs: RawClient) -> None:
     assert answers(theirs, "forged-") == APACHE

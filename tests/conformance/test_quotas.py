@@ -10,8 +10,8 @@ import time
 from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, QuotaEntity, errors
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.quotas import DescribeClientQuotasRequest
+from tests.broker.support.raw_client import RawClient
 
-from ..testing.wire import Wire
 from .brokers import Cluster, eventually
 
 PRODUCED = 20_000.0
@@ -81,16 +81,16 @@ def test_connections_of_an_address_are_accepted_closed_and_accepted_again(cluste
     with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.alter_client_quotas({entity: {"connection_creation_rate": 1}})
         try:
-            with Wire(address) as elsewhere:
+            with RawClient(address) as elsewhere:
                 for broker in cluster.bootstrap_servers.split(","):
-                    with Wire(broker) as wire:
+                    with RawClient(broker) as wire:
                         eventually(lambda wire=wire: bool(wire.call(described, 1).entries))
                 time.sleep(0.2)
                 began = time.monotonic()
                 accepted = 0
                 held = 0.0
                 while not held and accepted < 40:
-                    with Wire(address, source="127.0.0.2") as wire:
+                    with RawClient(address, source="127.0.0.2") as wire:
                         connected_at = time.monotonic()
                         try:
                             wire.call(request, 12)
@@ -104,5 +104,5 @@ def test_connections_of_an_address_are_accepted_closed_and_accepted_again(cluste
             admin.alter_client_quotas({entity: {"connection_creation_rate": None}})
         eventually(lambda: admin.describe_client_quotas() == {})
         time.sleep(0.2)
-        with Wire(address, source="127.0.0.2") as wire:
+        with RawClient(address, source="127.0.0.2") as wire:
             wire.call(request, 12)

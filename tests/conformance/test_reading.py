@@ -35,8 +35,10 @@ from pykafka2.protocol.messages.topics import (
 )
 from pykafka2.records.batch import batches
 from pykafka2.testing import KafkaCluster
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import fetch_request, produce
 from tests.broker.support.produce_cases import create_topics
-from tests.testing.wire import Wire, batch, fetch_request, produce
+from tests.broker.support.raw_client import RawClient
 
 from .real_kafka import RealKafka
 
@@ -55,7 +57,7 @@ TOPICS: dict[str, dict[str, str]] = {
 class Asker:
     """Puts questions to one cluster; times in the answers are relative to its `now`."""
 
-    wire: Wire
+    wire: RawClient
     now: int
 
     def fetch(
@@ -167,7 +169,7 @@ class Asker:
 
 
 def asker(address: str) -> Asker:
-    wire = Wire(address)
+    wire = RawClient(address)
     create_topics(wire, topics=TOPICS)
     now = int(time.time() * 1000)
     for topic in ("rf", "rf-deleted"):

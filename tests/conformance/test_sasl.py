@@ -11,7 +11,7 @@ import pytest
 from pykafka2 import KafkaConsumer, KafkaProducer
 from pykafka2.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
 from pykafka2.protocol.messages.users import DescribeUserScramCredentialsRequest, UserName
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 from tests.web_tokens import unsigned
 
 from .brokers import eventually
@@ -71,12 +71,12 @@ def secured(real_kafka: RealKafka) -> dict[str, Any]:
             future.result()
     requested = DescribeUserScramCredentialsRequest(users=[UserName(name=SASL_USER)])
     for address in real_kafka.addresses:
-        with Wire(address) as wire:
+        with RawClient(address) as wire:
             eventually(partial(_has_both, wire, requested))
     return {"bootstrap_servers": real_kafka.sasl_addresses, "security_protocol": "SASL_PLAINTEXT"}
 
 
-def _has_both(wire: Wire, requested: DescribeUserScramCredentialsRequest) -> bool:
+def _has_both(wire: RawClient, requested: DescribeUserScramCredentialsRequest) -> bool:
     """Whether this broker knows the user's credentials of both mechanisms."""
     return len(wire.call(requested, 0).results[0].credential_infos) == 2
 

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from pykafka2 import KafkaAdminClient
 from pykafka2.protocol.messages.users import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from pykafka2.testing import KafkaCluster, Listener
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 from .real_kafka import MAX_REAUTH_MS, SASL_PASSWORD, SASL_USER, RealKafka
 from .sasl_scenarios import SCENARIOS, Talk
@@ -47,7 +47,7 @@ def ours() -> Iterator[KafkaCluster]:
 def theirs(real_kafka: RealKafka) -> RealKafka:
     """With the user's SCRAM credentials."""
     upsertions = []
-    with Wire(real_kafka.addresses[0]) as wire:
+    with RawClient(real_kafka.addresses[0]) as wire:
         for mechanism, algorithm in ((1, "sha256"), (2, "sha512")):
             salted = hashlib.pbkdf2_hmac(algorithm, SASL_PASSWORD.encode(), b"salt", 4096)
             upsertions = [

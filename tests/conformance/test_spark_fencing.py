@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from pykafka2.protocol.messages.cluster import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 from .maven import KafkaUnavailable, kafka_jars, oldest_server_jars, skip_or_fail
 from .real_kafka import RealKafka
@@ -44,7 +44,7 @@ def downgrade(address: str, version: int) -> None:
     update = FeatureUpdateKey(
         feature="transaction.version", max_version_level=version, upgrade_type=SAFE_DOWNGRADE
     )
-    with Wire(address) as wire:
+    with RawClient(address) as wire:
         response = wire.call(UpdateFeaturesRequest(timeout_ms=30_000, feature_updates=[update]), 1)
     assert response.error_code == 0, response.error_message
 

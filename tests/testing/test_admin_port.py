@@ -34,8 +34,10 @@ from pykafka2.testing.views.partitions import (
     ReplicaView,
 )
 from pykafka2.testing.views.transactions import TransactionView
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce
+from tests.broker.support.raw_client import RawClient
 from tests.gate import examples
-from tests.testing.wire import Wire, batch, produce
 
 AUTHORIZED = "Authorization: Bearer secret\r\n"
 
@@ -272,7 +274,7 @@ def shop() -> Iterator[KafkaCluster]:
     for."""
     with KafkaCluster(brokers=1, topics={"text": 1, "bytes": 1, "late": 1}) as cluster:
         cluster.open_admin_port(token="secret")
-        with Wire(cluster.brokers[0].address) as wire:
+        with RawClient(cluster.brokers[0].address) as wire:
             produce(wire, "text", 0, batch(["ä".encode(), b"{}", None]))
             produce(wire, "bytes", 0, batch([b"\xff\xfe"]))
         yield cluster
@@ -356,7 +358,7 @@ def test_admin_call_waits_until_the_view_matches(shop: KafkaCluster, clerk: sock
         assert ask(other, "/values", **place) == []
         assert ask(other, "/wait", call="partition", arguments=place, until={"replicas.0.is_leader": True})
         assert ask(other, "/wait", call="topics") == ["bytes", "late", "text"], "not empty is enough"
-    with Wire(shop.brokers[0].address) as wire:
+    with RawClient(shop.brokers[0].address) as wire:
         for value in (b"one", b"two"):
             produce(wire, "late", 0, batch([value]))
     waited, topics = receive(clerk, 2)
@@ -549,7 +551,7 @@ def test_reset_ends_all_faults_and_deletes_topics(process: bool) -> None:
         controls = cluster.controls
         for partition in (0, 1):
             leader = next(one for one in cluster.brokers if one.id == cluster.partition("orders", 0).leader)
-            with Wire(leader.address) as wire:
+            with RawClient(leader.address) as wire:
                 produce(wire, "orders", partition, batch([b"old"]))
         cluster.create_topic("another")
         cluster.acls.allow("User:ann", "READ", topic="orders")
@@ -575,7 +577,7 @@ def test_reset_ends_all_faults_and_deletes_topics(process: bool) -> None:
         assert controls.rules() == controls.throttles() == controls.quotas() == controls.access_rules() == []
         assert controls.held() == len(cluster.history.entries()) == len(cluster.events.events("fault")) == 0
         leader = next(one for one in cluster.brokers if one.id == cluster.partition("orders", 1).leader)
-        with Wire(leader.address, "app") as wire:
+        with RawClient(leader.address, "app") as wire:
             assert not produce(wire, "orders", 1, batch([b"new"]), acks=-1).error_code
             assert wire.call(MetadataRequest(topics=None), 12).topics
 

@@ -17,8 +17,8 @@ from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster, Listener, Simulation
 from pykafka2.testing.quick import QUICK
+from tests.broker.support.raw_client import RawClient
 from tests.gate import rest_in_gate
-from tests.testing.wire import Wire
 
 
 @pytest.mark.slow
@@ -134,7 +134,7 @@ def test_brokers_on_all_interfaces_advertise_the_advertised_host() -> None:
         for name, host in (("PLAINTEXT", "127.0.0.1"), ("OTHER", "localhost")):
             addresses = cluster.bootstrap_servers_of(name)
             assert [one.split(":")[0] for one in addresses.split(",")] == ["127.0.0.1"] * 2
-            with Wire(addresses.split(",")[1]) as wire:
+            with RawClient(addresses.split(",")[1]) as wire:
                 brokers = wire.call(MetadataRequest(topics=None), 12).brokers
                 assert {node.host for node in brokers} == {host}
         with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:

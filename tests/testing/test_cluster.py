@@ -29,8 +29,10 @@ from pykafka2.testing import KafkaCluster, Topic, starting
 from pykafka2.testing.fixtures.leaks import LeakCheck
 from pykafka2.testing.simulation import Simulation
 from pykafka2.testing.storage import new_cluster_id
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce
+from tests.broker.support.raw_client import RawClient
 from tests.gate import rest_in_gate
-from tests.testing.wire import Wire, batch, produce
 
 METADATA = MetadataRequest(topics=None)
 
@@ -40,7 +42,7 @@ def test_closed_cluster_leaves_no_thread_or_socket(threads: str) -> None:
     leaks = LeakCheck()
     with KafkaCluster(brokers=3, topics={"t": 3}, config={"threads": threads}) as cluster:
         assert leaks.found()
-        wires = [Wire(broker.address) for broker in cluster.brokers]
+        wires = [RawClient(broker.address) for broker in cluster.brokers]
         for wire in wires:
             wire.call(METADATA, 12)
         cluster.controls.crash_broker(1)
@@ -72,7 +74,7 @@ def test_brokers_are_numbered_from_0_and_listen_at_the_bootstrap_addresses() -> 
         assert [broker.id for broker in cluster.brokers] == [0, 1, 2]
         assert cluster.bootstrap_servers == ",".join(f"127.0.0.1:{b.port}" for b in cluster.brokers)
         for address in cluster.bootstrap_servers.split(","):
-            with Wire(address) as wire:
+            with RawClient(address) as wire:
                 assert len(wire.call(METADATA, 12).brokers) == 3
 
 
@@ -95,9 +97,9 @@ def test_a_restarted_broker_keeps_its_port() -> None:
         cluster.controls.crash_broker(0)
         assert not cluster.brokers[0].is_running
         with pytest.raises(ConnectionError):
-            Wire(f"127.0.0.1:{port}")
+            RawClient(f"127.0.0.1:{port}")
         cluster.controls.restart_broker(0)
-        with Wire(f"127.0.0.1:{port}") as wire:
+        with RawClient(f"127.0.0.1:{port}") as wire:
             wire.call(METADATA, 12)
 
 
@@ -238,7 +240,7 @@ def test_a_thousand_partitions_are_created_quickly_and_lead() -> None:
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_log_and_partition_views_show_records_and_offsets(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire]
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient]
 ) -> None:
     produce(leader("t", 0), "t", 0, batch([b"a", None], keys=[b"k", None]))
     log = kafka_cluster.log("t", 0)

@@ -9,8 +9,10 @@ import pytest
 from pykafka2.errors import ConfigurationError
 from pykafka2.testing import KafkaCluster, LogView, Simulation
 from pykafka2.testing.remote.as_data import from_data, to_data
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce
+from tests.broker.support.raw_client import RawClient
 from tests.broker.support.transaction_clients import Producer, World
-from tests.testing.wire import Wire, batch, produce
 
 
 def committed(world: World) -> list[bytes | None]:
@@ -62,7 +64,7 @@ def test_committed_view_ends_at_the_first_open_transaction(simulation: Simulatio
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_unreplicated_records_are_not_committed(kafka_cluster: KafkaCluster) -> None:
-    with Wire(kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader].address) as wire:
+    with RawClient(kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader].address) as wire:
         produce(wire, "t", 0, batch([b"safe"]))
         kafka_cluster.controls.pause_followers()
         for _ in range(2):  # a fetch under way may still take the first one

@@ -33,10 +33,12 @@ from pykafka2.protocol.struct import Request
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.controls.controls import Controls
 from pykafka2.testing.remote.proxies import RULE_RESULTS
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import fetch_request, partition_of, produce, produce_request
+from tests.broker.support.raw_client import RawClient
 from tests.error_codes import NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT
-from tests.testing.wire import Wire, batch, fetch_request, partition_of, produce, produce_request
 
-Leader = Callable[[str, int], Wire]
+Leader = Callable[[str, int], RawClient]
 METADATA = MetadataRequest(topics=None)
 
 one_broker = pytest.mark.kafka(brokers=1, topics={"t": 1, "other": 1})
@@ -244,7 +246,7 @@ def test_reset_ends_the_slowness_of_every_controller(kafka_cluster: KafkaCluster
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
-def test_a_crash_resets_connections(kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]) -> None:
+def test_a_crash_resets_connections(kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]) -> None:
     wire = connect(1)
     wire.call(METADATA, 12)
     kafka_cluster.controls.crash_broker(1)
@@ -308,7 +310,7 @@ def test_history_drops_old_large_responses(kafka_cluster: KafkaCluster, leader: 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_a_paused_broker_keeps_its_connections_and_answers_later(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
+    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]
 ) -> None:
     wire, other = connect(1), connect(0)
     kafka_cluster.controls.pause_broker(1)

@@ -29,8 +29,7 @@ from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.testing import QUICK, STANDARD_AUTHORIZER, KafkaCluster, Simulation, Topic
 from pykafka2.testing.controls.controls import Controls
 from pykafka2.types import TopicPartition
-from tests.testing.sim_wire import SimWire
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 TOPICS = {"t": Topic(2, 3), "other": 1}
 T0 = ("t", 0)
@@ -113,10 +112,12 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
     if request.param == "simulation":
         with Simulation(seed=1) as simulation:
             cluster = simulation.cluster(brokers=3, topics=TOPICS, config=CONFIG)
-            yield World(cluster, simulation.producer, lambda address: SimWire(simulation, address))
+            yield World(
+                cluster, simulation.producer, lambda address: RawClient(address, simulation=simulation)
+            )
         return
     with KafkaCluster(3, TOPICS, config=CONFIG, process=request.param == "process") as cluster:
-        yield World(cluster, real_producer, Wire)
+        yield World(cluster, real_producer, RawClient)
 
 
 # ---------------------------------------------------------------------- every action of a rule

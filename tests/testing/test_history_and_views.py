@@ -39,12 +39,13 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import fetch, produce, produce_request
+from tests.broker.support.raw_client import RawClient
 from tests.broker.support.transaction_clients import Producer, World
-from tests.testing.sim_wire import SimWire
-from tests.testing.wire import Wire, batch, fetch, produce, produce_request
 
-Leader = Callable[[str, int], Wire]
-Connect = Callable[[int], Wire]
+Leader = Callable[[str, int], RawClient]
+Connect = Callable[[int], RawClient]
 WaitFor = Callable[[Callable[[], bool]], None]
 METADATA = MetadataRequest(topics=None)
 
@@ -81,7 +82,7 @@ def test_the_history_counts_and_filters(kafka_cluster: KafkaCluster, leader: Lea
 def test_history_since_a_time_of_the_simulation_leaves_out_older_requests(simulation: Simulation) -> None:
     """History, events and simulation have one clock."""
     cluster = simulation.cluster(brokers=2, topics={"t": 1})
-    wire = SimWire(simulation, cluster.brokers[0].address)
+    wire = RawClient(cluster.brokers[0].address, simulation=simulation)
     for _ in range(2):
         wire.call(METADATA, 12)
     simulation.run_for(5.0)
@@ -126,7 +127,7 @@ def test_history_rejects_a_since_that_is_neither_a_time_nor_an_entry(
 def test_in_flight_of_one_client(kafka_cluster: KafkaCluster, wait_for: WaitFor) -> None:
     kafka_cluster.controls.hold("Produce")
     address = kafka_cluster.brokers[0].address
-    with Wire(address, "one") as one, Wire(address, "two") as two:
+    with RawClient(address, "one") as one, RawClient(address, "two") as two:
         one.send(produce_request("t", 0, batch()), 12)
         two.send(produce_request("t", 0, batch()), 12)
         wait_for(lambda: kafka_cluster.history.count("Produce") == 2)
@@ -178,7 +179,7 @@ def test_requests_in_flight_at_a_stopped_broker_are_ended(simulation: Simulation
     """Else the history would keep it, records and all, whatever its bounds."""
     cluster = simulation.cluster(brokers=1, topics={"t": 1})
     cluster.controls.hold("Produce")
-    wire = SimWire(simulation, cluster.brokers[0].address)
+    wire = RawClient(cluster.brokers[0].address, simulation=simulation)
     wire.send(produce_request("t", 0, batch()), 12)
     simulation.run_for(1)
     (entry,) = cluster.history.entries("Produce")
@@ -413,7 +414,7 @@ def test_rejected_controller_change_is_not_an_event_of_success(kafka_cluster: Ka
 def test_connections_view_lists_connected_clients(kafka_cluster: KafkaCluster, wait_for: WaitFor) -> None:
     address = kafka_cluster.brokers[0].address
     kafka_cluster.controls.hold("Produce")
-    with Wire(address, "orders-app") as sending, Wire(address) as silent:
+    with RawClient(address, "orders-app") as sending, RawClient(address) as silent:
         sending.call(ApiVersionsRequest(client_software_name="their", client_software_version="2.1"), 3)
         sending.send(produce_request("t", 0, batch()), 12)
         kafka_cluster.wait_until(lambda: kafka_cluster.controls.held() == 1)

@@ -27,8 +27,10 @@ from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Topic
 from pykafka2.testing.remote.cluster import ProcessCluster
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import fetch, produce
+from tests.broker.support.raw_client import RawClient
 from tests.error_codes import NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT
-from tests.testing.wire import Wire, batch, fetch, produce
 
 METADATA = MetadataRequest(topics=None)
 
@@ -54,12 +56,12 @@ def cluster(process_cluster: ProcessCluster) -> Iterator[ProcessCluster]:
 
 
 @pytest.fixture
-def wire(cluster: ProcessCluster) -> Iterator[Wire]:
-    with Wire(cluster.brokers[cluster.partition("t", 0).leader].address) as made:
+def wire(cluster: ProcessCluster) -> Iterator[RawClient]:
+    with RawClient(cluster.brokers[cluster.partition("t", 0).leader].address) as made:
         yield made
 
 
-def test_rules_as_data_and_in_short(cluster: ProcessCluster, wire: Wire) -> None:
+def test_rules_as_data_and_in_short(cluster: ProcessCluster, wire: RawClient) -> None:
     controls = cluster.controls
     word = controls.fail_next(ProduceRequest, NotLeaderOrFollower)
     rule = controls.rule(api="Produce", nth=3, then="error:REQUEST_TIMED_OUT")
@@ -93,7 +95,7 @@ def test_set_quota_accepts_and_rejects_the_same_numbers_as_in_one_process(cluste
     controls.clear_quotas()
 
 
-def test_throttles_begin_and_end(cluster: ProcessCluster, wire: Wire) -> None:
+def test_throttles_begin_and_end(cluster: ProcessCluster, wire: RawClient) -> None:
     controls = cluster.controls
     longer, other = controls.throttle("wire", MetadataRequest, 0.01), controls.throttle("other", "Fetch", 9)
     assert wire.call(METADATA, 12).throttle_time_ms == 10
@@ -108,7 +110,7 @@ def test_throttles_begin_and_end(cluster: ProcessCluster, wire: Wire) -> None:
 
 
 @pytest.mark.gate
-def test_replies_may_be_replaced_by_data(cluster: ProcessCluster, wire: Wire) -> None:
+def test_replies_may_be_replaced_by_data(cluster: ProcessCluster, wire: RawClient) -> None:
     whole = MetadataResponse(brokers=[], topics=[], cluster_id="elsewhere")
     cluster.controls.rule(api="Metadata", times=1, then="replace_reply", reply=whole)
     assert wire.call(METADATA, 12) == whole
@@ -150,7 +152,7 @@ def test_misspelt_things_are_named_as_in_one_process(cluster: ProcessCluster) ->
             getattr(cluster, name)
 
 
-def test_history_views_and_timeline(cluster: ProcessCluster, wire: Wire) -> None:
+def test_history_views_and_timeline(cluster: ProcessCluster, wire: RawClient) -> None:
     produce(wire, "t", 0, batch([b"a", b"b"]))
     produce(wire, "t", 0, batch([b"c"]), acks=1)
     fetch(wire, "t", 0, 0)
@@ -238,7 +240,7 @@ def test_process_cluster_starts_within_a_second(monkeypatch: pytest.MonkeyPatch,
     took = []
     for _ in range(4):  # the first one compiles
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        with KafkaCluster(process=True) as cluster, Wire(cluster.brokers[0].address) as wire:
+        with KafkaCluster(process=True) as cluster, RawClient(cluster.brokers[0].address) as wire:
             wire.call(METADATA, 12)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)

@@ -25,10 +25,8 @@ from pykafka2.protocol.messages.produce import ProduceRequest, ProduceResponse
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.controls.rules import Matching
 from pykafka2.types import TopicPartition
-from tests.error_codes import NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, UNKNOWN_TOPIC_OR_PARTITION
-from tests.testing.wire import (
-    Wire,
-    batch,
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import (
     data_of,
     fetch,
     fetch_request,
@@ -36,8 +34,10 @@ from tests.testing.wire import (
     produce,
     produce_request,
 )
+from tests.broker.support.raw_client import RawClient
+from tests.error_codes import NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, UNKNOWN_TOPIC_OR_PARTITION
 
-Leader = Callable[[str, int], Wire]
+Leader = Callable[[str, int], RawClient]
 WaitFor = Callable[[Callable[[], bool]], None]
 METADATA = MetadataRequest(topics=None)
 
@@ -230,7 +230,7 @@ def test_a_late_frame_after_a_time(kafka_cluster: KafkaCluster, leader: Leader, 
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_stale_metadata(kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]) -> None:
+def test_stale_metadata(kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]) -> None:
     controls = kafka_cluster.controls
     leader = kafka_cluster.partition("t", 0).leader
     rule = controls.rule(api="Metadata", broker=0, times=1, then="stale_metadata")
@@ -286,7 +286,7 @@ def test_reply_function_gets_the_records_of_a_fetch_as_bytes(tmp_path: Path, is_
 
     with (
         KafkaCluster(1, {"t": 1}, data_dir=tmp_path if is_on_disk else None) as cluster,
-        Wire(cluster.bootstrap_servers) as wire,
+        RawClient(cluster.bootstrap_servers) as wire,
     ):
         for _ in range(2):
             assert not produce(wire, "t", 0, batch([bytes(10_000)])).error_code
@@ -306,16 +306,16 @@ def test_reply_function_that_edits_api_versions_in_place_changes_one_response_of
         response.api_keys.clear()
         return response
 
-    def ranges(wire: Wire) -> list[tuple[int, int, int]]:
+    def ranges(wire: RawClient) -> list[tuple[int, int, int]]:
         response = wire.call(ApiVersionsRequest(client_software_name="w", client_software_version="1"), 3)
         return [(one.api_key, one.min_version, one.max_version) for one in response.api_keys]
 
-    with KafkaCluster(1) as cluster, Wire(cluster.bootstrap_servers) as wire:
+    with KafkaCluster(1) as cluster, RawClient(cluster.bootstrap_servers) as wire:
         before = ranges(wire)
         cluster.controls.rule(api="ApiVersions", times=1, then="replace_reply", reply=emptied)
         assert ranges(wire) == []
         assert ranges(wire) == before
-    with KafkaCluster(1) as later, Wire(later.bootstrap_servers) as wire:
+    with KafkaCluster(1) as later, RawClient(later.bootstrap_servers) as wire:
         assert ranges(wire) == before
 
 

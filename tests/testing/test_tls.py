@@ -17,7 +17,9 @@ from pykafka2.network.tls import TlsContext
 from pykafka2.producer.producer import KafkaProducer
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster, Listener
-from tests.testing.wire import Wire, batch, fetch, produce
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import fetch, produce
+from tests.broker.support.raw_client import RawClient
 
 METADATA = MetadataRequest(topics=None)
 
@@ -33,7 +35,7 @@ def test_clients_speak_tls_and_plaintext_costs_its_one_connection(tmp_path: Path
     tls = TlsContext(cert_file=str(certificate), verify=False, server_side=True)
     with KafkaCluster(brokers=2, topics={"t": 1}, tls=tls) as cluster:
         address = cluster.brokers[cluster.partition("t", 0).leader].address
-        with Wire(address, tls=client) as wire, Wire(address) as plain:
+        with RawClient(address, tls=client) as wire, RawClient(address) as plain:
             assert len(wire.call(METADATA, 12).brokers) == 2
             plain.send(METADATA, 12)
             # The broker may say in TLS what is wrong before it closes.
@@ -45,8 +47,8 @@ def test_clients_speak_tls_and_plaintext_costs_its_one_connection(tmp_path: Path
             assert records is not None
             assert bytes(records[16:]) == large[16:]
         with pytest.raises(ssl.SSLCertVerificationError):
-            Wire(address, tls=ssl.create_default_context())
-        with Wire(address, tls=client) as again:
+            RawClient(address, tls=ssl.create_default_context())
+        with RawClient(address, tls=client) as again:
             again.call(METADATA, 12)
     assert [one.name for one in set(threading.enumerate()) - before if "kafka" in one.name] == []
 
@@ -84,7 +86,7 @@ def test_tls_true_makes_a_throw_away_authority(process: bool) -> None:
 def test_brokers_with_tls_true_may_listen_on_another_address() -> None:
     with KafkaCluster(brokers=2, tls=True, host="127.0.0.2") as cluster:
         client = ssl.create_default_context(cafile=cluster.ca_file)
-        with Wire(cluster.brokers[0].address, tls=client) as wire:
+        with RawClient(cluster.brokers[0].address, tls=client) as wire:
             assert len(wire.call(METADATA, 12).brokers) == 2
 
 
@@ -116,7 +118,7 @@ def test_files_are_enough_in_another_process_too(tmp_path: Path) -> None:
     files = {"cert_file": str(certificate)}
     with (
         KafkaCluster(brokers=1, tls=files, process=True) as cluster,
-        Wire(cluster.brokers[0].address, tls=client) as wire,
+        RawClient(cluster.brokers[0].address, tls=client) as wire,
     ):
         assert len(wire.call(METADATA, 12).brokers) == 1
     with pytest.raises(ConfigurationError, match="no argument 'certfile'; did you mean 'cert_file'"):
@@ -145,7 +147,7 @@ def test_reload_certificates_reloads_the_file_of_the_trusted_authority(tmp_path:
     with KafkaCluster(brokers=2, tls=files, listeners=listeners) as cluster:
         servers = [cluster.bootstrap_servers_of(name) for name in listeners]
         addresses = ",".join(servers).split(",")
-        with Wire(addresses[0], tls=before) as open_before:
+        with RawClient(addresses[0], tls=before) as open_before:
             open_before.call(METADATA, 12)
             assert all(_is_refused(address, after) for address in addresses)
             new.cert_pem.write_to_path(ca_file)
@@ -162,7 +164,7 @@ def test_reload_certificates_reloads_the_file_of_the_trusted_authority(tmp_path:
 
 def _is_refused(address: str, context: ssl.SSLContext) -> bool:
     try:
-        with Wire(address, tls=context) as wire:
+        with RawClient(address, tls=context) as wire:
             wire.call(METADATA, 12)
     except (ssl.SSLError, ConnectionError):
         return True  # with TLS 1.3 only the first read tells

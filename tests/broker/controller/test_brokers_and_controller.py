@@ -27,7 +27,7 @@ from pykafka2.protocol.struct import Request
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.leaders import append, ends, try_append
-from tests.testing.sim_wire import SimWire
+from tests.broker.support.raw_client import RawClient
 
 KEY = ("t", 0)
 ANYBODY = CreatableTopic(name="new", num_partitions=1, replication_factor=1, assignments=[], configs=[])
@@ -176,7 +176,7 @@ def test_every_broker_takes_admin_writes_and_names_any_live_broker_as_controller
     assert cluster.controller.id == 2
     named: set[int] = set()
     for broker in cluster.brokers:
-        wire = SimWire(simulation, broker.address)
+        wire = RawClient(broker.address, simulation=simulation)
         topic = CreatableTopic(
             name=f"from-{broker.id}", num_partitions=1, replication_factor=1, assignments=[], configs=[]
         )
@@ -193,7 +193,7 @@ def test_every_broker_takes_admin_writes_and_names_any_live_broker_as_controller
     ]
     assert created == [2, 2, 2], "one controller makes every change, one after another"
     cluster.controls.crash_broker(2)
-    wire = SimWire(simulation, cluster.brokers[0].address)
+    wire = RawClient(cluster.brokers[0].address, simulation=simulation)
     assert {wire.call(MetadataRequest(topics=[]), 12).controller_id for _ in range(20)} == {0, 1}
     wire.close()
 
@@ -202,7 +202,7 @@ def test_every_broker_takes_admin_writes_and_names_any_live_broker_as_controller
 def test_a_topic_appears_after_the_first_metadata(simulation: Simulation, allowed: bool) -> None:
     cluster = simulation.cluster(brokers=3, config={"auto.create.topics.enable": allowed})
     simulation.run_for(1)
-    wire = SimWire(simulation, cluster.brokers[1].address)
+    wire = RawClient(cluster.brokers[1].address, simulation=simulation)
 
     def meet(may_create: bool) -> int:
         request = MetadataRequest(
@@ -369,7 +369,7 @@ def test_a_broker_that_learns_late_still_leads_as_far_as_it_knows(simulation: Si
     simulation.run_for(2)
     assert try_append(cluster, KEY, b"lost", broker=old).error is None
     assert try_append(cluster, KEY, b"kept", broker=new).error is None
-    wire = SimWire(simulation, cluster.brokers[old].address)
+    wire = RawClient(cluster.brokers[old].address, simulation=simulation)
     request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
     assert wire.call(request, 12).topics[0].partitions[0].leader_id == old
     simulation.run_for(4)
@@ -440,7 +440,7 @@ def test_words_that_no_message_could_carry_are_cut(simulation: Simulation, waits
         name="x" * 32_767, num_partitions=1, replication_factor=1, assignments=[], configs=[]
     )
     for broker in cluster.brokers:
-        wire = SimWire(simulation, broker.address)
+        wire = RawClient(broker.address, simulation=simulation)
         (result,) = wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7).topics
         assert (result.name, result.error_code) == (topic.name, errors.InvalidTopicException.code)
         assert result.error_message is not None
@@ -458,7 +458,7 @@ def test_a_change_that_waits_too_long_is_not_made(simulation: Simulation) -> Non
     first = simulation.spawn(lambda: cluster.create_topic("slow"))
     simulation.run_for(0.1)
     for broker in cluster.brokers:
-        wire = SimWire(simulation, broker.address)
+        wire = RawClient(broker.address, simulation=simulation)
         began = simulation.now
         (result,) = wire.call(CreateTopicsRequest(topics=[ANYBODY], timeout_ms=1000), 7).topics
         assert result.error_code == errors.RequestTimedOut.code
@@ -510,7 +510,7 @@ def test_recreated_topic_has_a_new_id_on_every_broker(simulation: Simulation) ->
     assert new != old
     for broker in cluster.brokers:
         assert broker.image.topic_by_id(old) is None
-        wire = SimWire(simulation, broker.address)
+        wire = RawClient(broker.address, simulation=simulation)
         by_id = MetadataRequest(topics=[MetadataRequestTopic(topic_id=old, name=None)])
         assert wire.call(by_id, 12).topics[0].error_code == errors.UnknownTopicId.code
         wire.close()

@@ -34,9 +34,11 @@ from tests.broker.support.admin_requests import (
     topic_of,
     value_of,
 )
-from tests.testing.wire import Wire, batch, produce
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce
+from tests.broker.support.raw_client import RawClient
 
-Connect = Callable[..., Wire]
+Connect = Callable[..., RawClient]
 WaitFor = Callable[[Callable[[], bool]], None]
 DONE: Told = ("NONE", None)
 
@@ -49,7 +51,7 @@ NOT_CONSISTENT = (
 )
 
 
-def asked_for(wire: Wire, *names: str, create: bool = True) -> list[MetadataResponseTopic]:
+def asked_for(wire: RawClient, *names: str, create: bool = True) -> list[MetadataResponseTopic]:
     topics = [MetadataRequestTopic(name=name) for name in names]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
     return wire.call(request, 12).topics
@@ -89,7 +91,7 @@ def test_partitions_can_only_be_added(kafka_cluster: KafkaCluster, connect: Conn
 
 
 def elect(
-    wire: Wire, topic: str | None, *numbers: int, unclean: bool = False
+    wire: RawClient, topic: str | None, *numbers: int, unclean: bool = False
 ) -> dict[tuple[str, int], Told] | str:
     asked = None if topic is None else [TopicPartitions(topic=topic, partitions=list(numbers))]
     response = wire.call(ElectLeadersRequest(election_type=int(unclean), topic_partitions=asked), 2)
@@ -145,7 +147,9 @@ def test_unclean_election_elects_a_replica_outside_the_isr(
     assert kafka_cluster.partition("e", 0).isr == (1,)
 
 
-def reassign(wire: Wire, number: int, target: Sequence[int] | None, *, topic: str = "m", **more: Any) -> Told:
+def reassign(
+    wire: RawClient, number: int, target: Sequence[int] | None, *, topic: str = "m", **more: Any
+) -> Told:
     partition = ReassignablePartition(
         partition_index=number, replicas=None if target is None else list(target)
     )
@@ -156,7 +160,7 @@ def reassign(wire: Wire, number: int, target: Sequence[int] | None, *, topic: st
     return name_of(answer.error_code), answer.error_message
 
 
-def moving(wire: Wire, *numbers: int) -> list[tuple[int, list[int], list[int], list[int]]]:
+def moving(wire: RawClient, *numbers: int) -> list[tuple[int, list[int], list[int], list[int]]]:
     topics = (
         [ListPartitionReassignmentsTopics(name="m", partition_indexes=list(numbers))] if numbers else None
     )

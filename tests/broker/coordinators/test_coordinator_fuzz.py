@@ -15,7 +15,7 @@ from pykafka2.protocol.registry import ApiKey, request_class
 from pykafka2.protocol.struct import Request
 from pykafka2.testing import KafkaCluster
 from tests.broker.support.plausible import plausible
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 load()
 KEYS = (
@@ -57,10 +57,10 @@ def cluster() -> Iterator[KafkaCluster]:
 def test_random_coordinator_requests_leave_the_brokers_running(
     cluster: KafkaCluster, asked: list[tuple[Request[Any], int]], broker: int
 ) -> None:
-    with Wire(cluster.brokers[broker].address) as wire:
+    with RawClient(cluster.brokers[broker].address) as wire:
         for request, version in asked:
             wire.send(request, version)  # some wait for others, as joins do, and hold up those behind them
-    with Wire(cluster.brokers[broker].address) as wire:
+    with RawClient(cluster.brokers[broker].address) as wire:
         names = [topic.name for topic in wire.call(MetadataRequest(topics=None), 12).topics]
     assert "t" in names
     cluster.check()

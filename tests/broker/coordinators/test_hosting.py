@@ -23,16 +23,18 @@ from pykafka2.protocol.messages.transaction_records import TransactionLogKey
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce
 from tests.broker.support.group_bench import PARTITION as IN_LOG
 from tests.broker.support.group_bench import GroupBench
+from tests.broker.support.raw_client import RawClient
 from tests.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
     NOT_COORDINATOR,
 )
-from tests.testing.wire import Wire, batch, produce
 
-Connect = Callable[[int], Wire]
+Connect = Callable[[int], RawClient]
 WaitFor = Callable[[Callable[[], bool]], None]
 
 GROUP, TRANSACTION = 0, 1
@@ -41,11 +43,11 @@ PARTITION = ("__consumer_offsets", 3)  # of the group "g"
 pytestmark = pytest.mark.kafka(brokers=3, topics={"t": 2}, config={"group.initial.rebalance.delay.ms": 0})
 
 
-def find(wire: Wire, key: str, kind: int = GROUP) -> Coordinator:
+def find(wire: RawClient, key: str, kind: int = GROUP) -> Coordinator:
     return wire.call(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 6).coordinators[0]
 
 
-def commit(wire: Wire, offset: int, group: str = "g") -> int:
+def commit(wire: RawClient, offset: int, group: str = "g") -> int:
     asked = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
     request = OffsetCommitRequest(
         group_id=group, topics=[OffsetCommitRequestTopic(name="t", partitions=[asked])]
@@ -53,7 +55,7 @@ def commit(wire: Wire, offset: int, group: str = "g") -> int:
     return wire.call(request, 9).topics[0].partitions[0].error_code
 
 
-def committed(wire: Wire, group: str = "g") -> tuple[int, int]:
+def committed(wire: RawClient, group: str = "g") -> tuple[int, int]:
     """The error, and the offset of partition 0 (-1 without one)."""
     asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
     answer = wire.call(asked, 8).groups[0]
@@ -113,7 +115,7 @@ def test_unreadable_offsets_partition_has_no_coordinator_until_the_next_election
     """
     old = find(connect(0), "g").node_id
     assert commit(connect(old), 7) == 0
-    admin = Wire(kafka_cluster.brokers[old].address, "__admin_client")
+    admin = RawClient(kafka_cluster.brokers[old].address, "__admin_client")
     written = record_of(GroupMetadataKey(group="g"), None)
     assert produce(admin, *PARTITION, batch([b"\0\3garbage"], keys=[written.key])).error_code == 0
     admin.close()
@@ -222,7 +224,7 @@ def test_unreadable_group_log_affects_only_its_own_partition(
     find(connect(0), "g")
     leader = kafka_cluster.partition(*PARTITION).leader
     key = record_of(GroupMetadataKey(group="g"), None).key
-    with Wire(kafka_cluster.brokers[leader].address, "__admin_client") as admin:
+    with RawClient(kafka_cluster.brokers[leader].address, "__admin_client") as admin:
         assert produce(admin, *PARTITION, batch([value], keys=[key])).error_code == 0
     following = (leader + 1) % 3
     kafka_cluster.controls.move_leader(PARTITION, following)
@@ -244,7 +246,7 @@ def test_transaction_coordinator_continues_with_the_readable_part_of_its_log(
     wait_for(lambda: wire.call(request, 5).error_code == 0)
     before = wire.call(request, 5)
     partition = ("__transaction_state", partition_for("x", 50))
-    with Wire(kafka_cluster.brokers[old].address, "__admin_client") as admin:
+    with RawClient(kafka_cluster.brokers[old].address, "__admin_client") as admin:
         key = record_of(TransactionLogKey(transactional_id="x"), None).key
         assert produce(admin, *partition, batch([b"\0\1garbage"], keys=[key])).error_code == 0
     kafka_cluster.controls.move_leader(partition, to=1 - old)

@@ -15,9 +15,9 @@ from pykafka2.protocol.messages.acls import (
     DescribeAclsRequest,
 )
 from tests.acl_filters import ANY_RULE
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
-Connect = Callable[..., Wire]
+Connect = Callable[..., RawClient]
 RULE = AclCreation(
     resource_type=2, resource_name="orders", principal="User:a", host="*", operation=3, permission_type=3
 )

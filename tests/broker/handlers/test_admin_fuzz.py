@@ -15,8 +15,10 @@ from pykafka2.protocol.registry import ApiKey, all_messages
 from pykafka2.protocol.struct import Request
 from pykafka2.testing import KafkaCluster
 from pykafka2.testing.cluster import Topic
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce
 from tests.broker.support.plausible import plausible
-from tests.testing.wire import Wire, batch, produce
+from tests.broker.support.raw_client import RawClient
 
 REQUESTS = {cls.API_KEY: cls for cls in all_messages() if issubclass(cls, Request) and cls.API_KEY in LATER}
 # What takes brokers away from the cluster is another test's.
@@ -34,11 +36,11 @@ def made(choice: tuple[type[Request[Any]], int]) -> st.SearchStrategy[tuple[Requ
 
 
 @pytest.fixture(scope="module")
-def wires() -> Iterator[list[Wire]]:
+def wires() -> Iterator[list[RawClient]]:
     """A connection to each of three brokers."""
     topics = {"t": Topic(2, 2), "safe": Topic(1, 3)}
     with KafkaCluster(brokers=3, topics=topics, config={"delete.topic.enable": False}) as cluster:
-        wires = [Wire(broker.address) for broker in cluster.brokers]
+        wires = [RawClient(broker.address) for broker in cluster.brokers]
         yield wires
         cluster.check()
         leader = cluster.partition("safe", 0).leader
@@ -52,7 +54,7 @@ def wires() -> Iterator[list[Wire]]:
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(broker=st.integers(0, 2), asked=st.sampled_from(VERSIONS).flatmap(made))
 def test_any_request_is_answered_and_nothing_fails(
-    wires: list[Wire], caplog: pytest.LogCaptureFixture, broker: int, asked: tuple[Request[Any], int]
+    wires: list[RawClient], caplog: pytest.LogCaptureFixture, broker: int, asked: tuple[Request[Any], int]
 ) -> None:
     request, version = asked
     caplog.clear()

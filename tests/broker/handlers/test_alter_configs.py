@@ -31,9 +31,11 @@ from tests.broker.support.admin_requests import (
     describe,
     value_of,
 )
-from tests.testing.wire import Wire, batch, produce
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce
+from tests.broker.support.raw_client import RawClient
 
-Connect = Callable[..., Wire]
+Connect = Callable[..., RawClient]
 DONE = (name_of(NONE), None)
 
 FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_FILE, FROM_DEFAULT, FROM_METRICS, FROM_GROUP = (

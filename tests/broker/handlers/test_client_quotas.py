@@ -16,7 +16,7 @@ from pykafka2.protocol.messages.quotas import (
     OpData,
 )
 from pykafka2.testing.cluster import KafkaCluster
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 EXACT, DEFAULT, ANY = range(3)
 Entity = dict[str, str | None]
@@ -34,12 +34,12 @@ def entry(entity: Entity, *values: tuple[str, float | None]) -> AlterClientQuota
     )
 
 
-def altered(wire: Wire, *entries: AlterClientQuotasRequestEntryData) -> list[tuple[str, str | None]]:
+def altered(wire: RawClient, *entries: AlterClientQuotasRequestEntryData) -> list[tuple[str, str | None]]:
     answer = wire.call(AlterClientQuotasRequest(entries=list(entries), validate_only=False), 1)
     return [(name_of(one.error_code), one.error_message) for one in answer.entries]
 
 
-def described(wire: Wire, *components: tuple[str, int, str | None], strict: bool = False) -> Any:
+def described(wire: RawClient, *components: tuple[str, int, str | None], strict: bool = False) -> Any:
     parts = [
         ComponentData(entity_type=kind, match_type=match_type, match=match)
         for kind, match_type, match in components
@@ -75,7 +75,7 @@ REFUSED: list[tuple[Entity, str, float, str]] = [
 
 @pytest.mark.kafka(brokers=1)
 def test_invalid_alteration_gets_invalid_request_with_its_reason(kafka_cluster: KafkaCluster) -> None:
-    with Wire(kafka_cluster.bootstrap_servers) as wire:
+    with RawClient(kafka_cluster.bootstrap_servers) as wire:
         for entity, key, value, message in REFUSED:
             assert altered(wire, entry(entity, (key, value))) == [("INVALID_REQUEST", message)]
         duplicate = "Ignoring duplicate entity ClientQuotaEntity(entries={client-id=null})"
@@ -90,7 +90,7 @@ def test_invalid_alteration_gets_invalid_request_with_its_reason(kafka_cluster: 
 
 @pytest.mark.kafka(brokers=1)
 def test_fractions_localhost_and_default_addresses_are_accepted(kafka_cluster: KafkaCluster) -> None:
-    with Wire(kafka_cluster.bootstrap_servers) as wire:
+    with RawClient(kafka_cluster.bootstrap_servers) as wire:
         accepted = [
             entry(ANN, ("request_percentage", 0.5), ("controller_mutation_rate", 0.25)),
             entry(ANN | {"client-id": "app"}, ("producer_byte_rate", 5.0 + 1e-7)),
@@ -134,7 +134,7 @@ def test_invalid_filter_gets_its_error(kafka_cluster: KafkaCluster) -> None:
             "or clientId filter component.",
         ),
     ]
-    with Wire(kafka_cluster.bootstrap_servers) as wire:
+    with RawClient(kafka_cluster.bootstrap_servers) as wire:
         for components, code, message in refused:
             answer = described(wire, *components)
             assert (name_of(answer.error_code), answer.error_message, answer.entries) == (code, message, None)
@@ -144,7 +144,7 @@ def test_invalid_filter_gets_its_error(kafka_cluster: KafkaCluster) -> None:
 def test_strict_filter_leaves_out_entities_of_more_types(kafka_cluster: KafkaCluster) -> None:
     kafka_cluster.controls.set_quota(user="ann", producer_byte_rate=5)
     kafka_cluster.controls.set_quota(user="ann", client_id="<default>", producer_byte_rate=6)
-    with Wire(kafka_cluster.bootstrap_servers) as wire:
+    with RawClient(kafka_cluster.bootstrap_servers) as wire:
         for strict, values in ((False, [5.0, 6.0]), (True, [5.0])):
             entries = described(wire, ("user", EXACT, "ann"), strict=strict).entries
             assert sorted(one.values[0].value for one in entries) == values

@@ -27,9 +27,11 @@ from pykafka2.protocol.messages.quorum import (
     DescribeQuorumRequestTopicData,
 )
 from pykafka2.testing.cluster import KafkaCluster, Topic
-from tests.testing.wire import Wire, batch, produce
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce
+from tests.broker.support.raw_client import RawClient
 
-Connect = Callable[..., Wire]
+Connect = Callable[..., RawClient]
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 FAILED = "The update failed for all features since the following feature had an error: "
@@ -40,7 +42,7 @@ DOWNGRADE = (
 
 
 def update(
-    wire: Wire, *updates: tuple[str, int, int], version: int = 2, validate_only: bool = False
+    wire: RawClient, *updates: tuple[str, int, int], version: int = 2, validate_only: bool = False
 ) -> UpdateFeaturesResponse:
     request = UpdateFeaturesRequest(
         feature_updates=[
@@ -52,7 +54,7 @@ def update(
     return wire.call(request, version)
 
 
-def finalised(wire: Wire) -> dict[str, int]:
+def finalised(wire: RawClient) -> dict[str, int]:
     answer = wire.call(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)
     return {one.name: one.max_version_level for one in answer.finalized_features}
 
@@ -147,7 +149,7 @@ def test_unregistering_brokers_that_live_is_an_outage_until_they_are_restarted(
 
 
 def page(
-    wire: Wire, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
+    wire: RawClient, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
 ) -> tuple[list[tuple[str, str | None, list[int]]], tuple[str, int] | None]:
     """Topics with their errors and partitions, and where the next page begins."""
     request = DescribeTopicPartitionsRequest(

@@ -22,9 +22,9 @@ from tests.broker.support.admin_requests import (
     told,
     topic_of,
 )
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
-Connect = Callable[..., Wire]
+Connect = Callable[..., RawClient]
 DONE: Told = ("NONE", None)
 
 NOT_REGISTERED = "The manual partition assignment includes broker {}, but no such broker is registered."
@@ -38,7 +38,7 @@ NOT_CONSECUTIVE = "partitions should be a consecutive 0-based integer sequence"
 ILLEGAL = "Topic name is invalid: "
 
 
-def asked_for(wire: Wire, *names: str, create: bool = True) -> list[MetadataResponseTopic]:
+def asked_for(wire: RawClient, *names: str, create: bool = True) -> list[MetadataResponseTopic]:
     topics = [MetadataRequestTopic(name=name) for name in names]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
     return wire.call(request, 12).topics
@@ -65,7 +65,7 @@ def test_metadata_request_creates_the_topic_on_every_broker(
 def test_auto_creation_requires_request_and_broker_to_allow_it(
     config: dict[str, object], in_request: bool
 ) -> None:
-    with KafkaCluster(brokers=1, config=config) as cluster, Wire(cluster.brokers[0].address) as wire:
+    with KafkaCluster(brokers=1, config=config) as cluster, RawClient(cluster.brokers[0].address) as wire:
         (topic,) = asked_for(wire, "new", create=in_request)
         assert name_of(topic.error_code) == "UNKNOWN_TOPIC_OR_PARTITION"
         assert cluster.topics() == []

@@ -19,7 +19,9 @@ from pykafka2.protocol.messages.offsets import (
 )
 from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykafka2.testing.cluster import KafkaCluster, Topic
-from tests.testing.wire import Wire, batch, produce
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce
+from tests.broker.support.raw_client import RawClient
 
 GOOD = 0
 UNKNOWN, ELSEWHERE = errors.UnknownTopicOrPartition.code, errors.NotLeaderOrFollower.code
@@ -28,7 +30,7 @@ FENCED, UNKNOWN_EPOCH = errors.FencedLeaderEpoch.code, errors.UnknownLeaderEpoch
 Answers = dict[tuple[str, int], int]
 
 
-def produced(wire: Wire, asked: list[tuple[str, int]]) -> Answers:
+def produced(wire: RawClient, asked: list[tuple[str, int]]) -> Answers:
     topics = [
         TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=number, records=batch())])
         for topic, number in asked
@@ -41,7 +43,7 @@ def produced(wire: Wire, asked: list[tuple[str, int]]) -> Answers:
     }
 
 
-def fetched(wire: Wire, asked: list[tuple[str, int]]) -> Answers:
+def fetched(wire: RawClient, asked: list[tuple[str, int]]) -> Answers:
     topics = [
         FetchTopic(
             topic=topic,
@@ -60,7 +62,7 @@ def fetched(wire: Wire, asked: list[tuple[str, int]]) -> Answers:
     }
 
 
-def listed(wire: Wire, asked: list[tuple[str, int]]) -> Answers:
+def listed(wire: RawClient, asked: list[tuple[str, int]]) -> Answers:
     topics = [
         ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=number, timestamp=-1)])
         for topic, number in asked
@@ -77,8 +79,8 @@ def listed(wire: Wire, asked: list[tuple[str, int]]) -> Answers:
 @pytest.mark.parametrize("ask", [produced, fetched, listed])
 def test_each_partition_has_its_own_answer(
     kafka_cluster: KafkaCluster,
-    connect: Callable[[int], Wire],
-    ask: Callable[[Wire, list[tuple[str, int]]], Answers],
+    connect: Callable[[int], RawClient],
+    ask: Callable[[RawClient, list[tuple[str, int]]], Answers],
 ) -> None:
     leader = kafka_cluster.partition("t", 0).leader
     assert kafka_cluster.partition("t", 1).leader == 1 - leader
@@ -90,7 +92,7 @@ def test_each_partition_has_its_own_answer(
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=2)})
 @pytest.mark.parametrize("version", [3, 12])
 def test_a_topic_without_a_name_is_unknown_and_the_others_wait_for_their_replicas(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], version: int
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], version: int
 ) -> None:
     """The answer is made when the follower has fetched: what goes wrong then must cost nobody else."""
     topics = [
@@ -106,7 +108,7 @@ def test_a_topic_without_a_name_is_unknown_and_the_others_wait_for_their_replica
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_older_epoch_is_rejected_before_not_leader(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
+    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]
 ) -> None:
     """Kafka's Partition looks at the asker's epoch first, then who leads."""
     old = kafka_cluster.partition("t", 0).leader
@@ -124,7 +126,7 @@ def test_older_epoch_is_rejected_before_not_leader(
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1, "u": 1}, config={"log.validate": "headers"})
 def test_a_batch_that_cannot_be_read_fails_the_search_by_time_of_its_own_partition(
-    leader: Callable[[str, int], Wire],
+    leader: Callable[[str, int], RawClient],
 ) -> None:
     wire = leader("t", 0)
     # Fewer records would be read, and refused, when they are produced.

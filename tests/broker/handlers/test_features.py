@@ -9,12 +9,12 @@ import pytest
 from pykafka2.errors import ConfigurationError, UnknownOption
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.testing.cluster import KafkaCluster
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
-Connect = Callable[[int], Wire]
+Connect = Callable[[int], RawClient]
 
 
-def ask(wire: Wire, version: int) -> ApiVersionsResponse:
+def ask(wire: RawClient, version: int) -> ApiVersionsResponse:
     return wire.call(ApiVersionsRequest(client_software_name="x", client_software_version="1"), version)
 
 
@@ -44,7 +44,7 @@ def test_api_versions_3_omits_features_with_minimum_level_0(connect: Connect) ->
 
 def test_a_cluster_may_finalise_lower_levels() -> None:
     with KafkaCluster(1, features={"transaction.version": 1, "group.version": 0}) as cluster:
-        with Wire(cluster.brokers[0].address) as wire:
+        with RawClient(cluster.brokers[0].address) as wire:
             levels = {one.name: one.max_version_level for one in ask(wire, 4).finalized_features}
         assert levels["transaction.version"] == 1
         assert "group.version" not in levels

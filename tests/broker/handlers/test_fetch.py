@@ -22,16 +22,17 @@ from pykafka2.protocol.messages.offsets import (
 )
 from pykafka2.records.batch import batches
 from pykafka2.testing.cluster import KafkaCluster
-from tests.broker.support.transactional import in_transaction, write
-from tests.testing.wire import NOW_MS, Wire, batch, data_of, fetch, fetch_request, produce
+from tests.broker.support.batches import NOW_MS, batch, in_transaction
+from tests.broker.support.data_requests import data_of, fetch, fetch_request, produce, write
+from tests.broker.support.raw_client import RawClient
 
-Leader = Callable[[str, int], Wire]
+Leader = Callable[[str, int], RawClient]
 
 one_broker = pytest.mark.kafka(brokers=1, topics={"t": 1})
 BATCH_BYTES = len(batch([b"0"]))
 
 
-def fill(wire: Wire, count: int) -> None:
+def fill(wire: RawClient, count: int) -> None:
     for number in range(count):
         assert produce(wire, "t", 0, batch([b"%d" % number], timestamp=NOW_MS + number)).error_code == 0
 
@@ -173,7 +174,7 @@ def test_an_epoch_that_ended_earlier_is_a_divergence(kafka_cluster: KafkaCluster
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 @pytest.mark.parametrize("version", range(4, 13))
 def test_every_version_by_name_is_answered_with_data_and_with_errors(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire], version: int
+    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient], version: int
 ) -> None:
     leading = kafka_cluster.partition("t", 0).leader
     wire = connect(leading)
@@ -207,7 +208,10 @@ def test_unknown_topic_id_is_rejected(leader: Leader) -> None:
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_a_follower_serves_consumers_up_to_its_own_high_watermark(
-    kafka_cluster: KafkaCluster, leader: Leader, connect: Callable[[int], Wire], wait_for: Callable[..., None]
+    kafka_cluster: KafkaCluster,
+    leader: Leader,
+    connect: Callable[[int], RawClient],
+    wait_for: Callable[..., None],
 ) -> None:
     fill(leader("t", 0), 2)
     follower = 1 - kafka_cluster.partition("t", 0).leader
@@ -219,7 +223,7 @@ def test_a_follower_serves_consumers_up_to_its_own_high_watermark(
 
 
 def list_offsets(
-    wire: Wire, timestamp: int, *, epoch: int = -1, replica: int = -1, committed: bool = False
+    wire: RawClient, timestamp: int, *, epoch: int = -1, replica: int = -1, committed: bool = False
 ) -> ListOffsetsPartitionResponse:
     asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
     request = ListOffsetsRequest(
@@ -298,7 +302,7 @@ def test_an_open_transaction_does_not_hide_the_end_from_a_new_leader(
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_the_debugging_consumer_asks_any_replica_for_its_end(
-    kafka_cluster: KafkaCluster, leader: Leader, connect: Callable[[int], Wire]
+    kafka_cluster: KafkaCluster, leader: Leader, connect: Callable[[int], RawClient]
 ) -> None:
     wire = leader("t", 0)
     fill(wire, 2)

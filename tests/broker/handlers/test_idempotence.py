@@ -11,15 +11,16 @@ from pykafka2.protocol.messages.produce import PartitionProduceResponse, Produce
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
-from tests.broker.support.transactional import mark, producers_of
-from tests.testing.wire import Wire, batch, produce, produce_request, view
+from tests.broker.support.batches import batch, view
+from tests.broker.support.data_requests import mark, produce, produce_request, producers_of
+from tests.broker.support.raw_client import RawClient
 
-Leader = Callable[[str, int], Wire]
+Leader = Callable[[str, int], RawClient]
 one_broker = pytest.mark.kafka(brokers=1, topics={"t": 1})
 LAST_SEQUENCE = 2**31 - 1
 
 
-def send(wire: Wire, sequence: int, *, count: int = 1, epoch: int = 0) -> PartitionProduceResponse:
+def send(wire: RawClient, sequence: int, *, count: int = 1, epoch: int = 0) -> PartitionProduceResponse:
     records = batch([b"x"] * count, producer_id=9, producer_epoch=epoch, base_sequence=sequence)
     return produce(wire, "t", 0, records)
 
@@ -157,7 +158,7 @@ def test_idle_producer_ids_expire() -> None:
 
 
 @pytest.mark.kafka(brokers=2)
-def test_producer_ids_come_in_blocks_and_never_repeat(connect: Callable[[int], Wire]) -> None:
+def test_producer_ids_come_in_blocks_and_never_repeat(connect: Callable[[int], RawClient]) -> None:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
     wires = [connect(0), connect(1)]
     given = [wire.call(request, 5).producer_id for wire in wires for _ in range(3)]

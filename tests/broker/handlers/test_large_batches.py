@@ -22,8 +22,10 @@ from pykafka2.records.batch import HEADER, HEADER_BYTES, LENGTH_END, crc32c
 from pykafka2.records.encoder import encode_record
 from pykafka2.records.varint import varint
 from pykafka2.testing.cluster import KafkaCluster
+from tests.broker.support.batches import NOW_MS
+from tests.broker.support.data_requests import data_of, fetch_request
 from tests.broker.support.produce_cases import Case, ask, create_topics
-from tests.testing.wire import NOW_MS, Wire, data_of, fetch_request
+from tests.broker.support.raw_client import RawClient
 
 COUNT = 200_000
 SMALLEST_RECORD = encode_record(0, 0, None, None, [])
@@ -71,7 +73,7 @@ def valid() -> bytes:
 @pytest.fixture(params=["headers", pytest.param("strict", marks=pytest.mark.gate)])
 def cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     config = {"log.validate": request.param, "auto.create.topics.enable": False}
-    with KafkaCluster(brokers=1, config=config) as cluster, Wire(cluster.bootstrap_servers) as wire:
+    with KafkaCluster(brokers=1, config=config) as cluster, RawClient(cluster.bootstrap_servers) as wire:
         create_topics(wire, topics=TOPICS)
         yield cluster
 
@@ -80,7 +82,7 @@ def test_refused_batch_names_a_bounded_number_of_records(cluster: KafkaCluster) 
     count = 100_000
     forged = large_batch(SMALLEST_RECORD * count, count)
     assert len(forged) < 1_000
-    with Wire(cluster.bootstrap_servers) as wire:
+    with RawClient(cluster.bootstrap_servers) as wire:
         wire.socket.settimeout(60)
         answer = ask(wire, Case("forged", "compacted", forged))
     assert answer.error_code == 87
@@ -106,7 +108,10 @@ def test_requests_of_other_connections_are_handled_between_slices(
         return advance(self, limit)
 
     monkeypatch.setattr(RecordWalk, "advance", advance_and_note)
-    with Wire(cluster.bootstrap_servers, "large") as producing, Wire(cluster.bootstrap_servers) as other:
+    with (
+        RawClient(cluster.bootstrap_servers, "large") as producing,
+        RawClient(cluster.bootstrap_servers) as other,
+    ):
         answers = []
         producing.socket.settimeout(60)
         sent = threading.Thread(target=lambda: answers.append(ask(producing, Case("x", "compacted", valid))))
@@ -125,7 +130,7 @@ def test_two_large_batches_of_one_request_are_appended_in_full(cluster: KafkaClu
         TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=valid)])
         for topic in ("compacted", "other")
     ]
-    with Wire(cluster.bootstrap_servers) as wire:
+    with RawClient(cluster.bootstrap_servers) as wire:
         wire.socket.settimeout(60)
         answer = wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
         ends = [
@@ -154,7 +159,7 @@ def test_each_large_batch_behind_a_small_one_is_checked_before_any_is_appended(
         TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
         for topic, records in (("other", small), ("compacted", valid), ("another", valid))
     ]
-    with Wire(cluster.bootstrap_servers) as wire:
+    with RawClient(cluster.bootstrap_servers) as wire:
         wire.socket.settimeout(60)
         answer = wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
     assert [one.partition_responses[0].error_code for one in answer.responses] == [0, 0, 0]
@@ -233,7 +238,7 @@ def test_compressed_batch_of_one_record_is_checked_in_slices(
 
     monkeypatch.setattr(RecordWalk, "advance", advance_and_note)
     monkeypatch.setattr(RecordWalk, "finish", lambda self: NOW_MS if self.advance(SLICE) else -1)
-    with Wire(cluster.bootstrap_servers) as wire:
+    with RawClient(cluster.bootstrap_servers) as wire:
         wire.socket.settimeout(60)
         answer = ask(wire, Case("x", "plain", large_batch(record_of_headers(500_000), 1)))
     assert answer.error_code == 0
@@ -259,7 +264,7 @@ def test_many_small_batches_of_one_request_are_checked_in_slices(
         TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
         for topic in ("compacted", "other")
     ]
-    with Wire(cluster.bootstrap_servers) as wire:
+    with RawClient(cluster.bootstrap_servers) as wire:
         answer = wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
     assert [one.partition_responses[0].error_code for one in answer.responses] == [0, 0]
     assert slices
@@ -281,7 +286,7 @@ def test_walks_together_decompress_no_more_than_the_budget(monkeypatch: pytest.M
 
 def test_requests_behind_a_large_batch_keep_their_order(cluster: KafkaCluster, valid: bytes) -> None:
     small = large_batch(encode_record(0, 0, b"k", b"v", []), 1)
-    with Wire(cluster.bootstrap_servers) as wire:
+    with RawClient(cluster.bootstrap_servers) as wire:
         wire.socket.settimeout(60)
         for records in (valid, small):
             data = [PartitionProduceData(index=0, records=records)]
@@ -306,7 +311,7 @@ def test_timestamp_lookup_in_a_large_batch_runs_in_slices(
         resume_later(self, context, work)
 
     body = b"".join(encode_record(delta, delta, b"k", None, []) for delta in range(COUNT))
-    with Wire(cluster.bootstrap_servers) as wire:
+    with RawClient(cluster.bootstrap_servers) as wire:
         wire.socket.settimeout(60)
         assert ask(wire, Case("x", "plain", large_batch(body, COUNT, span_ms=COUNT - 1))).error_code == 0
         monkeypatch.setattr(Services, "resume_later", resume_and_note)
@@ -333,12 +338,12 @@ def test_lost_connection_or_failing_check_does_not_block_the_next_large_batch(
     request = ProduceRequest(
         acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="compacted", partition_data=data)]
     )
-    with Wire(cluster.bootstrap_servers) as leaving, Wire(cluster.bootstrap_servers) as other:
+    with RawClient(cluster.bootstrap_servers) as leaving, RawClient(cluster.bootstrap_servers) as other:
         leaving.send(request, 12)
         other.send(request, 12)
         leaving.close()
         assert begun.wait(60)
-        with Wire(cluster.bootstrap_servers) as wire:
+        with RawClient(cluster.bootstrap_servers) as wire:
             wire.socket.settimeout(60)
             assert ask(wire, Case("next", "compacted", valid)).error_code == 0
     assert len(cluster.problems.take()) == 1

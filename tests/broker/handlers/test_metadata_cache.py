@@ -14,9 +14,9 @@ import pytest
 from pykafka2.broker.base.metadata_cache import MAX_BODIES, MetadataCache
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from pykafka2.testing import KafkaCluster
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
-Connect = Callable[..., Wire]
+Connect = Callable[..., RawClient]
 VERSIONS = range(14)
 one_broker = pytest.mark.kafka(brokers=1, topics={"orders": 3, "audit": 1})
 
@@ -30,7 +30,7 @@ def about_all(version: int, *, operations: bool = False) -> MetadataRequest:
     return asked
 
 
-def told(wire: Wire) -> MetadataResponse:
+def told(wire: RawClient) -> MetadataResponse:
     """The answer, whichever broker it happens to name as the controller."""
     answers = [wire.call(about_all(12), 12) for _ in range(8)]
     assert all(one.topics == answers[0].topics and one.brokers == answers[0].brokers for one in answers)

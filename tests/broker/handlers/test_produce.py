@@ -18,15 +18,17 @@ from pykafka2.protocol.messages.produce import (
 )
 from pykafka2.records.batch import TRANSACTIONAL_FLAG
 from pykafka2.testing.cluster import KafkaCluster, Topic
-from tests.testing.wire import NOW_MS, Wire, batch, partition_of, produce, produce_request
+from tests.broker.support.batches import NOW_MS, batch
+from tests.broker.support.data_requests import partition_of, produce, produce_request
+from tests.broker.support.raw_client import RawClient
 
-Leader = Callable[[str, int], Wire]
+Leader = Callable[[str, int], RawClient]
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
 one_broker = pytest.mark.kafka(brokers=1, topics={"t": 1})
 
 
-def error_of(wire: Wire, records: bytes | None, **options: int) -> str:
+def error_of(wire: RawClient, records: bytes | None, **options: int) -> str:
     answer = produce(wire, "t", 0, records, **options)
     if not answer.error_code:
         return "none"
@@ -203,7 +205,7 @@ def test_topic_compression_type_recompresses_batches(wanted: str, codec: int) ->
     topic = Topic(configs={"compression.type": wanted})
     with (
         KafkaCluster(brokers=1, topics={"t": topic}) as cluster,
-        Wire(cluster.brokers[0].address) as wire,
+        RawClient(cluster.brokers[0].address) as wire,
     ):
         for sent in (0, GZIP):
             assert produce(wire, "t", 0, batch([b"value" * 20], codec=sent)).error_code == 0
@@ -229,7 +231,7 @@ def test_topic_compression_level_is_applied(codec: str, low: int, high: int) -> 
         for name, level in (("low", low), ("high", high))
     }
     sizes = {}
-    with KafkaCluster(brokers=1, topics=topics) as cluster, Wire(cluster.bootstrap_servers) as wire:
+    with KafkaCluster(brokers=1, topics=topics) as cluster, RawClient(cluster.bootstrap_servers) as wire:
         for name in topics:
             assert produce(wire, name, 0, batch(values)).error_code == 0
             assert cluster.log(name, 0).values() == values
@@ -239,7 +241,7 @@ def test_topic_compression_level_is_applied(codec: str, low: int, high: int) -> 
 
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(configs={"max.message.bytes": 200})})
 def test_produce_error_has_no_offset_and_the_log_start_offset_if_known(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
+    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]
 ) -> None:
     leading = kafka_cluster.partition("t", 0).leader
     wire = connect(leading)
@@ -264,7 +266,7 @@ def test_produce_error_has_no_offset_and_the_log_start_offset_if_known(
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
 def test_not_leader_response_names_the_current_leader(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
+    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]
 ) -> None:
     leading = kafka_cluster.partition("t", 0).leader
     wire = connect((leading + 1) % 3)
@@ -280,7 +282,7 @@ def test_not_leader_response_names_the_current_leader(
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 @pytest.mark.parametrize("version", range(3, 13))
 def test_every_version_by_name_is_answered_with_success_and_with_errors(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire], version: int
+    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient], version: int
 ) -> None:
     leading = kafka_cluster.partition("t", 0).leader
     assert partition_of(connect(leading).call(produce_request("t", 0, batch()), version)).base_offset == 0
@@ -290,7 +292,7 @@ def test_every_version_by_name_is_answered_with_success_and_with_errors(
 
 
 @pytest.mark.kafka(brokers=1, topics={"__consumer_offsets": 1})
-def test_produce_to_internal_topics_is_rejected(connect: Callable[[], Wire]) -> None:
+def test_produce_to_internal_topics_is_rejected(connect: Callable[[], RawClient]) -> None:
     answer = produce(connect(), "__consumer_offsets", 0, batch())
     assert for_code(answer.error_code).__name__ == "InvalidTopicException"
 
@@ -299,7 +301,7 @@ def test_produce_to_internal_topics_is_rejected(connect: Callable[[], Wire]) -> 
 def test_admin_client_id_can_produce_to_internal_topics(
     kafka_cluster: KafkaCluster,
 ) -> None:
-    with Wire(kafka_cluster.brokers[0].address, client_id="__admin_client") as wire:
+    with RawClient(kafka_cluster.brokers[0].address, client_id="__admin_client") as wire:
         assert produce(wire, "__consumer_offsets", 0, batch(keys=[b"k"])).error_code == 0
 
 

@@ -17,9 +17,10 @@ from pykafka2.protocol.messages.produce import (
     TopicProduceData,
 )
 from pykafka2.testing import KafkaCluster
-from tests.testing.wire import NOW_MS, Wire, batch
+from tests.broker.support.batches import NOW_MS, batch
+from tests.broker.support.raw_client import RawClient
 
-Leader = Callable[[str, int], Wire]
+Leader = Callable[[str, int], RawClient]
 HOUR_MS = 3_600_000
 LOG_APPEND_TIME, CONTROL, GZIP = 0x08, 0x20, 1
 
@@ -54,7 +55,7 @@ def records_of(random: Random, sequence: int) -> bytes | None:
     return random.choice([data] * 8 + [data[:-3], data + b"xx", data + data, data[:20], None])
 
 
-def responses(wire: Wire, random: Random, partition: int) -> list[ProduceResponse]:
+def responses(wire: RawClient, random: Random, partition: int) -> list[ProduceResponse]:
     """The responses to requests of any kind to a partition, whose number is replaced in them."""
     topic_id = wire.call(MetadataRequest(topics=None), 12).topics[0].topic_id
     found = []

@@ -48,12 +48,12 @@ from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request
 from pykafka2.testing import QUICK
 from pykafka2.testing.cluster import KafkaCluster
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
-Connect = Callable[[int], Wire]
+Connect = Callable[[int], RawClient]
 
 
-def ask(wire: Wire, version: int) -> ApiVersionsResponse:
+def ask(wire: RawClient, version: int) -> ApiVersionsResponse:
     return wire.call(ApiVersionsRequest(client_software_name="x", client_software_version="1"), version)
 
 
@@ -383,7 +383,7 @@ def test_group_without_a_stable_generation_is_described_like_its_release(
     with (
         KafkaCluster(1, as_version=release, topics={"t": 1}, config=dict(QUICK)) as cluster,
         KafkaConsumer("t", bootstrap_servers=cluster.bootstrap_servers, group_id="g") as consumer,
-        Wire(cluster.bootstrap_servers) as wire,
+        RawClient(cluster.bootstrap_servers) as wire,
     ):
         while not consumer.assignment():
             consumer.poll(50)
@@ -397,7 +397,7 @@ def test_group_without_a_stable_generation_is_described_like_its_release(
         )
         wire.send(join, 3)  # starts a rebalance
         cluster.wait_until(lambda: cluster.group("g").state == "PreparingRebalance")
-        with Wire(cluster.bootstrap_servers) as other:
+        with RawClient(cluster.bootstrap_servers) as other:
             request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
             (group,) = other.call(request, 5).groups
         assert group.authorized_operations == sum(1 << code for code in operations)
@@ -438,5 +438,8 @@ def test_feature_that_the_release_lacks_raises_with_the_release() -> None:
 @pytest.mark.gate
 @pytest.mark.slow
 def test_cluster_in_another_process_responds_like_the_release() -> None:
-    with KafkaCluster(1, as_version="2.8", process=True) as cluster, Wire(cluster.bootstrap_servers) as wire:
+    with (
+        KafkaCluster(1, as_version="2.8", process=True) as cluster,
+        RawClient(cluster.bootstrap_servers) as wire,
+    ):
         assert ranges(ask(wire, 3))[ApiKey.FETCH] == (4, 12)

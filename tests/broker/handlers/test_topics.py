@@ -23,12 +23,12 @@ from pykafka2.protocol.messages.topics import (
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.testing.cluster import KafkaCluster, Topic
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
-Connect = Callable[..., Wire]
+Connect = Callable[..., RawClient]
 
 
-def metadata(wire: Wire, *names: str, version: int = 12, create: bool = False) -> MetadataResponse:
+def metadata(wire: RawClient, *names: str, version: int = 12, create: bool = False) -> MetadataResponse:
     topics = [MetadataRequestTopic(name=name) for name in names]
     return wire.call(MetadataRequest(topics=topics, allow_auto_topic_creation=create), version)
 
@@ -118,7 +118,7 @@ def test_creation_needs_the_request_and_the_broker(by: str) -> None:
     config = {"auto.create.topics.enable": by == "request"}
     with (
         KafkaCluster(brokers=1, config=config) as cluster,
-        Wire(cluster.brokers[0].address) as wire,
+        RawClient(cluster.brokers[0].address) as wire,
     ):
         metadata(wire, "new", create=by == "broker")
         assert code_name(metadata(wire, "new").topics[0].error_code) == "UnknownTopicOrPartition"
@@ -142,7 +142,7 @@ def test_a_dot_and_an_underscore_collide(connect: Connect) -> None:
 
 
 def create(
-    wire: Wire,
+    wire: RawClient,
     name: str,
     partitions: int = 1,
     factor: int = 1,

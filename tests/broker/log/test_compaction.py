@@ -25,7 +25,7 @@ from pykafka2.compression.steps import finish
 from pykafka2.errors import CorruptData
 from pykafka2.records.batch import CONTROL_FLAG, DELETE_HORIZON_FLAG, LOG_APPEND_TIME_FLAG, TRANSACTIONAL_FLAG
 from pykafka2.records.decoder import decode_tuples
-from tests.testing.wire import batch, view
+from tests.broker.support.batches import batch, view
 
 Pair = tuple[bytes | None, bytes | None]
 ALL = CompactionPolicy(min_dirty_ratio=0.0, delete_retention_ms=1000)

@@ -8,7 +8,7 @@ from pykafka2 import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicParti
 from pykafka2.errors import PolicyViolation
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
-from tests.testing.wire import batch
+from tests.broker.support.batches import batch
 
 COMPACTED = {"cleanup.policy": "compact"}
 QUICK = {**COMPACTED, "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.1"}

@@ -14,7 +14,9 @@ from pykafka2.broker.log.memory_storage import MemoryLogStorages
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Topic
-from tests.testing.wire import Wire, batch, partition_of, produce_request
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import partition_of, produce_request
+from tests.broker.support.raw_client import RawClient
 
 TOPIC_ID = bytes(16)
 WaitFor = Callable[[Callable[[], bool]], None]
@@ -94,7 +96,7 @@ def test_replicas_share_produced_bytes_across_leader_moves_and_crashes(
 
     def produce(*values: bytes) -> None:
         leader = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
-        with Wire(leader.address) as wire:
+        with RawClient(leader.address) as wire:
             assert partition_of(wire.call(produce_request("t", 0, batch(values)), 12)).error_code == 0
 
     produce(b"first", b"second")
@@ -139,13 +141,13 @@ def test_three_replicas_use_the_memory_of_one_and_release_it(wait_for: WaitFor) 
             text = Path(f"/proc/{cluster.pid}/status").read_text()
             return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmRSS")) / 1000
 
-        def produce(wire: Wire, *values: bytes) -> None:
+        def produce(wire: RawClient, *values: bytes) -> None:
             for value in values:
                 wire.send(produce_request("t", 0, batch([value])), 12)
             for _ in values:
                 assert partition_of(wire.receive(ProduceRequest, 12)[1]).error_code == 0
 
-        with Wire(address) as wire:
+        with RawClient(address) as wire:
             produce(wire, b"warm")
             before = resident_mb()
             for _ in range(0, PAYLOAD_MB * 1_000_000, 10 * BATCH_BYTES):

@@ -12,8 +12,8 @@ from pykafka2.broker.log.segments import RollLimits
 from pykafka2.errors import OffsetOutOfRange
 from pykafka2.protocol.gathered_part import GatheredPart
 from pykafka2.records.decoder import decode_tuples
+from tests.broker.support.batches import batch, view
 from tests.gate import examples
-from tests.testing.wire import batch, view
 
 Row = tuple[int, int, bytes]  # offset, leader epoch, value
 

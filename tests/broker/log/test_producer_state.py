@@ -6,7 +6,7 @@ import pytest
 
 from pykafka2.broker.log.partition_log import Appended, PartitionLog
 from pykafka2.errors import InvalidProducerEpoch, OutOfOrderSequenceNumber
-from tests.testing.wire import batch, view
+from tests.broker.support.batches import batch, view
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pykafka2.broker.log.retention import RetentionPolicy, apply_retention
 from pykafka2.broker.log.segments import RollLimits
 from pykafka2.broker.replication.log_cleaner import CompactionPolicy, compact
 from pykafka2.compression.steps import finish
-from tests.testing.wire import batch, view
+from tests.broker.support.batches import batch, view
 
 SIZE = len(batch([b"0"]))
 

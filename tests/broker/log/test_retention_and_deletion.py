@@ -23,12 +23,13 @@ from pykafka2.protocol.messages.topics import (
 )
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import data_of, fetch, fetch_request, produce, produce_request
 from tests.broker.support.leaders import append, ends
-from tests.testing.sim_wire import SimWire
-from tests.testing.wire import Wire, batch, data_of, fetch, fetch_request, produce, produce_request
+from tests.broker.support.raw_client import RawClient
 
 KEY = ("t", 0)
-Leader = Callable[[str, int], Wire]
+Leader = Callable[[str, int], RawClient]
 one_broker = pytest.mark.kafka(brokers=1, topics={"t": 1})
 
 
@@ -106,7 +107,7 @@ def test_a_roll_under_the_reader_ends_its_wait(
 
 
 def delete(
-    wire: Wire,
+    wire: RawClient,
     offset: int,
     *,
     topic: str = "t",
@@ -143,7 +144,7 @@ def test_delete_records_moves_the_log_start_offset(kafka_cluster: KafkaCluster, 
     },
 )
 def test_invalid_delete_records_requests_are_rejected(
-    kafka_cluster: KafkaCluster, leader: Leader, connect: Callable[[int], Wire]
+    kafka_cluster: KafkaCluster, leader: Leader, connect: Callable[[int], RawClient]
 ) -> None:
     wire = leader(*KEY)
     produce(wire, *KEY, batch())
@@ -195,7 +196,7 @@ def test_the_answer_waits_for_the_live_replicas(
 def test_minus_one_deletes_up_to_the_high_watermark(simulation: Simulation) -> None:
     """What followers have not copied yet stays, whatever the leader has."""
     cluster = simulation.cluster(brokers=2, topics={"t": 1})
-    wire = SimWire(simulation, cluster.broker(cluster.partition(*KEY).leader).address)
+    wire = RawClient(cluster.broker(cluster.partition(*KEY).leader).address, simulation=simulation)
     for value in (b"a", b"b"):
         wire.call(produce_request(*KEY, batch([value])), 12)
     simulation.run_for(1)
@@ -234,7 +235,7 @@ def test_a_follower_s_log_starts_where_its_leader_s_does(simulation: Simulation)
     assert next(iter(follower.log.segments)).base_offset == 2
     cluster.controls.move_leader(KEY, 1 - leading)
     assert cluster.log(*KEY).values() == [b"c"]
-    wire = SimWire(simulation, cluster.broker(1 - leading).address)
+    wire = RawClient(cluster.broker(1 - leading).address, simulation=simulation)
     answers = [data_of(wire.call(fetch_request(*KEY, offset), 12)).error_code for offset in (0, 1, 2)]
     assert answers == [errors.OffsetOutOfRange.code] * 2 + [0], "below its start and at it"
     wire.close()
@@ -261,12 +262,12 @@ def test_a_new_leader_ends_the_wait(simulation: Simulation) -> None:
     leading = cluster.partition(*KEY).leader
     cluster.controls.pause_followers()
     simulation.run_for(1)
-    wire = SimWire(simulation, cluster.broker(leading).address)
+    wire = RawClient(cluster.broker(leading).address, simulation=simulation)
     asked = DeleteRecordsPartition(partition_index=0, offset=1)
     topics = [DeleteRecordsTopic(name="t", partitions=[asked])]
     wire.send(DeleteRecordsRequest(topics=topics, timeout_ms=60_000), 2)
     simulation.run_for(5)
-    assert not wire.has_reply()
+    assert not wire.has_response()
     cluster.controls.move_leader(KEY, 1 - leading)
     answer = wire.receive(DeleteRecordsRequest, 2)[1].topics[0].partitions[0]
     assert (answer.low_watermark, for_code(answer.error_code).__name__) == (-1, "NotLeaderOrFollower")

@@ -15,7 +15,7 @@ from pykafka2.errors import (
 )
 from pykafka2.records.batch import TRANSACTIONAL_FLAG
 from pykafka2.records.control import read_marker
-from tests.testing.wire import NOW_MS, batch, view
+from tests.broker.support.batches import NOW_MS, batch, view
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
 from pykafka2.records.batch import TRANSACTIONAL_FLAG
+from tests.broker.support.batches import NOW_MS, batch, view
 from tests.gate import examples
-from tests.testing.wire import NOW_MS, batch, view
 
 PRODUCERS = st.integers(1, 3)
 

@@ -16,7 +16,9 @@ from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster
-from tests.testing.wire import Wire, batch, produce_request
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce_request
+from tests.broker.support.raw_client import RawClient
 
 METADATA = MetadataRequest(topics=[])
 
@@ -56,7 +58,7 @@ def test_connections_above_the_rate_of_their_address_are_held_and_closed(
     accepted, is_closed = 0, False
     while not is_closed:
         assert accepted < 60, "one of sixty within a minute must be above the rate"
-        with Wire(address, source="127.0.0.2") as wire:
+        with RawClient(address, source="127.0.0.2") as wire:
             try:
                 wire.call(METADATA, 12)
             except ConnectionError:
@@ -66,11 +68,11 @@ def test_connections_above_the_rate_of_their_address_are_held_and_closed(
     assert accepted >= 10
     # Other addresses are not affected.
     for _ in range(12):
-        with Wire(address, source="127.0.0.3") as other:
+        with RawClient(address, source="127.0.0.3") as other:
             other.call(METADATA, 12)
     assert len(kafka_cluster.brokers[0].parts.quotas) <= 2
     kafka_cluster.controls.clear_quotas()
-    with Wire(address, source="127.0.0.2") as again:
+    with RawClient(address, source="127.0.0.2") as again:
         again.call(METADATA, 12)
 
 
@@ -179,7 +181,7 @@ def test_a_restarted_broker_applies_the_quotas_and_forgets_the_rates(kafka_clust
     kafka_cluster.controls.set_quota(client_id="wire", producer_byte_rate=1000)
 
     def throttle_ms(size: int) -> int:
-        with Wire(kafka_cluster.broker(leader).address) as wire:
+        with RawClient(kafka_cluster.broker(leader).address) as wire:
             request = produce_request("t", 0, batch([b"x" * size]), acks=1)
             return wire.call(request, 12).throttle_time_ms
 
@@ -194,17 +196,17 @@ def test_a_restarted_broker_applies_the_quotas_and_forgets_the_rates(kafka_clust
 @pytest.mark.kafka(brokers=1)
 def test_request_quota_is_a_percentage_of_handler_time(kafka_cluster: KafkaCluster) -> None:
     kafka_cluster.controls.set_quota(client_id="wire", request_percentage=1e-9)
-    with Wire(kafka_cluster.bootstrap_servers) as wire:
+    with RawClient(kafka_cluster.bootstrap_servers) as wire:
         # At most one window, however far above.
         assert wire.call(METADATA, 12).throttle_time_ms == 1000
-    with Wire(kafka_cluster.bootstrap_servers, "other") as other:
+    with RawClient(kafka_cluster.bootstrap_servers, "other") as other:
         assert other.call(METADATA, 12).throttle_time_ms == 0
 
 
 def test_requests_before_authentication_are_not_throttled() -> None:
     with KafkaCluster(1, listeners=["SASL_PLAINTEXT"], users={"ann": "secret"}) as cluster:
         cluster.controls.set_quota(user="<default>", request_percentage=1e-9)
-        with Wire(cluster.bootstrap_servers) as wire:
+        with RawClient(cluster.bootstrap_servers) as wire:
             versions = ApiVersionsRequest(client_software_name="a", client_software_version="1")
             assert wire.call(versions, 3).throttle_time_ms == 0
 

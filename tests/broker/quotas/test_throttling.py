@@ -20,8 +20,9 @@ from pykafka2.protocol.messages.topics import (
 )
 from pykafka2.testing import KafkaCluster, Simulation, Topic
 from tests.broker.support.admin_requests import topic_of
-from tests.testing.sim_wire import SimWire
-from tests.testing.wire import batch, fetch_request, produce_request
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import fetch_request, produce_request
+from tests.broker.support.raw_client import RawClient
 
 METADATA = MetadataRequest(topics=[])
 THROTTLED = ThrottlingQuotaExceeded.code
@@ -33,19 +34,21 @@ class Scene:
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
         self.cluster: KafkaCluster = simulation.cluster(brokers=2, topics={"t": 2})
-        self.wires: list[SimWire] = []
+        self.wires: list[RawClient] = []
 
-    def connect(self, partition: int = 0, client_id: str = "app") -> SimWire:
+    def connect(self, partition: int = 0, client_id: str = "app") -> RawClient:
         leader = self.cluster.partition("t", partition).leader
-        self.wires.append(SimWire(self.simulation, self.cluster.broker(leader).address, client_id))
+        self.wires.append(
+            RawClient(self.cluster.broker(leader).address, client_id, simulation=self.simulation)
+        )
         return self.wires[-1]
 
-    def produce(self, wire: SimWire, size: int, partition: int = 0) -> int:
+    def produce(self, wire: RawClient, size: int, partition: int = 0) -> int:
         """Produce so many bytes and more; the throttle time."""
         request = produce_request("t", partition, batch([b"x" * size]), acks=1)
         return wire.call(request, 12).throttle_time_ms
 
-    def seconds(self, wire: SimWire, request: Any, version: int) -> float:
+    def seconds(self, wire: RawClient, request: Any, version: int) -> float:
         """How long a request takes."""
         began = self.simulation.now
         wire.call(request, version)
@@ -343,7 +346,7 @@ def test_topics_that_metadata_requests_create_count_for_the_mutation_quota(simul
     cluster.controls.set_quota(client_id="app", controller_mutation_rate=1)
     for client_id, name in (("app", "first"), ("app", "second"), ("other", "third")):
         for broker in cluster.brokers:
-            wire = SimWire(simulation, broker.address, client_id)
+            wire = RawClient(broker.address, client_id, simulation=simulation)
             request = MetadataRequest(
                 topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True
             )

@@ -12,7 +12,7 @@ from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.replication.log_cleaner import PAUSE, CompactionPolicy, LogCleaner, compaction_of
 from pykafka2.errors import InvalidConfig
-from tests.testing.wire import batch, view
+from tests.broker.support.batches import batch, view
 
 NOW_MS = 1_767_225_600_000
 COMPACTED = {"cleanup.policy": "compact"}

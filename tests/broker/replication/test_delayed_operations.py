@@ -21,9 +21,10 @@ from pykafka2.protocol.messages.topics import (
 )
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
+from tests.broker.support.batches import NOW_MS, batch
+from tests.broker.support.data_requests import data_of, fetch_request, partition_of, produce_request
 from tests.broker.support.leaders import append
-from tests.testing.sim_wire import SimWire
-from tests.testing.wire import NOW_MS, batch, data_of, fetch_request, partition_of, produce_request
+from tests.broker.support.raw_client import RawClient
 
 KEY = ("t", 0)
 TRANSACTIONAL = 0x10
@@ -36,11 +37,11 @@ class Scene:
         self.simulation = simulation
         self.cluster: KafkaCluster = simulation.cluster(brokers=brokers, topics={"t": 1}, config=config)
         self.leader = self.cluster.partition(*KEY).leader
-        self.wires: list[SimWire] = []
+        self.wires: list[RawClient] = []
         self.wire = self.connect(self.leader)
 
-    def connect(self, broker: int) -> SimWire:
-        self.wires.append(SimWire(self.simulation, self.cluster.broker(broker).address))
+    def connect(self, broker: int) -> RawClient:
+        self.wires.append(RawClient(self.cluster.broker(broker).address, simulation=self.simulation))
         return self.wires[-1]
 
     def delete(self, offset: int, timeout_ms: int) -> DeleteRecordsPartitionResult:
@@ -73,7 +74,7 @@ def test_a_deleted_topic_ends_the_wait_of_a_produce(scene: Scene) -> None:
     scene.cluster.controls.pause_followers()
     scene.wire.send(produce_request(*KEY, batch(), timeout_ms=60_000), 12)
     scene.simulation.run_for(5)
-    assert not scene.wire.has_reply()
+    assert not scene.wire.has_response()
     scene.cluster.delete_topic("t")
     answer = partition_of(scene.wire.receive(ProduceRequest, 12)[1])
     assert name(answer.error_code) == "UnknownTopicOrPartition"
@@ -86,7 +87,7 @@ def test_a_deleted_topic_ends_the_wait_of_a_deletion(scene: Scene) -> None:
     scene.simulation.run_for(1)
     scene.wire.send(deletion(1, timeout_ms=60_000), 2)
     scene.simulation.run_for(5)
-    assert not scene.wire.has_reply()
+    assert not scene.wire.has_response()
     scene.cluster.delete_topic("t")
     answer = scene.wire.receive(DeleteRecordsRequest, 2)[1].topics[0].partitions[0]
     assert (answer.low_watermark, name(answer.error_code)) == (-1, "UnknownTopicOrPartition")
@@ -148,7 +149,7 @@ def test_fetch_below_the_log_start_gets_offset_out_of_range_before_divergence(sc
     assert gone.diverging_epoch.end_offset == -1
 
 
-def list_offsets(wire: SimWire, *, isolation_level: int = 0, replica_id: int = -1) -> tuple[int, str]:
+def list_offsets(wire: RawClient, *, isolation_level: int = 0, replica_id: int = -1) -> tuple[int, str]:
     asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
     topics = [ListOffsetsTopic(name="t", partitions=[asked])]
     request = ListOffsetsRequest(replica_id=replica_id, isolation_level=isolation_level, topics=topics)

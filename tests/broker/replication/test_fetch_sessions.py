@@ -28,17 +28,19 @@ from pykafka2.protocol.messages.fetch import (
 from pykafka2.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce
 from tests.broker.support.leaders import append
-from tests.testing.wire import Wire, batch, produce
+from tests.broker.support.raw_client import RawClient
 
-Connect = Callable[[], Wire]
+Connect = Callable[[], RawClient]
 two_partitions = pytest.mark.kafka(brokers=1, topics={"t": 2})
 
 
 class Reader:
     """A client with a session, by topic id (version 17) or by name (version 12)."""
 
-    def __init__(self, wire: Wire, topic_id: bytes = bytes(16)) -> None:
+    def __init__(self, wire: RawClient, topic_id: bytes = bytes(16)) -> None:
         self.wire, self.topic_id = wire, topic_id
         self.session_id = self.epoch = 0
 

@@ -31,7 +31,7 @@ from pykafka2.protocol.messages.broker_lifecycle import (
     AlterPartitionResponsePartitionData,
     AlterPartitionResponseTopicData,
 )
-from tests.testing.wire import batch
+from tests.broker.support.batches import batch
 
 MAX_LAG = 30.0
 

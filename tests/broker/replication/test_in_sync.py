@@ -19,11 +19,13 @@ from pykafka2.protocol.messages.fetch import (
 )
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce
 from tests.broker.support.leaders import append, ends
-from tests.testing.wire import Wire, batch, produce
+from tests.broker.support.raw_client import RawClient
 
 KEY = ("t", 0)
-Connect = Callable[[int], Wire]
+Connect = Callable[[int], RawClient]
 
 
 class TestLastCaughtUp:
@@ -112,7 +114,13 @@ class TestLastCaughtUp:
 
 
 def replica_fetch(
-    wire: Wire, cluster: KafkaCluster, replica: int, epoch: int, *, offset: int = 0, leader_epoch: int = -1
+    wire: RawClient,
+    cluster: KafkaCluster,
+    replica: int,
+    epoch: int,
+    *,
+    offset: int = 0,
+    leader_epoch: int = -1,
 ) -> PartitionData:
     asked = FetchPartition(
         partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=leader_epoch
@@ -129,7 +137,7 @@ def replica_fetch(
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
 def test_replica_fetch_reads_to_the_log_end_with_its_current_broker_epoch_only(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire]
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient]
 ) -> None:
     wire = leader(*KEY)
     kafka_cluster.controls.pause_followers()
@@ -154,7 +162,7 @@ def test_replica_fetch_reads_to_the_log_end_with_its_current_broker_epoch_only(
     brokers=2, topics={"t": 1}, config={"fetch.max.bytes": 2500, "replica.fetch.response.max.bytes": 2000}
 )
 def test_fetch_limits_bound_follower_fetches_except_for_the_first_batch(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: Callable[..., None]
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: Callable[..., None]
 ) -> None:
     """fetch.max.bytes is the leader's word to everybody; replica.fetch.response.max.bytes what a follower
     asks for.

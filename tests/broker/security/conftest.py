@@ -8,7 +8,7 @@ import pytest
 
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster, Listener
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 from .wires import USERS, address_of, log_in
 
@@ -26,17 +26,17 @@ def cluster() -> Iterator[KafkaCluster]:
 
 
 @pytest.fixture
-def wire(cluster: KafkaCluster) -> Iterator[Wire]:
+def wire(cluster: KafkaCluster) -> Iterator[RawClient]:
     """A connection that has said nothing yet."""
     cluster.forget()
-    with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
+    with RawClient(address_of(cluster, "SASL_PLAINTEXT")) as wire:
         yield wire
 
 
 @pytest.fixture
-def user(cluster: KafkaCluster) -> Iterator[Wire]:
+def user(cluster: KafkaCluster) -> Iterator[RawClient]:
     """Somebody who has logged in before, and is served whatever others do."""
-    with Wire(address_of(cluster, "SASL_PLAINTEXT"), "well-behaved") as wire:
+    with RawClient(address_of(cluster, "SASL_PLAINTEXT"), "well-behaved") as wire:
         assert log_in(wire).error_code == 0
         yield wire
         assert wire.call(MetadataRequest(topics=[]), 12).brokers

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from tests.testing.wire import batch
+from tests.broker.support.batches import batch
 
 NONE: Final = ""
 TOPIC, GROUP, TRANSACTION = "t", "g", "x"

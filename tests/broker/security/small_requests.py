@@ -18,9 +18,9 @@ from pykafka2.protocol.fields import Field
 from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.struct import Request, Struct
 from pykafka2.records.encoder import BatchBuilder
+from tests.broker.support.batches import NOW_MS, batch
 from tests.conformance.behaviour.plain import request_of
 from tests.fuzz.making import INTEGERS, any_instance, damaged
-from tests.testing.wire import NOW_MS, batch
 
 from .hostile_requests import ATTACKS, INT32, INT64
 

@@ -17,8 +17,9 @@ from pykafka2.protocol.registry import name_of
 from pykafka2.protocol.struct import Struct
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster
 from tests.acl_filters import ANY_RULE
+from tests.broker.support.batches import batch
+from tests.broker.support.raw_client import RawClient
 from tests.conformance.behaviour.plain import request_of
-from tests.testing.wire import Wire, batch
 
 ME = "User:ANONYMOUS"
 TOPIC, OTHER_TOPIC, GROUP, TRANSACTION = "orders", "payments", "readers", "writer"
@@ -420,7 +421,7 @@ def cluster() -> Iterator[KafkaCluster]:
     with KafkaCluster(brokers=1, topics=[TOPIC, OTHER_TOPIC], config=config) as cluster:
         cluster.acls.allow(ME, "ALL", group="*")
         cluster.acls.allow(ME, "ALL", transactional_id="*")
-        with Wire(cluster.bootstrap_servers) as wire:
+        with RawClient(cluster.bootstrap_servers) as wire:
             # So that there are coordinators, and all of them have loaded.
             for kind, key in ((0, GROUP), (1, TRANSACTION)):
                 ask(wire, "FindCoordinator", 3, key_type=kind, key=key)
@@ -428,7 +429,7 @@ def cluster() -> Iterator[KafkaCluster]:
         yield cluster
 
 
-def _loads(wire: Wire) -> bool:
+def _loads(wire: RawClient) -> bool:
     group = ask(wire, "OffsetFetch", 5, group_id=GROUP, topics=[])
     transaction = ask(wire, "DescribeTransactions", 0, transactional_ids=[TRANSACTION])
     codes = {group.error_code, transaction.transaction_states[0].error_code}
@@ -436,14 +437,14 @@ def _loads(wire: Wire) -> bool:
 
 
 @pytest.fixture
-def wire(cluster: KafkaCluster) -> Iterator[Wire]:
+def wire(cluster: KafkaCluster) -> Iterator[RawClient]:
     cluster.acls.revoke()
     cluster.forget()
-    with Wire(cluster.bootstrap_servers) as wire:
+    with RawClient(cluster.bootstrap_servers) as wire:
         yield wire
 
 
-def ask(wire: Wire, api: str, version: int, **fields: Any) -> Any:
+def ask(wire: RawClient, api: str, version: int, **fields: Any) -> Any:
     return wire.call(request_of(api, fields), version)
 
 
@@ -474,7 +475,9 @@ def elsewhere(resource: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_request_without_one_of_its_rights_is_rejected(cluster: KafkaCluster, wire: Wire, case: str) -> None:
+def test_request_without_one_of_its_rights_is_rejected(
+    cluster: KafkaCluster, wire: RawClient, case: str
+) -> None:
     api, version, fields, needs = CASES[case]
     for lacking, (operation, resource) in enumerate(needs):
         refusal = refusal_of(case, needs[lacking])
@@ -512,7 +515,9 @@ def test_request_without_one_of_its_rights_is_rejected(cluster: KafkaCluster, wi
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_request_with_exactly_its_rights_is_allowed(cluster: KafkaCluster, wire: Wire, case: str) -> None:
+def test_request_with_exactly_its_rights_is_allowed(
+    cluster: KafkaCluster, wire: RawClient, case: str
+) -> None:
     api, version, fields, needs = CASES[case]
     for operation, resource in needs:
         cluster.acls.allow(ME, operation, **resource)
@@ -521,7 +526,7 @@ def test_request_with_exactly_its_rights_is_allowed(cluster: KafkaCluster, wire:
     assert cluster.acls.denials() == []
 
 
-def test_denial_records_principal_operation_and_resource(cluster: KafkaCluster, wire: Wire) -> None:
+def test_denial_records_principal_operation_and_resource(cluster: KafkaCluster, wire: RawClient) -> None:
     api, version, fields, _ = CASES["produce"]
     for _ in range(3):
         ask(wire, api, version, **fields)
@@ -555,7 +560,7 @@ def test_every_client_api_has_an_access_check() -> None:
 # ---------------------------------------------------------------------- hidden, in part, as bits
 
 
-def test_all_topics_are_those_that_one_may_describe(cluster: KafkaCluster, wire: Wire) -> None:
+def test_all_topics_are_those_that_one_may_describe(cluster: KafkaCluster, wire: RawClient) -> None:
     def names(version: int) -> list[str]:
         return [topic.name for topic in ask(wire, "Metadata", version, topics=None).topics]
 
@@ -570,7 +575,7 @@ def test_all_topics_are_those_that_one_may_describe(cluster: KafkaCluster, wire:
     assert cluster.acls.denials() == [], "what is left out is refused to nobody"
 
 
-def test_a_refused_topic_takes_nothing_from_the_others(cluster: KafkaCluster, wire: Wire) -> None:
+def test_a_refused_topic_takes_nothing_from_the_others(cluster: KafkaCluster, wire: RawClient) -> None:
     cluster.acls.allow(ME, "WRITE", "READ", topic=TOPIC)
     topics = [{"name": one, "partition_data": RECORDS} for one in (TOPIC, OTHER_TOPIC)]
     before = cluster.log(TOPIC, 0).log_end_offset
@@ -583,7 +588,7 @@ def test_a_refused_topic_takes_nothing_from_the_others(cluster: KafkaCluster, wi
 
 @pytest.mark.parametrize("names", [[TOPIC, OTHER_TOPIC], [OTHER_TOPIC]])
 def test_without_acks_a_refusal_closes_the_connection(
-    cluster: KafkaCluster, wire: Wire, names: list[str]
+    cluster: KafkaCluster, wire: RawClient, names: list[str]
 ) -> None:
     cluster.acls.allow(ME, "WRITE", topic=TOPIC)
     before = cluster.log(TOPIC, 0).log_end_offset
@@ -594,7 +599,7 @@ def test_without_acks_a_refusal_closes_the_connection(
 
 
 def test_a_right_that_is_revoked_ends_with_the_next_fetch_of_a_session(
-    cluster: KafkaCluster, wire: Wire
+    cluster: KafkaCluster, wire: RawClient
 ) -> None:
     cluster.acls.allow(ME, "READ", topic=TOPIC)
     opened = ask(wire, "Fetch", 12, topics=FETCHED, replica_id=-1, session_epoch=0, max_wait_ms=0)
@@ -611,7 +616,7 @@ def test_a_right_that_is_revoked_ends_with_the_next_fetch_of_a_session(
     assert fetch(4) == fetch(5) == set()
 
 
-def test_listed_groups_and_transactions_require_describe(cluster: KafkaCluster, wire: Wire) -> None:
+def test_listed_groups_and_transactions_require_describe(cluster: KafkaCluster, wire: RawClient) -> None:
     cluster.acls.allow(ME, "READ", group=GROUP)
     cluster.acls.allow(ME, "READ", topic=TOPIC)
     api, version, fields, _ = CASES["commit"]
@@ -628,7 +633,7 @@ def test_listed_groups_and_transactions_require_describe(cluster: KafkaCluster, 
 
 
 def test_all_committed_offsets_are_those_of_topics_that_one_may_describe(
-    cluster: KafkaCluster, wire: Wire
+    cluster: KafkaCluster, wire: RawClient
 ) -> None:
     api, version, fields, needs = CASES["commit"]
     for operation, resource in needs:
@@ -645,7 +650,7 @@ def test_all_committed_offsets_are_those_of_topics_that_one_may_describe(
     assert committed() == [[], []]
 
 
-def test_authorized_operations_are_those_that_rules_allow(cluster: KafkaCluster, wire: Wire) -> None:
+def test_authorized_operations_are_those_that_rules_allow(cluster: KafkaCluster, wire: RawClient) -> None:
     cluster.acls.allow(ME, "WRITE", topic=TOPIC)
     cluster.acls.allow(ME, "DESCRIBE", "CREATE", cluster=True)
     answer = ask(
@@ -667,7 +672,7 @@ def test_authorized_operations_are_those_that_rules_allow(cluster: KafkaCluster,
 
 
 def test_cached_metadata_is_returned_only_with_describe_on_all_topics(
-    cluster: KafkaCluster, wire: Wire
+    cluster: KafkaCluster, wire: RawClient
 ) -> None:
     """Answers about all topics are kept as bytes: who may see less must not be given them."""
     cluster.acls.allow(ME, "DESCRIBE", topic="*")
@@ -682,7 +687,9 @@ def test_cached_metadata_is_returned_only_with_describe_on_all_topics(
 # ---------------------------------------------------------------------- ways around the rules
 
 
-def test_topic_id_beside_an_authorized_name_shows_no_other_topic(cluster: KafkaCluster, wire: Wire) -> None:
+def test_topic_id_beside_an_authorized_name_shows_no_other_topic(
+    cluster: KafkaCluster, wire: RawClient
+) -> None:
     ids = {name: cluster.controller.image.topics[name].id for name in (TOPIC, OTHER_TOPIC)}
     cluster.acls.allow(ME, "DESCRIBE", topic=TOPIC)
     (hidden,) = ask(wire, "Metadata", 12, topics=[{"name": TOPIC, "topic_id": ids[OTHER_TOPIC]}]).topics
@@ -694,7 +701,7 @@ def test_topic_id_beside_an_authorized_name_shows_no_other_topic(cluster: KafkaC
 @pytest.mark.parametrize("version", [10, 11])
 @pytest.mark.parametrize("topic", [TOPIC, OTHER_TOPIC])
 def test_metadata_by_topic_id_before_version_12_is_an_invalid_request_under_any_acl(
-    cluster: KafkaCluster, wire: Wire, version: int, topic: str
+    cluster: KafkaCluster, wire: RawClient, version: int, topic: str
 ) -> None:
     cluster.acls.allow(ME, "DESCRIBE", topic=TOPIC)
     topic_id = cluster.controller.image.topics[topic].id
@@ -716,7 +723,7 @@ def test_metadata_by_topic_id_before_version_12_is_an_invalid_request_under_any_
 
 @pytest.mark.parametrize("all_first", [True, False])
 def test_group_named_twice_returns_each_answer_under_its_own_rights(
-    cluster: KafkaCluster, wire: Wire, all_first: bool
+    cluster: KafkaCluster, wire: RawClient, all_first: bool
 ) -> None:
     api, version, fields, needs = CASES["commit"]
     for operation, resource in needs:
@@ -732,7 +739,7 @@ def test_group_named_twice_returns_each_answer_under_its_own_rights(
 
 
 def test_committed_offsets_of_an_unknown_topic_id_get_unknown_topic_id(
-    cluster: KafkaCluster, wire: Wire
+    cluster: KafkaCluster, wire: RawClient
 ) -> None:
     cluster.acls.allow(ME, "DESCRIBE", group=GROUP)
     cluster.acls.allow(ME, "DESCRIBE", topic=TOPIC)
@@ -743,7 +750,7 @@ def test_committed_offsets_of_an_unknown_topic_id_get_unknown_topic_id(
 
 
 def test_a_session_without_the_right_takes_no_more_memory_with_each_fetch(
-    cluster: KafkaCluster, wire: Wire
+    cluster: KafkaCluster, wire: RawClient
 ) -> None:
     """Its partitions keep their error: raised again and again, that held on to every fetch."""
     opened = ask(wire, "Fetch", 12, topics=FETCHED, replica_id=-1, session_epoch=0, max_wait_ms=0)
@@ -762,7 +769,7 @@ def test_a_session_without_the_right_takes_no_more_memory_with_each_fetch(
     assert depth <= 2
 
 
-def test_forwarded_request_is_checked_by_the_controllers_acls(cluster: KafkaCluster, wire: Wire) -> None:
+def test_forwarded_request_is_checked_by_the_controllers_acls(cluster: KafkaCluster, wire: RawClient) -> None:
     """The broker that was asked may not have heard of them yet, nor of a right that was taken back."""
     api, version, fields, _ = CASES["create topics"]
     cluster.controls.hold_metadata(0)
@@ -773,7 +780,7 @@ def test_forwarded_request_is_checked_by_the_controllers_acls(cluster: KafkaClus
         cluster.controls.release_metadata(0)
 
 
-def test_hundreds_of_refusals_are_noted(cluster: KafkaCluster, wire: Wire) -> None:
+def test_hundreds_of_refusals_are_noted(cluster: KafkaCluster, wire: RawClient) -> None:
     ask(wire, "Metadata", 9, topics=[{"name": f"hidden-{number}"} for number in range(1_200)])
     assert len(cluster.acls.denials(ME)) == 1_000
 
@@ -787,6 +794,6 @@ def test_topic_partitions_cursor_at_an_unauthorized_topic_continues_behind_it(cl
         "response_partition_limit": 10,
         "cursor": {"topic_name": TOPIC, "partition_index": 0},
     }
-    with Wire(cluster.bootstrap_servers) as wire:
+    with RawClient(cluster.bootstrap_servers) as wire:
         answer = wire.call(request_of("DescribeTopicPartitions", fields), 0)
         assert [(one.name, one.error_code) for one in answer.topics] == [(OTHER_TOPIC, 0)]

@@ -15,7 +15,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from pykafka2.protocol.registry import API_KEYS, ApiKey
 from pykafka2.testing import KafkaCluster
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 from .wires import (
     FAILED,
@@ -33,7 +33,7 @@ from .wires import (
 
 
 @pytest.mark.slow
-def test_before_authentication_no_key_is_processed(cluster: KafkaCluster, user: Wire) -> None:
+def test_before_authentication_no_key_is_processed(cluster: KafkaCluster, user: RawClient) -> None:
     """All that there are and 1,000 that there are not, in their highest version and an impossible one."""
     cluster.forget()
     allowed = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}
@@ -45,7 +45,7 @@ def test_before_authentication_no_key_is_processed(cluster: KafkaCluster, user: 
         for key in keys[start : start + 100]:
             versions = (API_KEYS[key].max_version, 99) if key in API_KEYS else (0,)
             for version in versions:
-                wires.append(Wire(address))
+                wires.append(RawClient(address))
                 wires[-1].socket.sendall(raw_frame(frame_of(key, version, bytes(32))))
         for wire in wires:
             assert wire.is_closed_by_broker()
@@ -93,7 +93,7 @@ GARBAGE = {
 
 @pytest.mark.parametrize("case", GARBAGE)
 def test_non_kafka_bytes_close_the_connection(
-    cluster: KafkaCluster, wire: Wire, user: Wire, case: str
+    cluster: KafkaCluster, wire: RawClient, user: RawClient, case: str
 ) -> None:
     wire.socket.sendall(GARBAGE[case])
     assert wire.is_closed_by_broker()
@@ -102,7 +102,7 @@ def test_non_kafka_bytes_close_the_connection(
 
 @pytest.mark.parametrize("case", [case for case in GARBAGE if case != "a token without a mechanism"])
 def test_non_kafka_bytes_after_the_handshake_close_the_connection(
-    cluster: KafkaCluster, wire: Wire, user: Wire, case: str
+    cluster: KafkaCluster, wire: RawClient, user: RawClient, case: str
 ) -> None:
     wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     wire.socket.sendall(GARBAGE[case])
@@ -110,9 +110,9 @@ def test_non_kafka_bytes_after_the_handshake_close_the_connection(
     assert processed(cluster) == {"SaslHandshake"}
 
 
-def test_a_frame_is_refused_by_its_length_alone(cluster: KafkaCluster, user: Wire) -> None:
+def test_a_frame_is_refused_by_its_length_alone(cluster: KafkaCluster, user: RawClient) -> None:
     """Nothing is kept for it: many such connections at once cost nothing."""
-    wires = [Wire(address_of(cluster, "SASL_PLAINTEXT")) for _ in range(50)]
+    wires = [RawClient(address_of(cluster, "SASL_PLAINTEXT")) for _ in range(50)]
     for wire in wires:
         wire.socket.sendall(struct.pack(">i", LIMIT + 1))
     for wire in wires:
@@ -120,7 +120,7 @@ def test_a_frame_is_refused_by_its_length_alone(cluster: KafkaCluster, user: Wir
         wire.close()
 
 
-def test_after_authentication_frames_may_be_longer(user: Wire) -> None:
+def test_after_authentication_frames_may_be_longer(user: RawClient) -> None:
     user.socket.sendall(struct.pack(">i", LIMIT + 4) + struct.pack(">hhi", 3, 12, 9) + b"\0\1a\0\0")
     # It waits for the rest instead of closing.
     user.socket.settimeout(0.1)
@@ -132,20 +132,20 @@ def test_after_authentication_frames_may_be_longer(user: Wire) -> None:
 # ---------------------------------------------------------------------- many, slow, silent
 
 
-def test_second_api_versions_request_closes_the_connection(cluster: KafkaCluster, wire: Wire) -> None:
+def test_second_api_versions_request_closes_the_connection(cluster: KafkaCluster, wire: RawClient) -> None:
     request = ApiVersionsRequest(client_software_name="evil", client_software_version="1")
     assert wire.call(request, 3).error_code == 0
     wire.send(request, 3)
     assert wire.is_closed_by_broker()
 
 
-def test_api_versions_may_be_repeated_after_an_unsupported_version(wire: Wire) -> None:
+def test_api_versions_may_be_repeated_after_an_unsupported_version(wire: RawClient) -> None:
     wire.socket.sendall(raw_frame(frame_of(18, 99, b"\0")))
     assert wire.receive_frame()[4:6] == b"\0\x23"
     assert log_in(wire).error_code == 0
 
 
-def test_requests_that_come_with_the_last_token_wait_for_it(cluster: KafkaCluster, wire: Wire) -> None:
+def test_requests_that_come_with_the_last_token_wait_for_it(cluster: KafkaCluster, wire: RawClient) -> None:
     """All in one segment: what comes behind a token is taken once it is good, and not before."""
     wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     token = request_bytes(SaslAuthenticateRequest(auth_bytes=plain_token("ann")), 2)
@@ -155,7 +155,7 @@ def test_requests_that_come_with_the_last_token_wait_for_it(cluster: KafkaCluste
 
 
 def test_requests_that_come_with_a_wrong_token_are_never_read(
-    cluster: KafkaCluster, wire: Wire, user: Wire
+    cluster: KafkaCluster, wire: RawClient, user: RawClient
 ) -> None:
     wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     token = request_bytes(SaslAuthenticateRequest(auth_bytes=b"\0ann\0wrong"), 2)
@@ -165,7 +165,7 @@ def test_requests_that_come_with_a_wrong_token_are_never_read(
     assert processed(cluster) == {"SaslHandshake", "SaslAuthenticate"}
 
 
-def test_tokens_without_end_are_not_listened_to(wire: Wire) -> None:
+def test_tokens_without_end_are_not_listened_to(wire: RawClient) -> None:
     """Each of the mechanisms has at most two."""
     wire.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
     assert authenticate(wire, b"n,,n=ann,r=abc").error_code == 0
@@ -173,9 +173,9 @@ def test_tokens_without_end_are_not_listened_to(wire: Wire) -> None:
     assert wire.is_closed_by_broker()
 
 
-def test_connection_closed_during_login_leaves_no_state(cluster: KafkaCluster, user: Wire) -> None:
+def test_connection_closed_during_login_leaves_no_state(cluster: KafkaCluster, user: RawClient) -> None:
     for step in range(3):
-        with Wire(address_of(cluster, "SASL_PLAINTEXT"), "leaver") as wire:
+        with RawClient(address_of(cluster, "SASL_PLAINTEXT"), "leaver") as wire:
             if step:
                 wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
             if step > 1:
@@ -189,14 +189,14 @@ def test_each_address_has_so_many_connections_and_no_more() -> None:
     config = {"max.connections.per.ip": 3}
     with KafkaCluster(1, listeners=["SASL_PLAINTEXT"], users=USERS, config=config) as cluster:
         address = address_of(cluster, "SASL_PLAINTEXT")
-        wires = [Wire(address) for _ in range(3)]
+        wires = [RawClient(address) for _ in range(3)]
         for wire in wires:
             assert log_in(wire).error_code == 0
-        with Wire(address) as one_more:
+        with RawClient(address) as one_more:
             assert one_more.is_closed_by_broker()
         wires.pop().close()
         cluster.wait_until(lambda: len(cluster.connections()) == 2)
-        with Wire(address) as another:
+        with RawClient(address) as another:
             assert log_in(another).error_code == 0
         for wire in wires:
             wire.close()
@@ -205,10 +205,10 @@ def test_each_address_has_so_many_connections_and_no_more() -> None:
 def test_the_connections_of_all_listeners_are_counted_together() -> None:
     config = {"max.connections.per.ip": 2}
     with KafkaCluster(1, listeners=["PLAINTEXT", "SASL_PLAINTEXT"], config=config) as cluster:
-        first, second = (Wire(address_of(cluster, name)) for name in ("PLAINTEXT", "SASL_PLAINTEXT"))
+        first, second = (RawClient(address_of(cluster, name)) for name in ("PLAINTEXT", "SASL_PLAINTEXT"))
         first.call(MetadataRequest(topics=[]), 12)
         second.call(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
-        with Wire(address_of(cluster, "PLAINTEXT")) as one_more:
+        with RawClient(address_of(cluster, "PLAINTEXT")) as one_more:
             assert one_more.is_closed_by_broker()
         for wire in (first, second):
             wire.close()
@@ -218,7 +218,7 @@ def test_silent_unauthenticated_connection_is_closed_after_max_idle() -> None:
     config = {"connections.max.idle.ms": 30}
     with (
         KafkaCluster(1, listeners=["SASL_PLAINTEXT"], config=config) as cluster,
-        Wire(address_of(cluster, "SASL_PLAINTEXT")) as silent,
+        RawClient(address_of(cluster, "SASL_PLAINTEXT")) as silent,
     ):
         assert silent.is_closed_by_broker()
 
@@ -227,7 +227,7 @@ def test_a_refusal_takes_as_long_as_configured() -> None:
     config = {"connection.failed.authentication.delay.ms": 80}
     with (
         KafkaCluster(1, listeners=["SASL_PLAINTEXT"], users=USERS, config=config) as cluster,
-        Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire,
+        RawClient(address_of(cluster, "SASL_PLAINTEXT")) as wire,
     ):
         assert log_in(wire, password="wrong").error_code == FAILED
         (entry,) = cluster.history.entries("SaslAuthenticate")

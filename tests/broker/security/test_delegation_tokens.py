@@ -34,7 +34,7 @@ from pykafka2.protocol.messages.tokens import (
     RenewDelegationTokenRequest,
 )
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 from .wires import USERS, address_of, authenticate, log_in
 
@@ -53,22 +53,22 @@ def cluster() -> Iterator[KafkaCluster]:
 
 
 @pytest.fixture
-def ann(cluster: KafkaCluster) -> Iterator[Wire]:
-    with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
+def ann(cluster: KafkaCluster) -> Iterator[RawClient]:
+    with RawClient(address_of(cluster, "SASL_PLAINTEXT")) as wire:
         assert log_in(wire, "ann").error_code == 0
         yield wire
 
 
 @pytest.fixture
-def bob(cluster: KafkaCluster) -> Iterator[Wire]:
+def bob(cluster: KafkaCluster) -> Iterator[RawClient]:
     """A super user, by the other broker."""
-    with Wire(address_of(cluster, "SASL_PLAINTEXT", 1)) as wire:
+    with RawClient(address_of(cluster, "SASL_PLAINTEXT", 1)) as wire:
         assert log_in(wire, "bob").error_code == 0
         yield wire
 
 
 def create(
-    wire: Wire, lifetime_ms: int = -1, *, owner: str = "", renewers: tuple[tuple[str, str], ...] = ()
+    wire: RawClient, lifetime_ms: int = -1, *, owner: str = "", renewers: tuple[tuple[str, str], ...] = ()
 ) -> CreateDelegationTokenResponse:
     return wire.call(
         CreateDelegationTokenRequest(
@@ -81,19 +81,19 @@ def create(
     )
 
 
-def described(wire: Wire, *owners: str) -> dict[str, Any]:
+def described(wire: RawClient, *owners: str) -> dict[str, Any]:
     names = [DescribeDelegationTokenOwner(principal_type="User", principal_name=one) for one in owners]
     response = wire.call(DescribeDelegationTokenRequest(owners=names if owners else None), 3)
     assert response.error_code == 0
     return {token.token_id: token for token in response.tokens}
 
 
-def renew(wire: Wire, token: CreateDelegationTokenResponse, period_ms: int) -> tuple[int, int]:
+def renew(wire: RawClient, token: CreateDelegationTokenResponse, period_ms: int) -> tuple[int, int]:
     answer = wire.call(RenewDelegationTokenRequest(hmac=bytes(token.hmac), renew_period_ms=period_ms), 2)
     return answer.error_code, answer.expiry_timestamp_ms
 
 
-def expire(wire: Wire, token: CreateDelegationTokenResponse, period_ms: int) -> tuple[int, int]:
+def expire(wire: RawClient, token: CreateDelegationTokenResponse, period_ms: int) -> tuple[int, int]:
     request = ExpireDelegationTokenRequest(hmac=bytes(token.hmac), expiry_time_period_ms=period_ms)
     answer = wire.call(request, 2)
     return answer.error_code, answer.expiry_timestamp_ms
@@ -103,7 +103,7 @@ def password_of(token: CreateDelegationTokenResponse) -> str:
     return base64.b64encode(bytes(token.hmac)).decode()
 
 
-def test_a_token_has_the_lifetimes_that_are_configured(ann: Wire) -> None:
+def test_a_token_has_the_lifetimes_that_are_configured(ann: RawClient) -> None:
     token = create(ann)
     assert (token.error_code, token.principal_name, token.token_requester_principal_name) == (0, "ann", "ann")
     assert token.max_timestamp_ms - token.issue_timestamp_ms == 7 * DAY_MS
@@ -114,7 +114,7 @@ def test_a_token_has_the_lifetimes_that_are_configured(ann: Wire) -> None:
     assert short.expiry_timestamp_ms == short.max_timestamp_ms
 
 
-def test_the_owner_logs_in_with_a_token_by_every_broker(cluster: KafkaCluster, ann: Wire) -> None:
+def test_the_owner_logs_in_with_a_token_by_every_broker(cluster: KafkaCluster, ann: RawClient) -> None:
     token = create(ann)
     options = dict(cluster.options_for("ann", listener="SASL_PLAINTEXT", mechanism="SCRAM-SHA-512"))
     options |= {"sasl_username": token.token_id, "sasl_password": password_of(token)}
@@ -128,7 +128,7 @@ def test_the_owner_logs_in_with_a_token_by_every_broker(cluster: KafkaCluster, a
         producer.send("t", b"x")
 
 
-def log_in_with(wire: Wire, token: CreateDelegationTokenResponse) -> int:
+def log_in_with(wire: RawClient, token: CreateDelegationTokenResponse) -> int:
     """The error code, 0 for a token's owner."""
     wire.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
     steps = Scram("SCRAM-SHA-256", token.token_id, password_of(token), bytes, True).exchange()
@@ -146,7 +146,7 @@ def log_in_with(wire: Wire, token: CreateDelegationTokenResponse) -> int:
 
 
 def test_a_token_costs_no_hashing_before_its_owner_logs_in(
-    cluster: KafkaCluster, ann: Wire, monkeypatch: pytest.MonkeyPatch
+    cluster: KafkaCluster, ann: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under the cluster's lock, and as often as anybody likes who has logged in."""
     hashed: list[str] = []
@@ -160,14 +160,16 @@ def test_a_token_costs_no_hashing_before_its_owner_logs_in(
     token = create(ann)
     assert hashed == []
     for _ in range(2):
-        with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
+        with RawClient(address_of(cluster, "SASL_PLAINTEXT")) as wire:
             assert log_in_with(wire, token) == 0
     assert hashed == ["sha256"] * 3, "by the broker once, by each of the clients"
 
 
-def test_a_session_ends_with_its_token_and_is_no_way_to_another(cluster: KafkaCluster, ann: Wire) -> None:
+def test_a_session_ends_with_its_token_and_is_no_way_to_another(
+    cluster: KafkaCluster, ann: RawClient
+) -> None:
     token = create(ann, 60_000)
-    with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
+    with RawClient(address_of(cluster, "SASL_PLAINTEXT")) as wire:
         assert log_in_with(wire, token) == 0
         assert wire.call(MetadataRequest(topics=[]), 12).brokers
         assert create(wire).error_code == DelegationTokenRequestNotAllowed.code
@@ -175,15 +177,15 @@ def test_a_session_ends_with_its_token_and_is_no_way_to_another(cluster: KafkaCl
         assert 0 < entry.response.session_lifetime_ms <= 60_000
 
 
-def test_expired_delegation_token_is_rejected(cluster: KafkaCluster, ann: Wire) -> None:
+def test_expired_delegation_token_is_rejected(cluster: KafkaCluster, ann: RawClient) -> None:
     token = create(ann, 1)
     time.sleep(0.005)
-    with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
+    with RawClient(address_of(cluster, "SASL_PLAINTEXT")) as wire:
         assert log_in_with(wire, token) == SaslAuthenticationFailed.code
 
 
 def test_delegation_token_requests_over_plaintext_are_rejected(cluster: KafkaCluster) -> None:
-    with Wire(address_of(cluster, "PLAINTEXT")) as wire:
+    with RawClient(address_of(cluster, "PLAINTEXT")) as wire:
         token = create(wire)
         refused = DelegationTokenRequestNotAllowed.code
         assert (token.error_code, token.issue_timestamp_ms, token.token_id) == (refused, -1, "")
@@ -193,7 +195,9 @@ def test_delegation_token_requests_over_plaintext_are_rejected(cluster: KafkaClu
         assert (answer.error_code, answer.tokens) == (refused, [])
 
 
-def test_owners_and_renewers_see_and_renew_a_token(ann: Wire, bob: Wire, cluster: KafkaCluster) -> None:
+def test_owners_and_renewers_see_and_renew_a_token(
+    ann: RawClient, bob: RawClient, cluster: KafkaCluster
+) -> None:
     mine = create(ann, renewers=(("User", "bob"),))
     theirs = create(bob)
     assert mine.token_id in described(ann)
@@ -209,12 +213,12 @@ def test_owners_and_renewers_see_and_renew_a_token(ann: Wire, bob: Wire, cluster
     assert expire(ann, theirs, -1)[0] == DelegationTokenOwnerMismatch.code
 
 
-def test_expired_token_is_removed(cluster: KafkaCluster, ann: Wire) -> None:
+def test_expired_token_is_removed(cluster: KafkaCluster, ann: RawClient) -> None:
     token = create(ann)
     assert expire(ann, token, -1) == (0, -1)
     cluster.wait_until(lambda: token.token_id not in described(ann))
     assert renew(ann, token, 1)[0] == DelegationTokenNotFound.code
-    with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
+    with RawClient(address_of(cluster, "SASL_PLAINTEXT")) as wire:
         assert log_in_with(wire, token) == SaslAuthenticationFailed.code
 
 
@@ -223,7 +227,7 @@ def test_expired_tokens_release_their_memory() -> None:
     config = {**CONFIG, "delegation.token.expiry.check.interval.ms": 20}
     with (
         KafkaCluster(1, listeners=["SASL_PLAINTEXT"], users=USERS, config=config) as cluster,
-        Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire,
+        RawClient(address_of(cluster, "SASL_PLAINTEXT")) as wire,
     ):
         assert log_in(wire, "ann").error_code == 0
         lasting = create(wire)
@@ -235,18 +239,18 @@ def test_expired_tokens_release_their_memory() -> None:
         assert set(described(wire)) == {lasting.token_id, newest.token_id}
 
 
-def test_tokens_for_others_need_the_right(ann: Wire, bob: Wire) -> None:
+def test_tokens_for_others_need_the_right(ann: RawClient, bob: RawClient) -> None:
     assert create(ann, owner="bob").error_code == DelegationTokenAuthorizationFailed.code
     token = create(bob, owner="ann")
     assert (token.error_code, token.principal_name, token.token_requester_principal_name) == (0, "ann", "bob")
 
 
-def test_renewers_are_users(ann: Wire) -> None:
+def test_renewers_are_users(ann: RawClient) -> None:
     assert create(ann, renewers=(("Group", "x"),)).error_code == InvalidPrincipalType.code
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_every_version_is_answered(ann: Wire, version: int) -> None:
+def test_every_version_is_answered(ann: RawClient, version: int) -> None:
     owner = {"owner_principal_type": "", "owner_principal_name": ""} if version == 3 else {}
     token = ann.call(CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1, **owner), version)
     assert token.error_code == 0
@@ -257,7 +261,7 @@ def test_every_version_is_answered(ann: Wire, version: int) -> None:
 def test_without_a_key_there_are_no_tokens() -> None:
     with (
         KafkaCluster(1, listeners=["SASL_PLAINTEXT"], users=USERS) as cluster,
-        Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire,
+        RawClient(address_of(cluster, "SASL_PLAINTEXT")) as wire,
     ):
         log_in(wire)
         assert create(wire).error_code == DelegationTokenAuthDisabled.code
@@ -265,7 +269,7 @@ def test_without_a_key_there_are_no_tokens() -> None:
         assert answer.error_code == DelegationTokenAuthDisabled.code
 
 
-def test_secrets_of_tokens_are_not_shown(cluster: KafkaCluster, ann: Wire) -> None:
+def test_secrets_of_tokens_are_not_shown(cluster: KafkaCluster, ann: RawClient) -> None:
     token = create(ann)
     (entry,) = cluster.history.entries("CreateDelegationToken")[-1:]
     shown = f"{entry!r} {cluster.timeline()} {cluster.broker(0).image.tokens}"

@@ -11,7 +11,7 @@ from pykafka2.protocol.messages.group import HeartbeatRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster
 from pykafka2.text import MOST_CHARACTERS, shown
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 from .wires import raw_frame
 
@@ -51,7 +51,7 @@ def test_timeline_with_odd_client_names_is_printable(
     caplog.set_level(logging.DEBUG)
     cluster.forget()
     odd = ODD[name]
-    with Wire(cluster.bootstrap_servers, odd) as wire:
+    with RawClient(cluster.bootstrap_servers, odd) as wire:
         wire.call(MetadataRequest(topics=[MetadataRequestTopic(name=odd)]), 12)
         assert wire.call(HeartbeatRequest(group_id=odd, generation_id=1, member_id=odd), 4).error_code
         wire.socket.sendall(raw_frame(b"\x03\xe7\0\0\0\0\0\1\xff\xff"))  # no such API

@@ -14,8 +14,10 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.registry import API_KEYS
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster, Topic
 from pykafka2.testing.views.timeline import errors_in
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce
+from tests.broker.support.raw_client import RawClient
 from tests.conformance.behaviour.plain import request_of
-from tests.testing.wire import Wire, batch, produce
 
 from .hostile_requests import ATTACKS, MANY, committed
 from .wires import USERS, address_of, frame_of, log_in, raw_frame
@@ -37,7 +39,7 @@ def cluster() -> Iterator[KafkaCluster]:
     with KafkaCluster(1, topics, listeners=["SASL_PLAINTEXT"], users=USERS, config=config) as cluster:
         for resource in ("topic", "group", "transactional_id"):
             cluster.acls.allow(ME, "ALL", **{resource: "*"})
-        with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
+        with RawClient(address_of(cluster, "SASL_PLAINTEXT")) as wire:
             log_in(wire)
             for kind in (0, 1):
                 while find_coordinator(wire, kind):
@@ -47,30 +49,30 @@ def cluster() -> Iterator[KafkaCluster]:
         yield cluster
 
 
-def find_coordinator(wire: Wire, kind: int) -> int:
+def find_coordinator(wire: RawClient, kind: int) -> int:
     """The error; the internal topic is made when it is first looked for."""
     asked = FindCoordinatorRequest(key_type=kind, coordinator_keys=["g"])
     return wire.call(asked, 6).coordinators[0].error_code
 
 
 @pytest.fixture(scope="module")
-def victim(cluster: KafkaCluster) -> Iterator[Wire]:
-    with Wire(address_of(cluster, "SASL_PLAINTEXT"), "well-behaved") as wire:
+def victim(cluster: KafkaCluster) -> Iterator[RawClient]:
+    with RawClient(address_of(cluster, "SASL_PLAINTEXT"), "well-behaved") as wire:
         assert log_in(wire).error_code == 0
         assert produce(wire, "t", 0, batch([b"good"])).error_code == 0
         yield wire
 
 
 @pytest.fixture
-def evil(cluster: KafkaCluster) -> Iterator[Wire]:
-    with Wire(address_of(cluster, "SASL_PLAINTEXT"), "evil") as wire:
+def evil(cluster: KafkaCluster) -> Iterator[RawClient]:
+    with RawClient(address_of(cluster, "SASL_PLAINTEXT"), "evil") as wire:
         assert log_in(wire, "bob").error_code == 0
         yield wire
 
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_hostile_requests_are_rejected_without_effect_on_others(
-    cluster: KafkaCluster, evil: Wire, victim: Wire, name: str
+    cluster: KafkaCluster, evil: RawClient, victim: RawClient, name: str
 ) -> None:
     attack = ATTACKS[name]
     answer = evil.call(request_of(attack.api, attack.fields), attack.version)
@@ -78,7 +80,7 @@ def test_hostile_requests_are_rejected_without_effect_on_others(
     nobody_noticed(cluster, victim)
 
 
-def nobody_noticed(cluster: KafkaCluster, victim: Wire) -> None:
+def nobody_noticed(cluster: KafkaCluster, victim: RawClient) -> None:
     """The broker made no mistake, others are served, and there is what was there."""
     cluster.check()
     assert {one.name for one in victim.call(MetadataRequest(topics=None), 12).topics} == TOPICS
@@ -100,11 +102,11 @@ BODIES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("body", BODIES)
-def test_no_body_costs_more_than_its_connection(cluster: KafkaCluster, victim: Wire, body: str) -> None:
+def test_no_body_costs_more_than_its_connection(cluster: KafkaCluster, victim: RawClient, body: str) -> None:
     """Of every API that clients may ask, in its first and its last version: closed, or answered in time."""
     for key in CLIENTS_APIS:
         for version in {APIS[key].min_version, APIS[key].max_version}:
-            with Wire(address_of(cluster, "SASL_PLAINTEXT"), "evil") as wire:
+            with RawClient(address_of(cluster, "SASL_PLAINTEXT"), "evil") as wire:
                 assert log_in(wire, "bob").error_code == 0
                 wire.socket.sendall(raw_frame(frame_of(key, version, BODIES[body])))
                 wire.socket.shutdown(socket.SHUT_WR)
@@ -113,9 +115,11 @@ def test_no_body_costs_more_than_its_connection(cluster: KafkaCluster, victim: W
     nobody_noticed(cluster, victim)
 
 
-def test_inter_broker_request_of_a_user_closes_its_connection(cluster: KafkaCluster, victim: Wire) -> None:
+def test_inter_broker_request_of_a_user_closes_its_connection(
+    cluster: KafkaCluster, victim: RawClient
+) -> None:
     for key in BROKERS_APIS:
-        with Wire(address_of(cluster, "SASL_PLAINTEXT"), "evil") as wire:
+        with RawClient(address_of(cluster, "SASL_PLAINTEXT"), "evil") as wire:
             assert log_in(wire, "bob").error_code == 0
             wire.socket.sendall(raw_frame(frame_of(key, API_KEYS[key].max_version, bytes(64))))
             assert wire.is_closed_by_broker(), API_KEYS[key].name
@@ -125,7 +129,7 @@ def test_inter_broker_request_of_a_user_closes_its_connection(cluster: KafkaClus
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MANY)
 def test_many_of_something_are_answered_in_proportion(
-    cluster: KafkaCluster, evil: Wire, victim: Wire, name: str
+    cluster: KafkaCluster, evil: RawClient, victim: RawClient, name: str
 ) -> None:
     """Five times as much takes no more than nine times as long; others are served after it."""
     times = []

@@ -15,7 +15,9 @@ from pykafka2.protocol.messages.cluster import DescribeClusterRequest
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster, Listener
-from tests.testing.wire import Wire, batch, produce_request
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce_request
+from tests.broker.support.raw_client import RawClient
 
 from .wires import USERS, address_of, log_in
 
@@ -44,7 +46,7 @@ def addresses(cluster: KafkaCluster, listener: str) -> list[tuple[str, int]]:
 @pytest.mark.parametrize("listener", LISTENERS)
 def test_every_answer_has_the_addresses_of_the_listener(cluster: KafkaCluster, listener: str) -> None:
     told = addresses(cluster, listener)
-    with Wire(address_of(cluster, listener, 1)) as wire:
+    with RawClient(address_of(cluster, listener, 1)) as wire:
         if listener != "PLAINTEXT":
             log_in(wire)
         for request in (MetadataRequest(topics=None), MetadataRequest(topics=[])):
@@ -82,7 +84,7 @@ def test_listeners_keep_their_ports_over_a_restart() -> None:
         before = [cluster.bootstrap_servers_of(name) for name in ("PLAINTEXT", "SASL_PLAINTEXT")]
         cluster.controls.restart_broker(0)
         assert [cluster.bootstrap_servers_of(name) for name in ("PLAINTEXT", "SASL_PLAINTEXT")] == before
-        with Wire(before[1]) as wire:
+        with RawClient(before[1]) as wire:
             assert log_in(wire).error_code == 0
 
 
@@ -176,11 +178,11 @@ def principals(cluster: KafkaCluster) -> list[str]:
 
 @pytest.mark.slow
 def test_a_certificate_names_the_principal(with_tls: KafkaCluster) -> None:
-    with Wire(address_of(with_tls, "SSL"), tls=tls_of(with_tls)) as wire:
+    with RawClient(address_of(with_tls, "SSL"), tls=tls_of(with_tls)) as wire:
         wire.call(MetadataRequest(topics=[]), 12)
         assert principals(with_tls) == ["User:ANONYMOUS"]
     for listener in ("SSL", "STRICT"):
-        with Wire(address_of(with_tls, listener), tls=tls_of(with_tls, "Ann")) as wire:
+        with RawClient(address_of(with_tls, listener), tls=tls_of(with_tls, "Ann")) as wire:
             wire.call(MetadataRequest(topics=[]), 12)
             assert "User:ann" in principals(with_tls)
 
@@ -197,7 +199,7 @@ def test_a_client_certificate_has_an_alternative_name_as_java_refuses_an_empty_l
 
 @pytest.mark.slow
 def test_sasl_names_the_principal_where_both_are(with_tls: KafkaCluster) -> None:
-    with Wire(address_of(with_tls, "SASL_SSL"), tls=tls_of(with_tls, "Bob")) as wire:
+    with RawClient(address_of(with_tls, "SASL_SSL"), tls=tls_of(with_tls, "Bob")) as wire:
         assert log_in(wire, "ann", "SCRAM-SHA-512").error_code == 0
         wire.call(MetadataRequest(topics=[]), 12)
         assert "User:ann" in principals(with_tls)
@@ -222,7 +224,7 @@ def test_missing_or_untrusted_client_certificate_is_rejected(
 
 def is_refused(cluster: KafkaCluster, listener: str, context: ssl.SSLContext) -> bool:
     try:
-        with Wire(address_of(cluster, listener), tls=context) as wire:
+        with RawClient(address_of(cluster, listener), tls=context) as wire:
             wire.call(MetadataRequest(topics=[]), 12)
     except (ssl.SSLError, ConnectionError):
         return True  # with TLS 1.3 only the first read tells
@@ -240,14 +242,14 @@ def test_a_certificate_that_no_rule_fits_is_nobodys() -> None:
 
 @pytest.mark.slow
 def test_certificates_are_rotated_under_open_connections(with_tls: KafkaCluster) -> None:
-    def serial(wire: Wire) -> object:
+    def serial(wire: RawClient) -> object:
         shown = wire.socket.getpeercert()  # type: ignore[attr-defined]
         return shown["serialNumber"]
 
     address = address_of(with_tls, "SSL")
-    with Wire(address, tls=tls_of(with_tls)) as before:
+    with RawClient(address, tls=tls_of(with_tls)) as before:
         with_tls.rotate_certificates()
-        with Wire(address, tls=tls_of(with_tls)) as after:
+        with RawClient(address, tls=tls_of(with_tls)) as after:
             assert serial(before) != serial(after)
             for wire in (before, after):
                 wire.call(MetadataRequest(topics=[]), 12)

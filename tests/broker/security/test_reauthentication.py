@@ -10,7 +10,7 @@ from pykafka2.errors import IllegalSaslState, UnsupportedSaslMechanism
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from pykafka2.testing import KafkaCluster
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 from .exchanges import final_message
 from .wires import (
@@ -27,14 +27,14 @@ from .wires import (
 )
 
 
-def test_bare_tokens_after_handshake_version_0_succeed(wire: Wire) -> None:
+def test_bare_tokens_after_handshake_version_0_succeed(wire: RawClient) -> None:
     assert wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 0).error_code == 0
     wire.socket.sendall(raw_frame(plain_token("ann")))
     assert wire.receive_frame() == b""
     assert wire.call(MetadataRequest(topics=[]), 12).brokers
 
 
-def test_bare_tokens_of_scram_go_to_and_fro(wire: Wire) -> None:
+def test_bare_tokens_of_scram_go_to_and_fro(wire: RawClient) -> None:
     wire.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 0)
     wire.socket.sendall(raw_frame(b"n,,n=ann,r=abc"))
     challenge = wire.receive_frame()
@@ -50,7 +50,7 @@ def test_bare_tokens_of_scram_go_to_and_fro(wire: Wire) -> None:
     ids=["empty", "wrong", "nonsense", "a request"],
 )
 def test_a_bare_token_that_is_wrong_ends_the_connection_without_a_word(
-    cluster: KafkaCluster, wire: Wire, user: Wire, token: bytes
+    cluster: KafkaCluster, wire: RawClient, user: RawClient, token: bytes
 ) -> None:
     wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 0)
     wire.socket.sendall(raw_frame(token))
@@ -61,36 +61,36 @@ def test_a_bare_token_that_is_wrong_ends_the_connection_without_a_word(
 # ---------------------------------------------------------------------- once somebody is known
 
 
-def test_a_second_handshake_is_out_of_place(user: Wire) -> None:
+def test_a_second_handshake_is_out_of_place(user: RawClient) -> None:
     assert user.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == IllegalSaslState.code
 
 
-def test_a_second_token_is_out_of_place(cluster: KafkaCluster, user: Wire) -> None:
+def test_a_second_token_is_out_of_place(cluster: KafkaCluster, user: RawClient) -> None:
     answer = authenticate(user, plain_token("bob"))
     assert answer.error_code == IllegalSaslState.code
     assert {one.principal for one in cluster.connections("well-behaved")} == {"User:ann"}
 
 
 @pytest.fixture
-def renewing(cluster: KafkaCluster) -> Iterator[Wire]:
+def renewing(cluster: KafkaCluster) -> Iterator[RawClient]:
     """Somebody whose session has an end, and may be renewed."""
-    with Wire(address_of(cluster, "SHORT")) as wire:
+    with RawClient(address_of(cluster, "SHORT")) as wire:
         assert log_in(wire).session_lifetime_ms == 600_000
         yield wire
 
 
-def test_a_session_is_renewed_on_its_connection(renewing: Wire) -> None:
+def test_a_session_is_renewed_on_its_connection(renewing: RawClient) -> None:
     assert log_in(renewing).session_lifetime_ms == 600_000
     assert renewing.call(MetadataRequest(topics=[]), 12).brokers
 
 
-def test_a_session_is_not_renewed_twice_a_second(renewing: Wire) -> None:
+def test_a_session_is_not_renewed_twice_a_second(renewing: RawClient) -> None:
     log_in(renewing)
     assert renewing.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == IllegalSaslState.code
     assert renewing.call(MetadataRequest(topics=[]), 12).brokers
 
 
-def test_renewal_as_another_principal_closes_the_connection(renewing: Wire) -> None:
+def test_renewal_as_another_principal_closes_the_connection(renewing: RawClient) -> None:
     renewing.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     answer = authenticate(renewing, plain_token("bob"))
     assert answer.error_code == FAILED
@@ -98,19 +98,21 @@ def test_renewal_as_another_principal_closes_the_connection(renewing: Wire) -> N
     assert renewing.is_closed_by_broker()
 
 
-def test_renewal_by_another_mechanism_closes_the_connection(renewing: Wire) -> None:
+def test_renewal_by_another_mechanism_closes_the_connection(renewing: RawClient) -> None:
     assert renewing.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1).error_code == 0
     renewing.send(SaslAuthenticateRequest(auth_bytes=b"n,,n=ann,r=abc"), 2)
     assert renewing.is_closed_by_broker()
 
 
-def test_requests_between_handshake_and_token_of_a_renewal_end_it(renewing: Wire) -> None:
+def test_requests_between_handshake_and_token_of_a_renewal_end_it(renewing: RawClient) -> None:
     renewing.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     renewing.send(MetadataRequest(topics=[]), 12)
     assert renewing.is_closed_by_broker()
 
 
-def test_request_after_the_session_end_closes_the_connection(cluster: KafkaCluster, renewing: Wire) -> None:
+def test_request_after_the_session_end_closes_the_connection(
+    cluster: KafkaCluster, renewing: RawClient
+) -> None:
     assert cluster.controls.expire_sessions("bob") == 0
     assert cluster.controls.expire_sessions("ann") >= 1
     cluster.forget()
@@ -121,12 +123,12 @@ def test_request_after_the_session_end_closes_the_connection(cluster: KafkaClust
 
 def test_deleted_user_keeps_its_session_and_cannot_log_in(cluster: KafkaCluster) -> None:
     cluster.controls.add_user("carl", "carl-secret")
-    with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
+    with RawClient(address_of(cluster, "SASL_PLAINTEXT")) as wire:
         assert log_in(wire, "carl", password="carl-secret").error_code == 0
         cluster.controls.remove_user("carl")
         assert wire.call(MetadataRequest(topics=[]), 12).brokers
     for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
-        with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
+        with RawClient(address_of(cluster, "SASL_PLAINTEXT")) as wire:
             assert log_in(wire, "carl", mechanism, password="carl-secret").error_code == FAILED
 
 
@@ -135,15 +137,15 @@ def test_a_password_that_was_changed_is_the_new_one(cluster: KafkaCluster) -> No
     cluster.controls.add_user("dora", "second")
     for mechanism in ("PLAIN", "SCRAM-SHA-512"):
         for password, code in (("first", FAILED), ("second", 0)):
-            with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
+            with RawClient(address_of(cluster, "SASL_PLAINTEXT")) as wire:
                 assert log_in(wire, "dora", mechanism, password=password).error_code == code
 
 
 def test_a_mechanism_that_is_refused_for_a_while_is_not_offered(cluster: KafkaCluster) -> None:
     cluster.controls.refuse_mechanism("PLAIN")
-    with Wire(address_of(cluster, "ONE")) as wire:
+    with RawClient(address_of(cluster, "ONE")) as wire:
         answer = wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         assert (answer.error_code, answer.mechanisms) == (UnsupportedSaslMechanism.code, [])
     cluster.controls.allow_mechanism()
-    with Wire(address_of(cluster, "ONE")) as wire:
+    with RawClient(address_of(cluster, "ONE")) as wire:
         assert log_in(wire).error_code == 0

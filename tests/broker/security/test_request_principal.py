@@ -24,7 +24,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.topics import CreateTopicsRequest
 from pykafka2.protocol.registry import ApiKey
 from pykafka2.testing import KafkaCluster
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 from .wires import USERS, log_in
 
@@ -80,7 +80,7 @@ def test_handlers_receive_the_principal_of_the_caller(monkeypatch: pytest.Monkey
         monkeypatch.setattr(APIS[key], "handle", watched(APIS[key].handle))
     with (
         KafkaCluster(2, controller=0, listeners=["SASL_PLAINTEXT"], users=USERS) as cluster,
-        Wire(cluster.broker(1).address, source=ELSEWHERE) as wire,
+        RawClient(cluster.broker(1).address, source=ELSEWHERE) as wire,
     ):
         assert log_in(wire, "ann").error_code == 0
         wire.call(MetadataRequest(topics=[]), 12)

@@ -13,7 +13,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from pykafka2.protocol.struct import Request
 from pykafka2.testing import KafkaCluster
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 from .wires import FAILED, authenticate, log_in, plain_token
 
@@ -22,7 +22,7 @@ TOKEN = SaslAuthenticateRequest(auth_bytes=plain_token("ann"))
 EVIL: Any = {"client_id": "wire"}  # nobody else meets the rules
 
 
-def step(wire: Wire, api: str) -> None:
+def step(wire: RawClient, api: str) -> None:
     """Come to where this API is due, and ask it."""
     if api == "SaslAuthenticate":
         assert wire.call(PLAIN, 1).error_code == 0
@@ -43,7 +43,7 @@ def no_rules_stay(cluster: KafkaCluster) -> Iterator[None]:
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("error", [UnsupportedSaslMechanism, IllegalSaslState, NetworkException])
 def test_an_error_refuses_the_client_and_ends_its_connection(
-    cluster: KafkaCluster, wire: Wire, user: Wire, api: str, error: type[BrokerError]
+    cluster: KafkaCluster, wire: RawClient, user: RawClient, api: str, error: type[BrokerError]
 ) -> None:
     cluster.controls.rule(then=error, api=api, nth=1, **EVIL)
     step(wire, api)
@@ -56,7 +56,7 @@ def test_an_error_refuses_the_client_and_ends_its_connection(
 
 @pytest.mark.parametrize("api", APIS)
 def test_requests_pipelined_behind_a_refused_login_are_never_processed(
-    cluster: KafkaCluster, wire: Wire, api: str
+    cluster: KafkaCluster, wire: RawClient, api: str
 ) -> None:
     cluster.controls.rule(then="error:UNKNOWN_SERVER_ERROR", api=api, nth=1, **EVIL)
     requests: list[tuple[Request[Any], int]] = [(TOKEN, 2), (MetadataRequest(topics=[]), 12)]
@@ -74,7 +74,7 @@ def test_requests_pipelined_behind_a_refused_login_are_never_processed(
 @pytest.mark.parametrize("then", ["close_before", "apply_then_lose_reply", "half_frame", "close_after"])
 @pytest.mark.parametrize("api", APIS)
 def test_connection_broken_during_login_does_not_authenticate(
-    cluster: KafkaCluster, wire: Wire, user: Wire, api: str, then: str
+    cluster: KafkaCluster, wire: RawClient, user: RawClient, api: str, then: str
 ) -> None:
     cluster.controls.rule(then=then, api=api, nth=1, **EVIL)
     step(wire, api)
@@ -89,7 +89,7 @@ def test_connection_broken_during_login_does_not_authenticate(
 
 @pytest.mark.parametrize("api", APIS)
 def test_delayed_and_held_login_requests_succeed(
-    cluster: KafkaCluster, wire: Wire, user: Wire, api: str
+    cluster: KafkaCluster, wire: RawClient, user: RawClient, api: str
 ) -> None:
     cluster.controls.rule(then="delay:0.03", api=api, nth=1, **EVIL)
     assert log_in(wire).error_code == 0
@@ -105,7 +105,7 @@ def test_delayed_and_held_login_requests_succeed(
 
 
 def test_wrong_password_with_a_delay_rule_closes_the_connection(
-    cluster: KafkaCluster, wire: Wire, user: Wire
+    cluster: KafkaCluster, wire: RawClient, user: RawClient
 ) -> None:
     cluster.controls.rule(then="delay:0.01", api="SaslAuthenticate", nth=1, **EVIL)
     assert log_in(wire, password="wrong").error_code == FAILED
@@ -113,7 +113,7 @@ def test_wrong_password_with_a_delay_rule_closes_the_connection(
 
 
 def test_swallowed_token_leaves_its_client_waiting_and_unauthenticated(
-    cluster: KafkaCluster, wire: Wire, user: Wire
+    cluster: KafkaCluster, wire: RawClient, user: RawClient
 ) -> None:
     cluster.controls.rule(then="swallow", api="SaslAuthenticate", nth=1, **EVIL)
     step(wire, "SaslAuthenticate")
@@ -124,7 +124,7 @@ def test_swallowed_token_leaves_its_client_waiting_and_unauthenticated(
 
 
 def test_late_token_on_a_dead_connection_does_not_authenticate(
-    cluster: KafkaCluster, wire: Wire, user: Wire
+    cluster: KafkaCluster, wire: RawClient, user: RawClient
 ) -> None:
     cluster.controls.rule(then="replay:0.01", api="SaslAuthenticate", nth=1, **EVIL)
     step(wire, "SaslAuthenticate")

@@ -29,7 +29,7 @@ from pykafka2.protocol.messages.users import (
     UserName,
 )
 from pykafka2.testing import KafkaCluster
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 from .wires import USERS, address_of, log_in
 
@@ -45,9 +45,9 @@ def cluster() -> Iterator[KafkaCluster]:
 
 
 @pytest.fixture
-def admin(cluster: KafkaCluster) -> Iterator[Wire]:
+def admin(cluster: KafkaCluster) -> Iterator[RawClient]:
     """Of a broker that is not the controller."""
-    with Wire(cluster.broker(1 - cluster.controller.id).address) as wire:
+    with RawClient(cluster.broker(1 - cluster.controller.id).address) as wire:
         yield wire
 
 
@@ -66,7 +66,7 @@ def deletion(user: str, mechanism: int = SHA256) -> ScramCredentialDeletion:
 
 
 def alter(
-    wire: Wire,
+    wire: RawClient,
     upsertions: Sequence[ScramCredentialUpsertion] = (),
     deletions: Sequence[ScramCredentialDeletion] = (),
 ) -> dict[str, tuple[int, str | None]]:
@@ -74,7 +74,7 @@ def alter(
     return {one.user: (one.error_code, one.error_message) for one in wire.call(request, 0).results}
 
 
-def describe(wire: Wire, *users: str) -> dict[str, object]:
+def describe(wire: RawClient, *users: str) -> dict[str, object]:
     names = [UserName(name=user) for user in users] if users else None
     response = wire.call(DescribeUserScramCredentialsRequest(users=names), 0)
     assert (response.error_code, response.error_message) == (0, "")
@@ -87,13 +87,13 @@ def describe(wire: Wire, *users: str) -> dict[str, object]:
 def may_log_in(cluster: KafkaCluster, user: str, password: str, mechanism: str = "SCRAM-SHA-256") -> bool:
     codes = set()
     for broker in range(len(cluster.brokers)):
-        with Wire(address_of(cluster, "SASL_PLAINTEXT", broker)) as wire:
+        with RawClient(address_of(cluster, "SASL_PLAINTEXT", broker)) as wire:
             codes.add(log_in(wire, user, mechanism, password=password).error_code)
     assert len(codes) == 1
     return codes != {SaslAuthenticationFailed.code}
 
 
-def test_users_are_made_changed_and_taken_away(cluster: KafkaCluster, admin: Wire) -> None:
+def test_users_are_made_changed_and_taken_away(cluster: KafkaCluster, admin: RawClient) -> None:
     assert alter(admin, [upsertion("carl"), upsertion("dora", mechanism=SHA512, iterations=8192)]) == {
         "carl": (0, None),
         "dora": (0, None),
@@ -114,13 +114,13 @@ def test_users_are_made_changed_and_taken_away(cluster: KafkaCluster, admin: Wir
     assert describe(admin, "carl") == {"carl": ResourceNotFound.code}
 
 
-def test_all_users_are_those_of_the_cluster(admin: Wire) -> None:
+def test_all_users_are_those_of_the_cluster(admin: RawClient) -> None:
     assert describe(admin) == {user: {SHA256: 4096, SHA512: 4096} for user in USERS}
     response = admin.call(DescribeUserScramCredentialsRequest(users=[]), 0)
     assert {one.user for one in response.results} == set(USERS)
 
 
-def test_duplicate_and_unknown_scram_users_get_their_errors(admin: Wire) -> None:
+def test_duplicate_and_unknown_scram_users_get_their_errors(admin: RawClient) -> None:
     names = [UserName(name=user) for user in ("ann", "eve", "ann")]
     results = admin.call(DescribeUserScramCredentialsRequest(users=names), 0).results
     assert {one.user: (one.error_code, one.error_message) for one in results} == {
@@ -168,7 +168,7 @@ NOBODY = (ResourceNotFound.code, "Attempt to delete a user credential that does 
     ],
 )
 def test_invalid_scram_change_changes_nothing(
-    admin: Wire,
+    admin: RawClient,
     upsertions: list[ScramCredentialUpsertion],
     deletions: list[ScramCredentialDeletion],
     expected: dict[str, tuple[int, str]],
@@ -177,7 +177,7 @@ def test_invalid_scram_change_changes_nothing(
     assert describe(admin) == {user: {SHA256: 4096, SHA512: 4096} for user in USERS}
 
 
-def test_valid_scram_changes_of_a_mixed_request_are_applied(cluster: KafkaCluster, admin: Wire) -> None:
+def test_valid_scram_changes_of_a_mixed_request_are_applied(cluster: KafkaCluster, admin: RawClient) -> None:
     outcome = alter(admin, [upsertion("good"), upsertion("bad", iterations=1)], [deletion("nobody")])
     assert {user: code for user, (code, _) in outcome.items()} == {
         "good": 0,
@@ -188,17 +188,17 @@ def test_valid_scram_changes_of_a_mixed_request_are_applied(cluster: KafkaCluste
     alter(admin, deletions=[deletion("good")])
 
 
-def test_users_outlive_the_brokers_and_the_controller(cluster: KafkaCluster, admin: Wire) -> None:
+def test_users_outlive_the_brokers_and_the_controller(cluster: KafkaCluster, admin: RawClient) -> None:
     alter(admin, [upsertion("kept")])
     first = cluster.controller.id
     cluster.controls.move_controller(1 - first)
     cluster.controls.restart_broker(first)
     assert may_log_in(cluster, "kept", "secret")
-    with Wire(cluster.broker(first).address) as wire:
+    with RawClient(cluster.broker(first).address) as wire:
         alter(wire, deletions=[deletion("kept")])
 
 
-def test_no_credential_is_in_the_history(cluster: KafkaCluster, admin: Wire) -> None:
+def test_no_credential_is_in_the_history(cluster: KafkaCluster, admin: RawClient) -> None:
     alter(admin, [upsertion("x", "canary")])
     salted = hashlib.pbkdf2_hmac("sha256", b"canary", b"salt", 4096)
     (*_, entry) = cluster.history.entries("AlterUserScramCredentials")

@@ -12,7 +12,7 @@ from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.messages.sasl import SaslHandshakeRequest
 from pykafka2.testing import KafkaCluster
 from pykafka2.testing.arguments import ClusterArguments
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 from .wires import address_of, authenticate, log_in
 
@@ -35,14 +35,14 @@ def test_logs_views_and_reprs_have_no_secret(cluster: KafkaCluster, caplog: pyte
     token = cluster.token("ann")
     address = address_of(cluster, "SASL_PLAINTEXT")
     for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"):
-        with Wire(address) as wire:
+        with RawClient(address) as wire:
             assert log_in(wire, "ann", mechanism, password=PASSWORD, token=token).error_code == 0
     for data in (
         b"\0ann\0" + PASSWORD.encode() + b"x",
         b"\0" + PASSWORD.encode(),
         b"\0a\0b\0" + PASSWORD.encode(),
     ):
-        with Wire(address) as wire:
+        with RawClient(address) as wire:
             wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
             assert authenticate(wire, data).error_code
     cluster.controls.add_user("bob", PASSWORD)

@@ -21,8 +21,10 @@ from pykafka2.protocol.messages.sasl import SaslHandshakeRequest
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.protocol.registry import API_KEYS
 from pykafka2.testing import KafkaCluster, Topic
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce
+from tests.broker.support.raw_client import RawClient
 from tests.gate import examples
-from tests.testing.wire import Wire, batch, produce
 
 from .small_requests import GROUP, TOPIC, TRANSACTION, Case, cases_of
 from .wires import USERS, address_of
@@ -58,7 +60,7 @@ class Cost:
 def cost_of(address: str, case: Case, handshake: str | None = None, windows: int = 2) -> Cost:
     """Sends one request. The cost includes what the broker still does after its response."""
     name, frame = case
-    with Wire(address) as wire:
+    with RawClient(address) as wire:
         wire.socket.settimeout(0.2)  # some requests wait for others
         if handshake is not None:
             wire.call(SaslHandshakeRequest(mechanism=handshake), 1)
@@ -103,7 +105,7 @@ def cluster() -> Iterator[KafkaCluster]:
     config = {"group.initial.rebalance.delay.ms": 0}
     listeners = ["PLAINTEXT", "SASL_PLAINTEXT"]
     with KafkaCluster(1, topics, listeners=listeners, users=USERS, config=config) as cluster:
-        with Wire(address_of(cluster, "PLAINTEXT")) as wire:
+        with RawClient(address_of(cluster, "PLAINTEXT")) as wire:
             for kind, key in ((0, GROUP), (1, TRANSACTION)):
                 found = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
                 while wire.call(found, 6).coordinators[0].error_code:
@@ -116,7 +118,7 @@ def cluster() -> Iterator[KafkaCluster]:
         yield cluster
 
 
-def begin_transaction(wire: Wire, name: str) -> None:
+def begin_transaction(wire: RawClient, name: str) -> None:
     """The 933 bytes whose text a pattern of ListTransactions is matched with."""
     request = InitProducerIdRequest(
         transactional_id=name, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1

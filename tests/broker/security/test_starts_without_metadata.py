@@ -12,7 +12,7 @@ from pykafka2.errors import GroupAuthorizationFailed
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster
 from pykafka2.testing.simulation import Simulation
-from tests.testing.sim_wire import SimWire
+from tests.broker.support.raw_client import RawClient
 
 ASKED = FindCoordinatorRequest(key_type=0, coordinator_keys=["secret"])
 LATE = 1
@@ -42,10 +42,10 @@ def test_rules_hold_from_the_first_request_on(simulation: Simulation, start: Sta
     cluster.acls.deny("User:ANONYMOUS", "DESCRIBE", group="secret")
     cluster.controls.crash_broker(LATE)
     learn = start(cluster)
-    wire = SimWire(simulation, cluster.broker(LATE).address)
+    wire = RawClient(cluster.broker(LATE).address, simulation=simulation)
     wire.send(ASKED, 6)
     simulation.run_for(3)
-    assert not wire.has_reply(), "a broker that knows no rules allows everything"
+    assert not wire.has_response(), "a broker that knows no rules allows everything"
     learn()
     _, answer = wire.receive(FindCoordinatorRequest, 6)
     assert [one.error_code for one in answer.coordinators] == [GroupAuthorizationFailed.code]
@@ -77,7 +77,7 @@ def test_a_broker_that_stops_before_it_learns_anything_starts_again(simulation: 
     learn()
     simulation.run_for(1)
     cluster.controls.restart_broker(LATE)
-    wire = SimWire(simulation, cluster.broker(LATE).address)
+    wire = RawClient(cluster.broker(LATE).address, simulation=simulation)
     assert wire.call(ASKED, 6).coordinators
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 from .wires import USERS, address_of, log_in
 
@@ -25,7 +25,7 @@ def test_unfinished_frames_cost_little_memory_and_delay_no_other_client() -> Non
     """Each has said the length of the longest frame that is taken, and a few bytes of it."""
     with (
         KafkaCluster(1, listeners=["SASL_PLAINTEXT"], users=USERS) as cluster,
-        Wire(address_of(cluster, "SASL_PLAINTEXT")) as user,
+        RawClient(address_of(cluster, "SASL_PLAINTEXT")) as user,
     ):
         log_in(user)
         host, _, port = address_of(cluster, "SASL_PLAINTEXT").rpartition(":")
@@ -51,7 +51,7 @@ def test_unfinished_frames_cost_little_memory_and_delay_no_other_client() -> Non
     assert among_them < max(20 * alone, 0.25)
 
 
-def slowest(user: Wire) -> float:
+def slowest(user: RawClient) -> float:
     """The 99th percentile of round trips, in seconds."""
     times = []
     for _ in range(200):

@@ -13,7 +13,7 @@ from pykafka2.protocol.messages.sasl import (
     SaslHandshakeRequest,
 )
 from pykafka2.testing import KafkaCluster
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 from .exchanges import final_message
 
@@ -33,11 +33,13 @@ def plain_token(user: str, password: str | None = None) -> bytes:
     return f"\0{user}\0{USERS.get(user, '') if password is None else password}".encode()
 
 
-def authenticate(wire: Wire, token: bytes, version: int = 2) -> SaslAuthenticateResponse:
+def authenticate(wire: RawClient, token: bytes, version: int = 2) -> SaslAuthenticateResponse:
     return wire.call(SaslAuthenticateRequest(auth_bytes=token), version)
 
 
-def log_in(wire: Wire, user: str = "ann", mechanism: str = "PLAIN", **given: Any) -> SaslAuthenticateResponse:
+def log_in(
+    wire: RawClient, user: str = "ann", mechanism: str = "PLAIN", **given: Any
+) -> SaslAuthenticateResponse:
     """Handshake and tokens; the last answer."""
     assert wire.call(SaslHandshakeRequest(mechanism=mechanism), 1).error_code == 0
     if mechanism == "PLAIN":

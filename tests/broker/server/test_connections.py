@@ -30,10 +30,12 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest, ProduceResponse
 from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from pykafka2.testing import KafkaCluster, Simulation, Topic
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import fetch_request, partition_of, produce, produce_request
+from tests.broker.support.raw_client import RawClient
 from tests.gate import examples
-from tests.testing.wire import Wire, batch, fetch_request, partition_of, produce, produce_request
 
-Connect = Callable[..., Wire]
+Connect = Callable[..., RawClient]
 WaitFor = Callable[[Callable[[], bool]], None]
 METADATA = MetadataRequest(topics=None)
 
@@ -148,7 +150,7 @@ def test_api_versions_lists_exactly_the_served_apis(connect: Connect) -> None:
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_an_answer_that_cannot_be_encoded_costs_its_one_connection(
     kafka_cluster: KafkaCluster,
-    leader: Callable[[str, int], Wire],
+    leader: Callable[[str, int], RawClient],
     wait_for: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -192,7 +194,7 @@ def serial(**config: object) -> pytest.MarkDecorator:
 
 @serial()
 def test_serial_mode_takes_the_next_request_when_the_reply_has_left(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: WaitFor
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: WaitFor
 ) -> None:
     kafka_cluster.controls.pause_followers()
     wire = leader("t", 0)
@@ -218,7 +220,9 @@ def test_a_full_request_queue_stops_the_reading_not_the_work(connect: Connect) -
         assert [wire.receive(MetadataRequest, 12)[0] for _ in range(5)] == [1, 2, 3, 4, 5]
 
 
-def fill_queue(cluster: KafkaCluster, many: Wire, one: Wire, wait_for: WaitFor) -> Callable[[], None]:
+def fill_queue(
+    cluster: KafkaCluster, many: RawClient, one: RawClient, wait_for: WaitFor
+) -> Callable[[], None]:
     """`many` has the queue's only place and more to ask, `one` waits for room; call what is returned, and
     the handlers go on.
     """
@@ -477,7 +481,7 @@ def test_a_negative_idle_limit_closes_nothing(connect: Connect) -> None:
 @pytest.mark.kafka(
     brokers=3, topics={"t": 3}, config={"threads": "separate", "num.network.threads": 2, "num.io.threads": 2}
 )
-def test_several_threads_a_broker_work_the_same(leader: Callable[[str, int], Wire]) -> None:
+def test_several_threads_a_broker_work_the_same(leader: Callable[[str, int], RawClient]) -> None:
     for partition in range(3):
         wire = leader("t", partition)
         for number in range(20):
@@ -485,7 +489,7 @@ def test_several_threads_a_broker_work_the_same(leader: Callable[[str, int], Wir
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"queued.max.request.bytes": 1})
-def test_the_queue_may_be_bounded_in_bytes(leader: Callable[[str, int], Wire]) -> None:
+def test_the_queue_may_be_bounded_in_bytes(leader: Callable[[str, int], RawClient]) -> None:
     wires = [leader("t", 0) for _ in range(3)]
     for wire in wires:
         wire.send(produce_request("t", 0, batch([bytes(100)])), 12)
@@ -613,7 +617,7 @@ def test_a_connection_ends_with_the_reply_it_is_to_end_with(
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
 def test_after_a_throttled_reply_the_connection_stays_muted(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire]
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient]
 ) -> None:
     kafka_cluster.controls.throttle("wire", ProduceRequest, 0.15, times=1)
     wire = leader("t", 0)
@@ -628,7 +632,7 @@ def test_after_a_throttled_reply_the_connection_stays_muted(
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
 def test_the_reply_is_there_while_its_connection_is_muted(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire]
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient]
 ) -> None:
     """However long the machine takes: muted for half an hour."""
     kafka_cluster.controls.throttle("wire", ProduceRequest, 1800.0, times=1)
@@ -663,7 +667,7 @@ def test_requests_are_handled_under_the_clusters_lock(kafka_cluster: KafkaCluste
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
 def test_other_clients_other_apis_and_other_connections_are_not_throttled(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire]
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient]
 ) -> None:
     controls = kafka_cluster.controls
     rule = controls.throttle("wire", ProduceRequest, 30.0)
@@ -679,7 +683,7 @@ def test_other_clients_other_apis_and_other_connections_are_not_throttled(
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
 def test_acks_0_is_throttled_without_a_reply(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire]
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient]
 ) -> None:
     kafka_cluster.controls.throttle(None, ProduceRequest, 0.1, times=1)
     wire = leader("t", 0)

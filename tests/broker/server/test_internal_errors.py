@@ -22,10 +22,11 @@ from pykafka2.testing.remote.http_client import AdminClient
 from pykafka2.testing.remote.proxies import RemoteProblems
 from pykafka2.testing.simulation import Simulation
 from pykafka2.testing.simulation.problems import LoopFailed
-from tests.testing.sim_wire import SimWire
-from tests.testing.wire import Wire, batch, produce, produce_request
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce, produce_request
+from tests.broker.support.raw_client import RawClient
 
-Connect = Callable[[int], Wire]
+Connect = Callable[[int], RawClient]
 WaitFor = Callable[[Callable[[], bool]], None]
 
 pytestmark = pytest.mark.kafka(brokers=2, topics={"t": 1})
@@ -35,12 +36,12 @@ def planted(*arguments: Any, **named: Any) -> NoReturn:
     raise ZeroDivisionError("planted")
 
 
-def ask(wire: Wire | SimWire) -> int:
+def ask(wire: RawClient | RawClient) -> int:
     """The number of brokers that the broker knows."""
     return len(wire.call(MetadataRequest(topics=[]), 12).brokers)
 
 
-def costs_its_connection(wire: Wire) -> None:
+def costs_its_connection(wire: RawClient) -> None:
     with pytest.raises(ConnectionError):
         ask(wire)
 
@@ -167,7 +168,7 @@ def test_failed_inter_broker_request_is_failed_under_the_lock(
 
 
 def test_an_answer_that_fails_late_closes_its_connection(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: WaitFor
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: WaitFor
 ) -> None:
     """It comes from the purgatory, where nobody else waits for it; the client must not wait in vain."""
     kafka_cluster.controls.pause_followers()
@@ -186,7 +187,7 @@ def test_an_answer_that_fails_late_closes_its_connection(
 
 
 def test_failure_while_closing_a_connection_does_not_affect_others(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: WaitFor
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: WaitFor
 ) -> None:
     one, other = leader("t", 0), leader("t", 0)
     kafka_cluster.controls.pause_followers()
@@ -233,7 +234,7 @@ def test_failure_on_a_link_or_in_a_timer_affects_only_itself(simulation: Simulat
 
 
 def test_failing_partition_does_not_make_its_follower_spin(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: WaitFor
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: WaitFor
 ) -> None:
     follower = 1 - kafka_cluster.partition("t", 0).leader
     log: Any = kafka_cluster.brokers[follower].replicas.log_of(("t", 0))
@@ -256,7 +257,7 @@ def test_a_simulation_with_a_problem_has_failed() -> None:
     world.run_for(10.0)
     del timers.run
     world.run_for(1.0)
-    assert ask(SimWire(world, cluster.brokers[0].address)) == 1  # it goes on
+    assert ask(RawClient(cluster.brokers[0].address, simulation=world)) == 1  # it goes on
     with pytest.raises(LoopFailed, match=r"timers-0 failed: .*planted") as caught:
         world.__exit__(None, None, None)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)

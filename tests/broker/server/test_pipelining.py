@@ -17,29 +17,31 @@ from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import data_of, fetch_request, partition_of, produce_request
+from tests.broker.support.raw_client import RawClient
 from tests.error_codes import NOT_ENOUGH_REPLICAS, OUT_OF_ORDER_SEQUENCE_NUMBER
-from tests.testing.wire import Wire, batch, data_of, fetch_request, partition_of, produce_request
 
-Leader = Callable[[str, int], Wire]
+Leader = Callable[[str, int], RawClient]
 WaitFor = Callable[[Callable[[], bool]], None]
 METADATA = MetadataRequest(topics=None)
 
 two_brokers = pytest.mark.kafka(brokers=2, topics={"t": 1})
 
 
-def held(wire: Wire, value: bytes = b"held", *, timeout_ms: int = 60_000) -> int:
+def held(wire: RawClient, value: bytes = b"held", *, timeout_ms: int = 60_000) -> int:
     """An acks=all produce that waits while the followers are paused."""
     return wire.send(produce_request("t", 0, batch([value]), timeout_ms=timeout_ms), 12)
 
 
 @pytest.fixture
-def wire(kafka_cluster: KafkaCluster, leader: Leader) -> Wire:
+def wire(kafka_cluster: KafkaCluster, leader: Leader) -> RawClient:
     """A connection to the leader of t-0, whose followers are paused: acks=all waits on it."""
     kafka_cluster.controls.pause_followers()
     return leader("t", 0)
 
 
-def base_offsets(wire: Wire, count: int) -> list[int]:
+def base_offsets(wire: RawClient, count: int) -> list[int]:
     """Of the next answers to produces, in the order in which they come."""
     return [partition_of(wire.receive(ProduceRequest, 12)[1]).base_offset for _ in range(count)]
 
@@ -59,13 +61,13 @@ def channel_of(cluster: KafkaCluster) -> Channel:
     return channel
 
 
-def is_silent(wire: Wire, seconds: float = 0.02) -> bool:
+def is_silent(wire: RawClient, seconds: float = 0.02) -> bool:
     return not select.select([wire.socket], [], [], seconds)[0]
 
 
 @two_brokers
 def test_replies_are_fifo_under_any_order_of_completion(
-    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor
 ) -> None:
     """Those behind complete at once or time out first; all wait for the first."""
     sent = [
@@ -137,7 +139,7 @@ def test_batches_behind_a_rejected_batch_are_out_of_order(
 
 
 @two_brokers
-def test_each_request_keeps_its_own_timeout(kafka_cluster: KafkaCluster, wire: Wire) -> None:
+def test_each_request_keeps_its_own_timeout(kafka_cluster: KafkaCluster, wire: RawClient) -> None:
     """The second times out first, and its reply still waits for its turn."""
     held(wire, timeout_ms=600)
     held(wire, timeout_ms=20)
@@ -149,7 +151,7 @@ def test_each_request_keeps_its_own_timeout(kafka_cluster: KafkaCluster, wire: W
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"max.pipelined.requests": 2})
 def test_at_the_cap_of_unanswered_requests_the_connection_is_muted(
-    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor
 ) -> None:
     for number in range(5):
         held(wire, b"%d" % number)
@@ -162,7 +164,7 @@ def test_at_the_cap_of_unanswered_requests_the_connection_is_muted(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"max.pipelined.bytes": 25_000})
-def test_at_the_cap_of_bytes_too(kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor) -> None:
+def test_at_the_cap_of_bytes_too(kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor) -> None:
     """One request above the cap still comes in: else it could never be answered."""
     for _ in range(5):
         held(wire, bytes(10_000))
@@ -174,7 +176,9 @@ def test_at_the_cap_of_bytes_too(kafka_cluster: KafkaCluster, wire: Wire, wait_f
 
 @pytest.mark.slow
 @two_brokers
-def test_throttling_mutes_in_every_state(kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor) -> None:
+def test_throttling_mutes_in_every_state(
+    kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor
+) -> None:
     """An acks=1 behind a held produce is throttled: what follows waits, though the held one is answered."""
     held(wire)
     wait_for(lambda: channel_of(kafka_cluster).state is ChannelState.REQCACHED_AND_RESPONSE_PENDING)
@@ -197,7 +201,7 @@ def test_throttling_mutes_in_every_state(kafka_cluster: KafkaCluster, wire: Wire
 
 @two_brokers
 def test_a_client_that_leaves_takes_its_pending_replies_along(
-    kafka_cluster: KafkaCluster, leader: Leader, wire: Wire, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, leader: Leader, wire: RawClient, wait_for: WaitFor
 ) -> None:
     broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
     for _ in range(3):
@@ -218,7 +222,7 @@ def test_a_client_that_leaves_takes_its_pending_replies_along(
 
 @two_brokers
 def test_a_fetch_or_metadata_behind_a_stuck_produce_waits(
-    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor
 ) -> None:
     sent = [held(wire), wire.send(fetch_request("t", 0, 0), 12), wire.send(METADATA, 12)]
     wait_for(lambda: kafka_cluster.history.entries("Metadata") != [])
@@ -233,7 +237,7 @@ def test_a_fetch_or_metadata_behind_a_stuck_produce_waits(
 
 @two_brokers
 def test_request_is_read_after_a_response_that_waits_behind_a_held_produce(
-    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor
 ) -> None:
     """It arrived while its connection was not read, so its socket is not registered any more."""
     kafka_cluster.controls.hold("Metadata", times=1)
@@ -251,7 +255,9 @@ def test_request_is_read_after_a_response_that_waits_behind_a_held_produce(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"channel.mode": "serial"})
-def test_a_switch_restores_apaches_muting(kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor) -> None:
+def test_a_switch_restores_apaches_muting(
+    kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor
+) -> None:
     """`KafkaCluster(pipelined=False)`, `pykafka2 broker --serial`."""
     held(wire, b"1")
     held(wire, b"2")
@@ -264,7 +270,7 @@ def test_a_switch_restores_apaches_muting(kafka_cluster: KafkaCluster, wire: Wir
 
 @two_brokers
 def test_acks_0_acks_1_metadata_and_a_refused_produce_are_processed_behind_a_held_one(
-    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor
 ) -> None:
     """All are processed, replies come in order, the channel ends NOT_MUTED."""
     sent = [held(wire, b"held")]
@@ -285,7 +291,7 @@ def test_acks_0_acks_1_metadata_and_a_refused_produce_are_processed_behind_a_hel
 
 @two_brokers
 def test_history_has_the_most_unanswered_requests_of_a_connection(
-    kafka_cluster: KafkaCluster, wire: Wire, leader: Leader, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, wire: RawClient, leader: Leader, wait_for: WaitFor
 ) -> None:
     """Requests with acks=1 are answered at once; their responses wait behind those of the held ones."""
     history = kafka_cluster.history
@@ -305,7 +311,7 @@ def test_history_has_the_most_unanswered_requests_of_a_connection(
 
 @two_brokers
 def test_request_that_closes_the_connection_drops_its_cached_replies(
-    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor
 ) -> None:
     """acks=0 with an error closes, whatever waits before it."""
     broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
@@ -319,7 +325,7 @@ def test_request_that_closes_the_connection_drops_its_cached_replies(
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"channel.mode": "serial"})
 def test_a_muted_connection_holds_its_client_back_and_the_brokers_memory_does_not_grow(
-    kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor
 ) -> None:
     """The client's socket stops being writable; after the release everything arrives in order."""
     wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 17)  # the kernel would take megabytes

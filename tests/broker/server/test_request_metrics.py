@@ -17,7 +17,9 @@ from pykafka2.broker.server.request_metrics import SPANS, Histogram, RequestMetr
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing.cluster import KafkaCluster
-from tests.testing.wire import Wire, batch, fetch, produce, produce_request
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import fetch, produce, produce_request
+from tests.broker.support.raw_client import RawClient
 
 
 @given(st.lists(st.floats(1e-5, 5000.0), min_size=1, max_size=200), st.floats(0, 100))
@@ -85,7 +87,7 @@ def test_spans_of_a_request_are_those_between_its_times(
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_requests_and_bytes_are_counted_by_api(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: Callable[..., None]
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: Callable[..., None]
 ) -> None:
     broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
     follower = kafka_cluster.brokers[1 - broker.id]
@@ -122,7 +124,7 @@ def test_a_misspelt_api_raises_and_names_the_nearest(kafka_cluster: KafkaCluster
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_waiting_for_followers_is_remote_time(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: Callable[..., None]
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: Callable[..., None]
 ) -> None:
     broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
     kafka_cluster.controls.delay_link(0, 1, 0.06)
@@ -138,7 +140,7 @@ def test_waiting_for_followers_is_remote_time(
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_in_pipelined_mode_the_wait_for_ones_turn_is_response_queue_time(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: Callable[..., None]
+    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: Callable[..., None]
 ) -> None:
     broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
     kafka_cluster.controls.delay_link(0, 1, 0.09)

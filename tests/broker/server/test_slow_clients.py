@@ -18,10 +18,12 @@ from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster
-from tests.testing.wire import Wire, batch, fetch_request, produce, produce_request
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import fetch_request, produce, produce_request
+from tests.broker.support.raw_client import RawClient
 
-Connect = Callable[..., Wire]
-Leader = Callable[[str, int], Wire]
+Connect = Callable[..., RawClient]
+Leader = Callable[[str, int], RawClient]
 WaitFor = Callable[[Callable[[], bool]], None]
 
 METADATA = MetadataRequest(topics=None)
@@ -32,7 +34,7 @@ def connections_of(cluster: KafkaCluster, broker: int) -> list[Connection]:
     return [*cluster.brokers[broker].processors[0].connections]
 
 
-def filled(wire: Wire, batches: int) -> None:
+def filled(wire: RawClient, batches: int) -> None:
     """A partition with so many batches of RECORD_BYTES."""
     for _ in range(batches):
         assert produce(wire, "t", 0, batch([bytes(RECORD_BYTES)])).error_code == 0
@@ -43,7 +45,7 @@ def large_fetch() -> FetchRequest:
     return fetch_request("t", 0, 0, max_bytes=1 << 30, partition_max_bytes=1 << 30)
 
 
-def stuff(wires: list[Wire], data: bytes) -> int:
+def stuff(wires: list[RawClient], data: bytes) -> int:
     """Send over each without waiting for room; how many bytes were taken."""
     taken = 0
     for wire in wires:

@@ -24,7 +24,9 @@ from pykafka2.network.transport import Buffer
 from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.messages.fetch import FetchRequest, FetchTopic
 from pykafka2.testing import KafkaCluster, Topic
-from tests.testing.wire import Wire, batch, data_of, fetch, fetch_request, produce
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import data_of, fetch, fetch_request, produce
+from tests.broker.support.raw_client import RawClient
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems read the file")
 
@@ -74,12 +76,12 @@ def cluster(tmp_path: Path) -> Iterator[KafkaCluster]:
 
 
 @pytest.fixture
-def wire(cluster: KafkaCluster) -> Iterator[Wire]:
-    with Wire(cluster.bootstrap_servers) as wire:
+def wire(cluster: KafkaCluster) -> Iterator[RawClient]:
+    with RawClient(cluster.bootstrap_servers) as wire:
         yield wire
 
 
-def fill(wire: Wire, partition: int = 0, batches: int = BATCHES) -> None:
+def fill(wire: RawClient, partition: int = 0, batches: int = BATCHES) -> None:
     for number in range(batches):
         value = bytes([number % 251 + partition]) * RECORD_BYTES
         assert produce(wire, "t", partition, batch([value])).error_code == 0
@@ -99,7 +101,7 @@ def everything(partition: int = 0, **options: int) -> FetchRequest:
 
 
 def test_records_leave_by_sendfile_and_equal_the_file(
-    tmp_path: Path, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, wire: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(wire)
     data = stored(tmp_path)
@@ -109,7 +111,7 @@ def test_records_leave_by_sendfile_and_equal_the_file(
     assert 0 < sent.by_write < 1000
 
 
-def test_fetch_from_the_middle_returns_that_range_of_the_file(tmp_path: Path, wire: Wire) -> None:
+def test_fetch_from_the_middle_returns_that_range_of_the_file(tmp_path: Path, wire: RawClient) -> None:
     fill(wire)
     data = stored(tmp_path)
     size = len(data) // BATCHES
@@ -117,7 +119,7 @@ def test_fetch_from_the_middle_returns_that_range_of_the_file(tmp_path: Path, wi
     assert bytes(found.records or b"") == data[7 * size : 10 * size]
 
 
-def test_first_batch_is_returned_if_it_is_larger_than_max_bytes(tmp_path: Path, wire: Wire) -> None:
+def test_first_batch_is_returned_if_it_is_larger_than_max_bytes(tmp_path: Path, wire: RawClient) -> None:
     fill(wire, batches=3)
     data = stored(tmp_path)
     assert (
@@ -125,7 +127,7 @@ def test_first_batch_is_returned_if_it_is_larger_than_max_bytes(tmp_path: Path, 
     )
 
 
-def test_small_records_are_read_instead(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_records_are_read_instead(wire: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
     assert produce(wire, "t", 0, batch([b"small"])).error_code == 0
     sent = Sent(monkeypatch)
     assert len(fetch(wire, "t", 0, 0).records or b"") > 60
@@ -133,7 +135,7 @@ def test_small_records_are_read_instead(wire: Wire, monkeypatch: pytest.MonkeyPa
 
 
 def test_two_partitions_of_one_fetch_are_two_parts(
-    tmp_path: Path, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, wire: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(wire, 0)
     fill(wire, 1)
@@ -147,15 +149,15 @@ def test_two_partitions_of_one_fetch_are_two_parts(
     assert sent.by_sendfile == len(stored(tmp_path, 0)) + len(stored(tmp_path, 1))
 
 
-def narrow(cluster: KafkaCluster) -> Wire:
-    wire = Wire(cluster.bootstrap_servers)
+def narrow(cluster: KafkaCluster) -> RawClient:
+    wire = RawClient(cluster.bootstrap_servers)
     wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
     return wire
 
 
 @pytest.mark.gate
 def test_connections_that_read_slowly_get_everything_at_the_same_time(
-    tmp_path: Path, cluster: KafkaCluster, wire: Wire
+    tmp_path: Path, cluster: KafkaCluster, wire: RawClient
 ) -> None:
     fill(wire)
     found: list[bytes] = []
@@ -172,7 +174,7 @@ def test_connections_that_read_slowly_get_everything_at_the_same_time(
     assert found == [stored(tmp_path)] * 3
 
 
-def waiting_fetch(cluster: KafkaCluster, slow: Wire) -> Connection:
+def waiting_fetch(cluster: KafkaCluster, slow: RawClient) -> Connection:
     """Sends a fetch whose response does not fit into the socket's buffers."""
     slow.socket.sendall(b"".join(encode_request(everything(), 12, 1, "slow")))
     processor = cluster.brokers[0].processors[0]
@@ -191,7 +193,7 @@ def waiting_fetch(cluster: KafkaCluster, slow: Wire) -> Connection:
 
 @pytest.mark.parametrize("then", ["half_frame", "close_after"])
 def test_fault_rule_sends_half_of_a_response_or_all_of_it_and_closes(
-    then: str, tmp_path: Path, cluster: KafkaCluster, wire: Wire
+    then: str, tmp_path: Path, cluster: KafkaCluster, wire: RawClient
 ) -> None:
     fill(wire, batches=20)
     cluster.controls.rule(then=then, api="Fetch", nth=1)
@@ -209,7 +211,7 @@ def test_brokers_with_a_thread_for_each_part_send_files_too(
 ) -> None:
     config = {"threads": "separate", "num.network.threads": 2}
     cluster = KafkaCluster(brokers=1, topics={"t": 2}, data_dir=tmp_path, config=config)
-    with cluster, Wire(cluster.bootstrap_servers) as wire:
+    with cluster, RawClient(cluster.bootstrap_servers) as wire:
         fill(wire, batches=20)
         sent = Sent(monkeypatch)
         for _ in range(5):
@@ -218,7 +220,7 @@ def test_brokers_with_a_thread_for_each_part_send_files_too(
     assert not held
 
 
-def test_deleted_segment_is_still_sent(tmp_path: Path, cluster: KafkaCluster, wire: Wire) -> None:
+def test_deleted_segment_is_still_sent(tmp_path: Path, cluster: KafkaCluster, wire: RawClient) -> None:
     fill(wire)
     data = stored(tmp_path)
     with narrow(cluster) as slow:
@@ -233,7 +235,7 @@ def test_deleted_segment_is_still_sent(tmp_path: Path, cluster: KafkaCluster, wi
 
 
 def test_truncated_file_closes_the_connection(
-    tmp_path: Path, cluster: KafkaCluster, wire: Wire, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, cluster: KafkaCluster, wire: RawClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(wire)
     with narrow(cluster) as slow:
@@ -248,7 +250,7 @@ def test_truncated_file_closes_the_connection(
 
 
 def test_file_is_released_when_the_client_disconnects(
-    tmp_path: Path, cluster: KafkaCluster, wire: Wire
+    tmp_path: Path, cluster: KafkaCluster, wire: RawClient
 ) -> None:
     fill(wire)
     with narrow(cluster) as slow:
@@ -260,7 +262,7 @@ def test_file_is_released_when_the_client_disconnects(
 
 
 def test_others_are_answered_between_the_pieces_of_a_file(
-    cluster: KafkaCluster, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    cluster: KafkaCluster, wire: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(wire)
     sent = Sent(monkeypatch)
@@ -269,18 +271,18 @@ def test_others_are_answered_between_the_pieces_of_a_file(
 
 
 def test_pieces_of_a_file_are_smaller_while_another_client_sends_requests(
-    cluster: KafkaCluster, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    cluster: KafkaCluster, wire: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(wire)
     monkeypatch.setattr(threads, "ACTIVE_FOR", 600.0)
-    with Wire(cluster.bootstrap_servers) as other:
+    with RawClient(cluster.bootstrap_servers) as other:
         other.call(fetch_request("t", 1, 0), 12)
         sent = Sent(monkeypatch)
         wire.call(everything(), 12)
     assert 0 < sent.most_at_once <= MAX_SHARED_FILE_BYTES
 
 
-def test_bytes_of_the_metrics_are_those_of_the_response(cluster: KafkaCluster, wire: Wire) -> None:
+def test_bytes_of_the_metrics_are_those_of_the_response(cluster: KafkaCluster, wire: RawClient) -> None:
     fill(wire)
     metrics = cluster.brokers[0].metrics
     wire.send(everything(), 12)
@@ -292,7 +294,7 @@ def test_bytes_of_the_metrics_are_those_of_the_response(cluster: KafkaCluster, w
     assert entry.response is None
 
 
-def test_throttled_response_has_no_records_and_holds_no_file(cluster: KafkaCluster, wire: Wire) -> None:
+def test_throttled_response_has_no_records_and_holds_no_file(cluster: KafkaCluster, wire: RawClient) -> None:
     fill(wire)
     cluster.controls.set_quota(client_id="wire", consumer_byte_rate=1_000_000)
     wire.call(everything(), 12)
@@ -304,7 +306,7 @@ def test_throttled_response_has_no_records_and_holds_no_file(cluster: KafkaClust
 
 
 def test_fetch_above_the_largest_size_of_a_quota_is_cut(
-    tmp_path: Path, cluster: KafkaCluster, wire: Wire
+    tmp_path: Path, cluster: KafkaCluster, wire: RawClient
 ) -> None:
     """A quota limits max_bytes to what it allows at once, so a file part ends there, at a batch."""
     fill(wire)
@@ -322,7 +324,7 @@ def test_tls_connection_gets_the_same_bytes_without_sendfile(
 ) -> None:
     with KafkaCluster(brokers=1, topics={"t": 1}, tls=True, data_dir=tmp_path) as cluster:
         tls = ssl.create_default_context(cafile=cluster.ca_file)
-        with Wire(cluster.bootstrap_servers, tls=tls) as wire:
+        with RawClient(cluster.bootstrap_servers, tls=tls) as wire:
             fill(wire)
             sent = Sent(monkeypatch)
             records = bytes(data_of(wire.call(everything(), 12)).records or b"")
@@ -333,14 +335,14 @@ def test_tls_connection_gets_the_same_bytes_without_sendfile(
 def test_follower_gets_the_bytes_of_the_leaders_file(tmp_path: Path) -> None:
     with KafkaCluster(brokers=2, topics={"t": Topic(1, 2)}, data_dir=tmp_path) as cluster:
         leader = cluster.partition("t", 0).leader
-        with Wire(cluster.brokers[leader].address) as wire:
+        with RawClient(cluster.brokers[leader].address) as wire:
             fill(wire, batches=5)
     assert len(stored(tmp_path, broker=0)) > 5 * RECORD_BYTES
     assert stored(tmp_path, broker=0) == stored(tmp_path, broker=1)
 
 
 def test_read_committed_fetch_lists_the_aborted_transactions_of_the_part(
-    tmp_path: Path, cluster: KafkaCluster, wire: Wire
+    tmp_path: Path, cluster: KafkaCluster, wire: RawClient
 ) -> None:
     with KafkaProducer(
         bootstrap_servers=cluster.bootstrap_servers, transactional_id="x", max_request_size=LARGE
@@ -357,7 +359,7 @@ def test_read_committed_fetch_lists_the_aborted_transactions_of_the_part(
 
 
 def test_beyond_the_limit_of_held_files_the_file_is_read(
-    tmp_path: Path, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, wire: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(wire)
     monkeypatch.setattr(held_files, "MAX_HELD_FILES", 0)
@@ -367,19 +369,19 @@ def test_beyond_the_limit_of_held_files_the_file_is_read(
 
 
 def test_without_sendfile_the_file_is_read(
-    tmp_path: Path, cluster: KafkaCluster, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cluster: KafkaCluster, wire: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On other systems accepted connections are of a class without it."""
     fill(wire)
     monkeypatch.setattr("pykafka2.network.tcp.ACCEPTED", TcpTransport)
     sent = Sent(monkeypatch)
-    with Wire(cluster.bootstrap_servers) as other:
+    with RawClient(cluster.bootstrap_servers) as other:
         assert bytes(data_of(other.call(everything(), 12)).records or b"") == stored(tmp_path)
     assert sent.by_sendfile == 0
 
 
 def test_file_system_without_sendfile_is_read_in_pieces(
-    tmp_path: Path, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, wire: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(wire)
 
@@ -391,7 +393,7 @@ def test_file_system_without_sendfile_is_read_in_pieces(
 
 
 def test_file_that_cannot_be_read_closes_the_connection(
-    wire: Wire, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    wire: RawClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(wire)
 
@@ -405,7 +407,7 @@ def test_file_that_cannot_be_read_closes_the_connection(
     assert "cannot be read: [Errno 5] Input/output error" in caplog.text
 
 
-def test_accepted_connections_of_linux_can_send_files(cluster: KafkaCluster, wire: Wire) -> None:
+def test_accepted_connections_of_linux_can_send_files(cluster: KafkaCluster, wire: RawClient) -> None:
     wire.call(fetch_request("t", 0, 0), 12)
     (connection,) = cluster.brokers[0].processors[0].connections
     assert connection.sends_files
@@ -419,8 +421,8 @@ def test_tls_connection_is_closed_if_the_file_has_become_shorter(
     with KafkaCluster(brokers=1, topics={"t": 2}, tls=True, data_dir=tmp_path) as cluster:
         tls = ssl.create_default_context(cafile=cluster.ca_file)
         with (
-            Wire(cluster.bootstrap_servers, tls=tls) as wire,
-            Wire(cluster.bootstrap_servers, tls=tls) as other,
+            RawClient(cluster.bootstrap_servers, tls=tls) as wire,
+            RawClient(cluster.bootstrap_servers, tls=tls) as other,
         ):
             fill(wire, batches=3)
             os.truncate(file_of(tmp_path), RECORD_BYTES)

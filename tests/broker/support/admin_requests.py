@@ -27,7 +27,7 @@ from pykafka2.protocol.messages.topics import (
     DeleteTopicState,
 )
 from pykafka2.protocol.primitives import ZERO_UUID
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -56,7 +56,9 @@ def topic_of(
     )
 
 
-def create(wire: Wire, *topics: CreatableTopic, validate_only: bool = False) -> list[CreatableTopicResult]:
+def create(
+    wire: RawClient, *topics: CreatableTopic, validate_only: bool = False
+) -> list[CreatableTopicResult]:
     return wire.call(CreateTopicsRequest(topics=list(topics), validate_only=validate_only), 7).topics
 
 
@@ -64,7 +66,7 @@ def told(result: CreatableTopicResult | DeletableTopicResult) -> Told:
     return name_of(result.error_code), result.error_message
 
 
-def delete(wire: Wire, *asked: str | bytes) -> list[DeletableTopicResult]:
+def delete(wire: RawClient, *asked: str | bytes) -> list[DeletableTopicResult]:
     """Delete by names and ids."""
     states = [
         DeleteTopicState(name=one, topic_id=ZERO_UUID)
@@ -76,7 +78,7 @@ def delete(wire: Wire, *asked: str | bytes) -> list[DeletableTopicResult]:
 
 
 def alter(
-    wire: Wire,
+    wire: RawClient,
     resource_type: int,
     name: str,
     *changes: tuple[str, int, str | None],
@@ -96,7 +98,7 @@ def alter(
     return name_of(response.error_code), response.error_message
 
 
-def describe(wire: Wire, resource_type: int, name: str) -> dict[str, DescribeConfigsResourceResult]:
+def describe(wire: RawClient, resource_type: int, name: str) -> dict[str, DescribeConfigsResourceResult]:
     """All that is told of one resource, by option."""
     resource = DescribeConfigsResource(
         resource_type=resource_type, resource_name=name, configuration_keys=None
@@ -107,14 +109,14 @@ def describe(wire: Wire, resource_type: int, name: str) -> dict[str, DescribeCon
     return {config.name: config for config in result.configs}
 
 
-def value_of(wire: Wire, resource_type: int, name: str, option: str) -> tuple[str | None, int]:
+def value_of(wire: RawClient, resource_type: int, name: str, option: str) -> tuple[str | None, int]:
     """An option's value and where it comes from."""
     config = describe(wire, resource_type, name)[option]
     return config.value, config.config_source
 
 
 def add_partitions(
-    wire: Wire,
+    wire: RawClient,
     topic: str,
     count: int,
     assignments: Sequence[Sequence[int]] | None = None,

@@ -16,7 +16,7 @@ from typing import Any, Final
 from pykafka2.compression import codec as codec_of
 from pykafka2.records.batch import HEADER, HEADER_BYTES, LENGTH_END, crc32c
 from tests.broker.support.produce_cases import Case, ask, create_topics
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x08, 0x10, 0x20, 0x40
@@ -85,7 +85,7 @@ def forged(
     return header(crc32c(payload, crc32c(header(0)[21:])) ^ fields.get("crc", 0)) + payload
 
 
-def answers(wire: Wire, prefix: str) -> dict[str, Answer]:
+def answers(wire: RawClient, prefix: str) -> dict[str, Answer]:
     """Send each batch to a topic of its own; return the answers by name."""
     now = int(time.time() * 1000)
     sent = dict(batches(now))

@@ -17,7 +17,7 @@ from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
 from pykafka2.testing.views.groups import GroupView
 from tests.broker.support.bench import GROUP, Bench
-from tests.testing.sim_wire import SimWire
+from tests.broker.support.raw_client import RawClient
 
 R = TypeVar("R", bound=Response)
 
@@ -32,14 +32,14 @@ class Reply(Deferred[R]):
 
     __slots__ = ("_bench", "wire")
 
-    def __init__(self, bench: GroupBench, wire: SimWire, request: Request[R], version: int) -> None:
+    def __init__(self, bench: GroupBench, wire: RawClient, request: Request[R], version: int) -> None:
         super().__init__(request, version)
         self._bench = bench
         self.wire = wire
 
     def look(self) -> None:
         """Take the reply if it has come."""
-        if not self.is_done and self.wire.has_reply():
+        if not self.is_done and self.wire.has_response():
             self.complete(self.wire.receive(type(self.request), self.version)[1])
             self._bench.idle.append(self.wire)
 
@@ -60,7 +60,7 @@ class GroupBench(Bench):
         self.group_id = GROUP
         self.simulation = simulation
         self.cluster: KafkaCluster = simulation.cluster(brokers, TOPICS, config=config or {}, **options)
-        self.idle: list[SimWire] = []
+        self.idle: list[RawClient] = []
         self.waiting: list[Reply[Any]] = []
         self.find()
 
@@ -77,9 +77,9 @@ class GroupBench(Bench):
         wire.close()
         return found.node_id
 
-    def wire(self, broker: int, client_id: str = "client") -> SimWire:
+    def wire(self, broker: int, client_id: str = "client") -> RawClient:
         """A new connection to a broker."""
-        return SimWire(self.simulation, self.cluster.broker(broker).address, client_id)
+        return RawClient(self.cluster.broker(broker).address, client_id, simulation=self.simulation)
 
     @property
     def group(self) -> GroupView:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pykafka2.broker.replication.purgatory import ProduceResult
 from pykafka2.testing.cluster import KafkaCluster
-from tests.testing.wire import batch
+from tests.broker.support.batches import batch
 
 Key = tuple[str, int]
 

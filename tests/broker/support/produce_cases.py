@@ -29,7 +29,9 @@ from pykafka2.protocol.messages.topics import (
     CreateTopicsRequest,
 )
 from pykafka2.records.batch import RecordBatch, batches
-from tests.testing.wire import Wire, batch, data_of, fetch_request, partition_of
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import data_of, fetch_request, partition_of
+from tests.broker.support.raw_client import RawClient
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20
@@ -149,7 +151,9 @@ def cases(now: int) -> list[Case]:
     ]
 
 
-def create_topics(wire: Wire, prefix: str = "", topics: Mapping[str, Mapping[str, str]] = TOPICS) -> None:
+def create_topics(
+    wire: RawClient, prefix: str = "", topics: Mapping[str, Mapping[str, str]] = TOPICS
+) -> None:
     """The table's topics, on the broker that was asked; on either kind of cluster."""
     port = wire.socket.getpeername()[1]
     brokers = wire.call(MetadataRequest(topics=[]), 12).brokers
@@ -179,14 +183,14 @@ def create_topics(wire: Wire, prefix: str = "", topics: Mapping[str, Mapping[str
             raise AssertionError(f"{prefix + name} got no leader within five seconds")
 
 
-def ask(wire: Wire, case: Case) -> PartitionProduceResponse:
+def ask(wire: RawClient, case: Case) -> PartitionProduceResponse:
     data = PartitionProduceData(index=case.partition, records=case.records)
     topic = TopicProduceData(name=case.topic, partition_data=[data])
     request = ProduceRequest(acks=case.acks, timeout_ms=5000, topic_data=[topic])
     return partition_of(wire.call(request, case.version))
 
 
-def stored(wire: Wire, case: Case, offset: int, now: int) -> tuple[object, ...]:
+def stored(wire: RawClient, case: Case, offset: int, now: int) -> tuple[object, ...]:
     """What became of the batch at that offset: its codec, times, size where nothing was compressed anew."""
     request = fetch_request(case.topic, case.partition, offset, max_bytes=1, partition_max_bytes=1)
     (one,) = batches(data_of(wire.call(request, 12)).records or b"")
@@ -215,7 +219,7 @@ def judged(answer: PartitionProduceResponse) -> tuple[int, tuple[int, ...], bool
 
 def main(address: str) -> None:
     """Print what a broker answers: `python -m tests.broker.support.produce_cases HOST:PORT`."""
-    with Wire(address) as wire:
+    with RawClient(address) as wire:
         create_topics(wire)
         wire.socket.settimeout(3)
         now = int(time.time() * 1000)

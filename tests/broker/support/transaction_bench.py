@@ -28,7 +28,7 @@ from pykafka2.protocol.messages.transaction import (
 )
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.records.batch import TRANSACTIONAL_FLAG
-from tests.testing.wire import NOW_MS, batch, view
+from tests.broker.support.batches import NOW_MS, batch, view
 
 R = TypeVar("R", bound=Response)
 

@@ -32,16 +32,16 @@ from pykafka2.protocol.messages.transaction import (
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
-from tests.broker.support.transactional import (
+from tests.broker.support.batches import in_transaction, visible
+from tests.broker.support.data_requests import (
     TV1_PRODUCE,
     TV2_PRODUCE,
+    data_of,
     fetch_request,
-    in_transaction,
-    transactional_produce,
-    visible,
+    partition_of,
+    produce_request,
 )
-from tests.testing.sim_wire import SimWire
-from tests.testing.wire import data_of, partition_of
+from tests.broker.support.raw_client import RawClient
 
 R = TypeVar("R", bound=Response)
 
@@ -67,7 +67,7 @@ class World:
             features={"transaction.version": transaction_version},
         )
         self.version = transaction_version
-        self._wires: dict[int, SimWire] = {}
+        self._wires: dict[int, RawClient] = {}
 
     def call(self, broker: int, request: Request[R], version: int) -> R:
         """Ask one broker; over a new connection where the old one is gone."""
@@ -75,8 +75,8 @@ class World:
             wire = self._wires.get(broker)
             try:
                 if wire is None:
-                    wire = self._wires[broker] = SimWire(
-                        self.simulation, self.cluster.brokers[broker].address
+                    wire = self._wires[broker] = RawClient(
+                        self.cluster.brokers[broker].address, simulation=self.simulation
                     )
                 return wire.call(request, version)
             except ConnectionError:
@@ -207,7 +207,7 @@ class Producer:
         place = (topic, partition)
         sequence = self.sequences.get(place, 0)
         records = in_transaction(values, self.id, self.epoch, sequence)
-        request = transactional_produce(self.name, records, topic, partition)
+        request = produce_request(topic, partition, records, transactional_id=self.name)
         known = TV2_PRODUCE if self.adds_by_producing else TV1_PRODUCE
         answer = partition_of(self.world.call(self.world.leader(*place), request, version or known))
         if not answer.error_code:

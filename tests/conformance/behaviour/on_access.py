@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tests.broker.support.batches import batch
+
 from ...acl_filters import ANY_RULE
-from ...testing.wire import batch
 from .on_fetch import fill
 from .side import Side, scenario
 

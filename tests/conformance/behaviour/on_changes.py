@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ...testing.wire import NOW_MS, batch
+from tests.broker.support.batches import NOW_MS, batch
+
 from .on_fetch import fetch, fill
 from .on_groups_by_call import committing
 from .on_offsets import list_offsets

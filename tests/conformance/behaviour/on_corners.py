@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ...testing.wire import NOW_MS, batch
+from tests.broker.support.batches import NOW_MS, batch
+
 from .on_consumer_groups import Members
 from .on_fetch import fetch
 from .on_offsets import list_offsets

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...testing.wire import batch
+from tests.broker.support.batches import batch
+
 from .on_produce import produce
 from .side import Side, scenario
 

@@ -6,7 +6,8 @@ import time
 from functools import partial
 from typing import Any
 
-from ...testing.wire import NOW_MS, batch
+from tests.broker.support.batches import NOW_MS, batch
+
 from .on_fetch import fetch, fill
 from .on_groups_by_call import assign_every, committing, joining, member_of, stable_of_one, syncing
 from .on_offsets import list_offsets

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...testing.wire import NOW_MS, batch
+from tests.broker.support.batches import NOW_MS, batch
+
 from .on_fetch import fetch, fill
 from .on_produce import produce
 from .side import Side, scenario

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ...testing.wire import batch
+from tests.broker.support.batches import batch
+
 from .on_access import ALTER_CONFIGS, CLUSTER, DESCRIBE_CONFIGS, EVE, only, rule
 from .on_fetch import fill
 from .side import Side, scenario

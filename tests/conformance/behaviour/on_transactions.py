@@ -7,7 +7,8 @@ from typing import Any
 
 import attrs
 
-from ...testing.wire import batch
+from tests.broker.support.batches import batch
+
 from .on_fetch import fetch, fetch_from_follower
 from .on_offsets import list_offsets
 from .on_produce import produce

@@ -8,7 +8,8 @@ from typing import Any
 
 import attrs
 
-from ...testing.wire import batch
+from tests.broker.support.batches import batch
+
 from .on_fetch import fetch
 from .on_groups_by_call import committing
 from .on_offsets import list_offsets

@@ -12,20 +12,22 @@ import pytest
 from pykafka2 import errors
 from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.testing.cluster import KafkaCluster
-from tests.broker.support.transactional import (
+from tests.broker.support.batches import batch, in_transaction, visible
+from tests.broker.support.data_requests import (
+    data_of,
     end_offset,
     fetch_request,
-    in_transaction,
     mark,
+    marker_request,
+    produce,
+    produce_request,
     producers_of,
     read,
-    transactional_produce,
-    visible,
     write,
 )
-from tests.testing.wire import Wire, batch, data_of, produce
+from tests.broker.support.raw_client import RawClient
 
-Leader = Callable[[str, int], Wire]
+Leader = Callable[[str, int], RawClient]
 
 unverified = pytest.mark.kafka(
     brokers=1,
@@ -43,15 +45,15 @@ def test_a_transactional_batch_without_transactional_id_is_not_authorized(leader
     wire = leader("t", 0)
     answer = write(wire, None, in_transaction([b"x"], 7))
     assert answer.error_code == errors.TransactionalIdAuthorizationFailed.code
-    wire.send(transactional_produce(None, in_transaction([b"x"], 7), acks=0), 12)
+    wire.send(produce_request("t", 0, in_transaction([b"x"], 7), acks=0), 12)
     assert wire.is_closed_by_broker()  # with acks=0 nothing else tells of the error
 
 
 @unverified
 def test_a_request_has_batches_of_one_producer_only(leader: Leader) -> None:
     wire = leader("t", 0)
-    request = transactional_produce("tid", in_transaction([b"x"], 7))
-    other = transactional_produce("tid", in_transaction([b"x"], 8), partition=1)
+    request = produce_request("t", 0, in_transaction([b"x"], 7), transactional_id="tid")
+    other = produce_request("t", 1, in_transaction([b"x"], 8), transactional_id="tid")
     request.topic_data[0].partition_data += other.topic_data[0].partition_data
     answer = wire.call(request, 12)
     codes = [one.error_code for one in answer.responses[0].partition_responses]
@@ -112,7 +114,7 @@ def test_with_an_epoch_for_each_transaction_the_markers_epoch_is_above_the_recor
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
 def test_transaction_marker_must_reach_the_leader(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
+    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]
 ) -> None:
     leader = kafka_cluster.partition("t", 0).leader
     assert mark(connect(1 - leader), 7, committed=True) == errors.NotLeaderOrFollower.code
@@ -126,7 +128,6 @@ def test_a_marker_is_answered_when_the_replicas_have_it(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[[Callable[[], bool]], None]
 ) -> None:
     from pykafka2.protocol.messages.transaction import WriteTxnMarkersRequest
-    from tests.broker.support.transactional import marker_request
 
     wire, other = leader("t", 0), leader("t", 0)
     write(wire, "tid", in_transaction([b"x"], 7))
@@ -184,7 +185,7 @@ def test_the_aborted_list_covers_the_returned_range(leader: Leader) -> None:
 def test_a_waiting_read_committed_fetch_ends_when_the_transaction_does(leader: Leader) -> None:
     wire, reader = leader("t", 0), leader("t", 0)
     write(wire, "a", in_transaction([b"x"], 7))
-    reader.send(fetch_request(max_wait_ms=9000), 12)
+    reader.send(fetch_request(max_wait_ms=9000, committed=True), 12)
     assert mark(wire, 7, committed=True) == 0
     data = data_of(reader.receive(FetchRequest, 12)[1])
     assert (visible(data), data.last_stable_offset) == ([b"x"], 2)

@@ -36,8 +36,8 @@ from pykafka2.protocol.messages.transaction import (
     InitProducerIdRequest,
 )
 from pykafka2.records.batch import TRANSACTIONAL_FLAG, RecordBatch
+from tests.broker.support.batches import batch, view
 from tests.broker.support.transaction_bench import A, B, Bench
-from tests.testing.wire import batch, view
 
 NAMES = st.sampled_from(["one", "two"])
 MOSTLY = st.sampled_from([True, True, True, False])

@@ -16,9 +16,9 @@ from pykafka2.protocol.messages.transaction import (
     AddPartitionsToTxnTransaction,
 )
 from pykafka2.testing.simulation import Simulation
+from tests.broker.support.batches import in_transaction
+from tests.broker.support.data_requests import TV1_PRODUCE, partition_of, produce_request
 from tests.broker.support.transaction_clients import Producer, World
-from tests.broker.support.transactional import TV1_PRODUCE, in_transaction, transactional_produce
-from tests.testing.wire import partition_of
 
 A, B = ("t", 0), ("u", 1)
 
@@ -58,7 +58,7 @@ def test_a_stranger_cannot_write_into_a_transaction(old: World) -> None:
     producer = Producer(old).begin()
     producer.send(b"x")
     records = in_transaction([b"y"], producer.id + 7)
-    request = transactional_produce("tid", records)
+    request = produce_request("t", 0, records, transactional_id="tid")
     answer = partition_of(old.call(old.leader(), request, TV1_PRODUCE))
     assert answer.error_code == errors.InvalidProducerIdMapping.code
     assert producer.end() == 0
@@ -89,7 +89,7 @@ def test_write_admitted_by_the_coordinator_is_replicated_at_once(old: World) -> 
 def test_later_requests_of_a_connection_wait_for_a_verification(old: World) -> None:
     """Two batches pipelined, the first must ask the coordinator, which is slow: their order stays."""
     from pykafka2.protocol.messages.produce import ProduceRequest
-    from tests.testing.sim_wire import SimWire
+    from tests.broker.support.raw_client import RawClient
 
     producer = Producer(old).begin()
     assert producer.add(A) == [0]
@@ -99,10 +99,10 @@ def test_later_requests_of_a_connection_wait_for_a_verification(old: World) -> N
         coordinator = old.find("tid")
         old.simulation.run_for(0.1)
     old.cluster.controls.delay_link(leader, coordinator, 0.5)
-    wire = SimWire(old.simulation, old.cluster.brokers[leader].address)
+    wire = RawClient(old.cluster.brokers[leader].address, simulation=old.simulation)
     for sequence in range(3):
         records = in_transaction([b"%d" % sequence], producer.id, producer.epoch, sequence)
-        wire.send(transactional_produce("tid", records), TV1_PRODUCE)
+        wire.send(produce_request("t", 0, records, transactional_id="tid"), TV1_PRODUCE)
     codes = [partition_of(wire.receive(ProduceRequest, TV1_PRODUCE)[1]).error_code for _ in range(3)]
     wire.close()
     assert codes == [0, 0, 0]

@@ -17,7 +17,9 @@ from pykafka2.driver.thread_driver import MAX_OFFLOAD_THREADS
 from pykafka2.network.script import Lane
 from pykafka2.testing import KafkaCluster, Topic
 from tests.broker.log.disk.on_disk import StorageOnDisk
-from tests.testing.wire import Wire, batch, produce, view
+from tests.broker.support.batches import batch, view
+from tests.broker.support.data_requests import produce
+from tests.broker.support.raw_client import RawClient
 
 
 def filled(path: Path, count: int, **options: int) -> StorageOnDisk:
@@ -101,7 +103,7 @@ def test_cluster_stops_by_flushing_several_logs_at_once(
         fsync(descriptor)
 
     with KafkaCluster(1, {"t": Topic(12)}, data_dir=tmp_path) as cluster:
-        with Wire(cluster.bootstrap_servers) as wire:
+        with RawClient(cluster.bootstrap_servers) as wire:
             for partition in range(12):
                 assert produce(wire, "t", partition, batch()).error_code == 0
         monkeypatch.setattr(os, "fsync", noted)
@@ -122,7 +124,7 @@ def test_stop_flushes_with_its_own_thread_if_no_helper_flushes(
     monkeypatch.setattr("pykafka2.broker.process.FLUSH_TIMEOUT", 0.2)
     may_go_on = threading.Event()
     with KafkaCluster(2, {"t": Topic(4)}, data_dir=tmp_path) as cluster:
-        with Wire(cluster.brokers[0].address) as wire:
+        with RawClient(cluster.brokers[0].address) as wire:
             for partition in range(4):
                 if cluster.partition("t", partition).leader == 0:
                     assert produce(wire, "t", partition, batch()).error_code == 0

@@ -17,7 +17,7 @@ from pykafka2.records.batch import TRANSACTIONAL_FLAG, Buffer
 from pykafka2.records.decoder import decode_tuples
 from pykafka2.testing.simulation.files import SimFile, SimFiles
 from tests.broker.log.disk.on_disk import StorageOnDisk
-from tests.testing.wire import batch, view
+from tests.broker.support.batches import batch, view
 
 LIMITS = RollLimits(max_bytes=1500)
 EPOCH = 9

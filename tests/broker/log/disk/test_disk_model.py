@@ -20,8 +20,8 @@ from pykafka2.broker.replication.log_cleaner import CompactionPolicy, compact
 from pykafka2.compression.steps import finish
 from pykafka2.records.batch import TRANSACTIONAL_FLAG
 from tests.broker.log.disk.on_disk import StorageOnDisk
+from tests.broker.support.batches import batch, view
 from tests.gate import examples
-from tests.testing.wire import batch, view
 
 PRODUCERS = st.integers(1, 3)
 LIMITS = RollLimits(max_bytes=1200, max_age_ms=50_000)

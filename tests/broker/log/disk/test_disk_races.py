@@ -19,7 +19,7 @@ from pykafka2.compression.steps import finish
 from pykafka2.errors import KafkaStorageError
 from pykafka2.testing.simulation.files import SimFiles
 from tests.broker.log.disk.on_disk import StorageOnDisk
-from tests.testing.wire import batch, view
+from tests.broker.support.batches import batch, view
 
 POLICY = CompactionPolicy(min_dirty_ratio=0.0)
 

@@ -25,7 +25,7 @@ from pykafka2.errors import CorruptMessage, KafkaStorageError
 from pykafka2.records.batch import TRANSACTIONAL_FLAG
 from pykafka2.testing.simulation.files import SimFile, SimFiles
 from tests.broker.log.disk.on_disk import TOPIC_ID, StorageOnDisk
-from tests.testing.wire import batch, view
+from tests.broker.support.batches import batch, view
 
 
 def append(log: PartitionLog, *values: bytes) -> None:

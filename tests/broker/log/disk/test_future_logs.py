@@ -14,7 +14,7 @@ from pykafka2.broker.log.segments import RollLimits
 from pykafka2.errors import ConfigurationError, InvalidTopicException, KafkaStorageError
 from pykafka2.testing.simulation.files import SimFiles
 from tests.broker.log.disk.on_disk import TOPIC_ID, StorageOnDisk
-from tests.testing.wire import batch, view
+from tests.broker.support.batches import batch, view
 
 FIRST, SECOND = bytes(15) + b"\1", bytes(15) + b"\2"
 """The ids of the data directories."""

@@ -17,7 +17,7 @@ from pykafka2.compression.steps import finish
 from pykafka2.records.batch import TRANSACTIONAL_FLAG
 from pykafka2.testing.simulation.files import SimFiles
 from tests.broker.log.disk.on_disk import StorageOnDisk
-from tests.testing.wire import batch, view
+from tests.broker.support.batches import batch, view
 
 TWO_BATCHES = RollLimits(max_bytes=250)
 

@@ -15,7 +15,7 @@ from pykafka2.broker.log.segments import RollLimits
 from pykafka2.broker.replication.log_cleaner import CompactionPolicy, compact
 from pykafka2.compression.steps import finish
 from tests.broker.log.disk.on_disk import StorageOnDisk
-from tests.testing.wire import batch, view
+from tests.broker.support.batches import batch, view
 
 
 def snapshots(disk: StorageOnDisk) -> list[int]:

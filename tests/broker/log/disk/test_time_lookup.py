@@ -11,7 +11,7 @@ from pykafka2.broker.log.segments import RollLimits
 from pykafka2.broker.log.time_index import NOTHING, first_at, latest
 from pykafka2.compression.steps import finish
 from tests.broker.log.disk.on_disk import StorageOnDisk
-from tests.testing.wire import batch, view
+from tests.broker.support.batches import batch, view
 
 
 @pytest.fixture

@@ -12,7 +12,9 @@ from pykafka2.admin import ConfigResource, KafkaAdminClient
 from pykafka2.broker.log.disk.log_directory import on_disk
 from pykafka2.broker.log.disk.segment_file import DiskSegment
 from pykafka2.testing import KafkaCluster, Topic
-from tests.testing.wire import Wire, batch, produce
+from tests.broker.support.batches import batch
+from tests.broker.support.data_requests import produce
+from tests.broker.support.raw_client import RawClient
 
 Options = dict[str, str]
 
@@ -25,7 +27,7 @@ class World:
         self.directory = path / "broker-0" / "t-0"
 
     def produce(self, count: int, size: int = 1000, timestamp: int = 1_700_000_000_000) -> None:
-        with Wire(self.cluster.bootstrap_servers) as wire:
+        with RawClient(self.cluster.bootstrap_servers) as wire:
             for _ in range(count):
                 assert produce(wire, "t", 0, batch([b"x" * size], timestamp=timestamp)).error_code == 0
 

@@ -13,7 +13,7 @@ from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.segments import RollLimits
 from pykafka2.errors import ConfigurationError
 from tests.broker.log.disk.on_disk import StorageOnDisk
-from tests.testing.wire import batch, view
+from tests.broker.support.batches import batch, view
 
 
 def append(log: PartitionLog, value: bytes) -> None:

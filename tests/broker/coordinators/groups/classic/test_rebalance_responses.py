@@ -25,7 +25,7 @@ from pykafka2.protocol.messages.group import (
     SyncGroupRequestAssignment,
 )
 from pykafka2.testing import QUICK, KafkaCluster
-from tests.testing.wire import Wire
+from tests.broker.support.raw_client import RawClient
 
 MEMBERS = 6
 GROUP = "billing"
@@ -84,10 +84,10 @@ def test_joins_and_syncs_leave_in_one_turn(
     """With three brokers the answers wait for the followers of the group's log."""
     config = {**QUICK, "threads": "shared", "num.network.threads": 3}
     with KafkaCluster(brokers, config=config) as cluster, ExitStack() as stack:
-        with Wire(cluster.brokers[0].address) as asker:
+        with RawClient(cluster.brokers[0].address) as asker:
             cluster.wait_until(lambda: not find(asker))
         coordinator = cluster.brokers[cluster.coordinator(GROUP)]
-        wires = [stack.enter_context(Wire(coordinator.address)) for _ in range(MEMBERS)]
+        wires = [stack.enter_context(RawClient(coordinator.address)) for _ in range(MEMBERS)]
         joined = [wire.call(join(), 3) for wire in wires[:1]]
         members = [joined[0].member_id]
         generation = joined[0].generation_id
@@ -115,7 +115,7 @@ def test_joins_and_syncs_leave_in_one_turn(
         assert len(set(turns["SyncGroup"])) == 1, turns
 
 
-def find(wire: Wire) -> int:
+def find(wire: RawClient) -> int:
     return wire.call(FindCoordinatorRequest(key=GROUP), 3).error_code
 
 

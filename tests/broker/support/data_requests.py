@@ -1,0 +1,180 @@
+"""Produce, Fetch, ListOffsets, markers and DescribeProducers, each with a `RawClient` in one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykafka2.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from pykafka2.protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from pykafka2.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from pykafka2.protocol.messages.transaction import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from pykafka2.protocol.messages.transaction_admin import (
+    DescribeProducersRequest,
+    ProducerState,
+    TopicRequest,
+)
+from tests.broker.support.raw_client import RawClient
+
+TV1_PRODUCE, TV2_PRODUCE = 11, 12
+"""The Produce versions of clients that know transaction.version 1 and 2."""
+
+
+def produce_request(
+    topic: str,
+    partition: int,
+    records: bytes | None,
+    *,
+    acks: int = -1,
+    timeout_ms: int = 5000,
+    transactional_id: str | None = None,
+) -> ProduceRequest:
+    data = PartitionProduceData(index=partition, records=records)
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+
+
+def produce(
+    wire: RawClient,
+    topic: str,
+    partition: int,
+    records: bytes | None,
+    *,
+    version: int = 12,
+    **options: Any,
+) -> PartitionProduceResponse:
+    """Produce one batch and return the response for its partition."""
+    return partition_of(wire.call(produce_request(topic, partition, records, **options), version))
+
+
+def write(
+    wire: RawClient,
+    transactional_id: str | None,
+    records: bytes,
+    topic: str = "t",
+    partition: int = 0,
+    version: int = TV1_PRODUCE,
+) -> PartitionProduceResponse:
+    """Produce one transactional batch and return the response for its partition."""
+    return produce(wire, topic, partition, records, version=version, transactional_id=transactional_id)
+
+
+def partition_of(response: ProduceResponse) -> PartitionProduceResponse:
+    return response.responses[0].partition_responses[0]
+
+
+def fetch_request(
+    topic: str = "t",
+    partition: int = 0,
+    offset: int = 0,
+    *,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    partition_max_bytes: int = 1 << 20,
+    epoch: int = -1,
+    last_fetched_epoch: int = -1,
+    committed: bool = False,
+) -> FetchRequest:
+    """`committed` is isolation_level=read_committed."""
+    requested = FetchPartition(
+        partition=partition,
+        fetch_offset=offset,
+        current_leader_epoch=epoch,
+        last_fetched_epoch=last_fetched_epoch,
+        partition_max_bytes=partition_max_bytes,
+    )
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=1 if committed else 0,
+        topics=[FetchTopic(topic=topic, partitions=[requested])],
+    )
+
+
+def fetch(wire: RawClient, topic: str, partition: int, offset: int, **options: Any) -> PartitionData:
+    """Fetch one partition in version 12."""
+    return data_of(wire.call(fetch_request(topic, partition, offset, **options), 12))
+
+
+def read(
+    wire: RawClient, topic: str = "t", partition: int = 0, offset: int = 0, *, committed: bool = True
+) -> PartitionData:
+    """Fetch one partition, with read_committed by default."""
+    return fetch(wire, topic, partition, offset, committed=committed)
+
+
+def data_of(response: FetchResponse) -> PartitionData:
+    return response.responses[0].partitions[0]
+
+
+def end_offset(wire: RawClient, topic: str = "t", partition: int = 0, *, committed: bool = True) -> int:
+    """Return the end offset of ListOffsets, with read_committed by default."""
+    latest = ListOffsetsPartition(partition_index=partition, timestamp=-1)
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=1 if committed else 0,
+        topics=[ListOffsetsTopic(name=topic, partitions=[latest])],
+    )
+    return wire.call(request, 7).topics[0].partitions[0].offset
+
+
+def producers_of(wire: RawClient, topic: str = "t", partition: int = 0) -> dict[int, ProducerState]:
+    """Return the active producers of DescribeProducers by producer id."""
+    request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[partition])])
+    described = wire.call(request, 0).topics[0].partitions[0]
+    assert described.error_code == 0
+    return {one.producer_id: one for one in described.active_producers}
+
+
+def marker_request(
+    producer_id: int,
+    *,
+    committed: bool,
+    epoch: int = 0,
+    topic: str = "t",
+    partition: int = 0,
+    coordinator_epoch: int = 0,
+    transaction_version: int = 0,
+) -> WriteTxnMarkersRequest:
+    """Return the request of a transaction coordinator with one marker."""
+    return WriteTxnMarkersRequest(
+        markers=[
+            WritableTxnMarker(
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                transaction_result=committed,
+                topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])],
+                coordinator_epoch=coordinator_epoch,
+                transaction_version=transaction_version,
+            )
+        ]
+    )
+
+
+def mark(
+    wire: RawClient, producer_id: int, *, committed: bool, version: int = 2, **options: int | str
+) -> int:
+    """Write a marker as a coordinator does. Return the error code of its partition."""
+    request = marker_request(producer_id, committed=committed, **options)  # type: ignore[arg-type]
+    return wire.call(request, version).markers[0].topics[0].partitions[0].error_code
