@@ -23,7 +23,7 @@ from pykafka2.broker.base.image import (
 from pykafka2.broker.controller_channel import ControllerChannel, ProducerIds
 from pykafka2.broker.coordinators.coordinators import Coordinators
 from pykafka2.broker.coordinators.inter_broker import InterBrokerSender
-from pykafka2.broker.handlers.registry import APIS, ClientApis
+from pykafka2.broker.handlers.api import APIS, ClientApis
 from pykafka2.broker.handlers.services import Gate, Services
 from pykafka2.broker.lifecycle import BrokerLifecycle
 from pykafka2.broker.log.storage import LogStorage
@@ -201,9 +201,10 @@ class Parts:
         node = self._node
         if not node.config.text("authorizer.class.name"):
             return None
-        from pykafka2.broker.handlers.authorization.gate import Gate as StandardGate
+        from pykafka2.broker.handlers.access_table import CHECKS
+        from pykafka2.broker.handlers.authorization import Gate as StandardGate
 
-        return StandardGate(node.id, node.config, node.clock, node.events)
+        return StandardGate(node.id, node.config, node.clock, node.events, CHECKS)
 
     def _make_connections(self) -> None:
         """Create connections and their processors."""

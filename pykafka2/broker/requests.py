@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 from pykafka2.broker.base.image import ClusterImage, Key
 from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.controller_channel import ControllerChannel
-from pykafka2.broker.handlers.by_controller import deadline_of, submit_to_controller
-from pykafka2.broker.handlers.registry import APIS, Api, respond
+from pykafka2.broker.handlers.api import APIS, Api, deadline_of, respond, submit_to_controller
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.handlers.throttling import throttle
 from pykafka2.broker.security.principal import host_bytes, principal_bytes

@@ -25,8 +25,8 @@ from pykafka2.broker.controller.topics import first_host
 from pykafka2.broker.faults.engine import Faults
 from pykafka2.broker.faults.rule import FaultRule
 from pykafka2.broker.faults.throttle import Throttles
-from pykafka2.broker.handlers.registry import APIS
-from pykafka2.broker.handlers.registry import load as load_handlers
+from pykafka2.broker.handlers.api import APIS
+from pykafka2.broker.handlers.api import load as load_handlers
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.log.disk.disk_storage import DiskStorages
 from pykafka2.broker.log.disk.real_files import RealFiles

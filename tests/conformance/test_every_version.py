@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 import pytest
 
-from pykafka2.broker.handlers import registry
+from pykafka2.broker.handlers import api as registry
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.cluster import DescribeClusterRequest
 from pykafka2.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from pykafka2.broker.handlers import registry
+from pykafka2.broker.handlers import api as registry
 
 ROOT = Path(__file__).parents[2]
 FIDELITY = ROOT / "docs" / "fidelity.md"

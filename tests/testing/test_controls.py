@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from pykafka2.broker.handlers.registry import APIS
+from pykafka2.broker.handlers.api import APIS
 from pykafka2.errors import (
     ConfigurationError,
     KafkaError,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from pykafka2.broker.handlers.registry import APIS, Api
+from pykafka2.broker.handlers.api import APIS, Api
 from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request, Response
 
@@ -32,7 +32,7 @@ class LazyHandler:
     by_version: bool = False
     """Whether error responses depend on the version of the request."""
     oldest_version: int | None = None
-    """The lowest version as an older release (registry.py)."""
+    """The lowest version as an older release (api.py)."""
 
     def function(self, name: str) -> Any:
         return getattr(import_module(f"pykafka2.broker.handlers.{self.module}"), name + self.suffix)
@@ -50,22 +50,30 @@ class LazyHandler:
 
 
 LATER: Final = {
-    ApiKey.CREATE_TOPICS: LazyHandler(2, 7, "create_topics", oldest_version=0),
-    ApiKey.DELETE_TOPICS: LazyHandler(1, 6, "delete_topics", oldest_version=0),
-    ApiKey.DESCRIBE_CONFIGS: LazyHandler(1, 4, "describe_configs", by_controller=False, oldest_version=0),
-    ApiKey.DESCRIBE_CLUSTER: LazyHandler(0, 2, "describe_cluster", by_controller=False),
+    ApiKey.CREATE_TOPICS: LazyHandler(2, 7, "topics", suffix="_create_topics", oldest_version=0),
+    ApiKey.DELETE_TOPICS: LazyHandler(1, 6, "topics", suffix="_delete_topics", oldest_version=0),
+    ApiKey.DESCRIBE_CONFIGS: LazyHandler(
+        1, 4, "describe_configs", suffix="_describe_configs", by_controller=False, oldest_version=0
+    ),
+    ApiKey.DESCRIBE_CLUSTER: LazyHandler(0, 2, "metadata", suffix="_describe_cluster", by_controller=False),
     ApiKey.ALTER_CONFIGS: LazyHandler(0, 2, "alter_configs"),
-    ApiKey.CREATE_PARTITIONS: LazyHandler(0, 3, "create_partitions"),
-    ApiKey.ELECT_LEADERS: LazyHandler(0, 2, "elect_leaders", by_version=True),
+    ApiKey.CREATE_PARTITIONS: LazyHandler(0, 3, "topics", suffix="_create_partitions"),
+    ApiKey.ELECT_LEADERS: LazyHandler(0, 2, "partitions", suffix="_elect_leaders", by_version=True),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: LazyHandler(0, 1, "alter_configs", suffix="_incremental"),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: LazyHandler(0, 1, "reassignments"),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: LazyHandler(0, 0, "reassignments", suffix="_list"),
-    ApiKey.DESCRIBE_QUORUM: LazyHandler(0, 2, "describe_quorum"),
-    ApiKey.ADD_RAFT_VOTER: LazyHandler(0, 1, "raft_voters", suffix="_add"),
-    ApiKey.REMOVE_RAFT_VOTER: LazyHandler(0, 0, "raft_voters", suffix="_remove"),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: LazyHandler(
+        0, 1, "partitions", suffix="_alter_partition_reassignments"
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: LazyHandler(
+        0, 0, "partitions", suffix="_list_partition_reassignments"
+    ),
+    ApiKey.DESCRIBE_QUORUM: LazyHandler(0, 2, "quorum", suffix="_describe_quorum"),
+    ApiKey.ADD_RAFT_VOTER: LazyHandler(0, 1, "quorum", suffix="_add_raft_voter"),
+    ApiKey.REMOVE_RAFT_VOTER: LazyHandler(0, 0, "quorum", suffix="_remove_raft_voter"),
     ApiKey.UPDATE_FEATURES: LazyHandler(0, 2, "update_features"),
-    ApiKey.UNREGISTER_BROKER: LazyHandler(0, 0, "unregister_broker"),
-    ApiKey.LIST_CONFIG_RESOURCES: LazyHandler(0, 1, "list_config_resources", by_controller=False),
+    ApiKey.UNREGISTER_BROKER: LazyHandler(0, 0, "brokers", suffix="_unregister_broker"),
+    ApiKey.LIST_CONFIG_RESOURCES: LazyHandler(
+        0, 1, "describe_configs", suffix="_list_config_resources", by_controller=False
+    ),
     ApiKey.DESCRIBE_ACLS: LazyHandler(
         1, 3, "acls", by_controller=False, suffix="_describe", oldest_version=0
     ),

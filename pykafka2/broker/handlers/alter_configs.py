@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pykafka2.broker.base.image import BROKER_RESOURCE, LOGGER_RESOURCE
 from pykafka2.broker.controller.control.configs import ConfigChange, Operation, configured, replaced
 from pykafka2.broker.controller.metadata.records import Record
-from pykafka2.broker.handlers.registry import services_of_receiver
+from pykafka2.broker.handlers.api import services_of_receiver
 from pykafka2.errors import BrokerError, InvalidConfig, InvalidRequest, UnknownServerError, error_of
 from pykafka2.protocol.messages.configs import (
     AlterConfigsRequest,

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from pykafka2.broker.base.features import release_of
-from pykafka2.broker.handlers.registry import client_ranges, handles, refuses
+from pykafka2.broker.handlers.api import client_ranges, handles, refuses
 from pykafka2.errors import InvalidRequest, UnsupportedVersion
 from pykafka2.protocol.messages.api_versions import (
     ApiVersion,

@@ -2,6 +2,10 @@
 
 Topics are sorted by name; the cursor of a response is the first partition of the next page. Eligible leader
 replicas are always empty, because they are not implemented (docs/fidelity.md).
+
+
+Topics are sorted by name; the cursor of a response is the first partition of the next page. Eligible leader
+replicas are always empty, because they are not implemented (docs/fidelity.md).
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ from pykafka2.broker.base.image import (
     PartitionImage,
     check_topic_name,
 )
-from pykafka2.broker.handlers.metadata import ALL_TOPIC_OPERATIONS
+from pykafka2.broker.handlers.authorization import Checked, Verdict, code_of
+from pykafka2.broker.handlers.metadata import ALL_TOPIC_OPERATIONS, set_topic_operations
 from pykafka2.errors import (
     BrokerError,
     InvalidRequest,
@@ -23,12 +28,14 @@ from pykafka2.errors import (
     LeaderNotAvailable,
     UnknownTopicOrPartition,
 )
+from pykafka2.protocol.acl_terms import Operation, ResourceType
 from pykafka2.protocol.messages.metadata import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponseCursor,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
 )
 from pykafka2.protocol.primitives import ZERO_UUID
 
@@ -125,4 +132,37 @@ def refuse(request: DescribeTopicPartitionsRequest, code: int) -> DescribeTopicP
             )
             for topic in request.topics
         ]
+    )
+
+
+def check_topic_partitions(checked: Checked) -> Verdict:
+    """Replace the requested topics by those that the client can describe.
+
+    The handler uses the named topics, or all if none is named.
+    """
+    access, named = checked.access, {topic.name: topic for topic in checked.request.topics}
+    names = list(named) or list(checked.image.topics)
+    kept = [
+        name for name in names if access.may(Operation.DESCRIBE, ResourceType.TOPIC, name, notes=bool(named))
+    ]
+    cursor = checked.request.cursor
+    if cursor is not None and not named and cursor.topic_name not in kept:
+        # For all topics, the next page starts at the next topic; the handler takes the names for requested
+        # ones.
+        kept = [name for name in kept if name > cursor.topic_name]
+        cursor = None
+    if len(kept) < len(names):
+        described = set(kept)
+        refused = [_refused_partitions(name) for name in names if name not in described] if named else []
+        if not kept:
+            return DescribeTopicPartitionsResponse(topics=refused)
+        checked.replace(topics=[TopicRequest(name=name) for name in kept], cursor=cursor)
+        checked.amend(lambda response: response.topics.extend(refused))
+    checked.amend(lambda response: set_topic_operations(access, response))
+    return None
+
+
+def _refused_partitions(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code_of(ResourceType.TOPIC), name=name, topic_id=ZERO_UUID, partitions=[]
     )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from pykafka2.broker.handlers.by_controller import submit_to_controller
-from pykafka2.broker.handlers.registry import APIS, handles, refuses
+from pykafka2.broker.handlers.api import APIS, handles, refuses, submit_to_controller
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.security.principal import ANONYMOUS, Caller, host_from_bytes, principal_from_bytes
 from pykafka2.broker.server.request_codec import response_parts

@@ -2,14 +2,23 @@
 
 Consumers read below the high watermark, followers up to the leader's log end. A full fetch with session epoch
 0 creates a session, whose later fetches name only changes (KIP-227).
+
+
+Consumers read below the high watermark, followers up to the leader's log end. A full fetch with session epoch
+0 creates a session, whose later fetches name only changes (KIP-227).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from pykafka2.broker.handlers.leaders import endpoints, hint
-from pykafka2.broker.handlers.registry import handles, refuses
+from pykafka2.broker.handlers.api import handles, refuses
+from pykafka2.broker.handlers.authorization import (
+    Checked,
+    Verdict,
+    code_of,
+)
+from pykafka2.broker.handlers.metadata import leader_endpoints, leader_hint
 from pykafka2.broker.handlers.throttling import client_of, handling_time, mute
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
 from pykafka2.broker.replication.fetch import (
@@ -52,6 +61,7 @@ from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_context import RequestContext
+
 
 FIRST_VERSION_WITH_SESSIONS = 7
 FIRST_VERSION_WITH_IDS = 13
@@ -297,7 +307,7 @@ def _response(
         return FetchResponse(responses=list(topics.values()))
     nodes = [
         NodeEndpoint(node_id=node.id, host=host, port=port, rack=node.rack)
-        for node, host, port in endpoints(services, context, leaders)
+        for node, host, port in leader_endpoints(services, context, leaders)
     ]
     return FetchResponse(responses=list(topics.values()), node_endpoints=nodes)
 
@@ -320,7 +330,7 @@ def _partition(
         data.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
     if result.error is not None:
         data.error_code = result.error.code or 0
-        leader = hint(services, info.key, result.error)
+        leader = leader_hint(services, info.key, result.error)
         if leader is not None and version >= FIRST_VERSION_WITH_LEADERS:
             data.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
             leaders.append(leader.leader)
@@ -363,3 +373,19 @@ def refuse(request: FetchRequest, code: int) -> FetchResponse:
     ]
     is_of_session = code in SESSION_ERROR_CODES
     return FetchResponse(error_code=code if is_of_session else 0, responses=[] if is_of_session else topics)
+
+
+FIRST_FETCH_WITH_REPLICA_STATE = 15
+
+
+def check_fetch(checked: Checked) -> Verdict:
+    """Check CLUSTER_ACTION for a follower.
+
+    `handle` checks what consumers can read, because fetch sessions continue without naming topics.
+    """
+    request = checked.request
+    is_state = checked.version >= FIRST_FETCH_WITH_REPLICA_STATE
+    replica_id = request.replica_state.replica_id if is_state else request.replica_id
+    if replica_id < 0 or checked.access.may_on_cluster(Operation.CLUSTER_ACTION):
+        return None
+    return code_of(ResourceType.TOPIC)

@@ -4,11 +4,18 @@ The hash of the key selects a partition of the internal topic, whose leader is t
 request has the controller create the topic; if its leaders are known at once, the response has them (Kafka
 responds COORDINATOR_NOT_AVAILABLE the first time). Since version 4 a request has several keys; share groups
 are not implemented.
+
+
+The hash of the key selects a partition of the internal topic, whose leader is the coordinator. The first
+request has the controller create the topic; if its leaders are known at once, the response has them (Kafka
+responds COORDINATOR_NOT_AVAILABLE the first time). Since version 4 a request has several keys; share groups
+are not implemented.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from copy import copy
+from typing import TYPE_CHECKING, Any
 
 from pykafka2.broker.coordinators.internal_topics import (
     OFFSETS_TOPIC,
@@ -16,8 +23,15 @@ from pykafka2.broker.coordinators.internal_topics import (
     create_internal_topic,
     partition_for,
 )
-from pykafka2.broker.handlers.registry import handles, refuses
-from pykafka2.errors import BrokerError, CoordinatorNotAvailable, InvalidRequest, error_of
+from pykafka2.broker.handlers.api import handles, refuses
+from pykafka2.broker.handlers.authorization import Checked, Verdict, code_of
+from pykafka2.errors import (
+    BrokerError,
+    CoordinatorNotAvailable,
+    InvalidRequest,
+    error_of,
+)
+from pykafka2.protocol.acl_terms import Operation, ResourceType
 from pykafka2.protocol.messages.coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -28,6 +42,7 @@ if TYPE_CHECKING:
     from pykafka2.broker.base.image import BrokerImage
     from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_context import RequestContext
+
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 FIRST_VERSION_WITH_KEYS = 4
@@ -93,3 +108,35 @@ def refuse(request: FindCoordinatorRequest, code: int) -> FindCoordinatorRespons
     if request.coordinator_keys:
         return FindCoordinatorResponse(coordinators=[_failed(key, code) for key in request.coordinator_keys])
     return _failed_old(code)
+
+
+FIND_GROUP, FIND_TRANSACTION, FIND_SHARE = 0, 1, 2
+
+FIRST_FIND_WITH_KEYS = 4
+
+
+def check_find_coordinator(checked: Checked) -> Verdict:
+    """Check DESCRIBE on the group or the transactional id."""
+    request = checked.request
+    kinds = {FIND_GROUP: ResourceType.GROUP, FIND_TRANSACTION: ResourceType.TRANSACTIONAL_ID}
+    resource_type = kinds.get(request.key_type)
+    if resource_type is None:
+        return None
+    is_allowed = checked.access.may
+    if checked.version < FIRST_FIND_WITH_KEYS:
+        may_find = is_allowed(Operation.DESCRIBE, resource_type, request.key)
+        return None if may_find else code_of(resource_type)
+    keys = request.coordinator_keys
+    refused = {key: None for key in keys if not is_allowed(Operation.DESCRIBE, resource_type, key)}
+    if not refused:
+        return None
+    others = copy(request)
+    others.coordinator_keys = [key for key in keys if key in refused]
+    response_group: Any = checked.services.responses.refusal_of(
+        checked.context, others, code_of(resource_type)
+    )
+    for coordinator in response_group.coordinators:
+        coordinator.error_message = ""
+    checked.replace(coordinator_keys=[key for key in keys if key not in refused])
+    checked.amend(lambda response: response.coordinators.extend(response_group.coordinators))
+    return None

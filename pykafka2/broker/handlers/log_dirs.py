@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.handlers.registry import handles, refuses
+from pykafka2.broker.handlers.api import handles, refuses
 from pykafka2.errors import BrokerError, KafkaStorageError, LogDirNotFound
 from pykafka2.protocol.messages.log_dirs import (
     AlterReplicaLogDirPartitionResult,

@@ -1,15 +1,21 @@
-"""Metadata: brokers, topics and leaders, from this broker's latest image.
+"""Metadata and DescribeCluster: brokers, topics and leaders, from this broker's latest image.
 
 A missing topic is created if the request and auto.create.topics.enable allow it; the client gets
 UNKNOWN_TOPIC_OR_PARTITION once and finds the topic with its next request (rule
 metadata-requests-can-create-topics).
+
+With an authorizer a request for all topics returns only those that the client can describe. A named topic
+without that right gets TOPIC_AUTHORIZATION_FAILED, whether it exists or not.
+
+Produce and Fetch hint at the leader to clients that used the wrong broker: its id and address (KIP-951).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from copy import copy
+from typing import TYPE_CHECKING, Any
 
 from pykafka2.broker.base.image import (
     INTERNAL_TOPICS,
@@ -23,15 +29,28 @@ from pykafka2.broker.controller import NewTopic
 from pykafka2.broker.controller.topics import MAX_PARTITIONS_PER_REQUEST
 from pykafka2.broker.coordinators.coordinators import INTERNAL
 from pykafka2.broker.coordinators.internal_topics import create_internal_topic
-from pykafka2.broker.handlers.registry import handles, refuses
+from pykafka2.broker.handlers.api import handles, refuses
+from pykafka2.broker.handlers.authorization import Checked, Verdict, code_of, topic_name
 from pykafka2.broker.handlers.throttling import charge_on
+from pykafka2.broker.security.authorizer import Access
 from pykafka2.errors import (
     BrokerError,
+    FencedLeaderEpoch,
     InvalidRequest,
     KafkaError,
     LeaderNotAvailable,
+    MismatchedEndpointType,
+    NotLeaderOrFollower,
     UnknownTopicId,
     UnknownTopicOrPartition,
+    UnsupportedEndpointType,
+    error_of,
+)
+from pykafka2.protocol.acl_terms import CLUSTER_NAME, Operation, ResourceType
+from pykafka2.protocol.messages.cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
 )
 from pykafka2.protocol.messages.metadata import (
     MetadataRequest,
@@ -44,8 +63,10 @@ from pykafka2.protocol.messages.metadata import (
 from pykafka2.protocol.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
+    from pykafka2.broker.base.image import BrokerImage, Key
     from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_context import RequestContext
+
 
 # Without an authorizer all operations are allowed: a bit for each one that applies (KIP-430).
 ALL_TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -55,7 +76,7 @@ FIRST_VERSION_WITH_USABLE_IDS = 12  # versions 10 and 11 have the field, but Kaf
 
 
 @handles(MetadataRequest, 0, 13)
-def handle(
+def handle_metadata(
     services: Services, context: RequestContext, request: MetadataRequest, now: float
 ) -> MetadataResponse:
     image = services.image
@@ -65,7 +86,7 @@ def handle(
         return _about_all(services, context, request)
     may_create = request.allow_auto_topic_creation and services.config.get("auto.create.topics.enable")
     if has_unusable_ids(context.version, requested):
-        return refuse(request, InvalidRequest.code or 0)
+        return refuse_metadata(request, InvalidRequest.code or 0)
     distinct = {(topic.name, topic.topic_id): topic for topic in requested}.values()
     unknown: list[str] = []
     topics = [_requested(image, topic, unknown) for topic in distinct]
@@ -154,7 +175,7 @@ def _requested(
     if requested.topic_id != ZERO_UUID:
         by_id = image.topic_by_id(requested.topic_id)
         if by_id is None:
-            return _failed(None, UnknownTopicId, requested.topic_id)
+            return _unknown_topic(None, UnknownTopicId, requested.topic_id)
         return _known(image, by_id)
     name = requested.name or ""
     topic = image.topics.get(name)
@@ -163,12 +184,14 @@ def _requested(
     try:
         check_topic_name(name)
     except BrokerError as error:
-        return _failed(name, type(error))
+        return _unknown_topic(name, type(error))
     unknown.append(name)
-    return _failed(name, UnknownTopicOrPartition)
+    return _unknown_topic(name, UnknownTopicOrPartition)
 
 
-def _failed(name: str | None, error: type[BrokerError], topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
+def _unknown_topic(
+    name: str | None, error: type[BrokerError], topic_id: bytes = ZERO_UUID
+) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=error.code or 0,
         name=name,
@@ -203,7 +226,7 @@ def _partition(image: ClusterImage, number: int, partition: PartitionImage) -> M
 
 
 @refuses(MetadataRequest)
-def refuse(request: MetadataRequest, code: int) -> MetadataResponse:
+def refuse_metadata(request: MetadataRequest, code: int) -> MetadataResponse:
     topics = [
         MetadataResponseTopic(
             error_code=code, name=topic.name or "", topic_id=topic.topic_id or ZERO_UUID, partitions=[]
@@ -211,3 +234,177 @@ def refuse(request: MetadataRequest, code: int) -> MetadataResponse:
         for topic in request.topics or []
     ]
     return MetadataResponse(brokers=[], topics=topics, error_code=code)
+
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+def handle_describe_cluster(
+    services: Services, context: RequestContext, request: DescribeClusterRequest, now: float
+) -> DescribeClusterResponse:
+    if request.endpoint_type == CONTROLLERS:
+        return _cluster_refusal(
+            MismatchedEndpointType(
+                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type "
+                "CONTROLLER"
+            )
+        )
+    if request.endpoint_type != BROKERS:
+        return _cluster_refusal(UnsupportedEndpointType(f"Unsupported endpoint type {request.endpoint_type}"))
+    image = services.image
+    listener = context.caller.listener
+    shown = [node for node in image.brokers.values() if request.include_fenced_brokers or not node.is_fenced]
+    brokers = []
+    for node in shown:
+        host, port = node.address_by(listener)
+        brokers.append(
+            DescribeClusterBroker(
+                broker_id=node.id, host=host, port=port, rack=node.rack, is_fenced=node.is_fenced
+            )
+        )
+    with_operations = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        cluster_id=image.cluster_id,
+        controller_id=services.shown_controller(),
+        brokers=brokers,
+        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if with_operations else NOT_REQUESTED,
+    )
+
+
+def refuse_describe_cluster(request: DescribeClusterRequest, code: int) -> DescribeClusterResponse:
+    return _cluster_refusal(error_of(code))
+
+
+def _cluster_refusal(error: BrokerError) -> DescribeClusterResponse:
+    return DescribeClusterResponse(
+        error_code=error.code or 0, error_message=str(error), cluster_id="", brokers=[]
+    )
+
+
+def leader_hint(services: Services, key: Key, error: BrokerError | None) -> PartitionImage | None:
+    """Return this broker's image of the partition if the error is about leadership."""
+    if isinstance(error, NotLeaderOrFollower | FencedLeaderEpoch):
+        return services.image.partition(*key)
+    return None
+
+
+def leader_endpoints(
+    services: Services, context: RequestContext, leaders: Iterable[int]
+) -> list[tuple[BrokerImage, str, int]]:
+    """Return these leaders, each once, with host and port for the client; stopped ones are left out."""
+    listener = context.caller.listener
+    return [
+        (services.image.brokers[leader], *services.image.brokers[leader].address_by(listener))
+        for leader in sorted(set(leaders))
+        if services.image.is_alive(leader)
+    ]
+
+
+REFUSED = code_of(ResourceType.TOPIC)
+
+
+def check_metadata(checked: Checked) -> Verdict:
+    access, requested = checked.access, checked.request.topics
+    if requested is not None and has_unusable_ids(checked.version, requested):
+        return None  # the handler rejects the whole request and discloses nothing
+    if requested is None or (checked.version == 0 and not requested):
+        checked.amend(lambda response: _keep_described(access, response))
+    else:
+        kept, refused = _split_topics(checked, requested)
+        if refused:
+            checked.replace(topics=kept)
+            # An empty list would mean all topics in version 0.
+            checked.amend(lambda response: _with_refused(response, refused, keeps=bool(kept)))
+    if checked.request.include_topic_authorized_operations:
+        checked.amend(lambda response: set_topic_operations(access, response))
+    if checked.request.include_cluster_authorized_operations:
+        checked.amend(lambda response: _set_cluster_operations(access, response))
+    return None
+
+
+def check_cluster(checked: Checked) -> Verdict:
+    if checked.request.include_cluster_authorized_operations:
+        checked.amend(lambda response: _set_cluster_operations(checked.access, response))
+    return None
+
+
+# ---------------------------------------------------------------------- topics
+
+
+def _split_topics(checked: Checked, requested: list[Any]) -> tuple[list[Any], list[MetadataResponseTopic]]:
+    """Return the allowed topics, and errors for the others."""
+    access, image = checked.access, checked.image
+    may_create: bool | None = None
+    creates = checked.request.allow_auto_topic_creation and checked.services.config.get(
+        "auto.create.topics.enable"
+    )
+    kept: list[Any] = []
+    refused: dict[tuple[str | None, bytes], MetadataResponseTopic] = {}
+    for topic in requested:
+        name = topic_name(topic, image)
+        if name is None:
+            kept.append(topic)  # an unknown id
+        elif not access.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            refused[topic.name, topic.topic_id] = _refused_topic(topic)
+        elif creates and name not in image.topics:
+            if may_create is None:
+                may_create = access.may_on_cluster(Operation.CREATE, notes=False)
+            if may_create or access.may(Operation.CREATE, ResourceType.TOPIC, name):
+                kept.append(topic)
+            else:
+                refused[topic.name, topic.topic_id] = _refused_topic(topic)
+        else:
+            kept.append(topic)
+    return kept, list(refused.values())
+
+
+def _refused_topic(topic: Any) -> MetadataResponseTopic:
+    """Return the error for a topic: with its id, but without the name behind it."""
+    by_id = topic.topic_id != ZERO_UUID
+    return MetadataResponseTopic(
+        error_code=REFUSED,
+        name=None if by_id else topic.name,
+        topic_id=topic.topic_id if by_id else ZERO_UUID,
+        partitions=[],
+    )
+
+
+def _keep_described(access: Access, response: Any) -> None:
+    response.topics = [
+        topic
+        for topic in response.topics
+        if access.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name, notes=False)
+    ]
+
+
+def _with_refused(response: Any, refused: list[MetadataResponseTopic], *, keeps: bool) -> None:
+    response.topics = [*(response.topics if keeps else ()), *refused]
+
+
+# ---------------------------------------------------------------------- authorized operations
+
+
+def set_topic_operations(access: Access, response: Any) -> None:
+    """Set the authorized operations of topics.
+
+    Change copies, because a cached response shares its topics (base/metadata_cache.py).
+    """
+    topics = []
+    for topic in response.topics:
+        described_topic = topic
+        if topic.error_code != REFUSED and topic.name is not None:
+            described_topic = copy(topic)
+            described_topic.topic_authorized_operations = access.rights.operations(
+                ResourceType.TOPIC, topic.name
+            )
+        topics.append(described_topic)
+    response.topics = topics
+
+
+def _set_cluster_operations(access: Access, response: Any) -> None:
+    """Set the authorized operations on the cluster; none without DESCRIBE."""
+    if response.cluster_authorized_operations != NOT_REQUESTED:
+        may_describe = access.may_on_cluster(Operation.DESCRIBE)
+        response.cluster_authorized_operations = (
+            access.rights.operations(ResourceType.CLUSTER, CLUSTER_NAME) if may_describe else 0
+        )

@@ -3,17 +3,35 @@
 acks=1 responds at once, acks=0 never (an error closes the connection), acks=all once the high watermark
 has passed the batch. Until then the request waits in the purgatory, and the connection's next request can be
 processed. Versions 0 to 2 are rejected, as in Kafka 4.
+
+
+acks=1 responds at once, acks=0 never (an error closes the connection), acks=all once the high watermark
+has passed the batch. Until then the request waits in the purgatory, and the connection's next request can be
+processed. Versions 0 to 2 are rejected, as in Kafka 4.
+
+A batch of a million records takes a second to check, and all requests of a broker share one thread, so the
+request is queued again after each slice: a step of decompression, or some records. Its connection's next
+request waits, and nothing is appended before every batch of the request is checked. Loaded with the first
+such batch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.handlers.leaders import endpoints, hint
-from pykafka2.broker.handlers.registry import handles, refuses
-from pykafka2.broker.log.record_validation import SLICE, RecordsRejected
+from pykafka2.broker.handlers.api import handles, refuses
+from pykafka2.broker.handlers.authorization import (
+    Checked,
+    Verdict,
+    code_of,
+    each_topic,
+)
+from pykafka2.broker.handlers.metadata import leader_endpoints, leader_hint
+from pykafka2.broker.log.record_validation import SLICE, RecordsRejected, RecordWalk
 from pykafka2.broker.replication.purgatory import ProduceResult
-from pykafka2.errors import BrokerError, UnknownTopicId, error_of
+from pykafka2.errors import BrokerError, TransactionalIdAuthorizationFailed, UnknownTopicId, error_of
+from pykafka2.protocol.acl_terms import Operation, ResourceType
 from pykafka2.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -32,15 +50,15 @@ from pykafka2.records.batch import (
     COUNT_AT,
     HEADER_BYTES,
     TRANSACTIONAL_FLAG,
+    Buffer,
 )
 
 if TYPE_CHECKING:
     from pykafka2.broker.base.image import Key
-    from pykafka2.broker.handlers.produce_large import Walks
-    from pykafka2.broker.handlers.produce_repeats import Repeats
-    from pykafka2.broker.handlers.produce_transactional import Verdicts
+    from pykafka2.broker.handlers.produce_variants import Repeats, Verdicts
     from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_context import RequestContext
+
 
 FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_LEADERS = 10
@@ -60,14 +78,14 @@ def handle(
         return _append_usual(services, context, request, now)
     repeats = None
     if _has_duplicates(request):
-        from pykafka2.broker.handlers.produce_repeats import Repeats
+        from pykafka2.broker.handlers.produce_variants import Repeats
 
         repeats = Repeats(request, context.version)
         request = repeats.request
     if not is_transactional(request):
         return _check_and_append(services, context, request, {}, repeats, now)
 
-    from pykafka2.broker.handlers.produce_transactional import verify
+    from pykafka2.broker.handlers.produce_variants import verify
 
     def proceed(verdicts: Verdicts, at: float) -> None:
         services.respond_with(
@@ -155,8 +173,6 @@ def _check_and_append(
 ) -> ProduceResponse | None:
     if not _may_take_long(request):
         return _append_and_respond(services, context, request, verdicts, {}, repeats, now)
-
-    from pykafka2.broker.handlers.produce_large import check_in_slices
 
     def append(walks: Walks, at: float) -> ProduceResponse | None:
         return _append_and_respond(services, context, request, verdicts, walks, repeats, at)
@@ -326,7 +342,7 @@ def _response(
         return ProduceResponse(responses=topics)
     nodes = [
         NodeEndpoint(node_id=node.id, host=host, port=port, rack=node.rack)
-        for node, host, port in endpoints(services, context, leaders)
+        for node, host, port in leader_endpoints(services, context, leaders)
     ]
     return ProduceResponse(responses=topics, node_endpoints=nodes)
 
@@ -355,7 +371,7 @@ def _partition(
             BatchIndexAndErrorMessage(batch_index=record.index, batch_index_error_message=record.message)
             for record in result.error.record_errors
         ]
-    leader = hint(services, key, result.error)
+    leader = leader_hint(services, key, result.error)
     if leader is not None and version >= FIRST_VERSION_WITH_LEADERS:
         partition_response.current_leader = LeaderIdAndEpoch(
             leader_id=leader.leader, leader_epoch=leader.leader_epoch
@@ -382,3 +398,57 @@ def refuse(request: ProduceRequest, code: int) -> ProduceResponse:
             for topic in request.topic_data
         ]
     )
+
+
+Walks = dict["Key", RecordWalk]
+
+
+def check_in_slices(
+    services: Services,
+    context: RequestContext,
+    batches: list[tuple[Key, Buffer]],
+    append: Callable[[Walks, float], ProduceResponse | None],
+    now: float,
+) -> ProduceResponse | None:
+    """Call `append` with the walks over these batches' records once all are over.
+
+    Return what `append` returns, or None if it is called later.
+    """
+    now_ms = services.clock.wall_ms()
+    walks: Walks = {}
+    for key, records in batches:
+        walk = services.replicas.start_walk(key, records, context.version, now_ms)
+        if walk is not None:
+            walks[key] = walk
+    unfinished = list(walks.values())
+
+    def advance(at: float) -> ProduceResponse | None:
+        if unfinished and services.open_walks.advance(unfinished[-1]):
+            unfinished.pop()
+        if not unfinished:
+            return append(walks, at)
+        services.resume_later(context, advance)
+        return None
+
+    return advance(now)
+
+
+TOPICS_OF_PRODUCE = each_topic(Operation.WRITE, "topic_data", "responses")
+
+
+def check_produce(checked: Checked) -> Verdict:
+    """Check WRITE on each topic, and on the transactional id if there are transactional batches."""
+    request, access = checked.request, checked.access
+    name = request.transactional_id
+    if (
+        name is not None
+        and is_transactional(request)
+        and not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    ):
+        return TransactionalIdAuthorizationFailed.code
+    verdict = TOPICS_OF_PRODUCE(checked)
+    if request.acks == NO_ACKS:
+        if verdict is not None:
+            return code_of(ResourceType.TOPIC)  # there is no response: the connection closes
+        checked.context.closes_without_response = checked.request is not request
+    return verdict

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.handlers.registry import handles, refuses
+from pykafka2.broker.handlers.api import handles, refuses
 from pykafka2.broker.server.request_context import ClosingResponse
 from pykafka2.errors import IllegalSaslState, error_of
 from pykafka2.protocol.messages.sasl import (

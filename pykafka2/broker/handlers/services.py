@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class Gate(Protocol):
-    """Authorizes requests (authorization/gate.py)."""
+    """Authorizes requests (authorization.py)."""
 
     def lets_pass(self, context: RequestContext, image: ClusterImage) -> bool:
         """Return whether a request is known to be authorized. If False, `handle` decides."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pykafka2.broker.handlers.registry import APIS, load
+from pykafka2.broker.handlers.api import APIS, load
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.registry import ApiKey, request_class
 from pykafka2.protocol.struct import Request

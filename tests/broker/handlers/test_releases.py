@@ -11,7 +11,7 @@ import pytest
 from pykafka2 import KafkaAdminClient, KafkaConsumer, NewTopic
 from pykafka2.broker.base.features import NEWEST, RELEASES, release_of
 from pykafka2.broker.config.configs import DEFAULT_SOURCE
-from pykafka2.broker.handlers.registry import APIS, client_ranges, load
+from pykafka2.broker.handlers.api import APIS, client_ranges, load
 from pykafka2.errors import ConfigurationError, UnknownOption, name_of
 from pykafka2.protocol.messages.acls import (
     AclCreation,

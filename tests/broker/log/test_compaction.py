@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykafka2.broker.handlers.offsets import first_at, latest
 from pykafka2.broker.log.compaction import (
     BATCH_COST,
     SLICE,
@@ -19,7 +20,6 @@ from pykafka2.broker.log.compaction import (
 from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
 from pykafka2.broker.log.segment import MemorySegment
 from pykafka2.broker.log.segments import MAX_OFFSET_SPAN, RollLimits
-from pykafka2.broker.log.time_index import first_at, latest
 from pykafka2.broker.replication.log_cleaner import CompactionPolicy, cleanable_part, compact, dirty_ratio
 from pykafka2.compression.steps import finish
 from pykafka2.errors import CorruptData

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any, Final
 
-from pykafka2.broker.handlers.registry import APIS, load
+from pykafka2.broker.handlers.api import APIS, load
 from pykafka2.protocol import registry
 from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.fields import Field

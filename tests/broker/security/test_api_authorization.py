@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pykafka2.broker.handlers.authorization.table import CHECKS
-from pykafka2.broker.handlers.registry import APIS, ClientApis
+from pykafka2.broker.handlers.access_table import CHECKS
+from pykafka2.broker.handlers.api import APIS, ClientApis
 from pykafka2.errors import name_of as error_named
 from pykafka2.protocol.registry import name_of
 from pykafka2.protocol.struct import Struct

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pykafka2.broker.handlers.registry import APIS, load
+from pykafka2.broker.handlers.api import APIS, load
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.registry import API_KEYS

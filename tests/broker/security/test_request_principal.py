@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pykafka2.broker.handlers.registry import APIS, Handle, load
+from pykafka2.broker.handlers.api import APIS, Handle, load
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.security.principal import (
     ANONYMOUS,

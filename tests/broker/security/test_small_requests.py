@@ -13,7 +13,7 @@ from random import Random
 import attrs
 import pytest
 
-from pykafka2.broker.handlers.registry import APIS
+from pykafka2.broker.handlers.api import APIS
 from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest

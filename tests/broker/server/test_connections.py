@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pykafka2 import errors
-from pykafka2.broker.handlers.registry import APIS, load
+from pykafka2.broker.handlers.api import APIS, load
 from pykafka2.broker.server.connection import READ_BYTES, Connection, ReceiveBuffer
 from pykafka2.broker.server.processor import Processor
 from pykafka2.broker.server.request_context import RequestContext

@@ -22,10 +22,10 @@ from pykafka2.broker.controller.control.brokers import Registration, process_hea
 from pykafka2.broker.controller.control.client_quotas import QuotaAlteration, alter_client_quotas
 from pykafka2.broker.controller.control.configs import replaced
 from pykafka2.broker.controller.control.delegation_tokens import TokenRequest, create_token, expire_token
-from pykafka2.broker.controller.control.features import feature_update
 from pykafka2.broker.controller.control.scram_users import Upsertion, alter_scram_users
 from pykafka2.broker.controller.metadata.state import State
 from pykafka2.broker.controller.topics import added_partitions
+from pykafka2.broker.handlers.update_features import feature_update
 from pykafka2.broker.security.acls import Acl, AclFilter
 from pykafka2.broker.security.principal import Principal
 from pykafka2.clock import SeededEntropy

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pykafka2.broker.handlers.offsets import NOTHING, first_at, latest
 from pykafka2.broker.log.disk.real_files import RealFile
 from pykafka2.broker.log.segments import RollLimits
-from pykafka2.broker.log.time_index import NOTHING, first_at, latest
 from pykafka2.compression.steps import finish
 from tests.broker.log.disk.on_disk import StorageOnDisk
 from tests.broker.support.batches import batch, view

@@ -1,17 +1,26 @@
 """The checks of each API, as in Apache Kafka 4.3.1's KafkaApis and ControllerApis.
 
-An API that is missing here needs no authorization (ApiVersions, SASL) or is for brokers only. metadata.py,
-data.py and groups.py define the named checks. Requests about delegation tokens concern the client's own
-tokens.
+An API that is missing here needs no authorization (ApiVersions, SASL) or is for brokers only. Requests
+about delegation tokens concern the client's own tokens.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from pykafka2.broker.handlers.authorization import data, groups, metadata
-from pykafka2.broker.handlers.authorization.checks import (
+from pykafka2.broker.handlers import (
+    describe_topic_partitions,
+    fetch,
+    find_coordinator,
+    groups,
+    metadata,
+    produce,
+    topics,
+    transactions,
+)
+from pykafka2.broker.handlers.authorization import (
     Check,
+    check_configs,
     each,
     each_topic,
     in_turn,
@@ -28,8 +37,8 @@ READ_EACH_TOPIC: Final = each_topic(Operation.READ)
 
 CHECKS: Final[dict[int, Check]] = {
     # Records.
-    ApiKey.PRODUCE: data.check_produce,
-    ApiKey.FETCH: data.check_fetch,
+    ApiKey.PRODUCE: produce.check_produce,
+    ApiKey.FETCH: fetch.check_fetch,
     ApiKey.LIST_OFFSETS: each_topic(Operation.DESCRIBE),
     ApiKey.DELETE_RECORDS: each_topic(Operation.DELETE),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: each_topic(
@@ -40,17 +49,15 @@ CHECKS: Final[dict[int, Check]] = {
     # The cluster and its topics.
     ApiKey.METADATA: metadata.check_metadata,
     ApiKey.DESCRIBE_CLUSTER: metadata.check_cluster,
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: metadata.check_topic_partitions,
-    ApiKey.CREATE_TOPICS: data.check_create_topics,
-    ApiKey.DELETE_TOPICS: data.check_delete_topics,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.check_topic_partitions,
+    ApiKey.CREATE_TOPICS: topics.check_create_topics,
+    ApiKey.DELETE_TOPICS: topics.check_delete_topics,
     ApiKey.CREATE_PARTITIONS: each_topic(
         Operation.ALTER, "topics", "results", skip_duplicates=True, message=None
     ),
-    ApiKey.DESCRIBE_CONFIGS: data.check_configs(Operation.DESCRIBE_CONFIGS, "results"),
-    ApiKey.ALTER_CONFIGS: data.check_configs(Operation.ALTER_CONFIGS, "responses"),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: data.check_configs(
-        Operation.ALTER_CONFIGS, "responses", names_loggers=True
-    ),
+    ApiKey.DESCRIBE_CONFIGS: check_configs(Operation.DESCRIBE_CONFIGS, "results"),
+    ApiKey.ALTER_CONFIGS: check_configs(Operation.ALTER_CONFIGS, "responses"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: check_configs(Operation.ALTER_CONFIGS, "responses", names_loggers=True),
     ApiKey.LIST_CONFIG_RESOURCES: on_cluster(Operation.DESCRIBE_CONFIGS),
     ApiKey.DESCRIBE_LOG_DIRS: on_cluster(Operation.DESCRIBE),
     ApiKey.ALTER_REPLICA_LOG_DIRS: on_cluster(Operation.ALTER),
@@ -70,7 +77,7 @@ CHECKS: Final[dict[int, Check]] = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: on_cluster(Operation.DESCRIBE),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: on_cluster(Operation.ALTER),
     # Groups.
-    ApiKey.FIND_COORDINATOR: groups.check_find_coordinator,
+    ApiKey.FIND_COORDINATOR: find_coordinator.check_find_coordinator,
     ApiKey.JOIN_GROUP: READ_GROUP,
     ApiKey.SYNC_GROUP: groups.check_sync,
     ApiKey.HEARTBEAT: READ_GROUP,
@@ -90,15 +97,15 @@ CHECKS: Final[dict[int, Check]] = {
     ),
     ApiKey.DELETE_GROUPS: each(Operation.DELETE, GROUP, "groups_names", "results"),
     # Transactions.
-    ApiKey.INIT_PRODUCER_ID: groups.check_init_producer_id,
-    ApiKey.ADD_PARTITIONS_TO_TXN: groups.check_add_partitions,
+    ApiKey.INIT_PRODUCER_ID: transactions.check_init_producer_id,
+    ApiKey.ADD_PARTITIONS_TO_TXN: transactions.check_add_partitions,
     ApiKey.ADD_OFFSETS_TO_TXN: in_turn(WRITE_TRANSACTION, READ_GROUP),
     ApiKey.END_TXN: WRITE_TRANSACTION,
     ApiKey.TXN_OFFSET_COMMIT: in_turn(WRITE_TRANSACTION, READ_GROUP, READ_EACH_TOPIC),
-    ApiKey.WRITE_TXN_MARKERS: groups.check_markers,
+    ApiKey.WRITE_TXN_MARKERS: transactions.check_markers,
     ApiKey.DESCRIBE_TRANSACTIONS: in_turn(
         each(Operation.DESCRIBE, TRANSACTIONAL_ID, "transactional_ids", "transaction_states"),
-        groups.hide_transactions_topics,
+        transactions.hide_transactions_topics,
     ),
-    ApiKey.LIST_TRANSACTIONS: groups.check_list_transactions,
+    ApiKey.LIST_TRANSACTIONS: transactions.check_list_transactions,
 }

@@ -1,8 +1,12 @@
-"""Registry of the broker's APIs: versions and handler functions.
+"""The broker's APIs: versions, where each runs, and the functions that handle and refuse its requests.
 
 A handler module registers itself: `@handles(ProduceRequest, 3, 13)` on the function that responds, and
 `@refuses` on the one that builds the same response with an error in every field (for faults). ApiVersions
 advertises what is registered.
+
+Requests for the active controller are handled as events of its queue, on the broker that hosts it (KIP-590).
+The request's own timeout, if Kafka uses it, limits the wait in the queue; after it the client gets
+REQUEST_TIMED_OUT. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ import attrs
 from pykafka2.broker.base.features import NEWEST, Release
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.server.request_context import RequestContext
+from pykafka2.clock import FOREVER
+from pykafka2.errors import RequestTimedOut
 from pykafka2.protocol.registry import API_KEYS, name_of
 from pykafka2.protocol.struct import Request, Response
 
@@ -30,23 +36,18 @@ F = TypeVar("F", bound=Refuse)
 
 HANDLER_MODULES: Final = (
     "administration",
-    "allocate_producer_ids",
-    "alter_partition",
     "api_versions",
-    "assign_replicas_to_dirs",
-    "broker_registration",
-    "delete_records",
+    "brokers",
     "envelope",
     "fetch",
     "find_coordinator",
-    "group_coordinator",
-    "list_offsets",
+    "groups",
     "log_dirs",
     "metadata",
-    "offset_for_leader_epoch",
+    "offsets",
     "produce",
     "sasl",
-    "transaction_coordinator",
+    "transactions",
 )
 
 
@@ -195,3 +196,41 @@ def client_ranges(release: Release) -> dict[int, tuple[int, int]]:
         if versions is not None and not api.between_brokers:
             ranges[key] = versions
     return ranges
+
+
+# Requests whose timeout_ms Kafka's controller uses: CreateTopics, DeleteTopics, CreatePartitions,
+# ElectLeaders, AlterPartitionReassignments. It ignores that of ListPartitionReassignments and UpdateFeatures.
+BOUNDED_BY_THEMSELVES = frozenset((19, 20, 37, 43, 45))
+
+# Kafka's request.timeout.ms for all others.
+DEFAULT_TIMEOUT = 30.0
+
+
+def timeout_of(request: Any) -> float:
+    """Return how long the client waits, in seconds."""
+    if request.API_KEY not in BOUNDED_BY_THEMSELVES:
+        return DEFAULT_TIMEOUT
+    timeout_ms: int = request.timeout_ms
+    return max(timeout_ms, 0) / 1000.0
+
+
+def deadline_of(context: RequestContext) -> float:
+    """Return until when the client waits."""
+    return context.received.received_at + timeout_of(context.request)
+
+
+def submit_to_controller(
+    services: Services, api: Api, context: RequestContext, now: float, refused: Callable[[float], None]
+) -> None:
+    """Handle a request as an event of the controller's queue.
+
+    `refused` is called if this broker is no longer the controller by then.
+    """
+    services.controller_node.change(
+        api.name,
+        lambda: respond(services, api, context, services.clock.monotonic()),
+        now,
+        deadline=FOREVER if api.between_brokers else deadline_of(context),
+        refused=lambda error, at: refused(at),
+        expire=lambda at: services.responses.refuse(context, RequestTimedOut.code or 0),
+    )

@@ -1,21 +1,30 @@
-"""AlterPartitionReassignments and ListPartitionReassignments: move partitions to other brokers (KIP-455)."""
+"""ElectLeaders and partition reassignments: other leaders, other replicas.
+
+ElectLeaders elects preferred replicas, or unclean leaders of offline partitions (KIP-460). A reassignment
+moves a partition to other brokers (KIP-455).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.controller.partition_changes import ongoing, reassigned
-from pykafka2.errors import BrokerError, NoReassignmentInProgress, error_of
+from pykafka2.broker.controller.metadata.records import PartitionSet, Record
+from pykafka2.broker.controller.partition_changes import ongoing, reassigned, requested_election
+from pykafka2.errors import BrokerError, ElectionNotNeeded, InvalidRequest, NoReassignmentInProgress, error_of
 from pykafka2.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
+    PartitionResult,
     ReassignablePartition,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
+    ReplicaElectionResult,
 )
 
 if TYPE_CHECKING:
@@ -23,7 +32,66 @@ if TYPE_CHECKING:
     from pykafka2.broker.server.request_context import RequestContext
 
 
-def handle(
+PREFERRED, UNCLEAN = 0, 1
+FIRST_VERSION_WITH_AN_ERROR = 1
+
+
+def handle_elect_leaders(
+    services: Services, context: RequestContext, request: ElectLeadersRequest, now: float
+) -> ElectLeadersResponse:
+    kind = request.election_type
+    if kind not in (PREFERRED, UNCLEAN):
+        return _election_refusal(request, context.version, InvalidRequest(f"Unknown election type {kind}"))
+    controller = services.controller
+    topics = controller.state.topics
+    requested: list[tuple[str, list[int]]]
+    if request.topic_partitions is None:
+        requested = [(name, list(range(len(topic.partitions)))) for name, topic in topics.items()]
+    else:
+        requested = [(topic.topic, list(topic.partitions)) for topic in request.topic_partitions]
+    records: list[Record] = []
+    results = []
+    for name, numbers in requested:
+        result = ReplicaElectionResult(topic=name, partition_result=[])
+        for number in numbers:
+            try:
+                elected = requested_election(
+                    topics.get(name), name, number, controller.image, unclean=kind == UNCLEAN
+                )
+            except BrokerError as error:
+                # A request for all partitions ignores those that need no election.
+                if request.topic_partitions is not None or not isinstance(error, ElectionNotNeeded):
+                    result.partition_result.append(_not_elected(number, error))
+                continue
+            records.append(PartitionSet(name, number, elected))
+            result.partition_result.append(PartitionResult(partition_id=number, error_message=None))
+        results.append(result)
+    controller.write(records)
+    return ElectLeadersResponse(replica_election_results=results)
+
+
+def _not_elected(number: int, error: BrokerError) -> PartitionResult:
+    return PartitionResult(partition_id=number, error_code=error.code or 0, error_message=str(error))
+
+
+def _election_refusal(request: ElectLeadersRequest, version: int, error: BrokerError) -> ElectLeadersResponse:
+    return ElectLeadersResponse(
+        error_code=error.code or 0 if version >= FIRST_VERSION_WITH_AN_ERROR else 0,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[_not_elected(number, error) for number in topic.partitions],
+            )
+            for topic in request.topic_partitions or []
+        ],
+    )
+
+
+def refuse_elect_leaders(request: ElectLeadersRequest, version: int, code: int) -> ElectLeadersResponse:
+    return _election_refusal(request, version, error_of(code))
+
+
+def handle_alter_partition_reassignments(
     services: Services, context: RequestContext, request: AlterPartitionReassignmentsRequest, now: float
 ) -> AlterPartitionReassignmentsResponse:
     may_change = request.allow_replication_factor_change
@@ -61,7 +129,9 @@ def _reassign(
     return ReassignablePartitionResponse(partition_index=number, error_message=None)
 
 
-def refuse(request: AlterPartitionReassignmentsRequest, code: int) -> AlterPartitionReassignmentsResponse:
+def refuse_alter_partition_reassignments(
+    request: AlterPartitionReassignmentsRequest, code: int
+) -> AlterPartitionReassignmentsResponse:
     message = str(error_of(code))
     return AlterPartitionReassignmentsResponse(
         error_code=code,
@@ -81,7 +151,7 @@ def refuse(request: AlterPartitionReassignmentsRequest, code: int) -> AlterParti
     )
 
 
-def handle_list(
+def handle_list_partition_reassignments(
     services: Services, context: RequestContext, request: ListPartitionReassignmentsRequest, now: float
 ) -> ListPartitionReassignmentsResponse:
     controller = services.controller
@@ -105,5 +175,7 @@ def handle_list(
     return ListPartitionReassignmentsResponse(error_message=None, topics=list(reassignments.values()))
 
 
-def refuse_list(request: ListPartitionReassignmentsRequest, code: int) -> ListPartitionReassignmentsResponse:
+def refuse_list_partition_reassignments(
+    request: ListPartitionReassignmentsRequest, code: int
+) -> ListPartitionReassignmentsResponse:
     return ListPartitionReassignmentsResponse(error_code=code, error_message=str(error_of(code)), topics=[])

@@ -1,8 +1,12 @@
-"""Verification of transactional batches in a Produce.
+"""Rare forms of a Produce, imported with the first of them: transactional batches, and repeated partitions.
 
 A batch that would start a transaction in a partition waits until the coordinator has confirmed that the
 partition is part of the transaction; since version 12 the request adds it (KIP-890). The connection's next
 request waits behind it, so that batches keep their order.
+
+A request can name a partition more than once. Kafka stores a request's batches in maps by partition: the last
+valid batch is appended, and an invalid one determines the response regardless of the others. Each partition
+has one result.
 """
 
 from __future__ import annotations
@@ -17,15 +21,19 @@ from pykafka2.broker.coordinators.transactions.verifier import (
     VerificationRequest,
     for_produce,
 )
+from pykafka2.broker.log.validation import single_batch
+from pykafka2.broker.replication.purgatory import ProduceResult
 from pykafka2.errors import (
     BrokerError,
     InvalidProducerIdMapping,
     InvalidTxnState,
     NotEnoughReplicas,
     TransactionalIdAuthorizationFailed,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
     error_of,
 )
-from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest
+from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykafka2.records.batch import HEADER_BYTES, RecordBatch
 
 if TYPE_CHECKING:
@@ -33,6 +41,54 @@ if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.log.producer_state import VerificationGuard
     from pykafka2.broker.server.request_context import RequestContext
+
+
+Place = tuple[str, bytes, int]
+"""A partition as named in the request: the topic's name or id, and the number."""
+
+
+class Repeats:
+    """Such a request: `request` contains the batches to append, and `settle` returns the final results."""
+
+    def __init__(self, request: ProduceRequest, version: int) -> None:
+        chosen: dict[Place, PartitionProduceData] = {}
+        refused: dict[Place, BrokerError] = {}
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                place = (topic.name, topic.topic_id, data.index)
+                error = _error_in(data, version)
+                if error is None or place not in chosen:
+                    chosen[place] = data
+                if error is not None:
+                    refused[place] = error
+        self._refused = {id(chosen[place]): error for place, error in refused.items()}
+        topics: dict[tuple[str, bytes], TopicProduceData] = {}
+        for (name, topic_id, _), data in chosen.items():
+            empty = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
+            topics.setdefault((name, topic_id), empty).partition_data.append(data)
+        self.request = ProduceRequest(
+            transactional_id=request.transactional_id,
+            acks=request.acks,
+            timeout_ms=request.timeout_ms,
+            topic_data=list(topics.values()),
+        )
+
+    def settle(self, data: PartitionProduceData, result: ProduceResult) -> ProduceResult:
+        """Return the result of one partition; an unknown topic takes precedence."""
+        error = self._refused.get(id(data))
+        if error is None or isinstance(result.error, UnknownTopicId | UnknownTopicOrPartition):
+            return result
+        return ProduceResult(error)
+
+
+def _error_in(data: PartitionProduceData, version: int) -> BrokerError | None:
+    try:
+        single_batch(data.records, version)
+    except BrokerError as error:
+        return error
+    return None
+
+
 Verdicts = dict["Key", "VerificationGuard | BrokerError"]
 """For each verified partition: the guard to append with, or the error."""
 
@@ -74,14 +130,14 @@ def verify(
     def on_codes(found: Guards, codes: Codes, at: float) -> None:
         for key, guard in found.items():
             code = for_produce(codes[key], verification.support)
-            verdicts[key] = _refusal(code) if code else guard
+            verdicts[key] = _verification_error(code) if code else guard
         proceed(verdicts, at)
 
     adds = verification.support is TransactionSupport.ADDS_PARTITIONS
     services.verifier.verify(verification, guards, on_codes, now, waits_for_end=adds)
 
 
-def _refusal(code: int) -> BrokerError:
+def _verification_error(code: int) -> BrokerError:
     if code == InvalidTxnState.code:
         return InvalidTxnState("Partition was not added to the transaction")
     if code == NotEnoughReplicas.code:

@@ -1,1 +1,0 @@
-"""Authorization of requests: a table of the APIs (table.py), applied by the gate (gate.py)."""

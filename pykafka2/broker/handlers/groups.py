@@ -1,0 +1,362 @@
+"""APIs of the group coordinator: classic groups, KIP-848 groups, committed offsets.
+
+All of them are submitted to the shard of the group's partition, which responds once its records are committed
+(coordinators/groups/). The versions are those of Apache Kafka 4.3.1. Coordinators are imported with the first
+group.
+
+TxnOffsetCommit commits offsets with a transaction. Before the group coordinator accepts them, the partition
+of __consumer_offsets is verified with the transaction coordinator, as a leader does for a Produce; since
+version 5 the request adds it (KIP-890).
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pykafka2.broker.coordinators.internal_topics import OFFSETS_TOPIC, partition_for
+from pykafka2.broker.handlers.api import APIS, Api
+from pykafka2.broker.handlers.authorization import Checked, Verdict, code_of, keep_described, topic_name
+from pykafka2.broker.security.authorizer import Access
+from pykafka2.errors import (
+    NotCoordinator,
+    UnsupportedVersion,
+)
+from pykafka2.protocol.acl_terms import Operation, ResourceType
+from pykafka2.protocol.messages import committed_offsets as offsets
+from pykafka2.protocol.messages.transaction import TxnOffsetCommitRequest
+from pykafka2.protocol.registry import ApiKey
+from pykafka2.protocol.struct import Request, Response
+from pykafka2.records.batch import NO_SEQUENCE
+
+if TYPE_CHECKING:
+    from pykafka2.broker.coordinators.transactions.verifier import Codes, Guards, TransactionSupport
+    from pykafka2.broker.handlers.services import Services
+    from pykafka2.broker.log.producer_state import VerificationGuard
+    from pykafka2.broker.server.request_context import RequestContext
+
+
+VERSIONS: Final = {
+    ApiKey.OFFSET_COMMIT: (2, 10),
+    ApiKey.OFFSET_FETCH: (1, 10),
+    ApiKey.JOIN_GROUP: (0, 9),
+    ApiKey.HEARTBEAT: (0, 4),
+    ApiKey.LEAVE_GROUP: (0, 5),
+    ApiKey.SYNC_GROUP: (0, 5),
+    ApiKey.DESCRIBE_GROUPS: (0, 6),
+    ApiKey.LIST_GROUPS: (0, 5),
+    ApiKey.DELETE_GROUPS: (0, 2),
+    ApiKey.OFFSET_DELETE: (0, 0),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
+}
+
+
+OF_CONSUMER_PROTOCOL: Final = frozenset({ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE})
+RESOLVE_PATTERNS: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT})
+"""APIs that can resolve patterns of a KIP-848 group, which match only topics that the client can describe."""
+
+
+def _has_consumer_protocol(services: Services) -> bool:
+    """Return whether KIP-848 is enabled.
+
+    It needs group.coordinator.rebalance.protocols and a finalized group.version.
+    """
+    configured = services.config.get("group.coordinator.rebalance.protocols")
+    return "consumer" in configured and services.image.features.get("group.version", 0) > 0
+
+
+def handle(services: Services, context: RequestContext, request: Request[Any], now: float) -> None:
+    """Submit the request; the coordinator responds, possibly before this returns."""
+    if context.api_key in OF_CONSUMER_PROTOCOL and not _has_consumer_protocol(services):
+        context.respond(refuse(request, context.version, UnsupportedVersion.code))
+        return
+    coordinators = services.coordinators
+    access = services.access_of(context) if context.api_key in RESOLVE_PATTERNS else None
+    if access is None:
+        coordinators.submit(coordinators.groups, context, request, now)
+    else:
+        may_describe = partial(_may_describe, access)
+        coordinators.submit(coordinators.groups, context, request, now, may_describe, services.image.acls)
+
+
+def _may_describe(access: Access, topic: str) -> bool:
+    return access.may(Operation.DESCRIBE, ResourceType.TOPIC, topic, notes=False)
+
+
+def refuse(request: Request[Any], version: int, code: int) -> Response:
+    from pykafka2.broker.coordinators.refusals import refusal
+
+    return refusal(request, version, code)
+
+
+OLDEST_VERSIONS: Final = {ApiKey.OFFSET_COMMIT: 1}
+"""Lower versions as an older release. Version 0 of OffsetCommit and OffsetFetch is about ZooKeeper."""
+
+FIRST_THAT_ADDS: Final = 5
+FIRST_WITH_ABORTABLE: Final = 4
+
+
+def support_of(version: int) -> TransactionSupport:
+    """Return the transaction features of the producer, by the version of its request."""
+    from pykafka2.broker.coordinators.transactions.verifier import TransactionSupport
+
+    if version >= FIRST_THAT_ADDS:
+        return TransactionSupport.ADDS_PARTITIONS
+    return TransactionSupport.ABORTABLE if version >= FIRST_WITH_ABORTABLE else TransactionSupport.OLD_ERRORS
+
+
+def handle_txn_offset_commit(
+    services: Services, context: RequestContext, request: TxnOffsetCommitRequest, now: float
+) -> None:
+    """Verify, then submit to the group coordinator, which responds."""
+    from pykafka2.broker.coordinators.transactions.verifier import VerificationRequest, for_offsets
+
+    coordinators = services.coordinators
+    key = (OFFSETS_TOPIC, partition_for(request.group_id, coordinators.groups.partitions))
+
+    def fail(code: int) -> None:
+        if not context.is_complete:
+            context.respond(refuse(request, context.version, code))
+
+    def proceed(guard: VerificationGuard | None, at: float) -> None:
+        if not coordinators.coordinates(key):
+            fail(NotCoordinator.code or 0)
+            return
+        with coordinators.log_of(key).guarded_by(guard):
+            coordinators.submit(coordinators.groups, context, request, at)
+
+    if not coordinators.coordinates(key):
+        fail(NotCoordinator.code or 0)
+        return
+    verification = VerificationRequest(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        {key: NO_SEQUENCE},
+        support_of(context.version),
+    )
+    guards, errors = services.verifier.begin(verification)
+    if errors:
+        fail(for_offsets(errors[key].code or 0))
+        return
+
+    def on_codes(found: Guards, codes: Codes, at: float) -> None:
+        code = codes[key]
+        if code:
+            fail(for_offsets(code))
+        else:
+            services.respond_with(context, lambda: proceed(found[key], at))
+
+    if guards:
+        services.verifier.verify(verification, guards, on_codes, now)
+    else:
+        proceed(None, now)
+
+
+OPERATIONS_NOT_REQUESTED = -2147483648
+
+FIRST_OFFSET_FETCH_WITH_GROUPS = 8
+
+FIRST_SYNC_WITH_PROTOCOL = 5
+
+
+def check_sync(checked: Checked) -> Verdict:
+    """Check READ on the group, unless the handler rejects the request for its missing protocol."""
+    request = checked.request
+    if checked.version >= FIRST_SYNC_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
+        return None
+    return (
+        None
+        if checked.access.may(Operation.READ, ResourceType.GROUP, request.group_id)
+        else code_of(ResourceType.GROUP)
+    )
+
+
+def check_list_groups(checked: Checked) -> Verdict:
+    """Return all groups with DESCRIBE on the cluster, otherwise only those with DESCRIBE on the group."""
+    if not checked.access.may_on_cluster(Operation.DESCRIBE, notes=False):
+        checked.amend(
+            lambda response: keep_described(
+                checked.access, response, "groups", ResourceType.GROUP, "group_id"
+            )
+        )
+    return None
+
+
+def set_group_operations(checked: Checked) -> Verdict:
+    """Set the authorized operations of each group (KIP-430)."""
+    rights = checked.access.rights
+
+    def amend(response: Any) -> None:
+        for group in response.groups:
+            if group.authorized_operations != OPERATIONS_NOT_REQUESTED:
+                group.authorized_operations &= rights.operations(ResourceType.GROUP, group.group_id)
+
+    if checked.request.include_authorized_operations:
+        checked.amend(amend)
+    return None
+
+
+def hide_consumer_groups_topics(checked: Checked) -> Verdict:
+    """Hide a group if one of its members subscribes to a topic that the client cannot describe."""
+    access = checked.access
+
+    def hide(response: Any) -> None:
+        for group in response.groups:
+            topics = {topic for member in group.members for topic in _topics_of(member)}
+            if not all(access.may(Operation.DESCRIBE, ResourceType.TOPIC, topic) for topic in sorted(topics)):
+                group.error_code = code_of(ResourceType.TOPIC)
+                group.error_message = (
+                    "The group has described topic(s) that the client is not authorized to describe."
+                )
+                group.members = []
+
+    checked.amend(hide)
+    return None
+
+
+def _topics_of(member: Any) -> set[str]:
+    assigned = [*member.assignment.topic_partitions, *member.target_assignment.topic_partitions]
+    return {*member.subscribed_topic_names, *(partitions.topic_name for partitions in assigned)}
+
+
+def check_subscription(checked: Checked) -> Verdict:
+    """Check DESCRIBE on every topic named by a member of a KIP-848 group."""
+    names = checked.request.subscribed_topic_names or ()
+    is_allowed = checked.access.may
+    if all([is_allowed(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in dict.fromkeys(names)]):  # noqa: C419  records all denials
+        return None
+    return code_of(ResourceType.TOPIC)
+
+
+def check_offset_fetch(checked: Checked) -> Verdict:
+    """Check DESCRIBE on the group and on each topic; a request for all topics returns only allowed ones."""
+    if checked.version >= FIRST_OFFSET_FETCH_WITH_GROUPS:
+        return _check_offsets_of_groups(checked)
+    request = checked.request
+    if not checked.access.may(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
+        return code_of(ResourceType.GROUP)
+    if request.topics is None:
+        checked.amend(lambda response: _keep_described(checked, response))
+        return None
+    kept, refused = _split_topics(checked, request.topics)
+    if refused:
+        checked.replace(topics=kept)
+        denied = [_without_offsets(topic, checked) for topic in refused]
+        checked.amend(lambda response: response.topics.extend(denied))
+    return None
+
+
+def _check_offsets_of_groups(checked: Checked) -> Verdict:
+    request = checked.request
+    others = copy(request)
+    others.groups = []
+    groups: list[Any] = []
+    refused_topics: list[list[Any]] = []  # for each of `groups`
+    for group in request.groups:
+        if not checked.access.may(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+            others.groups.append(group)
+            continue
+        refused: list[Any] = []
+        allowed = group
+        if group.topics is not None:
+            kept, refused = _split_topics(checked, group.topics)
+            if refused:
+                allowed = copy(group)
+                allowed.topics = kept
+        groups.append(allowed)
+        refused_topics.append(refused)
+    refusal: Any = checked.services.responses.refusal_of(checked.context, others, code_of(ResourceType.GROUP))
+    checked.replace(groups=groups)
+
+    def amend(response: Any) -> None:
+        # In request order, because a request can name a group twice: with all its topics, and with some.
+        for allowed, response_group, refused in zip(groups, response.groups, refused_topics, strict=False):
+            if allowed.topics is None:
+                _keep_described(checked, response_group)
+            elif not response_group.error_code:
+                response_group.topics.extend(_without_offsets(topic, checked) for topic in refused)
+        response.groups.extend(refusal.groups)
+
+    checked.amend(amend)
+    return None
+
+
+def _split_topics(checked: Checked, topics: list[Any]) -> tuple[list[Any], list[Any]]:
+    kept: list[Any] = []
+    refused: list[Any] = []
+    for topic in topics:
+        name = topic_name(topic, checked.image)
+        is_kept = name is None or checked.access.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        (kept if is_kept else refused).append(topic)
+    return kept, refused
+
+
+def _keep_described(checked: Checked, response_group: Any) -> None:
+    """Remove topics that the client cannot describe from one group's response."""
+    access, image = checked.access, checked.image
+    response_group.topics = [
+        topic
+        for topic in response_group.topics
+        if access.may(Operation.DESCRIBE, ResourceType.TOPIC, topic_name(topic, image) or "", notes=False)
+    ]
+
+
+def _without_offsets(topic: Any, checked: Checked) -> Any:
+    """Return the result for a topic of an OffsetFetch that the client cannot describe."""
+    by_groups = checked.version >= FIRST_OFFSET_FETCH_WITH_GROUPS
+    of_partition = (
+        offsets.OffsetFetchResponsePartitions if by_groups else offsets.OffsetFetchResponsePartition
+    )
+    partitions: Any = [
+        of_partition(
+            partition_index=number, committed_offset=-1, metadata="", error_code=code_of(ResourceType.TOPIC)
+        )
+        for number in topic.partition_indexes
+    ]
+    if by_groups:
+        return offsets.OffsetFetchResponseTopics(
+            name=topic.name, topic_id=topic.topic_id, partitions=partitions
+        )
+    return offsets.OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
+
+
+def check_offset_delete(checked: Checked) -> Verdict:
+    """Check READ on each topic."""
+    kept: list[Any] = []
+    refused: list[Any] = []
+    for topic in checked.request.topics:
+        if checked.access.may(Operation.READ, ResourceType.TOPIC, topic.name):
+            kept.append(topic)
+        else:
+            refused.append(_offsets_not_deleted(topic))
+    if not refused:
+        return None
+    if not kept:
+        return offsets.OffsetDeleteResponse(topics=refused)
+    checked.replace(topics=kept)
+    checked.amend(lambda response: None if response.error_code else response.topics.extend(refused))
+    return None
+
+
+def _offsets_not_deleted(topic: Any) -> offsets.OffsetDeleteResponseTopic:
+    return offsets.OffsetDeleteResponseTopic(
+        name=topic.name,
+        partitions=[
+            offsets.OffsetDeleteResponsePartition(
+                partition_index=partition.partition_index, error_code=code_of(ResourceType.TOPIC)
+            )
+            for partition in topic.partitions
+        ],
+    )
+
+
+for _key, (_first, _last) in VERSIONS.items():
+    APIS[_key] = Api(
+        _key, _first, _last, handle, oldest_version=OLDEST_VERSIONS.get(_key), refuse_in_version=refuse
+    )
+APIS[ApiKey.TXN_OFFSET_COMMIT] = Api(
+    ApiKey.TXN_OFFSET_COMMIT, 0, 5, handle_txn_offset_commit, refuse_in_version=refuse
+)

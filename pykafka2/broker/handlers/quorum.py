@@ -1,0 +1,151 @@
+"""DescribeQuorum, AddRaftVoter and RemoveRaftVoter: the controllers, described like a KRaft quorum (KIP-595).
+
+Every broker can become the controller, so every broker is a voter. All of them share one metadata log in
+memory, so every live broker has caught up (docs/fidelity.md). The quorum is static, as without the feature
+kraft.version: it does not change while the cluster runs (KIP-853).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.base.image import METADATA_TOPIC
+from pykafka2.errors import (
+    BrokerError,
+    InconsistentClusterId,
+    InvalidRequest,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+    error_of,
+)
+from pykafka2.protocol.messages.quorum import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseTopicData,
+    Listener,
+    Node,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+    ReplicaState,
+)
+
+if TYPE_CHECKING:
+    from pykafka2.broker.handlers.services import Services
+    from pykafka2.broker.server.request_context import RequestContext
+
+
+FIRST_VERSION_WITH_NODES = 2
+LISTENER = "CONTROLLER"
+
+
+def handle_describe_quorum(
+    services: Services, context: RequestContext, request: DescribeQuorumRequest, now: float
+) -> DescribeQuorumResponse:
+    topics = [
+        DescribeQuorumResponseTopicData(
+            topic_name=topic.topic_name,
+            partitions=[
+                _quorum(services)
+                if topic.topic_name == METADATA_TOPIC and partition.partition_index == 0
+                else _unknown_partition(partition.partition_index)
+                for partition in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    has_result = any(not partition.error_code for topic in topics for partition in topic.partitions)
+    nodes = []
+    if context.version >= FIRST_VERSION_WITH_NODES and has_result:
+        nodes = [
+            Node(node_id=node.id, listeners=[Listener(name=LISTENER, host=node.host, port=node.port)])
+            for node in services.controller.state.brokers.values()
+        ]
+    return DescribeQuorumResponse(topics=topics, nodes=nodes)
+
+
+def _quorum(services: Services) -> DescribeQuorumResponsePartitionData:
+    controller = services.controller
+    end = controller.log.end_offset
+    now_ms = services.clock.wall_ms()
+    voters = [
+        ReplicaState(
+            replica_id=node.id,
+            log_end_offset=end,
+            last_fetch_timestamp=-1 if node.is_fenced else now_ms,
+            last_caught_up_timestamp=-1 if node.is_fenced else now_ms,
+        )
+        for node in controller.state.brokers.values()
+    ]
+    return DescribeQuorumResponsePartitionData(
+        partition_index=0,
+        leader_id=controller.id,
+        leader_epoch=controller.epoch,
+        high_watermark=end,
+        current_voters=voters,
+        observers=[],
+    )
+
+
+def _unknown_partition(number: int) -> DescribeQuorumResponsePartitionData:
+    error = UnknownTopicOrPartition("This server does not host this topic-partition.")
+    return DescribeQuorumResponsePartitionData(
+        partition_index=number,
+        error_code=error.code or 0,
+        error_message=str(error),
+        leader_id=0,
+        leader_epoch=0,
+        high_watermark=0,
+        current_voters=[],
+        observers=[],
+    )
+
+
+def refuse_describe_quorum(request: DescribeQuorumRequest, code: int) -> DescribeQuorumResponse:
+    return DescribeQuorumResponse(error_code=code, error_message=str(error_of(code)), topics=[])
+
+
+STATIC = "because the kraft.version feature is 0"
+"""The controllers' listener, which a new voter must have."""
+
+
+def handle_add_raft_voter(
+    services: Services, context: RequestContext, request: AddRaftVoterRequest, now: float
+) -> AddRaftVoterResponse:
+    try:
+        _check_cluster_id(services, request.cluster_id)
+        if all(listener.name != LISTENER for listener in request.listeners):
+            endpoints = ", ".join(f"{one.name}={one.host}:{one.port}" for one in request.listeners)
+            raise InvalidRequest(
+                f"Add voter request didn't include the endpoint (Endpoints(endpoints={{{endpoints}}})) "
+                f"for the default listener ListenerName({LISTENER})"
+            )
+        raise UnsupportedVersion(f"Cluster doesn't support adding voter {STATIC}")
+    except BrokerError as error:
+        return AddRaftVoterResponse(error_code=error.code or 0, error_message=str(error))
+
+
+def handle_remove_raft_voter(
+    services: Services, context: RequestContext, request: RemoveRaftVoterRequest, now: float
+) -> RemoveRaftVoterResponse:
+    try:
+        _check_cluster_id(services, request.cluster_id)
+        raise UnsupportedVersion(f"Cluster doesn't support removing voter {STATIC}")
+    except BrokerError as error:
+        return RemoveRaftVoterResponse(error_code=error.code or 0, error_message=str(error))
+
+
+def _check_cluster_id(services: Services, cluster_id: str | None) -> None:
+    own = services.controller.image.cluster_id
+    if cluster_id is not None and cluster_id != own:
+        raise InconsistentClusterId(f'The given id "{cluster_id}" doesn\'t match the cluster id "{own}"')
+
+
+def refuse_add_raft_voter(request: AddRaftVoterRequest, code: int) -> AddRaftVoterResponse:
+    return AddRaftVoterResponse(error_code=code, error_message=str(error_of(code)))
+
+
+def refuse_remove_raft_voter(request: RemoveRaftVoterRequest, code: int) -> RemoveRaftVoterResponse:
+    return RemoveRaftVoterResponse(error_code=code, error_message=str(error_of(code)))
