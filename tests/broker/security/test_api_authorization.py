@@ -762,8 +762,8 @@ def test_a_session_without_the_right_takes_no_more_memory_with_each_fetch(
     session = cluster.broker(0).replicas.sessions.get(opened.session_id)
     assert session is not None
     (known,) = session.partitions.values()
-    assert known.item.error is not None
-    depth, trace = 0, known.item.error.__traceback__
+    assert known.info.error is not None
+    depth, trace = 0, known.info.error.__traceback__
     while trace is not None:
         depth, trace = depth + 1, trace.tb_next
     assert depth <= 2
