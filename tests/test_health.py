@@ -83,7 +83,7 @@ def test_health_of_a_failed_client_has_its_failure(
     clients: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, client in clients.items():
-        driver = (client._client if name == "producer" else client._cluster).driver
+        driver = (client._core.client if name == "producer" else client._cluster).driver
         with monkeypatch.context() as patch:
             patch.setattr(driver, "failure", ValueError("a bug"))
             health = client.health()
@@ -103,7 +103,9 @@ def test_producer_that_has_sent_nothing_stays_connected_after_its_first_call(
         assert producer.health()["connected"]
     producer.send("orders", b"1").result(timeout=10)
     simulation.sleep(1)
-    bootstrap = [link for link in map(producer._client.nodes.known_link, (-1, -2, -3)) if link is not None]
+    bootstrap = [
+        link for link in map(producer._core.client.nodes.known_link, (-1, -2, -3)) if link is not None
+    ]
     assert not any(link.is_connected for link in bootstrap)
 
 

@@ -247,7 +247,7 @@ class TestAProducer:
         with KafkaCluster(brokers=1, topics={"orders": 1, "spread": 1}) as cluster:
             cluster.controls.rule(api="Produce", topic="spread", nth=1, then="error:NOT_ENOUGH_REPLICAS")
             producers = [KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000)]
-            driver = producers[0]._driver
+            driver = producers[0]._core.driver
             producers[0].partitions_for("spread")
             producers[0].send("orders", b"v", on_delivery=on_delivery)
             last = producers[0].send("spread", b"last")
@@ -284,7 +284,7 @@ class TestAProducer:
         with KafkaCluster(brokers=1, topics={"orders": 1}) as cluster:
             producers = [KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000)]
             pending = producers[0].send("orders", b"v")
-            driver, queue = producers[0]._driver, producers[0]._accumulator.queue("orders", 0)
+            driver, queue = producers[0]._core.driver, producers[0]._core.accumulator.queue("orders", 0)
 
             def collect(now: float) -> None:
                 with queue.lock:  # as the garbage collector may, wherever it strikes
@@ -309,7 +309,7 @@ class TestAProducer:
         with KafkaCluster(brokers=1, topics={"orders": 1}) as cluster:
             producers = [KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000)]
             pending = producers[0].send("orders", b"v")
-            driver = producers[0]._driver
+            driver = producers[0]._core.driver
 
             def collect_and_select(selector: SocketSelector, timeout: float | None) -> Any:
                 if producers and threading.current_thread().name == "kafka-cluster":

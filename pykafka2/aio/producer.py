@@ -15,6 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
 
+from pykafka2 import lifecycle
 from pykafka2.aio.aiokafka_options import adapt_options
 from pykafka2.aio.batch_builder import BatchBuilder
 from pykafka2.aio.bridge import UNBOUND, Bridge, Call
@@ -35,7 +36,7 @@ from pykafka2.producer.bulk.columns import ArrowData
 from pykafka2.producer.bulk.delivery import BulkDelivery, OnBatch
 from pykafka2.producer.delivery.delivery import Delivery, OnDelivery
 from pykafka2.producer.options import ProducerConfig
-from pykafka2.producer.producer import KafkaProducer as SyncProducer
+from pykafka2.producer.producer import producer_of
 from pykafka2.records.encoder import NO_HEADERS
 from pykafka2.text import type_of
 from pykafka2.types import GivenHeaders, PartitionInfo, ProducerHealth, RecordMetadata
@@ -89,23 +90,23 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         **options: Unpack[ProducerConfig[K, V]],
     ) -> None:
         self._bridge = bridge = Bridge("KafkaProducer", runtime)
-        self._producer: SyncProducer[K, V] = SyncProducer(
-            adapt_options(config, bridge), runtime=bridge.runtime, **adapt_options(options, bridge)
-        )
-        self._sync = self._producer
-        if bridge.owns_runtime:
-            self._producer._client._own_runtime = bridge.runtime  # which ends with the client
-        self._appender = self._producer._appender
-        self._accumulator = self._producer._accumulator
-        self._driver = self._producer._driver
-        self._max_block = self._producer._options.max_block
-        self._is_plain = self._producer._open_batches is not None
+        with lifecycle.loading:
+            from pykafka2.producer.core import ProducerCore
+            from pykafka2.producer.options import PRODUCER_OPTIONS
+        parsed = PRODUCER_OPTIONS.parse(adapt_options(config, bridge), adapt_options(options, bridge))
+        self._core = core = ProducerCore(parsed, bridge.runtime, owns_runtime=bridge.owns_runtime)
+        self._sync = self._producer = producer_of(core)
+        self._appender = core.appender
+        self._accumulator = core.accumulator
+        self._driver = core.driver
+        self._max_block = parsed.max_block
+        self._is_plain = core.open_batches is not None
         """Whether an attempt of the sync `send` calls nothing of the application, so it can be repeated."""
         self._loop: object = UNBOUND
         self._sender: asyncio.Task[Any] | None = None
         """The task that sent when `_left` was 0."""
         self._left = STEPS_BETWEEN_TURNS
-        self._open_batches = self._producer._open_batches
+        self._open_batches = core.open_batches
         self._wall_ns = self._driver.clock.wall_ns
         self._line = Line()
         self._waiting = self._line.waiting
@@ -179,8 +180,8 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
                     if (room_bytes := batch.room_bytes - size_bytes) >= 0: batch.room_bytes = room_bytes; fields += row; index = batch.count; batch.count = index + 1  # fmt: skip # noqa: E501, E701, E702
                     if room_bytes >= 0:
                         delivery = Delivery()
-                        delivery._outcome = outcome  # type: ignore[assignment]
-                        delivery._index = index
+                        delivery.batch_outcome = outcome  # type: ignore[assignment]
+                        delivery.batch_index = index
                         return delivery
             self._left -= 1
         else:
@@ -261,7 +262,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
             raise IllegalState(
                 "create_batch(): a batch contains bytes, and this producer has serializers; call send_many()"
             )
-        return BatchBuilder(self._producer._options.batch_size)
+        return BatchBuilder(self._core.options.batch_size)
 
     async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> BulkDelivery:
         """Send the records of a batch to one partition, and return their delivery, as `send_many` does.
@@ -337,8 +338,8 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         """
         self._bridge.enter()
         try:
-            await self._bridge.run(self._producer._client.bootstrap, self._max_block)
-            if self._producer._options.transactional_id is not None:
+            await self._bridge.run(self._core.client.bootstrap, self._max_block)
+            if self._core.options.transactional_id is not None:
                 await self._register()
         except KafkaError:
             await self.close()
@@ -366,8 +367,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
 
     async def __aenter__(self) -> Self:
         self._bridge.enter()
-        if self._producer._refusal is not None:
-            self._producer._refuse()
+        self._core.check_open()
         return self
 
     async def __aexit__(
@@ -394,8 +394,8 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         callback: OnDelivery | None,
     ) -> Delivery:
         """Append a record whose attempts call code of the application, or that must wait."""
-        if self._producer._refusal is not None:
-            self._producer._refuse()
+        if self._core.refusal is not None:
+            self._core.check_open()
         interceptors = self._appender.interceptors
         try:
             prepared = self._appender.prepare(topic, value, key, headers, partition, timestamp_ms, callback)
@@ -502,7 +502,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
 
         Also False for an error that waiting cannot cure.
         """
-        metadata = self._producer._client.metadata
+        metadata = self._core.client.metadata
 
         def is_usable() -> bool:
             known = metadata.topic(topic)

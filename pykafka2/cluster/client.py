@@ -66,12 +66,20 @@ class ClusterClient:
         options: the client's options; `default_api_timeout` bounds blocking calls without a timeout.
         name: names the client's thread, and the client in error messages.
         runtime: clock, network and threads; if None, the client creates a `ThreadRuntime` and closes it.
+        owns_runtime: whether the client also closes a runtime that it has not created.
 
     Raises:
         ConfigurationError: a file named by a TLS option cannot be read.
     """
 
-    def __init__(self, options: ClientOptions, *, name: str, runtime: Runtime | None = None) -> None:
+    def __init__(
+        self,
+        options: ClientOptions,
+        *,
+        name: str,
+        runtime: Runtime | None = None,
+        owns_runtime: bool = False,
+    ) -> None:
         self.options = options
         self.name = name
         self.is_closed = False
@@ -81,9 +89,9 @@ class ClusterClient:
         install_last_resort()
         lifecycle.load_for_io_thread(_load_protocol)
         self._tls = lifecycle.load_for_io_thread(lambda: _tls_context(options))
-        self._own_runtime: Runtime | None = None
         if runtime is None:
-            runtime = self._own_runtime = lifecycle.load_for_io_thread(_thread_runtime)
+            runtime, owns_runtime = lifecycle.load_for_io_thread(_thread_runtime), True
+        self._own_runtime: Runtime | None = runtime if owns_runtime else None
         self.runtime = runtime
         of_client: Runtime = runtime
         self._sasl = lifecycle.load_for_io_thread(lambda: _sasl_mechanism(options, of_client))

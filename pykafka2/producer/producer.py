@@ -1,4 +1,4 @@
-"""`KafkaProducer`: construction and the public calls. Used on callers' threads.
+"""`KafkaProducer`: the public calls, for callers' threads. core.py creates the parts.
 
 `send` is the hot path: it tries two shortcuts without a lock, then append.py. Neighbors: bulk/sender.py
 (`send_many`), transactions/transactions.py, shutdown.py (`flush` and `close`), sending/sender.py (the IO
@@ -8,7 +8,6 @@ thread), delivery/delivery.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, Unpack, overload
 
@@ -18,22 +17,20 @@ from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, Kafka
 from pykafka2.flattened import flattened
 from pykafka2.other_clients import explaining, no_such_attribute, unexpected_argument
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
-from pykafka2.producer.accumulator.open_batch import NS_PER_MS, OpenBatch, note_time
+from pykafka2.producer.accumulator.open_batch import NS_PER_MS, note_time
 from pykafka2.producer.arguments import K, V, refuse
 from pykafka2.producer.delivery.delivery import Delivery
-from pykafka2.producer.transactions.transactions import (
-    TransactionCalls,
-    TransactionRunner,
-    transactional_parts,
-)
-from pykafka2.records.encoder import NO_HEADERS, load_codec
+from pykafka2.producer.transactions.transactions import TransactionCalls
+from pykafka2.records.encoder import NO_HEADERS
 
 if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
     from pykafka2.producer.bulk.columns import ArrowData
     from pykafka2.producer.bulk.delivery import BulkDelivery, OnBatch
+    from pykafka2.producer.core import ProducerCore
     from pykafka2.producer.delivery.delivery import OnDelivery
     from pykafka2.producer.options import ProducerConfig
+    from pykafka2.producer.transactions.transactions import TransactionRunner
     from pykafka2.records.encoder import Row
     from pykafka2.serializers import Buffer, SupportsSerialize, ToBytes
     from pykafka2.types import GivenHeaders, PartitionInfo, ProducerHealth
@@ -131,98 +128,22 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         **options: Unpack[ProducerConfig[K, V]],
     ) -> None:
         with lifecycle.loading:  # importing the class loads none of its parts
-            from pykafka2.cluster.client import ClusterClient
-            from pykafka2.producer.accumulator.accumulator import Accumulator, admit_always
-            from pykafka2.producer.append import Appender, AppendGuard, Serializers
-            from pykafka2.producer.inspection import Inspection, producer_metrics
-            from pykafka2.producer.interceptors import Interceptors
+            from pykafka2.producer.core import ProducerCore
             from pykafka2.producer.options import PRODUCER_OPTIONS
-            from pykafka2.producer.partitioning.partitioners import strategy_of
-            from pykafka2.producer.partitioning.route_table import Routes
-            from pykafka2.producer.partitioning.sticky import NodeDelays, StickyChoice
-            from pykafka2.producer.sending.results import SenderParts
-            from pykafka2.producer.sending.sender import Sender
-            from pykafka2.producer.shutdown import Shutdown
-            from pykafka2.producer.transactions.state import Call, TransactionStatus
-        self._options = parsed = PRODUCER_OPTIONS.parse(config, options)
-        serializers = Serializers.of(parsed)
-        self._interceptors = Interceptors(parsed.interceptors) if parsed.interceptors else None
-        self._refusal: KafkaError | None = None
-        self._transactions: TransactionRunner | None = None
-        lifecycle.load_for_io_thread(lambda: load_codec(parsed.compression_type, parsed.compression_level))
-        self._client = client = ClusterClient(parsed, name=parsed.client_id, runtime=runtime)
-        self._driver = driver = client.driver
-        self._metrics = producer_metrics(driver.clock.monotonic)
-        self._metadata = client.metadata
-        self._wall_ns = driver.clock.wall_ns
-        self._monotonic = driver.clock.monotonic
-        status = manager = None
-        if parsed.transactional_id is not None:
-            status = TransactionStatus(parsed.transactional_id, client.event_sink)
-        self._accumulator = Accumulator(
-            parsed,
-            monotonic=driver.clock.monotonic,
-            wait_until=driver.wait_until,
-            wake=driver.wake,
-            interrupt=driver.interrupt,
-            metrics=self._metrics,
-            admit=admit_always if status is None else partial(status.check, Call.SEND),
-        )
-        try:
-            strategy = strategy_of(
-                parsed.partitioner, ignores_keys=parsed.partitioner_ignore_keys, seeded=driver.entropy.random
-            )
-        except BaseException:
-            client.discard()  # its thread runs by now
-            raise
-        delays = NodeDelays()
-        if status is not None:
-            accumulator, metrics = self._accumulator, self._metrics
-            manager, self._transactions = lifecycle.load_for_io_thread(
-                lambda: transactional_parts(client, parsed, status, accumulator, metrics)
-            )
-        parts = SenderParts(
-            parsed,
-            self._accumulator,
-            client.metadata,
-            driver.entropy.random,
-            client.event_sink,
-            self._metrics,
-            manager,
-        )
-        self._sender = Sender(parts, client.router, delays)
-        routes = Routes(client, self._accumulator, StickyChoice.of(parsed, driver, delays), self._metrics)
-        # The appender never refers to the producer, as a cycle would keep a dropped producer alive.
-        self._appender = Appender(
-            parsed,
-            client,
-            self._accumulator,
-            routes,
-            strategy,
-            serializers,
-            self._interceptors,
-            AppendGuard(driver, status, self._sender.identity),
-        )
+        self._hold(ProducerCore(PRODUCER_OPTIONS.parse(config, options), runtime))
+
+    def _hold(self, core: ProducerCore) -> None:
+        """Become the sync producer of this core."""
+        self._core = core
         # What the shortcuts of `send` read.
-        self._routes_by_topic = routes.by_topic
-        self._hashes = strategy.hashes
-        self._keys_decide = strategy.choose is None and not strategy.ignores_keys
-        has_shortcuts = not (self._interceptors or serializers or strategy.choose)
-        self._open_batches: dict[str, OpenBatch] | None = {} if has_shortcuts else None
-        self._inspection = Inspection(client, self._accumulator, self._sender, routes, self._metrics, status)
-        driver.on_failed(self._sender.on_loop_failed)
-        client.add(self._sender, *([] if manager is None else [manager]))
-        self._closing = Shutdown(
-            client,
-            self._accumulator,
-            self._sender,
-            self._inspection,
-            self._interceptors,
-            strategy.close,
-            self._transactions,
-        )
-        description = f"a KafkaProducer ({parsed.client_id})"
-        self._tracked = lifecycle.track(self, description, self._closing.drop)
+        self._open_batches = core.open_batches
+        self._routes_by_topic = core.routes.by_topic
+        self._hashes = core.strategy.hashes
+        self._keys_decide = core.strategy.choose is None and not core.strategy.ignores_keys
+        self._metadata = core.client.metadata
+        self._wall_ns = core.driver.clock.wall_ns
+        description = f"a KafkaProducer ({core.options.client_id})"
+        self._tracked = lifecycle.track(self, description, core.shutdown.drop)
 
     # ------------------------------------------------------------------ sending
 
@@ -312,14 +233,15 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
                 if (room_bytes := batch.room_bytes - size_bytes) >= 0: batch.room_bytes = room_bytes; fields += row; index = batch.count; batch.count = index + 1  # fmt: skip # noqa: E501, E701, E702
                 if room_bytes >= 0:
                     delivery = Delivery()
-                    delivery._outcome = outcome  # type: ignore[assignment]
-                    delivery._index = index
+                    delivery.batch_outcome = outcome  # type: ignore[assignment]
+                    delivery.batch_index = index
                     return delivery
         if callback is not None:
             raise unexpected_argument(self, "send", "callback")
-        if self._refusal is not None:
-            self._refuse()
-        return self._appender.append(
+        core = self._core
+        if core.refusal is not None:
+            core.check_open()
+        return core.appender.append(
             topic, value, key, headers, partition, timestamp_ms, on_delivery, open_batches
         )
 
@@ -365,8 +287,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
                 the number of records appended, `left` has the other rows.
             KafkaError: as for `send`. Nothing was appended.
         """
-        if self._refusal is not None:
-            self._refuse()
+        self._core.check_open()
         if not isinstance(topic, str):
             refuse("topic", topic, topic, "must be a str")
         if on_delivery is not None and not callable(on_delivery):
@@ -375,7 +296,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
             from pykafka2.producer.bulk.columns import BulkArguments
             from pykafka2.producer.bulk.sender import BulkSender
         arguments = BulkArguments(topic, values, keys, headers, partition, partitions, timestamps_ms)
-        return BulkSender(self._appender).send(arguments, on_delivery)
+        return BulkSender(self._core.appender).send(arguments, on_delivery)
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything appended so far, and wait until the outcome of every record is known.
@@ -388,14 +309,14 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
             KafkaTimeoutError: records remain after `timeout`; they are still being sent.
             ClientClosed, IllegalState: the producer is closed, or this is a callback on the IO thread.
         """
-        if self._refusal is not None:
-            self._refuse()
+        self._core.check_open()
         timeout = checked_timeout(timeout)
-        began = self._monotonic()
+        monotonic = self._core.driver.clock.monotonic
+        began = monotonic()
         try:
-            self._closing.flush(timeout)
+            self._core.shutdown.flush(timeout)
         finally:
-            self._metrics.count_ns("flush-time-ns-total", self._monotonic() - began)
+            self._core.metrics.count_ns("flush-time-ns-total", monotonic() - began)
 
     @explaining
     def purge(self) -> int:
@@ -407,9 +328,8 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         Raises:
             ClientClosed, IllegalState: the producer is closed, or this is a callback on the IO thread.
         """
-        if self._refusal is not None:
-            self._refuse()
-        return self._closing.purge()
+        self._core.check_open()
+        return self._core.shutdown.purge()
 
     def partitions_for(self, topic: str) -> set[int]:
         """Return the topic's partition numbers. Block at most max_block_ms; raise as `send` does."""
@@ -417,35 +337,34 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
 
     def partition_infos(self, topic: str) -> list[PartitionInfo]:
         """Return the topic's partitions in order, with leaders and replicas. Like `partitions_for`."""
-        if self._refusal is not None:
-            self._refuse()
-        self._accumulator.check_not_interrupted()
-        known = self._client.wait_for_topic(topic, self._options.max_block)
+        self._core.check_open()
+        self._core.accumulator.check_not_interrupted()
+        known = self._core.client.wait_for_topic(topic, self._core.options.max_block)
         return [known.partitions[number] for number in sorted(known.partitions)]
 
     # ------------------------------------------------------------------ inspection
 
     def bootstrap_connected(self) -> bool:
         """Return whether any broker is connected. The first `send` opens the first connection."""
-        return self._client.nodes.has_connection
+        return self._core.client.nodes.has_connection
 
     def metrics(self, raw: bool = False) -> dict[str, float]:
         """Return Kafka's producer metrics by name: totals, current values, rates of the last 30 to 60 s.
 
         `raw` has no effect; it exists for kafka-python's programs.
         """
-        return self._metrics.snapshot()
+        return self._core.metrics.snapshot()
 
     def health(self) -> ProducerHealth:
         """Return the state of the producer as data: waiting records, memory, metadata, producer id.
 
         `codec_libraries` has the package that each codec uses, or None if there is none.
         """
-        return self._inspection.health()
+        return self._core.inspection.health()
 
     def explain(self) -> str:
         """Explain in words what the producer is waiting for."""
-        return self._inspection.explain()
+        return self._core.inspection.explain()
 
     # ------------------------------------------------------------------ the end
 
@@ -464,18 +383,19 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
             KafkaError: records failed that nothing has reported (see `flush`).
             IllegalState: called in a callback on the IO thread.
         """
-        if isinstance(self._refusal, ForkedClientError):
+        core = self._core
+        if isinstance(core.refusal, ForkedClientError):
             return  # the parent process owns the connections
-        if self._driver.is_own_thread():
+        if core.driver.is_own_thread():
             raise IllegalState("close() inside a callback of the IO thread would wait for itself")
         timeout = checked_timeout(timeout)
-        self._accumulator.close()  # refuses a signal handler in the middle of a send
-        self._refusal = ClientClosed("the producer is closed; create a new one")
-        self._open_batches = None
+        core.accumulator.close()  # refuses a signal handler in the middle of a send
+        core.refusal = ClientClosed("the producer is closed; create a new one")
+        self._open_batches = core.open_batches = None
         try:
-            self._closing.close(timeout)
+            core.shutdown.close(timeout)
         finally:
-            if self._closing.is_closed:
+            if core.shutdown.is_closed:
                 self._tracked.end()
 
     def __enter__(self) -> Self:
@@ -501,20 +421,27 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         lifecycle.refuse_pickling(self)
 
     def __repr__(self) -> str:
-        return lifecycle.repr_of("KafkaProducer", self.__dict__.get("_options"))
+        core = self.__dict__.get("_core")
+        return lifecycle.repr_of("KafkaProducer", None if core is None else core.options)
 
     # ------------------------------------------------------------------ inside
 
-    def _refuse(self) -> NoReturn:
-        """Raise the error of a producer that was closed, or belongs to the parent process."""
-        raise IllegalState("the producer is open") if self._refusal is None else self._refusal.anew()
+    def _runner(self, call: str) -> TransactionRunner:
+        return self._core.transaction_runner(call)
 
     # ------------------------------------------------------------------ lifecycle.LiveClient
 
     def _on_fork_in_child(self, error: ForkedClientError) -> None:
-        self._refusal = error
-        self._open_batches = None
-        self._driver.abandon(error)
+        self._core.refusal = error
+        self._open_batches = self._core.open_batches = None
+        self._core.driver.abandon(error)
 
     def _on_exit(self, timeout: float) -> int:
-        return self._closing.at_exit(timeout)
+        return self._core.shutdown.at_exit(timeout)
+
+
+def producer_of(core: ProducerCore) -> KafkaProducer[Any, Any]:
+    """Return a sync producer that uses this core; for the asyncio producer, which holds the core, too."""
+    producer: KafkaProducer[Any, Any] = KafkaProducer.__new__(KafkaProducer)
+    producer._hold(core)
+    return producer

@@ -82,7 +82,7 @@ def test_options_of_aiokafka_are_renamed_or_ignored() -> None:
     async def program() -> None:
         with pytest.warns(IgnoredOption, match="loop has no effect: the client belongs to the event loop of"):
             producer = KafkaProducer(loop=object(), max_batch_size=77)  # type: ignore[call-arg]
-        assert producer._producer._options.batch_size == 77
+        assert producer._core.options.batch_size == 77
         await producer.close()
         with pytest.warns(IgnoredOption, match="max_poll_interval_ms is the rebalance timeout"):
             consumer: Any = KafkaConsumer(group_id="g", rebalance_timeout_ms=1, loop=None)  # type: ignore[call-arg]
@@ -100,7 +100,7 @@ def test_options_of_a_mapping_are_adapted_as_those_by_name(kafka_cluster: KafkaC
         servers = kafka_cluster.bootstrap_servers
         with pytest.warns(IgnoredOption, match="loop has no effect"):
             producer: Any = KafkaProducer({"bootstrap.servers": servers, "max.batch.size": 77, "loop": 1})
-        assert producer._producer._options.batch_size == 77
+        assert producer._core.options.batch_size == 77
         await producer.send_and_wait("orders", b"v", partition=0)
         await producer.close()
         options = {

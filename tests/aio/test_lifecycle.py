@@ -473,7 +473,7 @@ def test_dropped_producer_that_ends_at_once_is_not_kept_until_exit(
         for _ in range(2):
             producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
             await producer.send_and_wait("orders", b"x")
-            shutdown, driver = producer._producer._closing, producer._producer._client.driver
+            shutdown, driver = producer._core.shutdown, producer._core.driver
             call_soon = driver.call_soon
 
             def call_and_let_it_end(command: Any) -> None:

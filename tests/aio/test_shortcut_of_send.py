@@ -49,7 +49,7 @@ def test_callback_of_another_client_is_refused_though_a_batch_is_open() -> None:
 
 def set_clock(producer: KafkaProducer, now_ns: int) -> None:
     clock = partial(int, now_ns)
-    producer._wall_ns = producer._sync._wall_ns = producer._appender._wall_ns = clock
+    producer._wall_ns = producer._sync._wall_ns = producer._core.appender._wall_ns = clock
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ class Copier:
         if self.consumer is not None:
             self.consumer._cluster.close(0)
         if self._producer is not None:
-            self._producer._client.close(0)
+            self._producer._core.client.close(0)
         self._forget()
 
     def _end(self, timeout: float) -> None:

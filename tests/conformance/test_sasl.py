@@ -138,4 +138,4 @@ def test_a_session_is_renewed_on_the_same_connection(secured: dict[str, Any]) ->
         until = time.monotonic() + 2.4 * MAX_REAUTH_MS / 1000
         while time.monotonic() < until:
             producer.send(TOPIC, b"again").result(5)
-        assert producer._client.nodes.failures == 0, producer.explain()
+        assert producer._core.client.nodes.failures == 0, producer.explain()

@@ -83,7 +83,7 @@ def test_a_plain_record_takes_one_call_on_the_callers_thread() -> None:
     # As large a batch as there are records, so that none of them is the first one of another.
     with counted(linger_ms=5000, batch_size=1 << 20) as (producer, counter):
         # The first record of a millisecond takes more calls.
-        producer._wall_ns = producer._appender._wall_ns = repeat(time.time_ns()).__next__
+        producer._wall_ns = producer._core.appender._wall_ns = repeat(time.time_ns()).__next__
         with counter.counting():
             for _ in range(records):
                 producer.send("orders", VALUE, on_delivery=ignore)

@@ -107,7 +107,7 @@ def check(cluster: KafkaCluster, producer: KafkaProducer[bytes, bytes], loop: Lo
     assert {*loop.returned} <= loop.written.keys() == {*found}
     for value, metadata in loop.written.items():
         assert logs[metadata.partition][metadata.offset] == value
-    accumulator = producer._accumulator
+    accumulator = producer._core.accumulator
     pool = accumulator.pool
     assert (pool.available_bytes, pool.overhead_bytes, pool.waiting) == (pool.total_bytes, 0, 0)
     assert not accumulator.incomplete

@@ -68,7 +68,7 @@ def test_waiting_records_and_requests_are_shown_in_the_metrics(
     cluster.controls.hold(MetadataRequest)
     producer.send("orders", b"x" * 15_000)
     waiting = simulation.spawn(lambda: producer.send("orders", b"x" * 15_000))
-    producer._client.metadata.request_update("the test says so")
+    producer._core.client.metadata.request_update("the test says so")
     simulation.sleep(7)
     metrics, health = producer.metrics(), producer.health()
     assert metrics["waiting-threads"] == health["senders_waiting_for_memory"] == 1

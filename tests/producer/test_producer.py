@@ -363,7 +363,7 @@ class TestFailing:
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster)
-        identity = producer._sender.identity
+        identity = producer._core.sender.identity
         assert identity is not None
         identity.sequences.on_identity(4711, LAST_EPOCH)
         cluster.controls.fail_next(ProduceRequest, MessageTooLarge)

@@ -168,7 +168,7 @@ def test_a_ctrl_c_at_any_moment_leaves_everything_in_order(cluster: KafkaCluster
 
 def end_the_io_thread(producer: KafkaProducer) -> None:
     """Fail like a bug in the loop."""
-    driver = producer._client.driver
+    driver = producer._core.client.driver
 
     def exit_thread(now: float) -> None:
         raise SystemExit("gone")
@@ -179,7 +179,7 @@ def end_the_io_thread(producer: KafkaProducer) -> None:
 
 def break_the_selector(producer: KafkaProducer) -> None:
     """Fail like a file number that other code has closed."""
-    driver = producer._client.driver
+    driver = producer._core.client.driver
 
     def broken(timeout: float | None) -> list[Ready]:
         raise OSError("bad file descriptor")

@@ -89,7 +89,7 @@ def batches(cluster: KafkaCluster, topic: str = "orders") -> list[Any]:
 
 
 def link_failures(producer: KafkaProducer) -> int:
-    return producer._client.nodes.failures
+    return producer._core.client.nodes.failures
 
 
 @pytest.mark.parametrize(("acks", "expected"), [(0, 0), (1, 1), ("all", -1)])

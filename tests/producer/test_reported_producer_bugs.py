@@ -92,9 +92,11 @@ class TestLossOfRecords:
             return response
 
         hidden = cluster.controls.rule(api=MetadataRequest, then="replace_reply", reply=forget)
-        producer._client.metadata.request_update("the test says so")
+        producer._core.client.metadata.request_update("the test says so")
         # One answer is doubted, three are believed.
-        assert simulation.wait_until(lambda: not producer._client.metadata.topic("orders").partitions, 10)
+        assert simulation.wait_until(
+            lambda: not producer._core.client.metadata.topic("orders").partitions, 10
+        )
         cluster.controls.remove_rule(hidden)
         deliveries = [producer.send("orders", value) for value in numbered(10, 5)]
         producer.flush(timeout=60)
@@ -257,12 +259,12 @@ class TestDoublesAndOrder:
     ) -> None:
         """Java failed at sequence 2**31 - 1."""
         producer = simulation.producer(cluster, linger_ms=20)
-        identity = producer._sender.identity
+        identity = producer._core.sender.identity
         assert identity is not None
         identity.sequences.on_identity(4711, 0)
         queue_run = identity.sequences._run  # the broker takes any number from a producer it does not know
         first = producer.send("orders", b"0")
-        batch = next(iter(producer._accumulator.incomplete))
+        batch = next(iter(producer._core.accumulator.incomplete))
         run = queue_run(batch)
         run.begin(identity.sequences.identity)
         run.next_sequence = LAST_SEQUENCE - 3
@@ -280,7 +282,7 @@ class TestDoublesAndOrder:
     ) -> None:
         """Java failed at epoch 32766, and later at 32767."""
         producer = simulation.producer(cluster, batch_size=0)
-        identity = producer._sender.identity
+        identity = producer._core.sender.identity
         assert identity is not None
         identity.sequences.on_identity(4711, LAST_EPOCH - 1)
         for number in range(3):
@@ -311,9 +313,9 @@ class TestDoublesAndOrder:
         first = producer.send("orders", b"1")
         simulation.sleep(0.1)
         cluster.controls.move_leader(("orders", 0), next(node for node in old.isr if node != old.leader))
-        producer._client.metadata.request_update("the test says so")
+        producer._core.client.metadata.request_update("the test says so")
         simulation.sleep(0.5)
-        moved = producer._client.metadata.leader_of("orders", 0)
+        moved = producer._core.client.metadata.leader_of("orders", 0)
         assert moved is not None
         assert moved.leader != old.leader
         later = [producer.send("orders", value) for value in (b"2", b"3")]

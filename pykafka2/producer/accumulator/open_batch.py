@@ -123,7 +123,7 @@ class OpenBatch:
         if self.outcome is None:
             raise IllegalState("a record was appended to a sealed batch")
         delivery = Delivery()
-        delivery._outcome, delivery._index = self.outcome, count
+        delivery.batch_outcome, delivery.batch_index = self.outcome, count
         return delivery
 
     def shut(self) -> int:
@@ -176,8 +176,8 @@ def append_unlocked(batch: OpenBatch, row: Row, size_bytes: int) -> Delivery | N
     if room_bytes < 0:
         return None
     delivery = Delivery()
-    delivery._outcome = outcome  # type: ignore[assignment]
-    delivery._index = index
+    delivery.batch_outcome = outcome  # type: ignore[assignment]
+    delivery.batch_index = index
     return delivery
 
 

@@ -53,11 +53,11 @@ class Delivery(LoopFuture):
     `succeeded`, `failed`) and of `concurrent.futures` (`result`, `exception`, `done`, `add_done_callback`).
     """
 
-    __slots__ = ("_index", "_outcome")
+    __slots__ = ("batch_index", "batch_outcome")
 
     # Set by accumulator/open_batch.py, as an __init__ would take a tenth of a record's time.
-    _outcome: BatchOutcome
-    _index: int
+    batch_outcome: BatchOutcome
+    batch_index: int
 
     if not TYPE_CHECKING:
         topic = _FieldOfResult()
@@ -68,16 +68,16 @@ class Delivery(LoopFuture):
     @property
     def place(self) -> tuple[BatchOutcome, int]:
         """Return the batch's outcome and the record's index in it."""
-        return self._outcome, self._index
+        return self.batch_outcome, self.batch_index
 
     def done(self) -> bool:
         """Return whether the record was written or has failed."""
-        return self._outcome.is_done
+        return self.batch_outcome.is_done
 
     @property
     def is_done(self) -> bool:
         """Whether the record was written or has failed; kafka-python's name for `done`."""
-        return self._outcome.is_done
+        return self.batch_outcome.is_done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Return the metadata of the record; waits at most `timeout` seconds (None: without limit).
@@ -87,14 +87,14 @@ class Delivery(LoopFuture):
             KafkaTimeoutError: there is no result yet; the record is still being sent.
             IllegalState: called in a callback of the IO thread, before the record was done.
         """
-        outcome = self._outcome
+        outcome = self.batch_outcome
         if not outcome.is_done:
             self._wait(timeout)
         if outcome.has_errors:
             error = self.exception()
             if error is not None:
                 raise error.anew()  # all records of the batch share the error
-        return outcome.metadata_of(self._index)
+        return outcome.metadata_of(self.batch_index)
 
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """Return the result; kafka-python's name for `result`."""
@@ -102,18 +102,18 @@ class Delivery(LoopFuture):
 
     def exception(self, timeout: float | None = None) -> KafkaError | None:
         """Return the error of a failed record, None if it was written; waits like `result`."""
-        outcome = self._outcome
+        outcome = self.batch_outcome
         if not outcome.is_done:
             self._wait(timeout)
         if not outcome.has_errors:
             return None
-        error = outcome.error_of(self._index)
+        error = outcome.error_of(self.batch_index)
         if error is not None:
-            outcome.mark_reported(self._index)
+            outcome.mark_reported(self.batch_index)
         return error
 
     def _wait(self, timeout: float | None) -> None:
-        outcome = self._outcome
+        outcome = self.batch_outcome
         if outcome.loop_callbacks is not None and self.cancelled():
             raise self._make_cancelled_error()  # as asyncio.wait_for expects from what it has cancelled
         if not outcome.wait(timeout):
@@ -124,16 +124,16 @@ class Delivery(LoopFuture):
 
     def outcome(self) -> tuple[RecordMetadata | None, KafkaError | None]:
         """Return metadata and error of a finished record, one of them None, without marking it reported."""
-        error = self._outcome.error_of(self._index)
-        return (self._outcome.metadata_of(self._index), None) if error is None else (None, error)
+        error = self.batch_outcome.error_of(self.batch_index)
+        return (self.batch_outcome.metadata_of(self.batch_index), None) if error is None else (None, error)
 
     def succeeded(self) -> bool:
         """Return whether the record was written."""
-        return self._outcome.is_done and self._outcome.error_of(self._index) is None
+        return self.batch_outcome.is_done and self.batch_outcome.error_of(self.batch_index) is None
 
     def failed(self) -> bool:
         """Return whether the record has failed."""
-        return self._outcome.is_done and self._outcome.error_of(self._index) is not None
+        return self.batch_outcome.is_done and self.batch_outcome.error_of(self.batch_index) is not None
 
     @overload
     def add_callback(self, callback: Callable[[RecordMetadata], object]) -> Delivery: ...
@@ -143,7 +143,7 @@ class Delivery(LoopFuture):
 
     def add_callback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
         """Call `callback(*args, metadata, **kwargs)` when the record is written (kafka-python's form)."""
-        outcome, index, listeners = self._outcome, self._index, self._outcome.callbacks
+        outcome, index, listeners = self.batch_outcome, self.batch_index, self.batch_outcome.callbacks
         run = None if listeners is None or args or kwargs else listeners.last
         # The usual case of `_listen`, without its call.
         if run is not None and run.callback is callback and run.end == index and not outcome.is_done:
@@ -159,7 +159,7 @@ class Delivery(LoopFuture):
 
     def add_errback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
         """Call `callback(*args, error, **kwargs)` when the record has failed (kafka-python's form)."""
-        outcome, index, listeners = self._outcome, self._index, self._outcome.errbacks
+        outcome, index, listeners = self.batch_outcome, self.batch_index, self.batch_outcome.errbacks
         run = None if listeners is None or args or kwargs else listeners.last
         # The usual case of `_listen`, without its call.
         if run is not None and run.callback is callback and run.end == index and not outcome.is_done:
@@ -171,7 +171,7 @@ class Delivery(LoopFuture):
         self, kind: int, callback: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Delivery:
         """Add a callback (0) or an errback (1); call it at once if the batch's callbacks have been called."""
-        outcome, index = self._outcome, self._index
+        outcome, index = self.batch_outcome, self.batch_index
         listeners = outcome.listeners()[kind]
         if args or kwargs:
             callback = partial(callback, *args, **kwargs)
@@ -201,17 +201,17 @@ class Delivery(LoopFuture):
         return self.add_callback(callback, *args, **kwargs).add_errback(callback, *args, **kwargs)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        outcome = self._outcome
+        outcome = self.batch_outcome
         if not outcome.is_done:
             yield from wait_in_loop(self.done, outcome.waiters)
         ready = outcome.ready
         if ready is not None:  # as in `metadata_of`, without its call
-            index = self._index
+            index = self.batch_index
             metadata = ready[index]
             if metadata is not None:
                 ready[index] = None
                 return metadata
-        return self.result(0) if outcome.has_errors else outcome.metadata_of(self._index)
+        return self.result(0) if outcome.has_errors else outcome.metadata_of(self.batch_index)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -220,9 +220,9 @@ class Delivery(LoopFuture):
         )
 
     def __repr__(self) -> str:
-        outcome = self._outcome
+        outcome = self.batch_outcome
         state = "pending"
         if outcome.is_done:
-            error = outcome.error_of(self._index)
+            error = outcome.error_of(self.batch_index)
             state = "written" if error is None else repr(error)
         return f"<Delivery {outcome.topic}-{outcome.partition} {state}>"

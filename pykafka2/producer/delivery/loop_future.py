@@ -131,8 +131,8 @@ class LoopFuture:
 
     __slots__ = ()
 
-    _outcome: BatchOutcome
-    _index: int
+    batch_outcome: BatchOutcome
+    batch_index: int
 
     _asyncio_future_blocking = False
     """Makes `asyncio.isfuture` return True. Never set: awaiting yields a future of asyncio's own."""
@@ -152,7 +152,7 @@ class LoopFuture:
         On a thread where an event loop runs, the loop calls it, as that of an asyncio future. Elsewhere the
         IO thread calls it, or this method does so at once if the record is done.
         """
-        outcome, loop = self._outcome, running_loop()
+        outcome, loop = self.batch_outcome, running_loop()
         if loop is None:
             outcome.add_listener(lambda: callback(self))
             return self
@@ -162,7 +162,7 @@ class LoopFuture:
             loop.call_soon(callback, self, context=context)
             return self
         # Hot: once for each delivery of a `gather`.
-        by_loop, index = outcome.loop_callbacks, self._index
+        by_loop, index = outcome.loop_callbacks, self.batch_index
         waiting = None if by_loop is None else by_loop.get(loop)
         if waiting is None:
             waiting = _callbacks_of(outcome, loop)
@@ -179,7 +179,7 @@ class LoopFuture:
 
     def call_when_done(self, callback: Callback) -> None:
         """Call `callback(self)` on the running loop when the record is done, also after `cancel`."""
-        outcome, loop = self._outcome, self.get_loop()
+        outcome, loop = self.batch_outcome, self.get_loop()
         waiting = _callbacks_of(outcome, loop)
         waiting.lasting.append((self, callback, copy_context()))
         waiting.check()
@@ -187,25 +187,25 @@ class LoopFuture:
     def remove_done_callback(self, callback: Callback) -> int:
         """Remove a callback of the running loop; return how often it was added."""
         waiting = self._of_loop()
-        return 0 if waiting is None else waiting.remove(self._index, callback)
+        return 0 if waiting is None else waiting.remove(self.batch_index, callback)
 
     def cancel(self, msg: object = None) -> bool:
         """End the waits of the running loop's `asyncio.gather` and its relatives; False without any.
 
         The record is sent nevertheless.
         """
-        waiting = None if self._outcome.is_done else self._of_loop()
-        return waiting is not None and waiting.cancel(self._index)
+        waiting = None if self.batch_outcome.is_done else self._of_loop()
+        return waiting is not None and waiting.cancel(self.batch_index)
 
     def cancelled(self) -> bool:
         """Return whether `cancel` has ended a wait of the running loop, and the record is not done yet."""
-        if self._outcome.is_done:
+        if self.batch_outcome.is_done:
             return False
         waiting = self._of_loop()
-        return waiting is not None and self._index in waiting.cancelled
+        return waiting is not None and self.batch_index in waiting.cancelled
 
     def _of_loop(self) -> LoopCallbacks | None:
-        by_loop = self._outcome.loop_callbacks
+        by_loop = self.batch_outcome.loop_callbacks
         return None if by_loop is None else by_loop.get(running_loop())
 
     def _make_cancelled_error(self) -> BaseException:

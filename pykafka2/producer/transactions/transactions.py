@@ -68,9 +68,6 @@ class TransactionCalls:
         ClientClosed, ForkedClientError, ClientFailed: as for `send`.
     """
 
-    _refusal: KafkaError | None
-    _transactions: TransactionRunner | None
-
     def init_transactions(self, timeout: float | None = None) -> None:
         """Register the transactional_id, fence older producers with it, and abort their open transaction.
 
@@ -166,12 +163,8 @@ class TransactionCalls:
         )
 
     def _runner(self, call: str) -> TransactionRunner:
-        refusal, runner = self._refusal, self._transactions
-        if refusal is not None:
-            raise refusal.anew()
-        if runner is None:
-            raise IllegalState(f"{call}() needs the option transactional_id; this producer has none")
-        return runner
+        """Return the runner of an open producer with a transactional_id, or raise."""
+        raise NotImplementedError
 
 
 @contextmanager

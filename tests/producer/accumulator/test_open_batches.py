@@ -166,10 +166,10 @@ def test_record_has_the_millisecond_in_which_it_was_sent(key: bytes | None) -> N
     with Simulation(seed=7) as simulation:
         cluster = simulation.cluster(brokers=1, topics={"orders": 1})
         producer = simulation.producer(cluster, linger_ms=60_000)
-        now_ns = producer._driver.clock.wall_ms() * NS_PER_MS
+        now_ns = producer._core.driver.clock.wall_ms() * NS_PER_MS
         times = [0, 0, NS_PER_MS - 1, NS_PER_MS, NS_PER_MS, 2 * NS_PER_MS, 2 * NS_PER_MS - 1, 7 * NS_PER_MS]
         for after_ns in times:
-            producer._wall_ns = producer._appender._wall_ns = partial(int, now_ns + after_ns)
+            producer._wall_ns = producer._core.appender._wall_ns = partial(int, now_ns + after_ns)
             producer.send("orders", b"v", key)
         producer.flush(30)
         written = [record.timestamp for record in cluster.log("orders", 0).records()]
@@ -215,7 +215,7 @@ def test_send_interrupted_between_two_lines_loses_no_record(
     with Simulation(seed=7) as simulation:
         cluster = simulation.cluster(brokers=1, topics={"orders": 1})
         producer = simulation.producer(cluster, linger_ms=60_000)
-        queue = producer._accumulator.queue("orders", 0)
+        queue = producer._core.accumulator.queue("orders", 0)
 
         def attempt(line: int) -> bool:
             before = len(cluster.log("orders", 0).values())
@@ -282,11 +282,11 @@ def test_a_clock_that_is_set_back_is_followed_at_once() -> None:
     with Simulation(seed=7) as simulation:
         cluster = simulation.cluster(brokers=1, topics={"orders": 1})
         producer = simulation.producer(cluster, linger_ms=60_000)
-        now_ms = producer._driver.clock.wall_ms()
+        now_ms = producer._core.driver.clock.wall_ms()
         times = [now_ms, now_ms, now_ms - 3]
         kept = []
         for time_ms in times:
-            producer._wall_ns = producer._appender._wall_ns = partial(int, time_ms * NS_PER_MS)
+            producer._wall_ns = producer._core.appender._wall_ns = partial(int, time_ms * NS_PER_MS)
             kept.append(producer.send("orders", b"v"))
         producer.flush(30)
         assert [one.result(0).timestamp for one in kept] == times
@@ -297,7 +297,7 @@ def test_no_record_takes_the_short_way_to_a_batch_that_began_later() -> None:
     with Simulation(seed=7) as simulation:
         cluster = simulation.cluster(brokers=1, topics={"orders": 1})
         producer = simulation.producer(cluster, linger_ms=60_000)
-        later_ms = producer._driver.clock.wall_ms() + 60_000
+        later_ms = producer._core.driver.clock.wall_ms() + 60_000
         kept = [producer.send("orders", b"v", timestamp_ms=later_ms), producer.send("orders", b"v")]
         assert not producer._open_batches
         kept.append(producer.send("orders", b"v"))
@@ -309,8 +309,8 @@ def test_keyed_record_in_a_batch_that_began_later_has_its_own_timestamp() -> Non
     with Simulation(seed=7) as simulation:
         cluster = simulation.cluster(brokers=1, topics={"orders": 1})
         producer = simulation.producer(cluster, linger_ms=60_000)
-        now_ms = producer._driver.clock.wall_ms()
-        producer._wall_ns = producer._appender._wall_ns = partial(int, now_ms * NS_PER_MS)
+        now_ms = producer._core.driver.clock.wall_ms()
+        producer._wall_ns = producer._core.appender._wall_ns = partial(int, now_ms * NS_PER_MS)
         kept = [producer.send("orders", b"v", b"key", timestamp_ms=now_ms + 60_000)]
         kept += [producer.send("orders", b"v", b"key") for _ in range(2)]
         producer.flush(30)
@@ -359,7 +359,7 @@ def test_purge_holds_the_lock_while_it_lists_the_batches_of_a_queue() -> None:
         cluster = simulation.cluster(brokers=1, topics={"orders": 1})
         producer = simulation.producer(cluster, linger_ms=60_000)
         delivery = producer.send("orders", b"v")
-        [queue] = producer._accumulator.waiting_queues()
+        [queue] = producer._core.accumulator.waiting_queues()
         queue.batches = guarded = GuardedBatches(queue.batches)
         guarded.lock = queue.lock
         assert producer.purge() == 1

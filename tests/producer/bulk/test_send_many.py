@@ -91,14 +91,14 @@ class TestArriving:
         self, simulation: Simulation, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         producer = simulation.producer(cluster)
-        append_row = producer._appender.append_row
+        append_row = producer._core.appender.append_row
 
         def spy(*arguments: Any) -> Any:
             delivery = append_row(*arguments)
             producer.send("orders", b"another caller's", partition=0)
             return delivery
 
-        monkeypatch.setattr(producer._appender, "append_row", spy)
+        monkeypatch.setattr(producer._core.appender, "append_row", spy)
         values = [b"a", b"b", b"c"]
         batches = producer.send_many("orders", values, partition=0).result(10)
         offsets = {row: batch.base_offset + at for batch in batches for at, row in enumerate(batch.rows)}
@@ -206,7 +206,7 @@ class TestArriving:
         """The topic is deleted and created again; the row went to the partition that others stick to."""
         producer = simulation.producer(cluster, linger_ms=0)
         producer.partitions_for("spread")
-        metadata = producer._client.metadata
+        metadata = producer._core.client.metadata
 
         def shrink() -> None:
             known = metadata.snapshot.topics["spread"]
@@ -562,7 +562,7 @@ class TestFailing:
         with pytest.raises(ForkedClientError, match="created before a fork"):
             producer.send_many("orders", values_of(MANY))
         assert producer.health()["records_waiting"] == 0
-        producer._refusal = None
+        producer._core.refusal = None
 
     def test_ctrl_c_notes_how_many_records_were_appended(
         self, simulation: Simulation, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch

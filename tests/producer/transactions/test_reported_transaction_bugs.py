@@ -691,8 +691,8 @@ def test_record_checked_before_its_transaction_ended_does_not_join_after(
 ) -> None:
     """Its thread stood still between the two; nothing may wait for a transaction that has not begun."""
     producer = a_producer(simulation, cluster)
-    queue = producer._accumulator.queue("orders", 0)
+    queue = producer._core.accumulator.queue("orders", 0)
     with pytest.raises(IllegalState, match="begin_transaction"):
-        producer._accumulator.append_waiting(queue, *a_row(), timeout=0)
+        producer._core.accumulator.append_waiting(queue, *a_row(), timeout=0)
     assert producer.health()["records_waiting"] == 0
     assert producer.health()["buffer_available_bytes"] == 33_554_432

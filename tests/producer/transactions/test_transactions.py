@@ -200,7 +200,9 @@ def test_a_cluster_that_is_upgraded_is_followed_with_a_new_epoch(simulation: Sim
         epochs.append(producer.health()["producer_epoch"])
         if number == 0:
             raised = FeatureUpdateKey(feature="transaction.version", max_version_level=2, upgrade_type=1)
-            answer = producer._client.request(UpdateFeaturesRequest(feature_updates=[raised]), ToController())
+            answer = producer._core.client.request(
+                UpdateFeaturesRequest(feature_updates=[raised]), ToController()
+            )
             assert answer.error_code == 0
             simulation.sleep(1)
             coordinator = cluster.coordinator("t", "transaction")
@@ -731,7 +733,7 @@ class TestOthers:
         producer._on_fork_in_child(ForkedClientError("created before a fork"))
         with pytest.raises(ForkedClientError, match="created before a fork"):
             producer.begin_transaction()
-        producer._refusal = None
+        producer._core.refusal = None
 
     def test_times_are_counted_under_kafkas_names(self, producer: KafkaProducer) -> None:
         with producer.transaction():
