@@ -1451,6 +1451,30 @@ class ShareSessionLimitReached(BrokerError, RetriableError):
     code = 133
 
 
+class GroupDeletionFailed(BrokerError):
+    """The group could not be deleted; the broker's message says why."""
+
+    what_to_do = "Correct what the broker's message names, then delete the group again."
+
+    code = 134
+
+
+class StreamsTopologyDescriptionUpdateFailed(BrokerError):
+    """The broker could not store the description of a streams topology."""
+
+    what_to_do = "Nothing: pykafka2 has no streams groups."
+
+    code = 135
+
+
+class ControllerIdNotRegistered(BrokerError):
+    """No controller with this id is registered."""
+
+    what_to_do = "Correct the id; `describe_quorum()` returns the controllers."
+
+    code = 136
+
+
 class UnknownErrorCode(BrokerError):
     """The broker responded with a code that this version of pykafka2 does not know: `unknown_code`.
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from pykafka2.broker.base.features import NEWEST, Release
+from pykafka2.broker.base.features import DEFAULT, Release
 from pykafka2.broker.base.image import ClusterImage, ListenerAddress
 from pykafka2.broker.base.problems import Problems
 from pykafka2.broker.base.timing_wheel import TimingWheel
@@ -53,7 +53,7 @@ class Node:
         events: EventLog,
         problems: Problems,
         image: ClusterImage,
-        release: Release = NEWEST,
+        release: Release = DEFAULT,
     ) -> None:
         self.id = broker_id
         self.listeners = tuple(listeners)

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from pykafka2.broker.base.features import NEWEST, Release
+from pykafka2.broker.base.features import DEFAULT, Release
 from pykafka2.broker.base.metadata_cache import MetadataCache
 from pykafka2.broker.base.problems import Problems
 from pykafka2.broker.config.configs import BrokerConfig
@@ -53,7 +53,7 @@ class Shared:
     """The security of each listener, by name."""
     credentials: Credentials = attrs.field(factory=Credentials)
     """Users' credentials."""
-    release: Release = NEWEST
+    release: Release = DEFAULT
     """The release of Apache Kafka that clients see; brokers among themselves are not limited by it."""
     metadata_cache: MetadataCache = attrs.field(factory=MetadataCache)
     storages: Storages = attrs.field(factory=MemoryLogStorages)

@@ -27,6 +27,7 @@ from pykafka2.version import __version__
 
 SOFTWARE_NAME = "pykafka2"
 SOFTWARE_VERSION = __version__
+LAST_VERSION_WITHOUT_EXPECTATION = 4
 MOST_OFFERED = 200
 """Characters of mechanism names that an error shows."""
 NO_SASL_HERE = (
@@ -66,7 +67,7 @@ def negotiate(broker: str, software_name: str, software_version: str) -> Script[
     Brokers before 2.4 respond without a range, so version 0 is used for them.
     """
     request = ApiVersionsRequest(client_software_name=software_name, client_software_version=software_version)
-    version = ApiVersionsRequest.MAX_VERSION
+    version = LAST_VERSION_WITHOUT_EXPECTATION
     response = yield from call(request, version)
     if response.error_code == UnsupportedVersion.code:
         version = _version_after_rejection(response, version)

@@ -99,6 +99,7 @@ class ApiKey:
     DESCRIBE_SHARE_GROUP_OFFSETS: Final = 90
     ALTER_SHARE_GROUP_OFFSETS: Final = 91
     DELETE_SHARE_GROUP_OFFSETS: Final = 92
+    UNREGISTER_CONTROLLER: Final = 94
 
 
 @slotted(frozen=True)
@@ -134,7 +135,7 @@ API_KEYS: Final[dict[int, ApiInfo]] = {
         ApiInfo(15, "DescribeGroups", "group_admin", 0, 6, 5),
         ApiInfo(16, "ListGroups", "group_admin", 0, 5, 3),
         ApiInfo(17, "SaslHandshake", "sasl", 0, 1, None),
-        ApiInfo(18, "ApiVersions", "api_versions", 0, 4, 3),
+        ApiInfo(18, "ApiVersions", "api_versions", 0, 5, 3),
         ApiInfo(19, "CreateTopics", "topics", 0, 7, 5),
         ApiInfo(20, "DeleteTopics", "topics", 0, 6, 4),
         ApiInfo(21, "DeleteRecords", "topics", 0, 2, 2),
@@ -144,7 +145,7 @@ API_KEYS: Final[dict[int, ApiInfo]] = {
         ApiInfo(25, "AddOffsetsToTxn", "transaction", 0, 4, 3),
         ApiInfo(26, "EndTxn", "transaction", 0, 5, 3),
         ApiInfo(27, "WriteTxnMarkers", "transaction", 0, 2, 1),
-        ApiInfo(28, "TxnOffsetCommit", "transaction", 0, 5, 3),
+        ApiInfo(28, "TxnOffsetCommit", "transaction", 0, 6, 3),
         ApiInfo(29, "DescribeAcls", "acls", 0, 3, 2),
         ApiInfo(30, "CreateAcls", "acls", 0, 3, 2),
         ApiInfo(31, "DeleteAcls", "acls", 0, 3, 2),
@@ -158,7 +159,7 @@ API_KEYS: Final[dict[int, ApiInfo]] = {
         ApiInfo(39, "RenewDelegationToken", "tokens", 0, 2, 2),
         ApiInfo(40, "ExpireDelegationToken", "tokens", 0, 2, 2),
         ApiInfo(41, "DescribeDelegationToken", "tokens", 0, 3, 2),
-        ApiInfo(42, "DeleteGroups", "group_admin", 0, 2, 2),
+        ApiInfo(42, "DeleteGroups", "group_admin", 0, 3, 2),
         ApiInfo(43, "ElectLeaders", "reassignments", 0, 2, 2),
         ApiInfo(44, "IncrementalAlterConfigs", "configs", 0, 1, 1),
         ApiInfo(45, "AlterPartitionReassignments", "reassignments", 0, 1, 0),
@@ -201,6 +202,7 @@ API_KEYS: Final[dict[int, ApiInfo]] = {
         ApiInfo(90, "DescribeShareGroupOffsets", "share_offsets", 0, 1, 0),
         ApiInfo(91, "AlterShareGroupOffsets", "share_offsets", 0, 0, 0),
         ApiInfo(92, "DeleteShareGroupOffsets", "share_offsets", 0, 0, 0),
+        ApiInfo(94, "UnregisterController", "cluster", 0, 0, 0),
     )
 }
 """All supported APIs, by key."""
@@ -271,6 +273,7 @@ DATA_MODULES: Final[dict[str, tuple[str, ...]]] = {
     "transaction_records": (
         "TransactionLogKey",
         "TransactionLogValue",
+        "AbortedTxn",
     ),
     "metadata_records": (
         "RegisterBrokerRecord",
@@ -299,6 +302,7 @@ DATA_MODULES: Final[dict[str, tuple[str, ...]]] = {
         "RemoveDelegationTokenRecord",
         "RegisterControllerRecord",
         "ClearElrRecord",
+        "UnregisterControllerRecord",
     ),
 }
 """The messages that are neither requests nor responses, by module."""

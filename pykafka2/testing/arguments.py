@@ -289,7 +289,7 @@ class ClusterArguments:
     def finalised_features(self) -> Mapping[str, int]:
         """Return all features with their levels."""
         release = self.release
-        name = "" if release.is_newest else release.name
+        name = "" if release.is_default else release.name
         return finalised(self.features, release.supported, release.finalized, name)
 
     @property

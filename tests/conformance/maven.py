@@ -29,9 +29,10 @@ OLDEST_SERVER_POM = JAVA_FOLDER / "pom-oldest-server.xml"
 LOG_SETTINGS = JAVA_FOLDER / "log4j2.xml"
 SOURCES = sorted((JAVA_FOLDER / "src").rglob("*.java"))
 
+NEWEST = "4.4.0"
 CURRENT = "4.3.1"
 OLDEST = "3.9.1"
-"""The two generations of kafka-clients; pom.xml says why two."""
+"""The generations of kafka-clients; pom.xml says why three."""
 
 REQUIRE = "PYKAFKA2_REQUIRE_KAFKA"
 MAVEN_TIMEOUT = 300.0
@@ -49,6 +50,7 @@ class KafkaUnavailable(Exception):
 class KafkaJars:
     """The folder of the jars and our compiled classes."""
 
+    newest: Path
     current: Path
     oldest: Path
     classes: Path
@@ -57,23 +59,26 @@ class KafkaJars:
 
     def class_path(self, generation: str = CURRENT) -> str:
         """Our classes and the jars of one generation, as java's -cp wants them."""
-        first = [self.classes, self.clients_jar(generation)]
-        # kafka-clients 3.9.1 needs only jackson, slf4j and the codecs, and lives well with the newer ones.
+        own = sorted(self.newest.glob("*.jar")) if generation == NEWEST else [self.clients_jar(generation)]
+        # The clients need only jackson, slf4j and the codecs, and live well with those of another release.
         rest = (
             jar for jar in sorted(self.current.glob("*.jar")) if not jar.name.startswith("kafka-clients-")
         )
+        first = [self.classes, *own]
         return os.pathsep.join(str(path) for path in [*first, *rest])
 
     def clients_jar(self, generation: str = CURRENT) -> Path:
         if generation == CURRENT:
             return self.current / f"kafka-clients-{self.server}.jar"
-        return self.oldest / f"kafka-clients-{generation}.jar"
+        folder = self.newest if generation == NEWEST else self.oldest
+        return folder / f"kafka-clients-{generation}.jar"
 
     def message_jars(self, generation: str) -> list[Path]:
         """The jars that carry schemas; of the oldest only those of requests and responses."""
         coordinators = ["group-coordinator", "transaction-coordinator", "share-coordinator"]
         names = [] if generation == OLDEST else [*coordinators, "metadata"]
-        others = [self.current / f"kafka-{name}-{CURRENT}.jar" for name in names]
+        folder = self.newest if generation == NEWEST else self.current
+        others = [folder / f"kafka-{name}-{generation}.jar" for name in names]
         return [self.clients_jar(generation), *others]
 
     def java(
@@ -109,7 +114,9 @@ def kafka_jars() -> KafkaJars:
     classes = made_once(
         "classes", [POM, *SOURCES], lambda folder: compiled(SOURCES, folder, f"{jars / 'current'}/*")
     )
-    return KafkaJars(current=jars / "current", oldest=jars / "oldest", classes=classes)
+    return KafkaJars(
+        newest=jars / "newest", current=jars / "current", oldest=jars / "oldest", classes=classes
+    )
 
 
 @cache

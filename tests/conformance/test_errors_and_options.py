@@ -44,8 +44,8 @@ REFRESHING_HERE = {"NOT_CONTROLLER": "brokers with ZooKeeper do not forward requ
 """Errors that make our clients request metadata, and Java's not."""
 
 
-def test_error_codes_names_and_traits_are_kafkas(java: Bridge) -> None:
-    (kafka,) = java("errors", [{}])
+def test_error_codes_names_and_traits_are_kafkas(newest_java: Bridge) -> None:
+    (kafka,) = newest_java("errors", [{}])
     assert len(kafka) > 130
     for error in kafka:
         code = error["code"]
@@ -59,8 +59,8 @@ def test_error_codes_names_and_traits_are_kafkas(java: Bridge) -> None:
         assert ours.refresh_metadata == (error["refresh_metadata"] or error["name"] in REFRESHING_HERE), error
 
 
-def test_error_codes_are_exactly_those_of_kafka(java: Bridge) -> None:
-    (kafka,) = java("errors", [{}])
+def test_error_codes_are_exactly_those_of_kafka(newest_java: Bridge) -> None:
+    (kafka,) = newest_java("errors", [{}])
     codes = {code for code in range(-1, 1000) if code != errors.NONE}
     known = {code for code in codes if errors.for_code(code) is not errors.UnknownErrorCode}
     assert known == {error["code"] for error in kafka} - {errors.NONE}

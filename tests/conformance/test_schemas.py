@@ -16,6 +16,7 @@ MESSAGES = list(all_messages())
 NOT_SUPPORTED = {
     "StreamsGroupHeartbeat": "streams groups (KIP-1071) are Kafka Streams' own",
     "StreamsGroupDescribe": "streams groups (KIP-1071) are Kafka Streams' own",
+    "StreamsGroupTopologyDescriptionUpdate": "streams groups (KIP-1071) are Kafka Streams' own",
     "Vote": "KRaft among controllers",
     "BeginQuorumEpoch": "KRaft among controllers",
     "EndQuorumEpoch": "KRaft among controllers",
@@ -23,7 +24,7 @@ NOT_SUPPORTED = {
     "ControllerRegistration": "KRaft among controllers",
     "UpdateRaftVoter": "KRaft among controllers",
 }
-"""The APIs of Kafka 4.3.1 that are left out, and why."""
+"""The APIs of Kafka 4.4.0 that are left out, and why."""
 
 NOT_KEPT = ("StreamsGroup",)
 """Records, by the beginning of their names, of streams groups."""
@@ -40,7 +41,7 @@ def test_a_message_is_declared_as_in_kafka(jars: KafkaJars, cls: type[Message]) 
     assert ours["api_key"] == newest.schema.get("apiKey")
     assert ours["latest_version_unstable"] == newest.has_unstable_version
 
-    # The union of both generations. Of the oldest, only what was stable: its unstable versions came to
+    # The union of all generations. Of the oldest, only what was stable: its unstable versions came to
     # nothing, or were declared again.
     low = min(one.stable_versions.start for one in kafka if one.stable_versions)
     assert ours["valid_versions"] == (low, newest.valid.high)

@@ -85,14 +85,14 @@ SUBJECTS: Mapping[str, str] = {
         InvalidGroupId InvalidSessionTimeout CoordinatorNotAvailable NotCoordinator
         CoordinatorLoadInProgress FencedMemberEpoch StaleMemberEpoch UnreleasedInstanceId MemberIdRequired
         InvalidRegularExpression OffsetMetadataTooLarge InvalidCommitOffsetSize GroupIdNotFound
-        NonEmptyGroup GroupSubscribedToTopic""",
+        NonEmptyGroup GroupDeletionFailed GroupSubscribedToTopic""",
     "Administration": """
         TopicAlreadyExists InvalidPartitions InvalidReplicationFactor InvalidReplicaAssignment InvalidConfig
         PolicyViolation InvalidRequest TopicDeletionDisabled ThrottlingQuotaExceeded NotController
         ReassignmentInProgress NoReassignmentInProgress ElectionNotNeeded PreferredLeaderNotAvailable
         EligibleLeadersNotAvailable ResourceNotFound DuplicateResource OperationNotAttempted LogDirNotFound
-        FeatureUpdateFailed BrokerIdNotRegistered UnknownControllerId DuplicateVoter VoterNotFound
-        InvalidVoterKey""",
+        FeatureUpdateFailed BrokerIdNotRegistered UnknownControllerId ControllerIdNotRegistered DuplicateVoter
+        VoterNotFound InvalidVoterKey""",
     "Inside the brokers": """
         UnknownServerError KafkaStorageError UnknownErrorCode StaleControllerEpoch StaleBrokerEpoch
         IneligibleReplica NewLeaderElected InvalidUpdateVersion InconsistentVoterSet
@@ -100,7 +100,7 @@ SUBJECTS: Mapping[str, str] = {
     "Share groups, streams and telemetry": """
         InvalidRecordState ShareSessionNotFound InvalidShareSessionEpoch ShareSessionLimitReached
         FencedStateEpoch StreamsInvalidTopology StreamsInvalidTopologyEpoch StreamsTopologyFenced
-        UnknownSubscriptionId TelemetryTooLarge""",
+        StreamsTopologyDescriptionUpdateFailed UnknownSubscriptionId TelemetryTooLarge""",
     "Spark connector": """
         SparkConnectorError DataLoss WrongOffsets WrongSchema WrongRow ExactlyOnceError CheckpointBehind
         LedgerBehind SupersededRun NotCommitted PartlyCommitted""",

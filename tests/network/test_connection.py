@@ -34,6 +34,7 @@ from pykafka2.network.connection import (
     ConnectionState,
     HandlerFailed,
 )
+from pykafka2.network.handshake import LAST_VERSION_WITHOUT_EXPECTATION
 from pykafka2.network.script import Script, call
 from pykafka2.protocol.framing import encode_response
 from pykafka2.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -68,7 +69,7 @@ def test_the_handshake_comes_first_and_makes_the_connection_ready(wire: Wire) ->
     wire.connection.on_open(1.0)
     ((header, request),) = wire.requests()
     assert isinstance(request, ApiVersionsRequest)
-    assert header.request_api_version == ApiVersionsRequest.MAX_VERSION
+    assert header.request_api_version == LAST_VERSION_WITHOUT_EXPECTATION
     assert (header.client_id, request.client_software_name) == ("tester", "pykafka2")
     assert wire.connection.state is ConnectionState.HANDSHAKING
     wire.answer(header, api_versions_response(), 1.5)

@@ -98,7 +98,7 @@ def test_a_version_too_new_is_refused_and_its_header_still_read() -> None:
     frame = bytes.fromhex("0012 0063 00000009 0001 61 00  0261 0262 00")
     header, offset = decode_request_header(frame)
     assert (header.correlation_id, header.client_id, offset) == (9, "a", 12)
-    with pytest.raises(UnsupportedVersion, match="ApiVersions version 99 is not between 0 and 4"):
+    with pytest.raises(UnsupportedVersion, match="ApiVersions version 99 is not between 0 and 5"):
         decode_request(frame)
 
 

@@ -190,7 +190,7 @@ def test_versions_outside_the_declared_ones_are_refused() -> None:
 
 def test_an_unstable_version_is_declared_but_not_the_newest_to_offer() -> None:
     assert (InitProducerIdRequest.MAX_VERSION, InitProducerIdRequest.LAST_VERSION) == (5, 6)
-    assert (TxnOffsetCommitRequest.MAX_VERSION, TxnOffsetCommitRequest.LAST_VERSION) == (5, 5)
+    assert (TxnOffsetCommitRequest.MAX_VERSION, TxnOffsetCommitRequest.LAST_VERSION) == (6, 6)
     request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1, keep_prepared_txn=True)
     assert InitProducerIdRequest.decode(request.encode(6), 6) == request
 

@@ -1,12 +1,12 @@
 """Features of a cluster (KIP-584), and the releases of Apache Kafka that it can imitate.
 
-Names and levels are those of Apache Kafka 4.3.1, without streams.version and
+Names and levels are those of Apache Kafka, without streams.version and
 eligible.leader.replicas.version, which are left out. The finalized levels are part of the controller's image.
 ApiVersions returns them, and the transaction coordinator reads its transaction.version from them.
 
 `RANGES` has one line per API: key, name, and for each release that changed it the range of versions. They are
 taken from the message schemas in the kafka-clients jars of 2.8.2, 3.0.2, 3.1.2, 3.2.3, 3.3.2, 3.4.1, 3.5.2,
-3.6.2, 3.7.2, 3.8.1, 3.9.1, 4.0.1, 4.1.1, 4.2.0 and 4.3.1, without unstable versions (tests/conformance
+3.6.2, 3.7.2, 3.8.1, 3.9.1, 4.0.1, 4.1.1, 4.2.0, 4.3.1 and 4.4.0, without unstable versions (tests/conformance
 compares them). Up to 3.2 they are the versions of brokers with ZooKeeper, from 3.3 on of brokers with KRaft,
 as each release recommends for production.
 """
@@ -36,50 +36,12 @@ class Levels:
     highest: int
 
 
-SUPPORTED: Final[Mapping[str, Levels]] = MappingProxyType(
-    {
-        "group.version": Levels(0, 1),
-        KRAFT_VERSION: Levels(0, 1),
-        METADATA_VERSION: Levels(7, 30),
-        "share.version": Levels(0, 1),
-        TRANSACTION_VERSION: Levels(0, 2),
-    }
-)
-
-LATEST: Final[Mapping[str, int]] = MappingProxyType(
-    # kraft.version is not part of the finalized features in the image.
-    {name: levels.highest for name, levels in SUPPORTED.items() if name != KRAFT_VERSION}
-)
-"""The highest level of each feature, which is how a new cluster starts."""
-
-
-def finalised(
-    overrides: Mapping[str, int] | None,
-    supported: Mapping[str, Levels] = SUPPORTED,
-    defaults: Mapping[str, int] = LATEST,
-    release: str = "",
-) -> Mapping[str, int]:
-    """Return the default levels with these overrides; level 0 disables a feature.
-
-    Raise `UnknownOption` with the nearest feature and the name of an older `release`, or
-    `ConfigurationError` for an unsupported level.
-    """
-    levels = dict(defaults)
-    for name, level in (overrides or {}).items():
-        known = supported.get(name)
-        if known is None:
-            where = f" in Apache Kafka {release}" if release else ""
-            raise UnknownOption(f"no feature {name!r}{where}{nearest(name, supported)}")
-        if not isinstance(level, int) or not known.lowest <= level <= known.highest:
-            raise ConfigurationError(f"{name}={level!r}: use a level from {known.lowest} to {known.highest}")
-        levels[name] = level
-    return MappingProxyType({name: level for name, level in levels.items() if level > 0})
-
-
 RELEASES: Final = (
-    "2.8", "3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3"
+    "2.8", "3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9",
+    "4.0", "4.1", "4.2", "4.3", "4.4"
 )  # fmt: skip
-NEWEST_NAME: Final = RELEASES[-1]
+DEFAULT_NAME: Final = "4.3"
+"""The release that clusters imitate without `as_version`."""
 FIRST_WITH_KRAFT: Final = "3.3"
 
 RANGES: Final = """
@@ -101,7 +63,7 @@ RANGES: Final = """
 15 DescribeGroups                 2.8 0-5, 4.0 0-6
 16 ListGroups                     2.8 0-4, 3.8 0-5
 17 SaslHandshake                  2.8 0-1
-18 ApiVersions                    2.8 0-3, 3.9 0-4
+18 ApiVersions                    2.8 0-3, 3.9 0-4, 4.4 0-5
 19 CreateTopics                   2.8 0-7, 4.0 2-7
 20 DeleteTopics                   2.8 0-6, 4.0 1-6
 21 DeleteRecords                  2.8 0-2
@@ -111,7 +73,7 @@ RANGES: Final = """
 25 AddOffsetsToTxn                2.8 0-3, 3.8 0-4
 26 EndTxn                         2.8 0-3, 3.8 0-4, 4.0 0-5
 27 WriteTxnMarkers                2.8 0-1, 4.0 1-1, 4.2 1-2
-28 TxnOffsetCommit                2.8 0-3, 3.8 0-4, 4.0 0-5
+28 TxnOffsetCommit                2.8 0-3, 3.8 0-4, 4.0 0-5, 4.4 0-6
 29 DescribeAcls                   2.8 0-2, 3.3 0-3, 4.0 1-3
 30 CreateAcls                     2.8 0-2, 3.3 0-3, 4.0 1-3
 31 DeleteAcls                     2.8 0-2, 3.3 0-3, 4.0 1-3
@@ -125,7 +87,7 @@ RANGES: Final = """
 39 RenewDelegationToken           2.8 0-2, 3.3 none, 3.6 0-2, 4.0 1-2
 40 ExpireDelegationToken          2.8 0-2, 3.3 none, 3.6 0-2, 4.0 1-2
 41 DescribeDelegationToken        2.8 0-2, 3.3 none, 3.6 0-3, 4.0 1-3
-42 DeleteGroups                   2.8 0-2
+42 DeleteGroups                   2.8 0-2, 4.4 0-3
 43 ElectLeaders                   2.8 0-2
 44 IncrementalAlterConfigs        2.8 0-1
 45 AlterPartitionReassignments    2.8 0-0, 4.1 0-1
@@ -161,11 +123,13 @@ RANGES: Final = """
 85 WriteShareGroupState           4.1 0-0, 4.2 0-1
 86 DeleteShareGroupState          4.1 0-0
 87 ReadShareGroupStateSummary     4.1 0-0, 4.2 0-1
-88 StreamsGroupHeartbeat          4.2 0-0
-89 StreamsGroupDescribe           4.2 0-0
+88 StreamsGroupHeartbeat          4.2 0-0, 4.4 0-1
+89 StreamsGroupDescribe           4.2 0-0, 4.4 0-1
 90 DescribeShareGroupOffsets      4.1 0-0, 4.2 0-1
 91 AlterShareGroupOffsets         4.1 0-0
 92 DeleteShareGroupOffsets        4.1 0-0
+93 StreamsGroupTopologyDescriptionUpdate 4.4 0-0
+94 UnregisterController           4.4 0-0
 """
 
 # The lowest and highest metadata.version that each release with KRaft supports.
@@ -181,17 +145,18 @@ METADATA_VERSIONS: Final = {
     "4.1": Levels(7, 27),
     "4.2": Levels(7, 29),
     "4.3": Levels(7, 30),
+    "4.4": Levels(7, 33),
 }
 
-# The releases that introduced the other features.
-FEATURES_SINCE: Final = {
-    "kraft.version": "3.9",
-    "group.version": "4.0",
-    TRANSACTION_VERSION: "4.0",
-    "share.version": "4.1",
+# The levels of the other features, by the release from which on they apply.
+FEATURE_LEVELS: Final[Mapping[str, Mapping[str, Levels]]] = {
+    "group.version": {"4.0": Levels(0, 1)},
+    KRAFT_VERSION: {"3.9": Levels(0, 1)},
+    "share.version": {"4.1": Levels(0, 1), "4.4": Levels(0, 2)},
+    TRANSACTION_VERSION: {"4.0": Levels(0, 2)},
 }
-# The releases from which on a new cluster finalizes a feature; share.version was not finalized at first.
-FINALIZED_SINCE: Final = {**FEATURES_SINCE, "share.version": "4.2"}
+FINALIZED_SINCE: Final = {"group.version": "4.0", "share.version": "4.2", TRANSACTION_VERSION: "4.0"}
+"""The releases from which on a new cluster finalizes a feature; kraft.version is not part of the image."""
 
 # Options that a release added, or whose default it changed, with the value that they have before it.
 DEFAULTS_BEFORE: Final = {
@@ -213,11 +178,12 @@ class Release:
     finalized: Mapping[str, int]
     """The level that a new cluster finalizes, by feature."""
     defaults: Mapping[str, str]
-    """Defaults of options that differ from those of the newest release."""
+    """Defaults of options that differ from those of the default release."""
 
     @property
-    def is_newest(self) -> bool:
-        return self.name == NEWEST_NAME
+    def is_default(self) -> bool:
+        """Whether clusters imitate it without `as_version`."""
+        return self.name == DEFAULT_NAME
 
     @property
     def has_zookeeper(self) -> bool:
@@ -238,12 +204,12 @@ class Release:
 
 
 def release_of(name: str | None) -> Release:
-    """Return the release with this name, such as "3.9"; the newest if None.
+    """Return the release with this name, such as "3.9"; the default if None.
 
     Raise `ConfigurationError`, which lists the valid names, for any other.
     """
     if name is None:
-        return _release(NEWEST_NAME)
+        return _release(DEFAULT_NAME)
     if not isinstance(name, str) or name not in RELEASES:
         raise ConfigurationError(f"as_version={unknown_release(name)}")
     return _release(name)
@@ -294,19 +260,44 @@ def _features(name: str) -> tuple[dict[str, Levels], dict[str, int]]:
     metadata_version = METADATA_VERSIONS.get(name)
     if metadata_version is None:
         return {}, {}
-    supported, finalized = {}, {}
-    for feature, levels in SUPPORTED.items():
-        if feature not in FEATURES_SINCE:
-            supported[feature], finalized[feature] = metadata_version, metadata_version.highest
-        elif _is_since(name, FEATURES_SINCE[feature]):
-            supported[feature] = levels
-            if feature in LATEST and _is_since(name, FINALIZED_SINCE[feature]):
-                finalized[feature] = levels.highest
-    return supported, finalized
+    supported, finalized = {METADATA_VERSION: metadata_version}, {METADATA_VERSION: metadata_version.highest}
+    for feature, by_release in FEATURE_LEVELS.items():
+        for since, levels in by_release.items():
+            if _is_since(name, since):
+                supported[feature] = levels
+        if feature in supported and feature in FINALIZED_SINCE and _is_since(name, FINALIZED_SINCE[feature]):
+            finalized[feature] = supported[feature].highest
+    return dict(sorted(supported.items())), dict(sorted(finalized.items()))
 
 
 def _is_since(name: str, first: str) -> bool:
     return RELEASES.index(name) >= RELEASES.index(first)
 
 
-NEWEST: Final = _release(NEWEST_NAME)
+DEFAULT: Final = _release(DEFAULT_NAME)
+SUPPORTED: Final = DEFAULT.supported
+LATEST: Final = DEFAULT.finalized
+"""The level of each feature that a new cluster finalizes."""
+
+
+def finalised(
+    overrides: Mapping[str, int] | None,
+    supported: Mapping[str, Levels] = SUPPORTED,
+    defaults: Mapping[str, int] = LATEST,
+    release: str = "",
+) -> Mapping[str, int]:
+    """Return the default levels with these overrides; level 0 disables a feature.
+
+    Raise `UnknownOption` with the nearest feature and the name of an older `release`, or
+    `ConfigurationError` for an unsupported level.
+    """
+    levels = dict(defaults)
+    for name, level in (overrides or {}).items():
+        known = supported.get(name)
+        if known is None:
+            where = f" in Apache Kafka {release}" if release else ""
+            raise UnknownOption(f"no feature {name!r}{where}{nearest(name, supported)}")
+        if not isinstance(level, int) or not known.lowest <= level <= known.highest:
+            raise ConfigurationError(f"{name}={level!r}: use a level from {known.lowest} to {known.highest}")
+        levels[name] = level
+    return MappingProxyType({name: level for name, level in levels.items() if level > 0})

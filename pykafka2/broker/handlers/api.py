@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from pykafka2.broker.base.features import NEWEST, Release
+from pykafka2.broker.base.features import DEFAULT, Release
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.clock import FOREVER
@@ -169,7 +169,7 @@ def load() -> None:
 class ClientApis:
     """The APIs for clients, as processors use them, limited to those of a release."""
 
-    def __init__(self, release: Release = NEWEST) -> None:
+    def __init__(self, release: Release = DEFAULT) -> None:
         self._release = release
         self.ranges = client_ranges(release)
 
@@ -181,7 +181,7 @@ class ClientApis:
     def why_not_served(self, api_key: int, version: int) -> str:
         """Return the reason for the log if a request is not served."""
         served, name = self.ranges.get(api_key), name_of(api_key)
-        limit = "" if self._release.is_newest else f" as Apache Kafka {self._release.name}"
+        limit = "" if self._release.is_default else f" as Apache Kafka {self._release.name}"
         if served is None:
             return f"{name} is not served to clients{limit}"
         return f"{name} v{version} is not served{limit}, v{served[0]} to v{served[1]} are"

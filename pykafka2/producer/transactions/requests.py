@@ -115,7 +115,7 @@ def end_versions(version: int) -> Versions:
 def offset_commit_versions(version: int, group: ConsumerGroupMetadata) -> Versions:
     """Return the versions of TxnOffsetCommit that have the member's fields."""
     if version >= EPOCH_BUMP:
-        return FIRST_OFFSET_COMMIT_OF_VERSION_2, None
+        return FIRST_OFFSET_COMMIT_OF_VERSION_2, FIRST_OFFSET_COMMIT_OF_VERSION_2
     names_member = (group.generation_id, group.member_id, group.group_instance_id) != (-1, "", None)
     lowest = FIRST_OFFSET_COMMIT_WITH_MEMBER if names_member else None
     return lowest, FIRST_OFFSET_COMMIT_OF_VERSION_2 - 1
@@ -171,7 +171,7 @@ def commit_offsets(
         group_id=group.group_id,
         producer_id=identity[0],
         producer_epoch=identity[1],
-        generation_id=group.generation_id,
+        generation_id_or_member_epoch=group.generation_id,
         member_id=group.member_id,
         group_instance_id=group.group_instance_id,
         topics=[TxnOffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()],

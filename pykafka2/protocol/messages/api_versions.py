@@ -9,11 +9,13 @@ from pykafka2.protocol.fields import Bool, Int16, Int32, Int64, String, field
 from pykafka2.protocol.struct import Request, Response, Struct
 
 
-class ApiVersionsRequest(Request["ApiVersionsResponse"], api_key=18, versions="0-4", flexible="3+"):
-    """Request the APIs and versions of a broker; names the client software."""
+class ApiVersionsRequest(Request["ApiVersionsResponse"], api_key=18, versions="0-5", flexible="3+"):
+    """Request the APIs and versions of a broker; names the software, and the expected broker."""
 
     client_software_name: String = field("3+", default="", ignorable=True)
     client_software_version: String = field("3+", default="", ignorable=True)
+    cluster_id: String | None = field("5+", default=None, nullable="5+", ignorable=True)
+    node_id: Int32 = field("5+", default=-1, ignorable=True)
 
 
 class ApiVersion(Struct):
@@ -34,7 +36,7 @@ class FinalizedFeatureKey(Struct):
     min_version_level: Int16
 
 
-class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
+class ApiVersionsResponse(Response, api_key=18, versions="0-5", flexible="3+"):
     """APIs with their versions; features of the cluster. Error 35 in version 0: the version is too new."""
 
     error_code: Int16 = field(default=0)

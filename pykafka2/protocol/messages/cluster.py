@@ -95,3 +95,19 @@ class UnregisterBrokerResponse(Response, api_key=64, versions="0", flexible="0+"
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
     error_message: String | None = field(default="", nullable="0+")
+
+
+class UnregisterControllerRequest(
+    Request["UnregisterControllerResponse"], api_key=94, versions="0", flexible="0+"
+):
+    """Unregister a controller that was removed (KIP-1331)."""
+
+    controller_id: Int32
+
+
+class UnregisterControllerResponse(Response, api_key=94, versions="0", flexible="0+"):
+    """The error, if any."""
+
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
+    error_message: String | None = field(default="", nullable="0+")

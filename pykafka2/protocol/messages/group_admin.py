@@ -65,7 +65,7 @@ class ListGroupsResponse(Response, api_key=16, versions="0-5", flexible="3+"):
     groups: list[ListedGroup]
 
 
-class DeleteGroupsRequest(Request["DeleteGroupsResponse"], api_key=42, versions="0-2", flexible="2+"):
+class DeleteGroupsRequest(Request["DeleteGroupsResponse"], api_key=42, versions="0-3", flexible="2+"):
     """Delete empty groups with their offsets."""
 
     groups_names: list[String]
@@ -74,9 +74,10 @@ class DeleteGroupsRequest(Request["DeleteGroupsResponse"], api_key=42, versions=
 class DeletableGroupResult(Struct):
     group_id: String
     error_code: Int16 = field(default=0)
+    error_message: String | None = field("3+", default=None, nullable="3+", ignorable=True)
 
 
-class DeleteGroupsResponse(Response, api_key=42, versions="0-2", flexible="2+"):
+class DeleteGroupsResponse(Response, api_key=42, versions="0-3", flexible="2+"):
     """Per group: the error, if it was not deleted."""
 
     throttle_time_ms: Int32 = field(default=0)

@@ -275,3 +275,9 @@ class ClearElrRecord(MetadataRecord, api_key=28, versions="0", flexible="0+"):
     """Clears the eligible leader replicas of a topic, or of all (KIP-966)."""
 
     topic_name: String
+
+
+class UnregisterControllerRecord(MetadataRecord, api_key=29, versions="0", flexible="0+"):
+    """A controller was unregistered (KIP-1331)."""
+
+    controller_id: Int32

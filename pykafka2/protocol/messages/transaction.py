@@ -6,7 +6,8 @@ Sent to the transaction coordinator, which itself sends WriteTxnMarkers to the l
 
 from __future__ import annotations
 
-from pykafka2.protocol.fields import Bool, Int8, Int16, Int32, Int64, String, field
+from pykafka2.protocol.fields import Bool, Int8, Int16, Int32, Int64, String, Uuid, field
+from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.protocol.struct import Request, Response, Struct
 
 
@@ -168,18 +169,19 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 
 class TxnOffsetCommitRequestTopic(Struct):
-    name: String
+    name: String = field("0-5", default="", ignorable=True)
+    topic_id: Uuid = field("6+", default=ZERO_UUID, ignorable=True)
     partitions: list[TxnOffsetCommitRequestPartition]
 
 
-class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"], api_key=28, versions="0-5", flexible="3+"):
+class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"], api_key=28, versions="0-6", flexible="3+"):
     """Commit offsets of a group as part of a transaction."""
 
     transactional_id: String
     group_id: String
     producer_id: Int64
     producer_epoch: Int16
-    generation_id: Int32 = field("3+", default=-1)
+    generation_id_or_member_epoch: Int32 = field("3+", default=-1)
     member_id: String = field("3+", default="")
     group_instance_id: String | None = field("3+", default=None, nullable="0+")
     topics: list[TxnOffsetCommitRequestTopic]
@@ -191,11 +193,12 @@ class TxnOffsetCommitResponsePartition(Struct):
 
 
 class TxnOffsetCommitResponseTopic(Struct):
-    name: String
+    name: String = field("0-5", default="", ignorable=True)
+    topic_id: Uuid = field("6+", default=ZERO_UUID, ignorable=True)
     partitions: list[TxnOffsetCommitResponsePartition]
 
 
-class TxnOffsetCommitResponse(Response, api_key=28, versions="0-5", flexible="3+"):
+class TxnOffsetCommitResponse(Response, api_key=28, versions="0-6", flexible="3+"):
     """Per partition: the error, if the offset was not accepted."""
 
     throttle_time_ms: Int32 = field(default=0)

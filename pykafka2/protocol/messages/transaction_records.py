@@ -6,7 +6,7 @@ One record per change of a transaction; the latest one of a transactional id is 
 from __future__ import annotations
 
 from pykafka2.protocol.fields import Int8, Int16, Int32, Int64, String, field
-from pykafka2.protocol.struct import RecordKey, RecordValue, Struct
+from pykafka2.protocol.struct import Data, RecordKey, RecordValue, Struct
 
 
 class TransactionLogKey(RecordKey, kind=0, versions="0"):
@@ -34,3 +34,12 @@ class TransactionLogValue(RecordValue, kind=0, versions="0-1", flexible="1+"):
     transaction_last_update_timestamp_ms: Int64
     transaction_start_timestamp_ms: Int64
     client_transaction_version: Int16 = field("1+", default=0, tag=2)
+
+
+class AbortedTxn(Data, versions="0"):
+    """An entry of a segment's transaction index, after its version as an int16."""
+
+    producer_id: Int64
+    first_offset: Int64
+    last_offset: Int64
+    last_stable_offset: Int64

@@ -9,7 +9,7 @@ from zlib import crc32
 import pytest
 
 from pykafka2 import KafkaAdminClient, KafkaConsumer, NewTopic
-from pykafka2.broker.base.features import NEWEST, RELEASES, release_of
+from pykafka2.broker.base.features import DEFAULT, RELEASES, release_of
 from pykafka2.broker.config.configs import DEFAULT_SOURCE
 from pykafka2.broker.handlers.api import APIS, client_ranges, load
 from pykafka2.errors import ConfigurationError, UnknownOption, name_of
@@ -141,7 +141,7 @@ def test_partitions_of_transactions_are_verified_since_3_6(release: str, is_on: 
 def test_newest_release_serves_all_versions() -> None:
     load()
     served = {key: (api.min_version, api.max_version) for key, api in APIS.items() if not api.between_brokers}
-    assert client_ranges(NEWEST) == served
+    assert client_ranges(DEFAULT) == served
 
 
 def test_each_release_adds_versions_and_only_4_0_removes_some() -> None:
@@ -172,6 +172,7 @@ FINGERPRINTS = {
     "4.1": 0x482E912B,
     "4.2": 0x1981BF7B,
     "4.3": 0x58AD7EC0,
+    "4.4": 0x70230C14,
 }
 """Checksums of what tests/conformance/test_releases.py compared with Apache Kafka's jars on 2026-11-26."""
 
@@ -241,7 +242,7 @@ def test_share_groups_are_supported_since_4_1_and_finalized_since_4_2() -> None:
 
 @pytest.mark.parametrize("name", ["2.7", "3.10", "latest", "3.9.1", "", 3.9, 4])
 def test_unknown_release_raises_with_the_valid_ones(name: object) -> None:
-    valid = r"use one of '2.8', '3.0', .*'4.2', '4.3'$"
+    valid = r"use one of '2.8', '3.0', .*'4.3', '4.4'$"
     with pytest.raises(ConfigurationError, match=rf"as_version={name!r} is not a known release.*; {valid}"):
         KafkaCluster(as_version=name)  # type: ignore[arg-type]
 

@@ -258,7 +258,7 @@ class Bench:
                 group_id=self.group_id if group_id is None else group_id,
                 producer_id=producer.id,
                 producer_epoch=producer.epoch,
-                generation_id=generation,
+                generation_id_or_member_epoch=generation,
                 member_id=member,
                 topics=[
                     TxnOffsetCommitRequestTopic(

@@ -265,7 +265,7 @@ class Producer:
             group_id=group,
             producer_id=self.id,
             producer_epoch=self.epoch,
-            generation_id=generation,
+            generation_id_or_member_epoch=generation,
             member_id=member,
             topics=[
                 TxnOffsetCommitRequestTopic(

@@ -73,7 +73,7 @@ def test_request_versions_follow_the_transaction_version() -> None:
     assert (end_versions(1), end_versions(2)) == ((None, 4), (5, None))
     nobody, member = ConsumerGroupMetadata("g"), ConsumerGroupMetadata("g", 3, "m", None)
     assert [offset_commit_versions(1, group) for group in (nobody, member)] == [(None, 4), (3, 4)]
-    assert [offset_commit_versions(2, group) for group in (nobody, member)] == [(5, None)] * 2
+    assert [offset_commit_versions(2, group) for group in (nobody, member)] == [(5, 5)] * 2
 
 
 @pytest.mark.parametrize(("late", "words"), [(False, "was not committed"), (True, "committed is not known")])

@@ -321,7 +321,8 @@ class TestOffsets:
             producer.send_offsets_to_transaction({ORDERS: OffsetAndMetadata(5, "note", 3)}, member)
         producer.abort_transaction()
         request: Any = cluster.history.requests("TxnOffsetCommit")[-1]
-        membership = (request.group_id, request.generation_id, request.member_id, request.group_instance_id)
+        generation = request.generation_id_or_member_epoch
+        membership = (request.group_id, generation, request.member_id, request.group_instance_id)
         assert membership == ("copiers", 3, "somebody", "instance")
         [topic] = request.topics
         [one] = topic.partitions

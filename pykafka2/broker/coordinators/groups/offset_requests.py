@@ -144,10 +144,10 @@ class Offsets(OffsetStore):
             raise InvalidGroupId
         group = self.groups.get(request.group_id)
         if group is None:
-            if request.generation_id >= 0:
+            if request.generation_id_or_member_epoch >= 0:
                 raise IllegalGeneration(f"group {request.group_id} does not exist")
             group = ClassicGroup(request.group_id)
-        generation, instance_id = request.generation_id, request.group_instance_id
+        generation, instance_id = request.generation_id_or_member_epoch, request.group_instance_id
         if isinstance(group, ConsumerGroup):
             partitions = [
                 (self.topics.id_of(topic.name), partition.partition_index)

@@ -50,7 +50,7 @@ def test_offsets_go_with_the_transaction_and_name_the_members_epoch(simulation: 
     assert set(group.cluster.group("g").offsets.values()) == {5}
     [request, *_] = group.cluster.history.requests(TxnOffsetCommitRequest)
     assert request.member_id == membership(member).member_id
-    assert request.generation_id == member.consumer.group_metadata().generation_id > 0
+    assert request.generation_id_or_member_epoch == member.consumer.group_metadata().generation_id > 0
     producer.close()
 
 

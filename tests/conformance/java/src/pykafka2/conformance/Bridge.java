@@ -81,6 +81,7 @@ public final class Bridge {
             case "admin_calls": return AdminCalls::run;
             case "admin_views": return AdminViews::run;
             case "client_case": return ClientCases::run;
+            case "features": return BrokerFacts::features;
             case "broker_options": return BrokerFacts::options;
             case "broker_option_values": return BrokerFacts::allowed;
             default: throw new IllegalArgumentException("no operation named " + name);

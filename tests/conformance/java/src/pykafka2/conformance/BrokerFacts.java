@@ -7,6 +7,8 @@ import kafka.server.KafkaConfig;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.coordinator.group.GroupConfig;
+import org.apache.kafka.server.common.Feature;
+import org.apache.kafka.server.common.MetadataVersion;
 import org.apache.kafka.storage.internals.log.LogConfig;
 
 /** What Kafka's server says about its options.  Apart from Facts, as kafka-clients alone has none of these. */
@@ -28,6 +30,18 @@ final class BrokerFacts {
             }
         }
         return all;
+    }
+
+    /** The lowest and highest level in production of each feature. */
+    static JsonNode features(JsonNode item) {
+        ObjectNode levels = Bridge.JSON.objectNode();
+        for (Feature feature : Feature.PRODUCTION_FEATURES) {
+            levels.putArray(feature.featureName()).add(feature.minimumProduction()).add(feature.latestProduction());
+        }
+        levels.putArray(MetadataVersion.FEATURE_NAME)
+            .add(MetadataVersion.MINIMUM_VERSION.featureLevel())
+            .add(MetadataVersion.latestProduction().featureLevel());
+        return levels;
     }
 
     /** {"kind", "name", "values"} to whether the option takes each text as its value. */
