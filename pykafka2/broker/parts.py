@@ -43,8 +43,8 @@ from pykafka2.broker.server.request_metrics import RequestMetrics
 from pykafka2.broker.server.responses import Responses
 from pykafka2.broker.server.threads import Part
 from pykafka2.broker.shared import Shared
-from pykafka2.broker.timers import BrokerTimers, Completions
-from pykafka2.clock import Entropy
+from pykafka2.broker.timers import BrokerTimers
+from pykafka2.clock import FOREVER, Entropy
 from pykafka2.compression.steps import Steps
 
 NONCE_BYTES = 24
@@ -101,6 +101,24 @@ class ListenerEndpoints:
             return None if token is None else token.scram_user(kind, self._node.clock.wall_ms())
         credential = self._node.image.scram_users.get(name, {}).get(kind)
         return None if credential is None else ScramUser(name, credential)
+
+
+class Completions(Part):
+    """Completes operations that the requests handled so far allow, once no more requests are available.
+
+    A follower's waiting fetch then returns all batches of one socket read instead of the first one, and a
+    hundred appends are checked at once.
+    """
+
+    runs_last = True
+
+    def __init__(self, broker_id: int, complete: Callable[[float], object]) -> None:
+        super().__init__(f"completions-{broker_id}")
+        self._complete = complete
+
+    def run(self, now: float) -> float:
+        self._complete(now)
+        return FOREVER
 
 
 class Parts:

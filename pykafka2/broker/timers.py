@@ -1,11 +1,6 @@
-"""A broker's periodic work, and the completion of operations after requests.
-
-Parts of a broker (server/threads.py); both take the cluster's lock.
-"""
+"""A broker's periodic work: a part of it (server/threads.py) that takes the cluster's lock."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from pykafka2.broker.coordinators.coordinators import Coordinators
 from pykafka2.broker.lifecycle import BrokerLifecycle
@@ -105,21 +100,3 @@ class BrokerTimers(Part):
         """Drop producers that were inactive for producer.id.expiration.ms."""
         kept_ms = self._node.config.int("producer.id.expiration.ms")
         self._replicas.expire_producers(self._node.clock.wall_ms() - kept_ms)
-
-
-class Completions(Part):
-    """Completes operations that the requests handled so far allow, once no more requests are available.
-
-    A follower's waiting fetch then returns all batches of one socket read instead of the first one, and a
-    hundred appends are checked at once.
-    """
-
-    runs_last = True
-
-    def __init__(self, broker_id: int, complete: Callable[[float], object]) -> None:
-        super().__init__(f"completions-{broker_id}")
-        self._complete = complete
-
-    def run(self, now: float) -> float:
-        self._complete(now)
-        return FOREVER

@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from pykafka2.broker.config.kafka_table import FALLBACKS
 from pykafka2.broker.config.keys import (
     BROKER_KEYS,
     TOPIC_KEYS,
@@ -20,7 +21,6 @@ from pykafka2.broker.config.keys import (
     topic_key,
     why_refused,
 )
-from pykafka2.broker.config.table import FALLBACKS
 from pykafka2.errors import ConfigurationError, InvalidConfig, UnknownOption
 
 TOPIC_SOURCE, BROKER_SOURCE, CLUSTER_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE = 1, 2, 3, 4, 5

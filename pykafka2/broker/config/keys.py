@@ -1,6 +1,7 @@
 """Options of brokers, topics, groups and client metrics by name: type, default, valid values.
 
-Built once from the tables of Apache Kafka 4.3.1 (table.py). Stateless; configs.py looks values up here.
+Built once from the tables of Apache Kafka 4.3.1 (kafka_table.py) and of this broker (table.py). Stateless;
+configs.py looks values up here.
 
 `parser_of("INT", "[1,...,9] or -1")` reads the notation in which Kafka prints its validators. Pure functions;
 an invalid value raises `ValueError` with the second half of Kafka's message ("Invalid value x for
@@ -15,19 +16,16 @@ from typing import Any, Final
 
 import attrs
 
-from pykafka2.broker.config.table import (
+from pykafka2.broker.config.kafka_table import (
     BROKER_TABLE,
-    DEPARTURES,
     DYNAMIC_ONLY_TABLE,
     GROUP_TABLE,
     INTERNAL_TOPIC_TABLE,
     METRICS_TABLE,
-    OWN_TABLE,
-    REFUSED,
-    TAKEN,
     TOPIC_SYNONYMS,
     TOPIC_TABLE,
 )
+from pykafka2.broker.config.table import DEPARTURES, OWN_TABLE, REFUSED, TAKEN
 
 Parser = Callable[[str], Any]
 Check = Callable[[Any], None]

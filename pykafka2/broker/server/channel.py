@@ -1,11 +1,12 @@
-"""One connection's requests and responses: whether its socket is read, the order of responses, unsent bytes.
+"""One connection's requests and responses, as in KafkaChannel: mute state, receive buffer, pending send.
 
 There are two modes. `serial` is Apache's: the socket is not read from the receipt of a request until its
 response is sent. `pipelined` accepts the next request once the previous one is processed locally, for example
 once an acks=all produce is appended on the leader. Responses are cached and still sent in request order, and
 requests are still processed one at a time and in order. docs/guides/pipelined-acks.md has both state tables.
 
-Pure state without sockets and clocks; belongs to its processor's thread.
+Pure state without sockets and clocks; belongs to its processor's thread. A frame's length is checked before
+memory is used for it.
 
 A connection above its limit is not read until some of its responses are sent. If all connections of a
 processor together are above theirs, connections with unsent responses are not read. A response itself is
@@ -25,8 +26,8 @@ from typing import cast
 
 import attrs
 
-from pykafka2.errors import IllegalState, IllegalTransition
-from pykafka2.network.transport import FileTransport, Transport
+from pykafka2.errors import CorruptData, IllegalState, IllegalTransition
+from pykafka2.network.transport import Buffer, FileTransport, Transport
 from pykafka2.protocol.file_part import FilePart
 from pykafka2.protocol.gathered_part import GatheredPart
 from pykafka2.protocol.primitives import FramePart
@@ -237,6 +238,117 @@ class Channel:
         self.move(ChannelEvent.THROTTLE_ENDED)
         if self.state is ChannelState.MUTED:
             self.move(ChannelEvent.UNMUTED)
+
+
+LENGTH_BYTES = 4
+# Consumed bytes are removed from the buffer once there are this many.
+COMPACT_BYTES = 1 << 20
+# Bytes read at once, unless a frame needs more: data that was read is kept, whole requests included, until it
+# is processed.
+READ_BYTES = 64 << 10
+# Larger reads are not used if frames are limited to this size, as before authentication.
+SMALL_FRAMES_BYTES = 1 << 20
+# A frame of this size takes over the buffer that it was read into; copying a smaller one is cheaper.
+MIN_UNCOPIED_FRAME_BYTES = 64 << 10
+
+
+class ReceiveBuffer:
+    """Buffers received bytes and returns complete frames on request.
+
+    Unlike FrameReader in network/frames.py, which returns all frames of a read and keeps a buffer of 64 KiB
+    or more for each connection. Here the frames of a muted connection stay until they are processed,
+    and hundreds of idle connections in a test share the processor's buffer.
+    """
+
+    __slots__ = ("_buffer", "_max_bytes", "_option", "_start", "_whole")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._buffer = bytearray()
+        self._start = 0
+        self._whole: bytes | None = None  # a frame that arrived alone, not in the buffer
+        self.limit(max_bytes, "socket.request.max.bytes")
+
+    def limit(self, max_bytes: int, option: str) -> None:
+        """Set the maximum frame size and the option that determines it."""
+        self._max_bytes = max_bytes
+        self._option = option
+
+    def feed(self, data: Buffer) -> None:
+        size = len(data) - LENGTH_BYTES
+        if (
+            size < MIN_UNCOPIED_FRAME_BYTES
+            and not self.has_bytes
+            and int.from_bytes(data[:LENGTH_BYTES], "big") == size <= self._max_bytes
+        ):
+            self._whole = bytes(data[LENGTH_BYTES:])
+            return
+        if self._whole is not None:
+            self._buffer += len(self._whole).to_bytes(LENGTH_BYTES, "big") + self._whole
+            self._whole = None
+        self._buffer += data
+
+    @property
+    def wanted_bytes(self) -> int:
+        """The number of bytes to read next. Larger lengths than the limit are rejected before."""
+        buffer, start = self._buffer, self._start
+        held = len(buffer) - start
+        if held < LENGTH_BYTES or self._max_bytes <= SMALL_FRAMES_BYTES:
+            return READ_BYTES
+        size = int.from_bytes(buffer[start : start + LENGTH_BYTES], "big", signed=True)
+        return max(READ_BYTES, LENGTH_BYTES + size - held)
+
+    @property
+    def has_bytes(self) -> bool:
+        """Whether any byte of the next frame is buffered."""
+        return len(self._buffer) > self._start or self._whole is not None
+
+    @property
+    def has_frame(self) -> bool:
+        """Whether `next_frame` returns a frame, or raises."""
+        if self._whole is not None:
+            return True
+        buffer, start = self._buffer, self._start
+        held = len(buffer) - start
+        if held < LENGTH_BYTES:
+            return False
+        size = int.from_bytes(buffer[start : start + LENGTH_BYTES], "big", signed=True)
+        return LENGTH_BYTES + size <= held or size > self._max_bytes  # a negative size, too
+
+    def next_frame(self) -> bytes | memoryview | None:
+        """Return the next complete frame without its length, or None.
+
+        A large frame takes over the buffer, and a new one replaces it. Raise `CorruptData` for a negative
+        length or one above the limit, as soon as its four bytes have arrived.
+        """
+        whole = self._whole
+        if whole is not None:
+            self._whole = None
+            return whole
+        buffer, start = self._buffer, self._start
+        if len(buffer) - start < LENGTH_BYTES:
+            return None
+        size = int.from_bytes(buffer[start : start + LENGTH_BYTES], "big", signed=True)
+        if not 0 <= size <= self._max_bytes:
+            raise CorruptData(f"a request of {size} bytes; {self._option} is {self._max_bytes}")
+        end = start + LENGTH_BYTES + size
+        if len(buffer) < end:
+            return None
+        # Behind many consumed bytes a copy needs less memory: the request can wait, and the history keeps it.
+        if size >= MIN_UNCOPIED_FRAME_BYTES and start <= size:
+            self._buffer, self._start = buffer[end:], 0  # at most READ_BYTES
+            return memoryview(buffer)[start + LENGTH_BYTES : end].toreadonly()
+        # Release both views here: on PyPy the slice would pin the buffer's size until a collection.
+        with memoryview(buffer) as view, view[start + LENGTH_BYTES : end] as part:
+            frame = bytes(part)
+        if end == len(buffer):
+            buffer.clear()
+            self._start = 0
+        elif end > COMPACT_BYTES:
+            del buffer[:end]
+            self._start = 0
+        else:
+            self._start = end
+        return frame
 
 
 MAX_PENDING_BYTES = 1 << 20

@@ -1,7 +1,7 @@
 """One client's connection: reads frames, writes responses in order, and keeps the pending requests.
 
-Belongs to its processor's thread; the channel (channel.py) decides when the socket is read. A frame's length
-is checked before memory is used for it, and an invalid frame closes this connection only.
+Belongs to its processor's thread; the channel (channel.py) decides when the socket is read. An invalid frame
+closes this connection only.
 
 `ClientOrigin` can be called, and `Client` read, from any thread; the rest belongs to the processor's thread.
 """
@@ -16,123 +16,13 @@ import attrs
 
 from pykafka2.broker.security.listeners import ListenerEndpoint
 from pykafka2.broker.security.principal import Caller
-from pykafka2.broker.server.channel import Channel, PendingSend, SendLimit, Slot
+from pykafka2.broker.server.channel import Channel, PendingSend, ReceiveBuffer, SendLimit, Slot
 from pykafka2.broker.server.connection_quotas import address_of
 from pykafka2.broker.server.request_context import RequestContext
-from pykafka2.errors import CorruptData, Disconnected, KafkaError
-from pykafka2.network.transport import READABLE, WRITABLE, Buffer, Selector, Transport
+from pykafka2.errors import Disconnected, KafkaError
+from pykafka2.network.transport import READABLE, WRITABLE, Selector, Transport
 from pykafka2.protocol.primitives import FramePart
 from pykafka2.protocol.struct import Response
-
-LENGTH_BYTES = 4
-# Consumed bytes are removed from the buffer once there are this many.
-COMPACT_BYTES = 1 << 20
-# Bytes read at once, unless a frame needs more: data that was read is kept, whole requests included, until it
-# is processed.
-READ_BYTES = 64 << 10
-# Larger reads are not used if frames are limited to this size, as before authentication.
-SMALL_FRAMES_BYTES = 1 << 20
-# A frame of this size takes over the buffer that it was read into; copying a smaller one is cheaper.
-MIN_UNCOPIED_FRAME_BYTES = 64 << 10
-
-
-class ReceiveBuffer:
-    """Buffers received bytes and returns complete frames on request.
-
-    Unlike FrameReader in network/frames.py, which returns all frames of a read and keeps a buffer of 64 KiB
-    or more for each connection. Here the frames of a muted connection stay until they are processed
-    (channel.py), and hundreds of idle connections in a test share the processor's buffer.
-    """
-
-    __slots__ = ("_buffer", "_max_bytes", "_option", "_start", "_whole")
-
-    def __init__(self, max_bytes: int) -> None:
-        self._buffer = bytearray()
-        self._start = 0
-        self._whole: bytes | None = None  # a frame that arrived alone, not in the buffer
-        self.limit(max_bytes, "socket.request.max.bytes")
-
-    def limit(self, max_bytes: int, option: str) -> None:
-        """Set the maximum frame size and the option that determines it."""
-        self._max_bytes = max_bytes
-        self._option = option
-
-    def feed(self, data: Buffer) -> None:
-        size = len(data) - LENGTH_BYTES
-        if (
-            size < MIN_UNCOPIED_FRAME_BYTES
-            and not self.has_bytes
-            and int.from_bytes(data[:LENGTH_BYTES], "big") == size <= self._max_bytes
-        ):
-            self._whole = bytes(data[LENGTH_BYTES:])
-            return
-        if self._whole is not None:
-            self._buffer += len(self._whole).to_bytes(LENGTH_BYTES, "big") + self._whole
-            self._whole = None
-        self._buffer += data
-
-    @property
-    def wanted_bytes(self) -> int:
-        """The number of bytes to read next. Larger lengths than the limit are rejected before."""
-        buffer, start = self._buffer, self._start
-        held = len(buffer) - start
-        if held < LENGTH_BYTES or self._max_bytes <= SMALL_FRAMES_BYTES:
-            return READ_BYTES
-        size = int.from_bytes(buffer[start : start + LENGTH_BYTES], "big", signed=True)
-        return max(READ_BYTES, LENGTH_BYTES + size - held)
-
-    @property
-    def has_bytes(self) -> bool:
-        """Whether any byte of the next frame is buffered."""
-        return len(self._buffer) > self._start or self._whole is not None
-
-    @property
-    def has_frame(self) -> bool:
-        """Whether `next_frame` returns a frame, or raises."""
-        if self._whole is not None:
-            return True
-        buffer, start = self._buffer, self._start
-        held = len(buffer) - start
-        if held < LENGTH_BYTES:
-            return False
-        size = int.from_bytes(buffer[start : start + LENGTH_BYTES], "big", signed=True)
-        return LENGTH_BYTES + size <= held or size > self._max_bytes  # a negative size, too
-
-    def next_frame(self) -> bytes | memoryview | None:
-        """Return the next complete frame without its length, or None.
-
-        A large frame takes over the buffer, and a new one replaces it. Raise `CorruptData` for a negative
-        length or one above the limit, as soon as its four bytes have arrived.
-        """
-        whole = self._whole
-        if whole is not None:
-            self._whole = None
-            return whole
-        buffer, start = self._buffer, self._start
-        if len(buffer) - start < LENGTH_BYTES:
-            return None
-        size = int.from_bytes(buffer[start : start + LENGTH_BYTES], "big", signed=True)
-        if not 0 <= size <= self._max_bytes:
-            raise CorruptData(f"a request of {size} bytes; {self._option} is {self._max_bytes}")
-        end = start + LENGTH_BYTES + size
-        if len(buffer) < end:
-            return None
-        # Behind many consumed bytes a copy needs less memory: the request can wait, and the history keeps it.
-        if size >= MIN_UNCOPIED_FRAME_BYTES and start <= size:
-            self._buffer, self._start = buffer[end:], 0  # at most READ_BYTES
-            return memoryview(buffer)[start + LENGTH_BYTES : end].toreadonly()
-        # Release both views here: on PyPy the slice would pin the buffer's size until a collection.
-        with memoryview(buffer) as view, view[start + LENGTH_BYTES : end] as part:
-            frame = bytes(part)
-        if end == len(buffer):
-            buffer.clear()
-            self._start = 0
-        elif end > COMPACT_BYTES:
-            del buffer[:end]
-            self._start = 0
-        else:
-            self._start = end
-        return frame
 
 
 class ConnectionOwner(Protocol):

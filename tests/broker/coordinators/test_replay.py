@@ -88,7 +88,7 @@ def test_a_deferred_response_completes_exactly_once() -> None:
     deferred.complete(HeartbeatResponse())
     deferred.then(seen.append)
     assert seen == [HeartbeatResponse(), HeartbeatResponse()]
-    with pytest.raises(IllegalState, match="answered before"):
+    with pytest.raises(IllegalState, match="has a response already"):
         deferred.refuse(NOT_COORDINATOR)
 
 

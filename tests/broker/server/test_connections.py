@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from pykafka2 import errors
 from pykafka2.broker.handlers.api import APIS, load
-from pykafka2.broker.server.connection import READ_BYTES, Connection, ReceiveBuffer
+from pykafka2.broker.server.channel import READ_BYTES, ReceiveBuffer
+from pykafka2.broker.server.connection import Connection
 from pykafka2.broker.server.processor import Processor
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError, Disconnected

@@ -11,10 +11,10 @@ from typing import cast
 
 import pytest
 
+from pykafka2.broker.parts import Completions
 from pykafka2.broker.server.request_channel import MAX_REQUESTS_PER_TURN, Handler, RequestChannel
 from pykafka2.broker.server.request_context import Progress, RequestContext
 from pykafka2.broker.server.threads import ACTIVE_FOR, MAX_HELD_BACK, MAX_TURN, REST, Loop, Loops, Part
-from pykafka2.broker.timers import Completions
 from pykafka2.clock import FOREVER
 from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.network.tcp import TcpTransport
