@@ -11,13 +11,13 @@ from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.group_records import OffsetCommitValue
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
-from tests.broker.support.group_bench import PARTITION, GroupBench
+from tests.broker.support.bench import PARTITION, ClusterBench
 from tests.broker.support.raw_client import RawClient
 
 
 def test_commits_of_one_group_apply_in_the_order_of_their_arrival(simulation: Simulation) -> None:
     """Eight connections, replication held up meanwhile: the last one wins, and none is lost."""
-    bench = GroupBench(simulation, brokers=3)
+    bench = ClusterBench(simulation, brokers=3)
     assert bench.commit(0) == 0
     bench.cluster.controls.pause_followers()
     wires = [bench.wire(bench.coordinator) for _ in range(8)]

@@ -15,14 +15,13 @@ from pykafka2.errors import RebalanceInProgress
 from pykafka2.protocol.messages.group import SyncGroupRequest
 from pykafka2.testing.simulation import Simulation
 from tests.broker.coordinators.groups.classic.test_classic_group import EVENTS, WALK
-from tests.broker.support.bench import subscription
-from tests.broker.support.group_bench import GroupBench
+from tests.broker.support.bench import ClusterBench, subscription
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 SESSION = 600.0
 
 
-def bring_to(bench: GroupBench, state: GroupState) -> tuple[str, int]:
+def bring_to(bench: ClusterBench, state: GroupState) -> tuple[str, int]:
     """A group in a state: a member that is in it (or was), and its generation."""
     member, other = bench.stable(2, session=SESSION)
     if state is EMPTY:
@@ -39,7 +38,7 @@ def bring_to(bench: GroupBench, state: GroupState) -> tuple[str, int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("state", [EMPTY, PREPARING, COMPLETING, STABLE])
 def test_every_event_in_every_state(simulation: Simulation, state: GroupState) -> None:
-    bench = GroupBench(simulation)
+    bench = ClusterBench(simulation)
     for event, happen in EVENTS.items():
         bench.group_id = f"{state.value}-{event}"
         member, generation = bring_to(bench, state)
@@ -51,7 +50,7 @@ def test_every_event_in_every_state(simulation: Simulation, state: GroupState) -
 
 def test_a_loop_of_rebalances_ends_when_its_cause_is_healed(simulation: Simulation) -> None:
     """SyncGroup fails again and again, so members join again and again; then it is healed."""
-    bench = GroupBench(simulation)
+    bench = ClusterBench(simulation)
     bench.stable(1)
     rule = bench.cluster.controls.fail_next(SyncGroupRequest, RebalanceInProgress, times=1_000_000)
     ids = [*bench.group.members, bench.member_id()]

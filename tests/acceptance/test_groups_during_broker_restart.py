@@ -8,7 +8,7 @@ import pytest
 
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
-from tests.broker.support.group_bench import A_MOMENT, GroupBench
+from tests.broker.support.bench import A_MOMENT, ClusterBench
 from tests.error_codes import NOT_COORDINATOR
 from tests.gate import rest_in_gate
 
@@ -21,7 +21,7 @@ ENDS: dict[str, Callable[[KafkaCluster, int], None]] = {
 
 @pytest.mark.parametrize("end", rest_in_gate(ENDS))
 def test_a_group_resumes_when_its_coordinators_broker_is(simulation: Simulation, end: str) -> None:
-    bench = GroupBench(simulation, brokers=3)
+    bench = ClusterBench(simulation, brokers=3)
     members = bench.stable(2, session=60.0)
     assert bench.commit(7, member=members[0], generation=1) == 0
     first = bench.coordinator
@@ -47,7 +47,7 @@ def test_a_group_resumes_when_its_coordinators_broker_is(simulation: Simulation,
 
 def test_pending_join_gets_not_coordinator_when_its_broker_stops(simulation: Simulation) -> None:
     """A controlled shutdown moves the coordinator first: a pending JoinGroup gets NOT_COORDINATOR."""
-    bench = GroupBench(simulation, brokers=3)
+    bench = ClusterBench(simulation, brokers=3)
     leader, other = bench.stable(2, session=60.0)
     waiting = bench.join(leader, session=60.0)
     assert not waiting.is_done

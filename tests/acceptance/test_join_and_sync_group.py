@@ -20,8 +20,7 @@ from pykafka2.protocol.messages.consumer_protocol import (
 from pykafka2.protocol.messages.group import JoinGroupResponse
 from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
-from tests.broker.support.bench import subscription
-from tests.broker.support.group_bench import GroupBench, Reply
+from tests.broker.support.bench import ClusterBench, Reply, subscription
 from tests.error_codes import MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS
 
 TOPIC = "refunds"  # of three partitions
@@ -43,7 +42,7 @@ def one_each(members: list[str]) -> dict[str, bytes]:
     return assigned
 
 
-def sync_all(bench: GroupBench, answers: list[JoinGroupResponse]) -> None:
+def sync_all(bench: ClusterBench, answers: list[JoinGroupResponse]) -> None:
     """The second phase: the leader sends all assignments, and each member receives its own."""
     leader = next(one for one in answers if one.leader == one.member_id)
     assignments = one_each([one.member_id for one in leader.members])
@@ -62,7 +61,7 @@ def sync_all(bench: GroupBench, answers: list[JoinGroupResponse]) -> None:
         assert (reply.response.error_code, reply.response.assignment) == (0, assignments[one.member_id])
 
 
-def owners(bench: GroupBench) -> dict[TopicPartition, list[str]]:
+def owners(bench: ClusterBench) -> dict[TopicPartition, list[str]]:
     """The owner of each partition, from the coordinator's point of view."""
     found: dict[TopicPartition, list[str]] = {TopicPartition(TOPIC, number): [] for number in range(3)}
     for member in bench.group.members.values():
@@ -75,7 +74,7 @@ def owners(bench: GroupBench) -> dict[TopicPartition, list[str]]:
 def test_three_members_share_three_partitions_and_a_fourth_idles(
     simulation: Simulation, brokers: int
 ) -> None:
-    bench = GroupBench(simulation, brokers=brokers)
+    bench = ClusterBench(simulation, brokers=brokers)
 
     refused = [bench.join(protocols=OFFERED).response for _ in range(3)]
     assert all(one is not None and one.error_code == MEMBER_ID_REQUIRED for one in refused)

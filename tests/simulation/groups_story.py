@@ -14,8 +14,7 @@ from pykafka2.broker.coordinators.internal_topics import partition_for
 from pykafka2.protocol.messages import group_admin
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
 from pykafka2.testing.simulation import Simulation
-from tests.broker.support.bench import GROUP, given
-from tests.broker.support.group_bench import PARTITION, TOPICS, GroupBench
+from tests.broker.support.bench import GROUP, PARTITION, TOPICS, ClusterBench, assigned
 from tests.campaign.system_story import Shape, run_seed
 
 MEMBERS = [f"member-{number}" for number in range(6)]
@@ -32,7 +31,7 @@ def tell(seed: int) -> str:
 def many_members(seed: int) -> str:
     """Six members of the new protocol come, reconcile and go; classic ones beside them, offsets of both."""
     with Simulation(seed) as simulation:
-        bench = GroupBench(simulation, brokers=2, config={"group.initial.rebalance.delay.ms": 100})
+        bench = ClusterBench(simulation, brokers=2, config={"group.initial.rebalance.delay.ms": 100})
         for number in range(8):
             bench.cluster.create_topic(f"more-{number}", 2)
         beat_all(bench, dict.fromkeys(MEMBERS, 0))
@@ -46,9 +45,9 @@ def many_members(seed: int) -> str:
             for partition in range(partitions):
                 bench.commit(partition, topic=topic, partition=partition, group_id=plain)
         names = [GROUP, classic, plain, "nobody"]
-        bench.answer(group_admin.DescribeGroupsRequest(groups=names), 6)
-        bench.answer(ConsumerGroupDescribeRequest(group_ids=names, include_authorized_operations=False), 1)
-        bench.answer(group_admin.ListGroupsRequest(states_filter=[], types_filter=[]), 5)
+        bench.call(group_admin.DescribeGroupsRequest(groups=names), 6)
+        bench.call(ConsumerGroupDescribeRequest(group_ids=names, include_authorized_operations=False), 1)
+        bench.call(group_admin.ListGroupsRequest(states_filter=[], types_filter=[]), 5)
         bench.reload()
         bench.cluster.delete_topic("refunds")
         bench.cluster.create_topic("more-of-them", 3)
@@ -62,7 +61,7 @@ def neighbours(count: int) -> list[str]:
     return list(itertools.islice((name for name in names if partition_for(name, 50) == PARTITION[1]), count))
 
 
-def beat_all(bench: GroupBench, epochs: dict[str, int]) -> None:
+def beat_all(bench: ClusterBench, epochs: dict[str, int]) -> None:
     """Have all members beat until they own what they are given, twice; then some leave."""
     owned: dict[str, dict[bytes, list[int]]] = {}
     for turn in range(8):
@@ -76,7 +75,7 @@ def beat_all(bench: GroupBench, epochs: dict[str, int]) -> None:
                 owned=owned.get(member, {}) if turn else None,
             )
             epochs[member] = answer.member_epoch
-            target = given(answer)
+            target = assigned(answer)
             if target is not None:
                 owned[member] = target
         bench.advance(1.0)

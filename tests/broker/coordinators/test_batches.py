@@ -16,7 +16,7 @@ from pykafka2.broker.log.batch import parse_batch
 from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
 from pykafka2.broker.replication.log_cleaner import CompactionPolicy, compact
 from pykafka2.compression.steps import finish
-from tests.broker.support.bench import Bench
+from tests.broker.support.bench import ShardBench
 
 records_of = st.lists(
     st.builds(Record, key=st.binary(min_size=1), value=st.none() | st.binary()), min_size=1, max_size=8
@@ -69,7 +69,7 @@ class RealLog:
 
 def test_a_group_lives_in_a_real_log() -> None:
     real = RealLog()
-    bench = Bench()
+    bench = ShardBench()
     bench.runtime = ShardRuntime(bench.shard, real)
     bench.runtime.load([], 0, bench.now)
     ids = bench.stable(2)

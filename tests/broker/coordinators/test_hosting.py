@@ -24,9 +24,9 @@ from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
 from tests.broker.support.batches import batch
+from tests.broker.support.bench import PARTITION as IN_LOG
+from tests.broker.support.bench import ClusterBench
 from tests.broker.support.data_requests import produce
-from tests.broker.support.group_bench import PARTITION as IN_LOG
-from tests.broker.support.group_bench import GroupBench
 from tests.broker.support.raw_client import RawClient
 from tests.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
@@ -153,7 +153,7 @@ def test_an_answer_waits_for_the_replicas(kafka_cluster: KafkaCluster, connect: 
 
 def test_new_partitions_are_replicated_at_once(simulation: Simulation) -> None:
     """Followers' fetches that wait for other partitions do not hold the first group up for half a second."""
-    bench = GroupBench(simulation, brokers=3)
+    bench = ClusterBench(simulation, brokers=3)
     started = simulation.now
     assert bench.commit(1) == 0
     assert simulation.now - started < 0.1
@@ -180,7 +180,7 @@ def test_coordinator_and_group_views_show_the_broker_and_state(
 
 def test_a_transaction_log_with_too_few_replicas_in_sync_refuses_at_once(simulation: Simulation) -> None:
     """transaction.state.log.min.isr is 2: nothing is appended that could not be committed."""
-    bench = GroupBench(simulation, brokers=3)
+    bench = ClusterBench(simulation, brokers=3)
     wire = bench.wire(0)
     asked = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=["x"])
     coordinator = wire.call(asked, 6).coordinators[0].node_id
@@ -260,7 +260,7 @@ def test_transaction_coordinator_continues_with_the_readable_part_of_its_log(
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_a_groups_records_are_compressed_as_configured(simulation: Simulation, codec: int) -> None:
-    bench = GroupBench(simulation, brokers=2, config={"offsets.topic.compression.codec": codec})
+    bench = ClusterBench(simulation, brokers=2, config={"offsets.topic.compression.codec": codec})
     assert bench.commit(7) == 0
     (batch_of_one,) = bench.cluster.log(*IN_LOG).batches()
     assert batch_of_one.codec_id == codec

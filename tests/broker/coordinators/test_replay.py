@@ -23,7 +23,7 @@ from pykafka2.protocol.messages.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from tests.broker.support.bench import GROUP, Bench
+from tests.broker.support.bench import GROUP, ShardBench
 from tests.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
@@ -127,7 +127,7 @@ def test_timers_fire_in_order_of_their_deadlines_and_once(steps: list[tuple[str,
 
 
 def test_coordinator_before_replay_responds_coordinator_load_in_progress() -> None:
-    bench = Bench()
+    bench = ShardBench()
     runtime = ShardRuntime(bench.shard, MemoryLog())
     deferred = Deferred(HEARTBEAT, 4)
     runtime.submit(Caller(4), deferred, 0.0)
@@ -135,7 +135,7 @@ def test_coordinator_before_replay_responds_coordinator_load_in_progress() -> No
 
 
 def test_coordinator_after_unload_responds_not_coordinator() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.runtime.unload()
     bench.runtime.unload()
     assert bench.runtime.state is RunState.CLOSED
@@ -144,15 +144,15 @@ def test_coordinator_after_unload_responds_not_coordinator() -> None:
 
 
 def test_a_coordinator_is_loaded_once() -> None:
-    bench = Bench()
+    bench = ShardBench()
     with pytest.raises(IllegalState):
         bench.runtime.load([], 0, 0.0)
 
 
 def test_response_waits_until_earlier_appends_are_committed() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.log.commits_at_once = False
-    bench.commit_later = bench.ask(  # type: ignore[attr-defined]
+    bench.commit_later = bench.send(  # type: ignore[attr-defined]
         HeartbeatRequest(group_id="other", generation_id=1, member_id="m")
     )
     assert bench.commit_later.is_done  # type: ignore[attr-defined]
@@ -167,20 +167,20 @@ def test_response_waits_until_earlier_appends_are_committed() -> None:
 
 
 def test_a_read_waits_for_the_writes_before_it() -> None:
-    bench = Bench()
+    bench = ShardBench()
     assert bench.commit(5) == 0
     bench.log.commits_at_once = False
     from pykafka2.protocol.messages.committed_offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 
     bench.join(group_id="new")
-    reading = bench.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)]))
+    reading = bench.send(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)]))
     assert not reading.is_done
     bench.runtime.on_high_watermark(len(bench.log.entries))
     assert reading.is_done
 
 
 def test_append_not_committed_in_time_gets_coordinator_not_available() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.log.commits_at_once = False
     waiting = bench.join()
     bench.advance(4.9)
@@ -192,7 +192,7 @@ def test_append_not_committed_in_time_gets_coordinator_not_available() -> None:
 
 
 def test_a_failed_append_changes_nothing_and_is_translated() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.log.fails_with = NotEnoughReplicas()
     assert bench.commit(5) == COORDINATOR_NOT_AVAILABLE
     waiting = bench.join()
@@ -206,7 +206,7 @@ def test_a_failed_append_changes_nothing_and_is_translated() -> None:
 
 
 def test_pending_response_becomes_not_coordinator_when_the_partition_is_unloaded() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.log.commits_at_once = False
     waiting = bench.join()
     bench.runtime.unload()

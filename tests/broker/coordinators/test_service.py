@@ -24,7 +24,7 @@ from pykafka2.protocol.messages import (
 )
 from pykafka2.protocol.messages import group as messages
 from pykafka2.protocol.struct import Request
-from tests.broker.support.bench import ORDERS, TOPICS
+from tests.broker.support.bench import ORDERS, TOPIC_TABLE
 from tests.error_codes import COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
 
 PARTITIONS = 5
@@ -44,8 +44,8 @@ class Broker:
             TransactionSettings(), PARTITIONS, wall_ms, lambda: next(numbers), PARTITIONS
         )
         self.logs = {partition: MemoryLog() for partition in range(PARTITIONS)}
-        self.groups.on_topics(TOPICS, 0.0)
-        self.transactions.on_topics(TOPICS)
+        self.groups.on_topics(TOPIC_TABLE, 0.0)
+        self.transactions.on_topics(TOPIC_TABLE)
 
     def lead(self, *partitions: int) -> None:
         for partition in partitions:

@@ -11,34 +11,33 @@ from pykafka2.broker.coordinators.groups.consumer import assignment as steps
 from pykafka2.errors import InvalidRegularExpression
 from pykafka2.testing import STANDARD_AUTHORIZER
 from pykafka2.testing.simulation import Simulation
-from tests.broker.support.bench import GROUP
-from tests.broker.support.group_bench import GroupBench
+from tests.broker.support.bench import GROUP, ClusterBench
 
 ME = "User:ANONYMOUS"
 BOTH = "orders|refunds"
 
 
 @pytest.fixture
-def bench(simulation: Simulation) -> GroupBench:
+def bench(simulation: Simulation) -> ClusterBench:
     """Everybody may do everything to what has no rules; Describe on one of the two topics is denied."""
     config = {"authorizer.class.name": STANDARD_AUTHORIZER, "allow.everyone.if.no.acl.found": True}
-    bench = GroupBench(simulation, config=config)
+    bench = ClusterBench(simulation, config=config)
     bench.cluster.acls.deny(ME, "DESCRIBE", topic="refunds")
     return bench
 
 
-def matched(bench: GroupBench) -> set[str]:
+def matched(bench: ClusterBench) -> set[str]:
     return {topic for topics in bench.consumer().regexes.values() for topic in topics}
 
 
-def test_topics_that_a_member_may_not_describe_are_left_out(bench: GroupBench) -> None:
+def test_topics_that_a_member_may_not_describe_are_left_out(bench: ClusterBench) -> None:
     joined = bench.beat("one", 0, regex=BOTH)
     assert joined.error_code == 0
     assert matched(bench) == {"orders"}
     assert bench.cluster.acls.denials() == []  # nothing was refused: it is only not told
 
 
-def test_changed_acls_take_effect_with_the_next_heartbeat(bench: GroupBench) -> None:
+def test_changed_acls_take_effect_with_the_next_heartbeat(bench: ClusterBench) -> None:
     epoch = bench.beat("one", 0, regex=BOTH).member_epoch
     bench.cluster.acls.revoke()
     bench.advance(1.0)
@@ -50,13 +49,13 @@ def test_changed_acls_take_effect_with_the_next_heartbeat(bench: GroupBench) -> 
     assert matched(bench) == {"refunds"}
 
 
-def test_a_member_by_names_is_refused_in_words_as_before(bench: GroupBench) -> None:
+def test_a_member_by_names_is_refused_in_words_as_before(bench: ClusterBench) -> None:
     assert bench.beat("one", 0, topics=["orders", "refunds"]).error_code == 29
     assert [one.facts["resource"] for one in bench.cluster.acls.denials()] == ["refunds"]
     assert GROUP not in bench.shard.groups
 
 
-def test_join_of_a_classic_member_matches_the_patterns_again(bench: GroupBench) -> None:
+def test_join_of_a_classic_member_matches_the_patterns_again(bench: ClusterBench) -> None:
     """Its JoinGroup looks patterns up again where topics or rules have changed."""
     bench.cluster.acls.revoke()
     bench.beat("one", 0, regex=BOTH)
@@ -67,7 +66,7 @@ def test_join_of_a_classic_member_matches_the_patterns_again(bench: GroupBench) 
     assert matched(bench) == {"orders"}
 
 
-def test_new_topics_that_make_a_pattern_too_slow_do_not_fail_other_members(bench: GroupBench) -> None:
+def test_new_topics_that_make_a_pattern_too_slow_do_not_fail_other_members(bench: ClusterBench) -> None:
     """Their heartbeat matches all patterns again; those that take too many steps keep their topics."""
     slow = ".*r.{200}|orders"
     first = bench.beat("one", 0, regex=slow)
@@ -88,7 +87,7 @@ def test_new_topics_that_make_a_pattern_too_slow_do_not_fail_other_members(bench
 
 
 def test_patterns_of_a_group_share_the_steps_of_a_request(
-    bench: GroupBench, monkeypatch: pytest.MonkeyPatch
+    bench: ClusterBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits: list[int] = []
 
@@ -106,7 +105,7 @@ def test_patterns_of_a_group_share_the_steps_of_a_request(
     assert limits == [MAX_STEPS // 5] * 5
 
 
-def test_usual_patterns_of_many_members_get_new_topics(bench: GroupBench) -> None:
+def test_usual_patterns_of_many_members_get_new_topics(bench: ClusterBench) -> None:
     """Each had a fortieth of the steps of one pattern, which was too few, and silently missed the topics."""
     patterns = [f".*(orders|payments|shipping|customers|{number}).*" for number in range(40)]
     for pattern in patterns:
@@ -120,7 +119,7 @@ def test_usual_patterns_of_many_members_get_new_topics(bench: GroupBench) -> Non
     assert [len(matches[pattern]) for pattern in patterns] == [61] * 40
 
 
-def test_new_pattern_that_takes_too_many_steps_is_rejected(bench: GroupBench) -> None:
+def test_new_pattern_that_takes_too_many_steps_is_rejected(bench: ClusterBench) -> None:
     response = bench.beat("one", 0, regex="((a{1000}){1000}){1000}")
     assert response.error_code == InvalidRegularExpression.code
     assert GROUP not in bench.shard.groups

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pykafka2.testing.simulation import Simulation
-from tests.broker.support.group_bench import GroupBench
+from tests.broker.support.bench import ClusterBench
 
 
 @pytest.fixture
-def bench(simulation: Simulation) -> GroupBench:
+def bench(simulation: Simulation) -> ClusterBench:
     """Create a cluster of one broker, with Kafka's defaults."""
-    return GroupBench(simulation)
+    return ClusterBench(simulation)

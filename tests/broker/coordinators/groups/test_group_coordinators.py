@@ -7,7 +7,7 @@ import pytest
 from pykafka2.protocol.messages import committed_offsets as offsets
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.testing.simulation import Simulation
-from tests.broker.support.group_bench import PARTITION, GroupBench
+from tests.broker.support.bench import PARTITION, ClusterBench
 from tests.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
@@ -19,7 +19,7 @@ from tests.error_codes import (
 
 @pytest.mark.parametrize("version", range(7))
 def test_every_version_finds_the_leader_of_the_keys_partition(simulation: Simulation, version: int) -> None:
-    bench = GroupBench(simulation, brokers=3)
+    bench = ClusterBench(simulation, brokers=3)
     leader = bench.cluster.partition(*PARTITION).leader
     wire = bench.wire(1)
     if version < 4:
@@ -37,7 +37,7 @@ def test_every_version_finds_the_leader_of_the_keys_partition(simulation: Simula
 
 
 def test_the_coordinator_follows_its_partitions_leader(simulation: Simulation) -> None:
-    bench = GroupBench(simulation, brokers=3)
+    bench = ClusterBench(simulation, brokers=3)
     assert bench.commit(5) == 0
     old, new = bench.coordinator, (bench.coordinator + 1) % 3
     bench.cluster.controls.hold_loading(new)
@@ -55,7 +55,7 @@ def test_the_coordinator_follows_its_partitions_leader(simulation: Simulation) -
 
 def test_a_crashed_coordinator_is_followed_by_another(simulation: Simulation) -> None:
     """The group's coordinator moves with the broker's end, and the group goes on."""
-    bench = GroupBench(simulation, brokers=3)
+    bench = ClusterBench(simulation, brokers=3)
     members = bench.stable(2, session=30.0)
     assert bench.commit(7, member=members[0], generation=1) == 0
     crashed = bench.coordinator
@@ -80,7 +80,7 @@ def test_keys_are_hashed_as_kafka_hashes_them(
     simulation: Simulation, key: str, partition: int, kind: int, topic: str
 ) -> None:
     """Goldens of kafka-clients 4.3.1 for 50 partitions; of groups and transactional ids alike."""
-    bench = GroupBench(simulation, brokers=3)
+    bench = ClusterBench(simulation, brokers=3)
     request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
     (found,) = bench.wire(0).call(request, 6).coordinators
     assert (found.error_code, found.node_id) == (0, bench.cluster.partition(topic, partition).leader)
@@ -91,11 +91,11 @@ def test_keys_are_hashed_as_kafka_hashes_them(
 
 def test_a_coordinator_that_cannot_commit_is_not_available(simulation: Simulation) -> None:
     """A write that the replicas do not take within offsets.commit.timeout.ms: the client looks elsewhere."""
-    bench = GroupBench(simulation, brokers=3, config={"min.insync.replicas": 2})
+    bench = ClusterBench(simulation, brokers=3, config={"min.insync.replicas": 2})
     (member,) = bench.stable(1, session=60.0)
     assert bench.commit(1, member=member, generation=1) == 0
     bench.cluster.controls.pause_followers()
-    asked = bench.ask(commit_of(2, member, 1), 9)
+    asked = bench.send(commit_of(2, member, 1), 9)
     assert not asked.is_done
     bench.advance(5.1)
     assert asked.response is not None

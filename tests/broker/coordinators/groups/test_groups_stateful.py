@@ -28,8 +28,7 @@ from pykafka2.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignmentTopicPartition,
 )
 from pykafka2.protocol.messages.group import JoinGroupResponse, SyncGroupResponse
-from tests.broker.support.bench import GROUP, ORDERS, TOPICS, Bench
-from tests.broker.support.bench import given as assigned
+from tests.broker.support.bench import GROUP, ORDERS, TOPIC_TABLE, ShardBench, assigned
 from tests.error_codes import (
     FENCED_INSTANCE_ID,
     FENCED_MEMBER_EPOCH,
@@ -44,14 +43,14 @@ CLIENTS = 4
 WHO = st.integers(0, CLIENTS - 1)
 
 
-def twins_of(bench: Bench) -> list[GroupShard]:
+def twins_of(bench: ShardBench) -> list[GroupShard]:
     """What another coordinator would know, from the log alone, whole and compacted."""
     return [loaded_from(bench, entries) for entries in (bench.log.entries, compacted(bench.log.entries))]
 
 
-def loaded_from(bench: Bench, entries: list[Entry | Marker]) -> GroupShard:
+def loaded_from(bench: ShardBench, entries: list[Entry | Marker]) -> GroupShard:
     shard = GroupShard(bench.settings, lambda now: round(now * 1000), lambda: "twin")
-    shard.on_topics(TOPICS)
+    shard.on_topics(TOPIC_TABLE)
     ShardRuntime(shard, MemoryLog()).load(entries, len(entries), bench.now)
     return shard
 
@@ -94,7 +93,7 @@ def partitions_in(data: bytes) -> frozenset[int]:
 class ClassicClient:
     """A consumer of the classic protocol: follows the answers, one request at a time."""
 
-    bench: Bench
+    bench: ShardBench
     instance: str | None = None
     member_id: str = ""
     generation: int = -1
@@ -165,7 +164,7 @@ class ClassicClient:
 class GroupMachine(RuleBasedStateMachine):
     """The clients of one group take steps, together or alone, and stall."""
 
-    bench: Bench
+    bench: ShardBench
     clients: list[Any]
 
     def rounds(self, count: int) -> None:
@@ -194,7 +193,7 @@ class GroupMachine(RuleBasedStateMachine):
 class ClassicMachine(GroupMachine):
     @initialize(static=st.integers(0, CLIENTS), settled=st.booleans())
     def begin(self, static: int, settled: bool) -> None:
-        self.bench = Bench(GroupSettings(initial_rebalance_delay=1.0))
+        self.bench = ShardBench(GroupSettings(initial_rebalance_delay=1.0))
         self.clients = [ClassicClient(self.bench, f"i{n}" if n < static else None) for n in range(CLIENTS)]
         self.generation = 0
         if settled:
@@ -319,7 +318,7 @@ class ClassicMachine(GroupMachine):
 class ModernClient:
     """A consumer of KIP-848: one heartbeat at a time, gives up before it takes."""
 
-    bench: Bench
+    bench: ShardBench
     name: str
     instance: str | None = None
     life: int = 0
@@ -368,7 +367,7 @@ class ModernClient:
 class ModernMachine(GroupMachine):
     @initialize(static=st.integers(0, CLIENTS), interval=st.sampled_from([0.0, 1.0]), settled=st.booleans())
     def begin(self, static: int, interval: float, settled: bool) -> None:
-        self.bench = Bench(GroupSettings(consumer_assignment_interval=interval))
+        self.bench = ShardBench(GroupSettings(consumer_assignment_interval=interval))
         self.clients = [
             ModernClient(self.bench, f"m{n}", f"i{n}" if n < static else None) for n in range(CLIENTS)
         ]

@@ -19,8 +19,7 @@ from pykafka2.protocol.messages.consumer_protocol import (
     ConsumerProtocolSubscriptionTopicPartition,
 )
 from pykafka2.protocol.messages.group import JoinGroupResponse, LeaveGroupRequest, MemberIdentity
-from tests.broker.support.bench import GROUP, ORDERS, Bench
-from tests.broker.support.bench import given as assigned
+from tests.broker.support.bench import GROUP, ORDERS, ShardBench, assigned
 from tests.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     FENCED_INSTANCE_ID,
@@ -53,7 +52,7 @@ def reads(partitions: Iterable[int], user_data: bytes | None = None) -> bytes:
 class Old:
     """A classic consumer: joins, syncs, and knows what it reads."""
 
-    def __init__(self, bench: Bench, instance: str | None = None) -> None:
+    def __init__(self, bench: ShardBench, instance: str | None = None) -> None:
         self.bench = bench
         self.instance = instance
         self.member_id = "" if instance is not None else bench.member_id()
@@ -85,11 +84,11 @@ class Old:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench(GroupSettings(consumer_assignment_interval=0.0))
+def bench() -> ShardBench:
+    return ShardBench(GroupSettings(consumer_assignment_interval=0.0))
 
 
-def old_group(bench: Bench, data: bytes | None = None) -> Old:
+def old_group(bench: ShardBench, data: bytes | None = None) -> Old:
     """A stable classic group of one consumer that reads everything."""
     old = Old(bench)
     bench.join(old.member_id, protocols=says())
@@ -99,7 +98,7 @@ def old_group(bench: Bench, data: bytes | None = None) -> Old:
     return old
 
 
-def test_a_new_consumer_upgrades_the_group_and_waits_for_the_old_one(bench: Bench) -> None:
+def test_a_new_consumer_upgrades_the_group_and_waits_for_the_old_one(bench: ShardBench) -> None:
     old = old_group(bench)
     answer = bench.beat("new", 0)
     assert (answer.error_code, answer.member_epoch, assigned(answer)) == (0, 2, {})
@@ -122,7 +121,7 @@ def test_a_new_consumer_upgrades_the_group_and_waits_for_the_old_one(bench: Benc
     assert bench.consumer().state.value == "Stable"
 
 
-def test_an_old_consumer_joins_a_new_group(bench: Bench) -> None:
+def test_an_old_consumer_joins_a_new_group(bench: ShardBench) -> None:
     bench.beat("new", 0)
     old = Old(bench)
     assert old.join().generation_id == 3
@@ -137,14 +136,14 @@ def test_an_old_consumer_joins_a_new_group(bench: Bench) -> None:
     assert old.owned == [3, 4, 5]
 
 
-def test_old_versions_join_without_an_id(bench: Bench) -> None:
+def test_old_versions_join_without_an_id(bench: ShardBench) -> None:
     bench.beat("new", 0)
     response = bench.join(version=3, protocols=says()).response
     assert response is not None
     assert (response.error_code, response.generation_id, response.protocol_name) == (0, 3, "range")
 
 
-def test_members_of_other_protocols_stay_out(bench: Bench) -> None:
+def test_members_of_other_protocols_stay_out(bench: ShardBench) -> None:
     bench.beat("new", 0)
     Old(bench).join()
     for options in ({"kind": "connect"}, {"protocols": {"sticky": says()["range"]}}):
@@ -153,7 +152,7 @@ def test_members_of_other_protocols_stay_out(bench: Bench) -> None:
         assert refused.error_code == INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_the_last_new_consumer_takes_the_new_protocol_along(bench: Bench) -> None:
+def test_the_last_new_consumer_takes_the_new_protocol_along(bench: ShardBench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     bench.commit(7, member=old.member_id, generation=1)
@@ -171,7 +170,7 @@ def test_the_last_new_consumer_takes_the_new_protocol_along(bench: Bench) -> Non
     assert bench.classic().state.value == "Stable"
 
 
-def test_a_silent_new_consumer_takes_the_new_protocol_along_too(bench: Bench) -> None:
+def test_a_silent_new_consumer_takes_the_new_protocol_along_too(bench: ShardBench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     for _ in range(8):
@@ -182,14 +181,14 @@ def test_a_silent_new_consumer_takes_the_new_protocol_along_too(bench: Bench) ->
     assert list(bench.classic().members) == [old.member_id]
 
 
-def test_silent_classic_member_times_out_after_the_upgrade(bench: Bench) -> None:
+def test_silent_classic_member_times_out_after_the_upgrade(bench: ShardBench) -> None:
     old_group(bench)
     bench.beat("new", 0)
     bench.advance(10.0)
     assert set(bench.consumer().members) == {"new"}
 
 
-def test_a_group_stays_new_while_one_is(bench: Bench) -> None:
+def test_a_group_stays_new_while_one_is(bench: ShardBench) -> None:
     old = old_group(bench)
     bench.beat("a", 0)
     bench.beat("b", 0)
@@ -201,11 +200,11 @@ def test_a_group_stays_new_while_one_is(bench: Bench) -> None:
 
 @pytest.mark.parametrize("policy", list(MigrationPolicy))
 def test_migration_policy_decides_the_allowed_direction(policy: MigrationPolicy) -> None:
-    bench = Bench(GroupSettings(migration_policy=policy))
+    bench = ShardBench(GroupSettings(migration_policy=policy))
     old_group(bench)
     up = policy in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
     assert bench.beat("new", 0).error_code == (0 if up else GROUP_ID_NOT_FOUND)
-    bench = Bench(GroupSettings(migration_policy=policy))
+    bench = ShardBench(GroupSettings(migration_policy=policy))
     bench.beat("new", 0)
     Old(bench).join()
     bench.beat("new", -1)
@@ -214,13 +213,13 @@ def test_migration_policy_decides_the_allowed_direction(policy: MigrationPolicy)
 
 
 @pytest.mark.parametrize("data", [b"xx", reads(ALL, b"my own")])
-def test_assignments_that_cannot_be_read_are_not_upgraded(bench: Bench, data: bytes) -> None:
+def test_assignments_that_cannot_be_read_are_not_upgraded(bench: ShardBench, data: bytes) -> None:
     old = old_group(bench, data)
     assert bench.beat("new", 0).error_code == GROUP_ID_NOT_FOUND
     assert old.heartbeat() == 0
 
 
-def test_pending_join_gets_rebalance_in_progress_on_upgrade(bench: Bench) -> None:
+def test_pending_join_gets_rebalance_in_progress_on_upgrade(bench: ShardBench) -> None:
     old_group(bench)
     second = bench.member_id()
     waiting = bench.join(second, protocols=says())
@@ -230,7 +229,7 @@ def test_pending_join_gets_rebalance_in_progress_on_upgrade(bench: Bench) -> Non
     assert waiting.response.error_code == REBALANCE_IN_PROGRESS
 
 
-def test_an_upgrade_that_is_not_stored_did_not_happen(bench: Bench) -> None:
+def test_an_upgrade_that_is_not_stored_did_not_happen(bench: ShardBench) -> None:
     old = old_group(bench)
     bench.log.fails_with = NotEnoughReplicas()
     assert bench.beat("new", 0).error_code == COORDINATOR_NOT_AVAILABLE
@@ -239,7 +238,7 @@ def test_an_upgrade_that_is_not_stored_did_not_happen(bench: Bench) -> None:
     assert old.heartbeat() == 0
 
 
-def test_mixed_groups_continue_under_the_next_coordinator(bench: Bench) -> None:
+def test_mixed_groups_continue_under_the_next_coordinator(bench: ShardBench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     bench.reload()
@@ -247,7 +246,7 @@ def test_mixed_groups_continue_under_the_next_coordinator(bench: Bench) -> None:
     old.join()
     assert old.sync() == 0
     assert old.owned == [0, 1, 2]
-    described = bench.answer(
+    described = bench.call(
         ConsumerGroupDescribeRequest(group_ids=[GROUP], include_authorized_operations=False)
     ).groups[0]
     assert sorted((one.member_id == "new", one.member_type) for one in described.members) == [
@@ -256,7 +255,7 @@ def test_mixed_groups_continue_under_the_next_coordinator(bench: Bench) -> None:
     ]
 
 
-def test_an_old_consumers_own_session_timeout_counts(bench: Bench) -> None:
+def test_an_old_consumers_own_session_timeout_counts(bench: ShardBench) -> None:
     old = old_group(bench)  # 10 s
     bench.beat("new", 0)
     old.join()
@@ -264,7 +263,7 @@ def test_an_old_consumers_own_session_timeout_counts(bench: Bench) -> None:
     assert set(bench.consumer().members) == {"new"}
 
 
-def test_classic_member_that_does_not_join_or_sync_in_time_is_removed(bench: Bench) -> None:
+def test_classic_member_that_does_not_join_or_sync_in_time_is_removed(bench: ShardBench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     for _ in range(12):
@@ -281,7 +280,7 @@ def test_classic_member_that_does_not_join_or_sync_in_time_is_removed(bench: Ben
     assert set(bench.consumer().members) == {"new"}, "it joined and never synced"
 
 
-def test_classic_member_that_joins_and_syncs_in_time_stays(bench: Bench) -> None:
+def test_classic_member_that_joins_and_syncs_in_time_stays(bench: ShardBench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     assert old.heartbeat() == REBALANCE_IN_PROGRESS
@@ -298,7 +297,7 @@ def test_classic_member_that_joins_and_syncs_in_time_stays(bench: Bench) -> None
     assert set(bench.consumer().members) == {"new", old.member_id}
 
 
-def test_after_a_downgrade_silent_members_time_out(bench: Bench) -> None:
+def test_after_a_downgrade_silent_members_time_out(bench: ShardBench) -> None:
     old_group(bench)
     bench.beat("new", 0)
     bench.beat("new", -1)
@@ -306,7 +305,7 @@ def test_after_a_downgrade_silent_members_time_out(bench: Bench) -> None:
     assert bench.classic().state.value == "Empty"
 
 
-def test_classic_member_keeps_partitions_that_no_other_member_reads(bench: Bench) -> None:
+def test_classic_member_keeps_partitions_that_no_other_member_reads(bench: ShardBench) -> None:
     old = old_group(bench)
     bench.beat("new", 0, topics=["refunds"])
     assert bench.consumer().targets[old.member_id] == {ORDERS: frozenset(ALL)}
@@ -316,7 +315,7 @@ def test_classic_member_keeps_partitions_that_no_other_member_reads(bench: Bench
     assert old.owned == list(ALL)
 
 
-def test_a_static_consumer_changes_its_protocol_in_place(bench: Bench) -> None:
+def test_a_static_consumer_changes_its_protocol_in_place(bench: ShardBench) -> None:
     bench.beat("new", 0)
     old = Old(bench, "one")
     assert old.join().error_code == 0
@@ -330,7 +329,7 @@ def test_a_static_consumer_changes_its_protocol_in_place(bench: Bench) -> None:
     assert set(bench.consumer().members) == {"new", stranger.member_id}
 
 
-def test_strangers_and_new_members_do_not_speak_the_old_protocol(bench: Bench) -> None:
+def test_strangers_and_new_members_do_not_speak_the_old_protocol(bench: ShardBench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     assert bench.heartbeat("new", 2) == UNKNOWN_MEMBER_ID
@@ -347,7 +346,7 @@ def test_strangers_and_new_members_do_not_speak_the_old_protocol(bench: Bench) -
             MemberIdentity(member_id="m", group_instance_id="none"),
         ],
     )
-    assert [one.error_code for one in bench.answer(request).members] == [
+    assert [one.error_code for one in bench.call(request).members] == [
         UNKNOWN_MEMBER_ID,
         UNKNOWN_MEMBER_ID,
         UNKNOWN_MEMBER_ID,

@@ -22,7 +22,7 @@ from tests.broker.coordinators.groups.test_groups_stateful import (
     offsets_of,
     twins_of,
 )
-from tests.broker.support.bench import GROUP, ORDERS, Bench
+from tests.broker.support.bench import GROUP, ORDERS, ShardBench
 
 WHO = st.integers(0, 1)
 
@@ -30,7 +30,7 @@ WHO = st.integers(0, 1)
 class MixedMachine(RuleBasedStateMachine):
     @initialize(static=st.booleans(), settled=st.booleans())
     def begin(self, static: bool, settled: bool) -> None:
-        self.bench = Bench(GroupSettings(consumer_assignment_interval=0.0, initial_rebalance_delay=1.0))
+        self.bench = ShardBench(GroupSettings(consumer_assignment_interval=0.0, initial_rebalance_delay=1.0))
         self.old = [ClassicClient(self.bench, f"i{n}" if static else None) for n in range(2)]
         self.new = [ModernClient(self.bench, f"m{n}") for n in range(2)]
         self.active = [False, False]  # which new ones take part

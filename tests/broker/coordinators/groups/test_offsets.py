@@ -13,7 +13,7 @@ from pykafka2.protocol.messages.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from tests.broker.support.bench import GROUP, ORDERS, REFUNDS, Bench
+from tests.broker.support.bench import GROUP, ORDERS, REFUNDS, ShardBench
 from tests.error_codes import (
     FENCED_INSTANCE_ID,
     GROUP_ID_NOT_FOUND,
@@ -37,14 +37,14 @@ DAY = 86400.0
 
 @pytest.mark.parametrize("version", range(2, 11))
 def test_an_empty_group_takes_commits_from_outside_in_every_version(version: int) -> None:
-    bench = Bench()
+    bench = ShardBench()
     assert bench.commit(42, version=version) == 0
     assert bench.committed() == 42
     assert bench.describe().group_state == "Empty"
 
 
 def test_a_group_with_members_takes_none_from_outside() -> None:
-    bench = Bench()
+    bench = ShardBench()
     (member,) = bench.stable(1)
     assert bench.commit() == UNKNOWN_MEMBER_ID
     assert bench.commit(generation=1) == UNKNOWN_MEMBER_ID
@@ -53,7 +53,7 @@ def test_a_group_with_members_takes_none_from_outside() -> None:
 
 
 def test_while_the_assignment_is_awaited_commits_are_refused() -> None:
-    bench = Bench()
+    bench = ShardBench()
     (member,) = bench.stable(1)
     bench.join(member)
     assert bench.commit(member=member, generation=2) == REBALANCE_IN_PROGRESS
@@ -61,7 +61,7 @@ def test_while_the_assignment_is_awaited_commits_are_refused() -> None:
 
 def test_a_transaction_commits_also_while_the_assignment_is_awaited() -> None:
     """Its producer knows nothing of rebalances; the member's generation is checked all the same."""
-    bench = Bench()
+    bench = ShardBench()
     (member,) = bench.stable(1)
     bench.join(member)
     assert bench.commit_transactional(8, MOVER, member=member, generation=2) == 0
@@ -69,13 +69,13 @@ def test_a_transaction_commits_also_while_the_assignment_is_awaited() -> None:
 
 
 def test_a_generation_of_a_group_that_does_not_exist() -> None:
-    bench = Bench()
+    bench = ShardBench()
     assert bench.commit(member="m", generation=3, version=8) == ILLEGAL_GENERATION
     assert bench.commit(member="m", generation=3, version=9) == GROUP_ID_NOT_FOUND
 
 
 def test_a_replaced_static_member_cannot_commit() -> None:
-    bench = Bench()
+    bench = ShardBench()
     first = bench.join(instance="a").response
     bench.advance(3.0)
     old = bench.classic().static_members["a"]
@@ -90,13 +90,13 @@ def test_a_replaced_static_member_cannot_commit() -> None:
     [("x" * 4096, 0), ("x" * 4097, OFFSET_METADATA_TOO_LARGE), ("é" * 4096, 0), (None, 0)],
 )
 def test_metadata_has_a_limit(metadata: str | None, code: int) -> None:
-    bench = Bench()
+    bench = ShardBench()
     assert bench.commit(metadata=metadata) == code
     assert bench.committed() == (-1 if code else 5)
 
 
 def test_uncommitted_offset_is_minus_one_without_an_error() -> None:
-    bench = Bench()
+    bench = ShardBench()
     unknown_group = bench.fetch([0, 1], group_id="nobody")
     assert unknown_group.error_code == 0
     assert [
@@ -108,7 +108,7 @@ def test_uncommitted_offset_is_minus_one_without_an_error() -> None:
 
 
 def test_all_offsets_of_a_group_in_new_and_old_form() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.commit(5, partition=1)
     bench.commit(6, partition=0, metadata="note")
     bench.commit(7, topic="refunds")
@@ -119,16 +119,16 @@ def test_all_offsets_of_a_group_in_new_and_old_form() -> None:
         for one in topic.partitions
     } == {("orders", 0): (6, "note"), ("orders", 1): (5, ""), ("refunds", 0): (7, "")}
     for version in range(2, 8):
-        old = bench.answer(wire.OffsetFetchRequest(group_id=GROUP, topics=None), version)
+        old = bench.call(wire.OffsetFetchRequest(group_id=GROUP, topics=None), version)
         assert [topic.name for topic in old.topics] == ["orders", "refunds"]
         assert old.error_code == 0
     asked = [wire.OffsetFetchRequestTopic(name="orders", partition_indexes=[1, 5])]
-    oldest = bench.answer(wire.OffsetFetchRequest(group_id=GROUP, topics=asked), 1)
+    oldest = bench.call(wire.OffsetFetchRequest(group_id=GROUP, topics=asked), 1)
     assert [one.committed_offset for one in oldest.topics[0].partitions] == [5, -1]
 
 
 def test_topics_go_by_id_since_version_10() -> None:
-    bench = Bench()
+    bench = ShardBench()
     assert bench.commit(9, version=10) == 0
     assert bench.commit(9, topic="no such topic id", version=10) == UNKNOWN_TOPIC_ID
     answer = bench.fetch([0], version=10)
@@ -142,7 +142,7 @@ def test_topics_go_by_id_since_version_10() -> None:
 
 
 def test_commits_to_topics_that_do_not_exist_are_refused() -> None:
-    bench = Bench()
+    bench = ShardBench()
     assert bench.commit(topic="nothing") == UNKNOWN_TOPIC_OR_PARTITION
     assert bench.commit(partition=6) == UNKNOWN_TOPIC_OR_PARTITION
     assert bench.commit_transactional(5, MOVER, group_id="other") == 0
@@ -150,7 +150,7 @@ def test_commits_to_topics_that_do_not_exist_are_refused() -> None:
 
 
 def test_offsets_outlive_their_coordinator() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.commit(5)
     bench.commit(6)
     bench.reload()
@@ -158,7 +158,7 @@ def test_offsets_outlive_their_coordinator() -> None:
 
 
 def test_offsets_in_kafkas_first_record_form_are_read() -> None:
-    bench = Bench()
+    bench = ShardBench()
     record = record_of(
         LegacyOffsetCommitKey(group=GROUP, topic="orders", partition=0),
         OffsetCommitValue(offset=3, metadata="", commit_timestamp=1),
@@ -172,7 +172,7 @@ def test_offsets_in_kafkas_first_record_form_are_read() -> None:
 
 @pytest.mark.parametrize("version", [9, 10])
 def test_a_commit_remembers_the_topics_id_in_kafkas_newest_record_form(version: int) -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.commit(5, version=version)
     value = bench.log.entries[-1].value
     assert value is not None
@@ -181,7 +181,7 @@ def test_a_commit_remembers_the_topics_id_in_kafkas_newest_record_form(version: 
 
 
 def test_offset_of_a_former_topic_with_the_same_name_is_not_returned_by_topic_id() -> None:
-    bench = Bench()
+    bench = ShardBench()
     record = record_of(
         OffsetCommitKey(group=GROUP, topic="orders", partition=0),
         OffsetCommitValue(offset=3, metadata="", commit_timestamp=1, topic_id=REFUNDS),
@@ -196,7 +196,7 @@ def test_offset_of_a_former_topic_with_the_same_name_is_not_returned_by_topic_id
 
 
 def test_a_deleted_topic_takes_its_offsets_along() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.commit(5)
     bench.commit(6, topic="refunds")
     bench.runtime.carry_out(bench.shard.on_topics(TopicTable({"refunds": (REFUNDS, 3)})), bench.now)
@@ -207,7 +207,7 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
 
 
 def test_transactional_offset_is_visible_after_the_commit() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.commit(1)
     assert bench.commit_transactional(8, MOVER) == 0
     assert bench.committed() == 1
@@ -218,7 +218,7 @@ def test_transactional_offset_is_visible_after_the_commit() -> None:
 
 
 def test_an_aborted_transactions_offsets_were_never_there() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.commit_transactional(8, MOVER)
     bench.end_transaction(MOVER, committed=False)
     assert bench.committed(require_stable=True) == -1
@@ -227,7 +227,7 @@ def test_an_aborted_transactions_offsets_were_never_there() -> None:
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("reloaded", ["before the marker", "after the marker"])
 def test_pending_offsets_outlive_their_coordinator(reloaded: str, committed: bool) -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.commit(1)
     bench.commit_transactional(8, MOVER)
     if reloaded == "before the marker":
@@ -240,7 +240,7 @@ def test_pending_offsets_outlive_their_coordinator(reloaded: str, committed: boo
 
 
 def test_two_producers_transactions_end_apart() -> None:
-    bench = Bench()
+    bench = ShardBench()
     other = Producer(8, 0)
     bench.commit_transactional(8, MOVER)
     bench.commit_transactional(9, other, partition=1)
@@ -251,7 +251,7 @@ def test_two_producers_transactions_end_apart() -> None:
 
 def test_later_commit_outlives_the_offset_of_a_transaction() -> None:
     """As in Apache Kafka, where the later record counts, not the later end; also to the next coordinator."""
-    bench = Bench()
+    bench = ShardBench()
     bench.commit_transactional(8, MOVER)
     bench.commit(9)
     bench.end_transaction(MOVER, committed=True)
@@ -264,7 +264,7 @@ def test_later_commit_outlives_the_offset_of_a_transaction() -> None:
 
 
 def test_a_marker_does_not_bring_a_deleted_group_back() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.commit_transactional(8, MOVER)
     assert bench.delete_group() == 0
     assert not bench.shard.offsets.has_open_transaction(GROUP)
@@ -274,13 +274,13 @@ def test_a_marker_does_not_bring_a_deleted_group_back() -> None:
 
 @pytest.mark.parametrize("how", ["OffsetDelete", "the topic goes"])
 def test_pending_offsets_can_be_deleted_before_they_are_committed(how: str) -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.commit_transactional(8, MOVER)
     if how == "OffsetDelete":
         partition = wire.OffsetDeleteRequestPartition(partition_index=0)
         asked = wire.OffsetDeleteRequestTopic(name="orders", partitions=[partition])
         request = wire.OffsetDeleteRequest(group_id=GROUP, topics=[asked])
-        assert bench.answer(request).topics[0].partitions[0].error_code == 0
+        assert bench.call(request).topics[0].partitions[0].error_code == 0
     else:
         bench.runtime.carry_out(bench.shard.on_topics(TopicTable({}), {"orders"}), bench.now)
     assert bench.committed(require_stable=True) == -1, "it is not unstable any more"
@@ -289,7 +289,7 @@ def test_pending_offsets_can_be_deleted_before_they_are_committed(how: str) -> N
 
 
 def test_deleting_a_group_removes_its_pending_transactional_offsets() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.commit_transactional(8, MOVER)
     assert bench.delete_group() == 0
     bench.end_transaction(MOVER, committed=True)
@@ -299,7 +299,7 @@ def test_deleting_a_group_removes_its_pending_transactional_offsets() -> None:
 
 
 def test_transactional_commit_checks_member_and_generation_if_present() -> None:
-    bench = Bench()
+    bench = ShardBench()
     (member,) = bench.stable(1)
     assert bench.commit_transactional(8, MOVER, version=2) == 0
     assert bench.commit_transactional(8, MOVER) == 0
@@ -315,7 +315,7 @@ def test_transactional_commit_checks_member_and_generation_if_present() -> None:
 # -- deletion and expiry ------------------------------------------------------------------------------
 
 
-def delete(bench: Bench, topic: str = "orders", partition: int = 0) -> tuple[int, int | None]:
+def delete(bench: ShardBench, topic: str = "orders", partition: int = 0) -> tuple[int, int | None]:
     """OffsetDelete's code at the top, and the partition's where there is one."""
     request = wire.OffsetDeleteRequest(
         group_id=GROUP,
@@ -325,12 +325,12 @@ def delete(bench: Bench, topic: str = "orders", partition: int = 0) -> tuple[int
             )
         ],
     )
-    answer = bench.answer(request)
+    answer = bench.call(request)
     return answer.error_code, answer.topics[0].partitions[0].error_code if answer.topics else None
 
 
 def test_offsets_of_topics_that_members_read_are_not_deleted() -> None:
-    bench = Bench()
+    bench = ShardBench()
     assert delete(bench) == (GROUP_ID_NOT_FOUND, None)
     (member,) = bench.stable(1)
     bench.commit(5, member=member, generation=1)
@@ -347,13 +347,13 @@ def test_offsets_of_topics_that_members_read_are_not_deleted() -> None:
 
 
 def test_groups_that_are_no_consumers_must_be_empty_for_it() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.stable(1, kind="connect")
     assert delete(bench) == (NON_EMPTY_GROUP, None)
 
 
 def test_offsets_expire_a_week_after_the_group_became_empty() -> None:
-    bench = Bench()
+    bench = ShardBench()
     (member,) = bench.stable(1, session=1800.0)
     bench.commit(5, member=member, generation=1)
     for _ in range(5):
@@ -369,7 +369,7 @@ def test_offsets_expire_a_week_after_the_group_became_empty() -> None:
 
 
 def test_outside_of_groups_a_weeks_silence_is_enough() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.commit(5)
     bench.commit(6, partition=1)
     bench.advance(5 * DAY)
@@ -379,7 +379,7 @@ def test_outside_of_groups_a_weeks_silence_is_enough() -> None:
 
 
 def test_offsets_of_unsubscribed_topics_of_a_live_group_expire() -> None:
-    bench = Bench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
+    bench = ShardBench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
     (member,) = bench.stable(1, session=1800.0)
     bench.commit(5, member=member, generation=1)
     bench.commit(6, member=member, generation=1, topic="refunds")
@@ -388,7 +388,7 @@ def test_offsets_of_unsubscribed_topics_of_a_live_group_expire() -> None:
 
 
 def test_live_group_of_another_protocol_type_keeps_its_offsets() -> None:
-    bench = Bench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
+    bench = ShardBench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
     (member,) = bench.stable(1, session=1800.0, kind="connect")
     bench.commit(5, member=member, generation=1)
     bench.advance(1200.0)
@@ -396,7 +396,7 @@ def test_live_group_of_another_protocol_type_keeps_its_offsets() -> None:
 
 
 def test_offsets_that_a_transaction_waits_for_do_not_expire() -> None:
-    bench = Bench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
+    bench = ShardBench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
     bench.commit(5)
     bench.commit_transactional(6, MOVER)
     bench.advance(1200.0)
@@ -407,7 +407,7 @@ def test_offsets_that_a_transaction_waits_for_do_not_expire() -> None:
 
 
 def test_group_with_only_pending_transactional_offsets_is_kept() -> None:
-    bench = Bench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
+    bench = ShardBench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
     bench.commit_transactional(6, MOVER)
     bench.advance(1200.0)
     assert GROUP in bench.shard.groups
@@ -417,7 +417,7 @@ def test_group_with_only_pending_transactional_offsets_is_kept() -> None:
 
 
 def test_old_clients_choose_the_retention_of_a_commit() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.commit(5, version=4, retention_ms=3_600_000)
     bench.reload()
     bench.advance(3000.0)
@@ -430,7 +430,7 @@ def test_old_clients_choose_the_retention_of_a_commit() -> None:
 
 
 def test_members_commit_at_their_epoch() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.beat("m", 0)
     assert bench.commit(5, member="m", generation=2) == 0
     assert bench.commit(5, member="m", generation=3) == STALE_MEMBER_EPOCH
@@ -441,7 +441,7 @@ def test_members_commit_at_their_epoch() -> None:
 
 def test_old_epoch_may_commit_partitions_the_member_still_owns() -> None:
     """KIP-1251, Kafka 4.3; before it any old epoch was stale."""
-    bench = Bench(GroupSettings(consumer_assignment_interval=0.0))
+    bench = ShardBench(GroupSettings(consumer_assignment_interval=0.0))
     bench.beat("a", 0)
     bench.beat("b", 0)
     bench.beat("a", 2, owned={ORDERS: list(range(6))})
@@ -455,7 +455,7 @@ def test_old_epoch_may_commit_partitions_the_member_still_owns() -> None:
 
 
 def test_members_fetch_at_their_epoch() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.beat("m", 0)
     assert bench.fetch([0], member="m", epoch=2).error_code == 0
     assert bench.fetch([0], member="m", epoch=1).error_code == STALE_MEMBER_EPOCH

@@ -8,7 +8,7 @@ from pykafka2.protocol.messages import committed_offsets as offsets
 from pykafka2.protocol.messages.group_admin import DeleteGroupsRequest, ListGroupsRequest
 from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
-from tests.broker.support.group_bench import GroupBench
+from tests.broker.support.bench import ClusterBench
 from tests.error_codes import (
     GROUP_ID_NOT_FOUND,
     GROUP_SUBSCRIBED_TO_TOPIC,
@@ -23,7 +23,7 @@ from tests.error_codes import (
 # -- offsets ------------------------------------------------------------------------------------------
 
 
-def test_commits_without_a_generation_need_an_empty_group(bench: GroupBench) -> None:
+def test_commits_without_a_generation_need_an_empty_group(bench: ClusterBench) -> None:
     assert bench.commit(3) == 0
     ids = [bench.member_id() for _ in range(2)]
     for one in ids:
@@ -39,21 +39,21 @@ def test_commits_without_a_generation_need_an_empty_group(bench: GroupBench) -> 
     assert bench.committed() == 4
 
 
-def test_metadata_has_a_limit(bench: GroupBench) -> None:
+def test_metadata_has_a_limit(bench: ClusterBench) -> None:
     assert bench.commit(1, metadata="x" * 4096) == 0
     assert bench.commit(2, metadata="x" * 4097) == OFFSET_METADATA_TOO_LARGE
     assert bench.committed() == 1
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_uncommitted_offset_is_minus_one_without_an_error(bench: GroupBench, version: int) -> None:
+def test_uncommitted_offset_is_minus_one_without_an_error(bench: ClusterBench, version: int) -> None:
     if version >= 8:
         group = bench.fetch([0, 5], version=version)
         assert group.error_code == 0
         assert [(one.committed_offset, one.error_code) for one in group.topics[0].partitions] == [(-1, 0)] * 2
         return
     asked = offsets.OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 5])
-    answer = bench.answer(offsets.OffsetFetchRequest(group_id="billing", topics=[asked]), version)
+    answer = bench.call(offsets.OffsetFetchRequest(group_id="billing", topics=[asked]), version)
     assert answer.error_code == 0
     assert [(one.committed_offset, one.error_code) for one in answer.topics[0].partitions] == [(-1, 0)] * 2
 
@@ -61,7 +61,7 @@ def test_uncommitted_offset_is_minus_one_without_an_error(bench: GroupBench, ver
 @pytest.mark.gate
 def test_offsets_expire_after_their_retention_and_the_group_dies(simulation: Simulation) -> None:
     minutes = 30
-    bench = GroupBench(simulation, config={"offsets.retention.minutes": minutes})
+    bench = ClusterBench(simulation, config={"offsets.retention.minutes": minutes})
     (member,) = bench.stable(1)
     assert bench.commit(5, member=member, generation=1) == 0
     bench.leave(member)
@@ -73,7 +73,7 @@ def test_offsets_expire_after_their_retention_and_the_group_dies(simulation: Sim
 
 
 def test_retention_keeps_offsets_of_subscribed_topics_only(simulation: Simulation) -> None:
-    bench = GroupBench(simulation, config={"offsets.retention.minutes": 10})
+    bench = ClusterBench(simulation, config={"offsets.retention.minutes": 10})
     (member,) = bench.stable(1, session=1800.0)
     assert bench.commit(5, member=member, generation=1) == 0
     assert bench.commit(6, member=member, generation=1, topic="refunds") == 0
@@ -82,7 +82,7 @@ def test_retention_keeps_offsets_of_subscribed_topics_only(simulation: Simulatio
 
 
 def test_a_deleted_topic_takes_its_offsets_along(simulation: Simulation) -> None:
-    bench = GroupBench(simulation, brokers=3)
+    bench = ClusterBench(simulation, brokers=3)
     assert bench.commit(5) == 0
     assert bench.commit(6, topic="refunds") == 0
     bench.cluster.delete_topic("orders")
@@ -95,7 +95,7 @@ def test_a_deleted_topic_takes_its_offsets_along(simulation: Simulation) -> None
 # -- administration -----------------------------------------------------------------------------------
 
 
-def test_groups_with_members_and_offsets_in_use_stay(bench: GroupBench) -> None:
+def test_groups_with_members_and_offsets_in_use_stay(bench: ClusterBench) -> None:
     (member,) = bench.stable(1)
     assert bench.commit(5, member=member, generation=1) == 0
     assert bench.delete_group() == NON_EMPTY_GROUP
@@ -105,7 +105,7 @@ def test_groups_with_members_and_offsets_in_use_stay(bench: GroupBench) -> None:
         asked = offsets.OffsetDeleteRequestTopic(
             name=topic, partitions=[offsets.OffsetDeleteRequestPartition(partition_index=0)]
         )
-        answer = bench.answer(offsets.OffsetDeleteRequest(group_id="billing", topics=[asked]))
+        answer = bench.call(offsets.OffsetDeleteRequest(group_id="billing", topics=[asked]))
         return answer.error_code, answer.topics[0].partitions[0].error_code
 
     assert delete_offset("orders") == (0, GROUP_SUBSCRIBED_TO_TOPIC)
@@ -117,13 +117,13 @@ def test_groups_with_members_and_offsets_in_use_stay(bench: GroupBench) -> None:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_an_unknown_group_is_dead_and_since_version_6_not_found(bench: GroupBench, version: int) -> None:
+def test_an_unknown_group_is_dead_and_since_version_6_not_found(bench: ClusterBench, version: int) -> None:
     group = bench.describe("nobody", version)
     assert (group.group_state, group.error_code) == ("Dead", GROUP_ID_NOT_FOUND if version >= 6 else 0)
 
 
 def test_lists_and_descriptions_come_from_all_partitions(simulation: Simulation) -> None:
-    bench = GroupBench(simulation, brokers=3)
+    bench = ClusterBench(simulation, brokers=3)
     names = [f"g{number}" for number in range(12)]
     homes = {name: bench.cluster.coordinator(name) for name in names}
     for name in names:

@@ -11,7 +11,7 @@ from pykafka2.broker.coordinators.settings import GroupSettings
 from pykafka2.errors import IllegalTransition, MessageTooLarge, NotEnoughReplicas
 from pykafka2.protocol.messages.group import LeaveGroupRequest, MemberIdentity
 from pykafka2.protocol.messages.group_admin import ListGroupsRequest
-from tests.broker.support.bench import GROUP, Bench, subscription
+from tests.broker.support.bench import GROUP, ShardBench, subscription
 from tests.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     FENCED_INSTANCE_ID,
@@ -47,7 +47,7 @@ def test_a_group_moves_by_its_table_and_refuses_the_rest(state: GroupState, to: 
 
 
 def test_a_new_group_passes_all_states() -> None:
-    bench = Bench()
+    bench = ShardBench()
     member = bench.member_id()
     seen = [bench.classic().state]
     bench.join(member)
@@ -64,9 +64,9 @@ def test_a_new_group_passes_all_states() -> None:
     assert bench.shard.groups == {}
 
 
-def in_state(state: GroupState) -> tuple[Bench, str, int]:
+def in_state(state: GroupState) -> tuple[ShardBench, str, int]:
     """A group in a state, with a member that is in it (or was), and its generation."""
-    bench = Bench()
+    bench = ShardBench()
     member, other = bench.stable(2, session=600.0)
     if state is EMPTY:
         bench.leave(member, other)
@@ -79,7 +79,7 @@ def in_state(state: GroupState) -> tuple[Bench, str, int]:
 
 
 # (state, event) -> error code, next state.  Rebalances begin again with a member's changed subscription.
-EVENTS: dict[str, Callable[[Bench, str, int], int | None]] = {
+EVENTS: dict[str, Callable[[ShardBench, str, int], int | None]] = {
     "heartbeat": lambda bench, member, generation: bench.heartbeat(member, generation),
     "heartbeat of old generation": lambda bench, member, generation: bench.heartbeat(member, generation - 1),
     "heartbeat of stranger": lambda bench, member, generation: bench.heartbeat("stranger", generation),
@@ -172,7 +172,7 @@ def _code(response: object) -> int | None:
 
 
 def test_new_member_gets_a_member_id_and_rejoins_with_it() -> None:
-    bench = Bench()
+    bench = ShardBench()
     refused = bench.join(version=4).response
     assert refused is not None
     assert (refused.error_code, refused.member_id) == (MEMBER_ID_REQUIRED, "client-0001")
@@ -182,7 +182,7 @@ def test_new_member_gets_a_member_id_and_rejoins_with_it() -> None:
 
 
 def test_an_id_that_is_not_used_expires_with_the_session_timeout() -> None:
-    bench = Bench()
+    bench = ShardBench()
     late = bench.member_id(session=10.0)
     bench.advance(9.9)
     assert bench.classic().pending_join == {late}
@@ -194,7 +194,7 @@ def test_an_id_that_is_not_used_expires_with_the_session_timeout() -> None:
 
 
 def test_rebalance_waits_for_pending_member_ids() -> None:
-    bench = Bench()
+    bench = ShardBench()
     (leader,) = bench.stable(1)
     pending = bench.member_id()
     rejoined = bench.join(leader)
@@ -204,7 +204,7 @@ def test_rebalance_waits_for_pending_member_ids() -> None:
 
 
 def test_old_clients_join_without_an_id() -> None:
-    bench = Bench()
+    bench = ShardBench()
     joins = [bench.join(version=version) for version in range(4)]
     bench.advance(6.0)
     assert [join.response.error_code for join in joins if join.response] == [0, 0, 0, 0]
@@ -212,7 +212,7 @@ def test_old_clients_join_without_an_id() -> None:
 
 
 def test_the_first_rebalance_waits_for_the_initial_delay() -> None:
-    bench = Bench()
+    bench = ShardBench()
     joined = bench.join(bench.member_id())
     bench.advance(2.9)
     assert not joined.is_done
@@ -222,7 +222,7 @@ def test_the_first_rebalance_waits_for_the_initial_delay() -> None:
 
 
 def test_the_wait_grows_while_members_come_up_to_the_rebalance_timeout() -> None:
-    bench = Bench()
+    bench = ShardBench()
     joins = [bench.join(bench.member_id(rebalance=7.0), rebalance=7.0)]
     for _ in range(3):
         bench.advance(2.0)
@@ -235,7 +235,7 @@ def test_the_wait_grows_while_members_come_up_to_the_rebalance_timeout() -> None
 
 def test_members_within_the_first_wait_share_one_generation() -> None:
     """3 members in the initial wait, generation 1; a fourth one begins the second."""
-    bench = Bench()
+    bench = ShardBench()
     ids = [bench.member_id() for _ in range(3)]
     joins = [bench.join(one) for one in ids]
     bench.advance(6.0)
@@ -249,7 +249,7 @@ def test_members_within_the_first_wait_share_one_generation() -> None:
 
 
 def test_session_timeouts_have_bounds() -> None:
-    bench = Bench()
+    bench = ShardBench()
     for session, code in (
         (5.999, INVALID_SESSION_TIMEOUT),
         (6.0, MEMBER_ID_REQUIRED),
@@ -262,13 +262,13 @@ def test_session_timeouts_have_bounds() -> None:
 
 
 def test_a_group_has_a_name() -> None:
-    response = Bench().join(group_id="").response
+    response = ShardBench().join(group_id="").response
     assert response is not None
     assert response.error_code == INVALID_GROUP_ID
 
 
 def test_members_need_a_protocol_in_common() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.stable(1, protocols={"range": subscription("orders"), "sticky": b""})
     refused = bench.join(protocols={"roundrobin": b""}).response
     assert refused is not None
@@ -277,7 +277,7 @@ def test_members_need_a_protocol_in_common() -> None:
 
 
 def test_the_protocol_that_most_name_first_is_chosen() -> None:
-    bench = Bench()
+    bench = ShardBench()
     a, b, c = {"x": b"1", "y": b"1"}, {"y": b"2", "x": b"2"}, {"y": b"3", "z": b"3", "x": b"3"}
     ids = [bench.member_id(protocols=one) for one in (a, b, c)]
     joins = [bench.join(one, protocols=said) for one, said in zip(ids, (a, b, c), strict=True)]
@@ -293,7 +293,7 @@ def test_the_protocol_that_most_name_first_is_chosen() -> None:
 
 
 def test_sync_names_the_generations_protocol() -> None:
-    bench = Bench()
+    bench = ShardBench()
     (member,) = bench.stable(1)
     assert _code(bench.sync(member, 1, kind="connect").response) == INCONSISTENT_GROUP_PROTOCOL
     assert _code(bench.sync(member, 1, protocol="sticky").response) == INCONSISTENT_GROUP_PROTOCOL
@@ -305,7 +305,7 @@ def test_sync_names_the_generations_protocol() -> None:
 
 
 def test_a_full_group_takes_no_more() -> None:
-    bench = Bench(GroupSettings(max_size=2))
+    bench = ShardBench(GroupSettings(max_size=2))
     ids = bench.stable(2)
     refused = bench.join().response
     assert refused is not None
@@ -314,7 +314,7 @@ def test_a_full_group_takes_no_more() -> None:
 
 
 def test_while_preparing_only_the_first_ones_get_a_place() -> None:
-    bench = Bench(GroupSettings(max_size=2))
+    bench = ShardBench(GroupSettings(max_size=2))
     ids = [bench.member_id() for _ in range(3)]
     joins = [bench.join(one) for one in ids]
     assert _code(joins[2].response) == GROUP_MAX_SIZE_REACHED
@@ -323,7 +323,7 @@ def test_while_preparing_only_the_first_ones_get_a_place() -> None:
 
 
 def test_static_member_rejoins_without_a_rebalance() -> None:
-    bench = Bench()
+    bench = ShardBench()
     first, second = bench.join(instance="a"), bench.join(instance="b")
     bench.advance(6.0)
     assert first.response is not None
@@ -348,7 +348,7 @@ def test_static_member_rejoins_without_a_rebalance() -> None:
 
 @pytest.mark.parametrize("version", [5, 8, 9])
 def test_rejoining_static_leader_does_not_assign(version: int) -> None:
-    bench = Bench()
+    bench = ShardBench()
     first = bench.join(instance="a", version=version)
     bench.advance(3.0)
     assert first.response is not None
@@ -364,7 +364,7 @@ def test_rejoining_static_leader_does_not_assign(version: int) -> None:
 
 
 def test_changed_protocols_of_a_static_member_rebalance() -> None:
-    bench = Bench()
+    bench = ShardBench()
     first = bench.join(instance="a", protocols={"range": b"", "sticky": b""})
     bench.advance(3.0)
     assert first.response is not None
@@ -374,7 +374,7 @@ def test_changed_protocols_of_a_static_member_rebalance() -> None:
 
 
 def test_static_member_rejoining_during_a_rebalance_fences_its_old_request() -> None:
-    bench = Bench()
+    bench = ShardBench()
     waiting = bench.join(instance="a")
     back = bench.join(instance="a")
     assert _code(waiting.response) == FENCED_INSTANCE_ID
@@ -383,7 +383,7 @@ def test_static_member_rejoining_during_a_rebalance_fences_its_old_request() -> 
 
 
 def test_static_member_rejoining_before_the_sync_starts_another_rebalance() -> None:
-    bench = Bench()
+    bench = ShardBench()
     a, b = bench.join(instance="a"), bench.join(instance="b")
     bench.advance(6.0)
     assert b.response is not None
@@ -397,7 +397,7 @@ def test_static_member_rejoining_before_the_sync_starts_another_rebalance() -> N
 
 
 def test_static_members_stay_while_their_session_lasts() -> None:
-    bench = Bench()
+    bench = ShardBench()
     first = bench.join(instance="a", session=100.0)
     bench.advance(3.0)
     assert first.response is not None
@@ -412,7 +412,7 @@ def test_static_members_stay_while_their_session_lasts() -> None:
 
 
 def test_an_unstored_return_of_a_static_member_is_taken_back() -> None:
-    bench = Bench()
+    bench = ShardBench()
     first = bench.join(instance="a")
     bench.advance(3.0)
     assert first.response is not None
@@ -424,7 +424,7 @@ def test_an_unstored_return_of_a_static_member_is_taken_back() -> None:
 
 
 def test_member_that_does_not_sync_within_the_rebalance_timeout_is_removed() -> None:
-    bench = Bench()
+    bench = ShardBench()
     ids = [bench.member_id(session=600.0) for _ in range(2)]
     joins = [bench.join(one, session=600.0) for one in ids]
     bench.advance(6.0)
@@ -438,7 +438,7 @@ def test_member_that_does_not_sync_within_the_rebalance_timeout_is_removed() -> 
 
 
 def test_a_join_completes_at_the_rebalance_timeout_without_the_missing() -> None:
-    bench = Bench()
+    bench = ShardBench()
     ids = bench.stable(3, session=600.0)
     joins = [bench.join(one, session=600.0) for one in ids[:2]]
     bench.advance(59.9)
@@ -450,14 +450,14 @@ def test_a_join_completes_at_the_rebalance_timeout_without_the_missing() -> None
 
 
 def test_a_join_completes_at_once_when_all_are_there() -> None:
-    bench = Bench()
+    bench = ShardBench()
     ids = bench.stable(3)
     joins = [bench.join(one) for one in ids]
     assert [_code(join.response) for join in joins] == [0, 0, 0]
 
 
 def test_a_superseded_join_of_the_same_member_is_answered_too() -> None:
-    bench = Bench()
+    bench = ShardBench()
     ids = bench.stable(2)
     first = bench.join(ids[0])
     bench.join(ids[0])
@@ -465,7 +465,7 @@ def test_a_superseded_join_of_the_same_member_is_answered_too() -> None:
 
 
 def test_members_waiting_when_the_coordinator_moves_are_sent_on() -> None:
-    bench = Bench()
+    bench = ShardBench()
     ids = bench.stable(2)
     joining = bench.join(ids[0])
     group = bench.classic()
@@ -483,7 +483,7 @@ def test_members_waiting_when_the_coordinator_moves_are_sent_on() -> None:
 
 def test_join_of_a_dead_group_gets_coordinator_not_available() -> None:
     """The group is about to go from here: who joins is to ask again, and keeps the member id that it has."""
-    bench = Bench()
+    bench = ShardBench()
     (member,) = bench.stable(1)
     bench.classic().move_to(DEAD, 0)
     for join in (bench.join(member), bench.join()):
@@ -492,7 +492,7 @@ def test_join_of_a_dead_group_gets_coordinator_not_available() -> None:
 
 
 def test_stable_group_continues_under_its_new_coordinator() -> None:
-    bench = Bench()
+    bench = ShardBench()
     ids = bench.stable(3)
     bench.commit(7, member=ids[0], generation=1)
     bench.advance(9.0)
@@ -507,7 +507,7 @@ def test_stable_group_continues_under_its_new_coordinator() -> None:
 
 
 def test_a_member_that_is_silent_towards_the_new_coordinator_is_out() -> None:
-    bench = Bench()
+    bench = ShardBench()
     ids = bench.stable(2)
     bench.reload()
     bench.advance(9.0)
@@ -518,7 +518,7 @@ def test_a_member_that_is_silent_towards_the_new_coordinator_is_out() -> None:
 
 
 def test_a_group_that_became_too_large_rebalances_when_loaded() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.stable(3)
     bench.settings = GroupSettings(max_size=2)
     bench.reload()
@@ -526,7 +526,7 @@ def test_a_group_that_became_too_large_rebalances_when_loaded() -> None:
 
 
 def test_only_the_leader_receives_the_members() -> None:
-    bench = Bench()
+    bench = ShardBench()
     ids = [bench.member_id() for _ in range(3)]
     joins = [bench.join(one) for one in ids]
     bench.advance(6.0)
@@ -535,7 +535,7 @@ def test_only_the_leader_receives_the_members() -> None:
 
 
 def test_the_leader_stays_leader_and_is_followed_by_the_oldest_left() -> None:
-    bench = Bench()
+    bench = ShardBench()
     ids = bench.stable(3)
     joins = [bench.join(one) for one in reversed(ids)]
     assert {join.response.leader for join in joins if join.response} == {ids[0]}
@@ -546,7 +546,7 @@ def test_the_leader_stays_leader_and_is_followed_by_the_oldest_left() -> None:
 
 
 def test_a_commit_keeps_a_members_session() -> None:
-    bench = Bench()
+    bench = ShardBench()
     (member,) = bench.stable(1)
     for _ in range(10):
         bench.advance(5.0)
@@ -558,7 +558,7 @@ def test_a_commit_keeps_a_members_session() -> None:
 
 
 def test_a_silent_member_is_out_after_its_session_timeout() -> None:
-    bench = Bench()
+    bench = ShardBench()
     ids = bench.stable(2)
     bench.advance(9.0)
     assert bench.heartbeat(ids[0], 1) == 0
@@ -568,7 +568,7 @@ def test_a_silent_member_is_out_after_its_session_timeout() -> None:
 
 
 def test_a_member_that_waits_for_a_rebalance_is_not_timed_out() -> None:
-    bench = Bench()
+    bench = ShardBench()
     ids = bench.stable(2, session=10.0)
     waiting = bench.join(ids[0])
     bench.heartbeat(ids[1], 1)
@@ -580,7 +580,7 @@ def test_a_member_that_waits_for_a_rebalance_is_not_timed_out() -> None:
 
 
 def test_new_member_without_a_completed_join_is_removed_after_five_minutes() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.stable(1, session=1800.0, rebalance=1000.0)
     waiting = bench.join(bench.member_id(session=1800.0), session=1800.0)
     bench.advance(299.0)
@@ -590,7 +590,7 @@ def test_new_member_without_a_completed_join_is_removed_after_five_minutes() -> 
 
 
 def test_the_leaders_rejoin_rebalances_a_followers_same_one_does_not() -> None:
-    bench = Bench()
+    bench = ShardBench()
     ids = bench.stable(2)
     again = bench.join(ids[1]).response
     assert again is not None
@@ -600,7 +600,7 @@ def test_the_leaders_rejoin_rebalances_a_followers_same_one_does_not() -> None:
 
 
 def test_an_assignment_that_could_not_be_stored_ends_the_generation() -> None:
-    bench = Bench()
+    bench = ShardBench()
     ids = bench.stable(2)
     bench.join(ids[0])
     bench.join(ids[1])
@@ -612,7 +612,7 @@ def test_an_assignment_that_could_not_be_stored_ends_the_generation() -> None:
 
 
 def test_an_assignment_is_handed_out_only_when_it_is_committed() -> None:
-    bench = Bench()
+    bench = ShardBench()
     ids = bench.stable(2)
     bench.join(ids[0])
     bench.join(ids[1])
@@ -624,7 +624,7 @@ def test_an_assignment_is_handed_out_only_when_it_is_committed() -> None:
 
 
 def test_leaving_goes_one_by_one_and_in_old_versions_alone() -> None:
-    bench = Bench()
+    bench = ShardBench()
     ids = bench.stable(3)
     assert [one.error_code for one in bench.leave(ids[0], "stranger").members] == [0, UNKNOWN_MEMBER_ID]
     assert bench.leave(ids[1], version=2).error_code == 0
@@ -632,13 +632,13 @@ def test_leaving_goes_one_by_one_and_in_old_versions_alone() -> None:
 
 
 def test_leaving_a_group_that_does_not_exist() -> None:
-    bench = Bench()
+    bench = ShardBench()
     assert [one.error_code for one in bench.leave("m").members] == [UNKNOWN_MEMBER_ID]
     assert bench.leave("m", version=1).error_code == UNKNOWN_MEMBER_ID
 
 
 def test_an_administrator_removes_static_members_by_instance() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.join(instance="a")
     bench.advance(3.0)
     request = LeaveGroupRequest(
@@ -648,12 +648,12 @@ def test_an_administrator_removes_static_members_by_instance() -> None:
             MemberIdentity(member_id="", group_instance_id="b"),
         ],
     )
-    assert [one.error_code for one in bench.answer(request).members] == [0, UNKNOWN_MEMBER_ID]
+    assert [one.error_code for one in bench.call(request).members] == [0, UNKNOWN_MEMBER_ID]
     assert bench.classic().state is EMPTY
 
 
 def test_describing_shows_members_of_a_stable_group_only_with_their_data() -> None:
-    bench = Bench()
+    bench = ShardBench()
     ids = bench.stable(1)
     group = bench.describe()
     assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
@@ -670,7 +670,7 @@ def test_describing_shows_members_of_a_stable_group_only_with_their_data() -> No
 
 
 def test_an_unknown_group_is_dead_and_since_version_6_not_found() -> None:
-    bench = Bench()
+    bench = ShardBench()
     old, new = bench.describe(version=5), bench.describe(version=6)
     assert (old.error_code, old.group_state) == (0, "Dead")
     assert (new.error_code, new.group_state, new.error_message) == (
@@ -681,7 +681,7 @@ def test_an_unknown_group_is_dead_and_since_version_6_not_found() -> None:
 
 
 def test_groups_with_members_are_not_deleted() -> None:
-    bench = Bench()
+    bench = ShardBench()
     (member,) = bench.stable(1)
     assert bench.delete_group() == NON_EMPTY_GROUP
     bench.leave(member)
@@ -695,13 +695,13 @@ def test_groups_with_members_are_not_deleted() -> None:
 
 
 def test_listing_filters_by_state_and_type() -> None:
-    bench = Bench()
+    bench = ShardBench()
     bench.stable(1)
     bench.commit(1, group_id="simple")
     bench.beat("m", 0, group_id="modern")
 
     def listed(version: int = 5, **filters: list[str]) -> list[tuple[str, str, str, str]]:
-        groups = bench.answer(ListGroupsRequest(**filters), version).groups
+        groups = bench.call(ListGroupsRequest(**filters), version).groups
         return [(one.group_id, one.protocol_type, one.group_state, one.group_type) for one in groups]
 
     everything = [
@@ -717,7 +717,7 @@ def test_listing_filters_by_state_and_type() -> None:
 
 def test_leaving_member_does_not_end_the_initial_rebalance_delay() -> None:
     """It is for members yet to come, so it lasts however many of those who came are gone again."""
-    bench = Bench()
+    bench = ShardBench()
     joined = bench.join(bench.member_id())
     other = bench.member_id()
     bench.advance(1.0)
@@ -731,7 +731,7 @@ def test_leaving_member_does_not_end_the_initial_rebalance_delay() -> None:
 
 
 def test_an_id_that_expires_does_not_end_the_first_wait() -> None:
-    bench = Bench()
+    bench = ShardBench()
     late = bench.member_id(session=6.0)
     bench.advance(5.0)
     joined = bench.join(bench.member_id())
@@ -744,7 +744,7 @@ def test_an_id_that_expires_does_not_end_the_first_wait() -> None:
 
 def test_fenced_join_response_names_its_member() -> None:
     """A request that is answered later names the member that it was for; one that left names nobody."""
-    bench = Bench()
+    bench = ShardBench()
     waiting = bench.join(instance="a")
     (old,) = bench.classic().members
     bench.join(instance="a")

@@ -11,8 +11,7 @@ import pytest
 from pykafka2.protocol.messages import group as messages
 from pykafka2.protocol.messages.group_admin import ListGroupsRequest
 from pykafka2.testing.simulation import Simulation
-from tests.broker.support.bench import subscription
-from tests.broker.support.group_bench import GroupBench, code
+from tests.broker.support.bench import ClusterBench, code, subscription
 from tests.error_codes import (
     FENCED_INSTANCE_ID,
     GROUP_MAX_SIZE_REACHED,
@@ -29,7 +28,7 @@ from tests.error_codes import (
 
 
 @pytest.mark.parametrize("version", range(4, 10))
-def test_new_member_must_join_with_the_assigned_member_id(bench: GroupBench, version: int) -> None:
+def test_new_member_must_join_with_the_assigned_member_id(bench: ClusterBench, version: int) -> None:
     reply = bench.join(version=version)
     assert code(reply) == MEMBER_ID_REQUIRED
     assert reply.response is not None
@@ -40,7 +39,7 @@ def test_new_member_must_join_with_the_assigned_member_id(bench: GroupBench, ver
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_old_versions_join_at_once(bench: GroupBench, version: int) -> None:
+def test_old_versions_join_at_once(bench: ClusterBench, version: int) -> None:
     joined = bench.join(version=version)
     bench.advance(3.1)
     assert joined.response is not None
@@ -48,13 +47,13 @@ def test_old_versions_join_at_once(bench: GroupBench, version: int) -> None:
     assert joined.response.leader == joined.response.member_id
 
 
-def test_an_id_that_is_not_used_expires_with_the_session_timeout(bench: GroupBench) -> None:
+def test_an_id_that_is_not_used_expires_with_the_session_timeout(bench: ClusterBench) -> None:
     member = bench.member_id(session=10.0)
     bench.advance(11.0)
     assert code(bench.join(member)) == UNKNOWN_MEMBER_ID
 
 
-def test_the_first_rebalance_waits_and_longer_while_members_come(bench: GroupBench) -> None:
+def test_the_first_rebalance_waits_and_longer_while_members_come(bench: ClusterBench) -> None:
     first = bench.join(bench.member_id())
     bench.advance(2.5)
     second = bench.join(bench.member_id())
@@ -65,7 +64,7 @@ def test_the_first_rebalance_waits_and_longer_while_members_come(bench: GroupBen
     assert bench.group.epoch == 1
 
 
-def test_the_wait_ends_at_the_rebalance_timeout(bench: GroupBench) -> None:
+def test_the_wait_ends_at_the_rebalance_timeout(bench: ClusterBench) -> None:
     began = bench.now
     first = bench.join(bench.member_id(), rebalance=7.0)
     late = []
@@ -76,7 +75,7 @@ def test_the_wait_ends_at_the_rebalance_timeout(bench: GroupBench) -> None:
     assert {code(one) for one in late[:-2]} == {0}
 
 
-def test_a_new_group_passes_the_states_in_order(bench: GroupBench) -> None:
+def test_a_new_group_passes_the_states_in_order(bench: ClusterBench) -> None:
     """And refuses to skip one: tests/broker/coordinators walks the table, tests/acceptance the events."""
     member = bench.member_id()
     seen = [bench.group.state]
@@ -93,7 +92,7 @@ def test_a_new_group_passes_the_states_in_order(bench: GroupBench) -> None:
     assert bench.describe().group_state == "Dead"
 
 
-def test_invalid_requests_of_members_get_their_error_codes(bench: GroupBench) -> None:
+def test_invalid_requests_of_members_get_their_error_codes(bench: ClusterBench) -> None:
     leader, other = bench.stable(2)
     assert bench.heartbeat(leader, 0) == ILLEGAL_GENERATION
     assert code(bench.sync(leader, 2)) == ILLEGAL_GENERATION
@@ -116,17 +115,17 @@ def test_invalid_requests_of_members_get_their_error_codes(bench: GroupBench) ->
         (1800.001, INVALID_SESSION_TIMEOUT),
     ],
 )
-def test_session_timeouts_have_bounds(bench: GroupBench, seconds: float, expected: int) -> None:
+def test_session_timeouts_have_bounds(bench: ClusterBench, seconds: float, expected: int) -> None:
     assert code(bench.join(session=seconds)) == expected
 
 
 def test_a_full_group_takes_no_more(simulation: Simulation) -> None:
-    bench = GroupBench(simulation, config={"group.max.size": 2, "group.min.session.timeout.ms": 1})
+    bench = ClusterBench(simulation, config={"group.max.size": 2, "group.min.session.timeout.ms": 1})
     bench.stable(2, session=0.5)
     assert code(bench.join()) == GROUP_MAX_SIZE_REACHED
 
 
-def test_static_member_rejoins_without_a_rebalance(bench: GroupBench) -> None:
+def test_static_member_rejoins_without_a_rebalance(bench: ClusterBench) -> None:
     both = {"range": subscription("orders"), "sticky": subscription("orders")}
     join = bench.join(instance="i", protocols=both)
     bench.advance(3.1)
@@ -148,7 +147,7 @@ def test_static_member_rejoins_without_a_rebalance(bench: GroupBench) -> None:
     assert (bench.group.state, bench.group.epoch) == ("CompletingRebalance", 2)
 
 
-def test_member_that_does_not_sync_in_time_is_removed(bench: GroupBench) -> None:
+def test_member_that_does_not_sync_in_time_is_removed(bench: ClusterBench) -> None:
     ids = [bench.member_id(session=300.0, rebalance=20.0) for _ in range(2)]
     joins = [bench.join(one, session=300.0, rebalance=20.0) for one in ids]
     bench.advance(6.5)
@@ -162,7 +161,7 @@ def test_member_that_does_not_sync_in_time_is_removed(bench: GroupBench) -> None
     assert bench.heartbeat(leader, 1) == REBALANCE_IN_PROGRESS
 
 
-def test_a_join_ends_once_when_all_are_there_or_at_the_rebalance_timeout(bench: GroupBench) -> None:
+def test_a_join_ends_once_when_all_are_there_or_at_the_rebalance_timeout(bench: ClusterBench) -> None:
     """By a timer that writes records, not by the purgatory."""
     leader, other = bench.stable(2, session=300.0, rebalance=30.0)
     first = bench.join(leader, session=300.0, rebalance=30.0)
@@ -183,7 +182,7 @@ def test_pending_joins_and_syncs_get_not_coordinator_when_the_coordinator_moves(
     simulation: Simulation,
 ) -> None:
     """Pending JoinGroup and SyncGroup are answered NOT_COORDINATOR; members come again."""
-    bench = GroupBench(simulation, brokers=3)
+    bench = ClusterBench(simulation, brokers=3)
     leader, other = bench.stable(2, session=60.0)
     joining = bench.join(leader, session=60.0)
     bench.reload()
@@ -200,7 +199,7 @@ def test_pending_joins_and_syncs_get_not_coordinator_when_the_coordinator_moves(
 
 def test_stable_group_continues_under_its_new_coordinator_without_a_rebalance(simulation: Simulation) -> None:
     """The new coordinator loads generation, members and offsets."""
-    bench = GroupBench(simulation, brokers=3)
+    bench = ClusterBench(simulation, brokers=3)
     members = bench.stable(3, session=60.0)
     assert bench.commit(11, member=members[2], generation=1) == 0
     before = bench.group
@@ -211,7 +210,7 @@ def test_stable_group_continues_under_its_new_coordinator_without_a_rebalance(si
     assert bench.group == before
 
 
-def test_only_the_leader_receives_the_members(bench: GroupBench) -> None:
+def test_only_the_leader_receives_the_members(bench: ClusterBench) -> None:
     """The first accepted leads until it leaves."""
     ids = [bench.member_id() for _ in range(3)]
     joins = [bench.join(one) for one in ids]
@@ -231,7 +230,7 @@ def test_only_the_leader_receives_the_members(bench: GroupBench) -> None:
     assert bench.group.leader == ids[1]
 
 
-def test_a_commit_keeps_a_members_session(bench: GroupBench) -> None:
+def test_a_commit_keeps_a_members_session(bench: ClusterBench) -> None:
     """Heartbeats blocked, a commit every 5 s keeps the member; without it is out at its timeout."""
     (member,) = bench.stable(1, session=10.0)
     for number in range(6):
@@ -243,7 +242,7 @@ def test_a_commit_keeps_a_members_session(bench: GroupBench) -> None:
     assert bench.commit(9, member=member, generation=1) == UNKNOWN_MEMBER_ID
 
 
-def test_join_of_a_closed_connection_expires_and_harms_no_other_member(bench: GroupBench) -> None:
+def test_join_of_a_closed_connection_expires_and_harms_no_other_member(bench: ClusterBench) -> None:
     """The join goes on without its asker, who is out at its session's end; nobody else is harmed."""
     leader, other = bench.stable(2, session=10.0)
     waiting = bench.join(leader)
@@ -265,11 +264,11 @@ def test_join_of_a_closed_connection_expires_and_harms_no_other_member(bench: Gr
 # -- every version ------------------------------------------------------------------------------------
 
 
-def test_every_version_of_the_classic_calls_is_served(bench: GroupBench) -> None:
+def test_every_version_of_the_classic_calls_is_served(bench: ClusterBench) -> None:
     (member,) = bench.stable(1, session=600.0)
     for version in range(5):
         request = messages.HeartbeatRequest(group_id="billing", generation_id=1, member_id=member)
-        assert bench.answer(request, version).error_code == 0
+        assert bench.call(request, version).error_code == 0
     for version in range(6):
         sync = bench.sync(member, 1, version=version).response
         assert sync is not None
@@ -277,7 +276,7 @@ def test_every_version_of_the_classic_calls_is_served(bench: GroupBench) -> None
     for version in range(2, 10):
         assert bench.commit(version, member=member, generation=1, version=version) == 0
     for version in range(6):
-        listed = bench.answer(ListGroupsRequest(), version).groups
+        listed = bench.call(ListGroupsRequest(), version).groups
         assert [one.group_id for one in listed] == ["billing"]
     for version in range(7):
         described = bench.describe(version=version)

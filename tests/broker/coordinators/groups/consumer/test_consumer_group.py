@@ -11,8 +11,7 @@ from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroupStat
 from pykafka2.broker.coordinators.runtime import Entry
 from pykafka2.broker.coordinators.settings import GroupSettings, TopicTable
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
-from tests.broker.support.bench import GROUP, ORDERS, REFUNDS, Bench
-from tests.broker.support.bench import given as assigned
+from tests.broker.support.bench import GROUP, ORDERS, REFUNDS, ShardBench, assigned
 from tests.error_codes import (
     FENCED_INSTANCE_ID,
     FENCED_MEMBER_EPOCH,
@@ -32,11 +31,11 @@ ALL = [0, 1, 2, 3, 4, 5]
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench(AT_ONCE)
+def bench() -> ShardBench:
+    return ShardBench(AT_ONCE)
 
 
-def test_member_at_epoch_0_joins_and_gets_all_partitions(bench: Bench) -> None:
+def test_member_at_epoch_0_joins_and_gets_all_partitions(bench: ShardBench) -> None:
     answer = bench.beat("a", 0)
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", 2)
     assert answer.heartbeat_interval_ms == 5000
@@ -45,13 +44,13 @@ def test_member_at_epoch_0_joins_and_gets_all_partitions(bench: Bench) -> None:
     assert bench.consumer().state is ConsumerGroupState.STABLE
 
 
-def test_version_0_member_gets_a_member_id(bench: Bench) -> None:
+def test_version_0_member_gets_a_member_id(bench: ShardBench) -> None:
     answer = bench.beat("", 0, version=0)
     assert answer.member_id == "0001"
     assert bench.beat("", 0, version=1).error_code == INVALID_REQUEST
 
 
-def test_partition_is_assigned_only_after_its_owner_revoked_it(bench: Bench) -> None:
+def test_partition_is_assigned_only_after_its_owner_revoked_it(bench: ShardBench) -> None:
     bench.beat("a", 0)
     second = bench.beat("b", 0)
     assert (second.member_epoch, assigned(second)) == (3, {})
@@ -67,7 +66,7 @@ def test_partition_is_assigned_only_after_its_owner_revoked_it(bench: Bench) -> 
     assert bench.consumer().state is ConsumerGroupState.STABLE
 
 
-def test_member_that_does_not_revoke_in_its_rebalance_timeout_is_fenced(bench: Bench) -> None:
+def test_member_that_does_not_revoke_in_its_rebalance_timeout_is_fenced(bench: ShardBench) -> None:
     bench.beat("a", 0, rebalance=20.0)
     bench.beat("b", 0)
     bench.beat("a", 2)
@@ -79,7 +78,7 @@ def test_member_that_does_not_revoke_in_its_rebalance_timeout_is_fenced(bench: B
     assert assigned(bench.beat("b", 3)) == {ORDERS: ALL}
 
 
-def test_a_silent_member_is_out_after_the_session_timeout(bench: Bench) -> None:
+def test_a_silent_member_is_out_after_the_session_timeout(bench: ShardBench) -> None:
     bench.beat("a", 0)
     bench.beat("b", 0)
     bench.advance(30.0)
@@ -90,7 +89,7 @@ def test_a_silent_member_is_out_after_the_session_timeout(bench: Bench) -> None:
     assert (answer.member_epoch, assigned(answer)) == (4, {ORDERS: ALL})
 
 
-def test_epoch_minus_1_leaves(bench: Bench) -> None:
+def test_epoch_minus_1_leaves(bench: ShardBench) -> None:
     bench.beat("a", 0)
     answer = bench.beat("a", -1)
     assert (answer.error_code, answer.member_epoch) == (0, -1)
@@ -105,7 +104,7 @@ def test_epoch_minus_1_leaves(bench: Bench) -> None:
     [(4, [0], FENCED_MEMBER_EPOCH), (0, None, 0), (2, [0, 1, 2], 0), (1, [0], FENCED_MEMBER_EPOCH)],
 )
 def test_only_the_members_epoch_or_the_one_before_is_taken(
-    bench: Bench, epoch: int, owned: list[int] | None, code: int
+    bench: ShardBench, epoch: int, owned: list[int] | None, code: int
 ) -> None:
     bench.beat("a", 0)
     bench.beat("b", 0)
@@ -115,7 +114,7 @@ def test_only_the_members_epoch_or_the_one_before_is_taken(
     assert answer.error_code == code
 
 
-def test_previous_epoch_is_accepted_only_with_a_subset_of_the_owned_partitions(bench: Bench) -> None:
+def test_previous_epoch_is_accepted_only_with_a_subset_of_the_owned_partitions(bench: ShardBench) -> None:
     """The answer with the new epoch may be lost, but a member that reads more than its own is behind."""
     bench.beat("a", 0)
     bench.beat("b", 0)
@@ -135,33 +134,33 @@ def test_previous_epoch_is_accepted_only_with_a_subset_of_the_owned_partitions(b
         {"group_id": ""},
     ],
 )
-def test_inconsistent_heartbeats_are_invalid_requests(bench: Bench, options: dict[str, object]) -> None:
+def test_inconsistent_heartbeats_are_invalid_requests(bench: ShardBench, options: dict[str, object]) -> None:
     epoch = options.pop("epoch", 0)
     assert bench.beat("a", epoch, **options).error_code == INVALID_REQUEST  # type: ignore[arg-type]
 
 
-def test_unknown_assignors_are_refused(bench: Bench) -> None:
+def test_unknown_assignors_are_refused(bench: ShardBench) -> None:
     assert bench.beat("a", 0, assignor="sticky").error_code == UNSUPPORTED_ASSIGNOR
     assert bench.beat("a", 0, assignor="range").error_code == 0
-    described = bench.answer(
+    described = bench.call(
         ConsumerGroupDescribeRequest(group_ids=[GROUP], include_authorized_operations=False)
     )
     assert described.groups[0].assignor_name == "range"
 
 
-def test_heartbeats_to_groups_that_do_not_exist(bench: Bench) -> None:
+def test_heartbeats_to_groups_that_do_not_exist(bench: ShardBench) -> None:
     assert bench.beat("a", 2).error_code == GROUP_ID_NOT_FOUND
     assert bench.shard.groups == {}
 
 
 def test_a_full_group_takes_no_more() -> None:
-    bench = Bench(GroupSettings(consumer_max_size=1))
+    bench = ShardBench(GroupSettings(consumer_max_size=1))
     assert bench.beat("a", 0).error_code == 0
     assert bench.beat("b", 0).error_code == GROUP_MAX_SIZE_REACHED
     assert bench.beat("a", 2).error_code == 0
 
 
-def test_a_static_member_leaves_for_a_while_and_finds_its_partitions(bench: Bench) -> None:
+def test_a_static_member_leaves_for_a_while_and_finds_its_partitions(bench: ShardBench) -> None:
     bench.beat("a", 0, instance="one")
     bench.beat("b", 0, instance="two")
     bench.beat("a", 2, owned={ORDERS: [0, 1, 2]}, instance="one")
@@ -177,7 +176,7 @@ def test_a_static_member_leaves_for_a_while_and_finds_its_partitions(bench: Benc
     assert bench.beat("a", epoch, instance="one").error_code == FENCED_INSTANCE_ID
 
 
-def test_static_member_that_leaves_temporarily_has_revoked_its_partitions(bench: Bench) -> None:
+def test_static_member_that_leaves_temporarily_has_revoked_its_partitions(bench: ShardBench) -> None:
     bench.beat("a", 0, instance="one")
     bench.beat("b", 0)
     assert assigned(bench.beat("a", 2, instance="one")) == {ORDERS: [0, 1, 2]}
@@ -186,41 +185,41 @@ def test_static_member_that_leaves_temporarily_has_revoked_its_partitions(bench:
     assert assigned(bench.beat("b", 3)) == {ORDERS: [3, 4, 5]}
 
 
-def test_an_instance_in_use_is_not_released(bench: Bench) -> None:
+def test_an_instance_in_use_is_not_released(bench: ShardBench) -> None:
     bench.beat("a", 0, instance="one")
     assert bench.beat("b", 0, instance="one").error_code == UNRELEASED_INSTANCE_ID
     assert bench.beat("b", 2, instance="other").error_code == UNKNOWN_MEMBER_ID
 
 
-def test_a_static_member_that_stays_away_is_out_after_its_session(bench: Bench) -> None:
+def test_a_static_member_that_stays_away_is_out_after_its_session(bench: ShardBench) -> None:
     bench.beat("a", 0, instance="one")
     bench.beat("a", -2, instance="one")
     bench.advance(45.0)
     assert bench.consumer().members == {}
 
 
-def test_a_changed_subscription_takes_partitions_away(bench: Bench) -> None:
+def test_a_changed_subscription_takes_partitions_away(bench: ShardBench) -> None:
     bench.beat("a", 0, topics=["orders", "refunds"])
     answer = bench.beat("a", 2, topics=["refunds"], owned={ORDERS: ALL, REFUNDS: [0, 1, 2]})
     assert assigned(answer) == {REFUNDS: [0, 1, 2]}
     assert bench.beat("a", 2, owned={REFUNDS: [0, 1, 2]}).member_epoch == 3
 
 
-def test_new_partitions_are_assigned_at_the_next_heartbeat(bench: Bench) -> None:
+def test_new_partitions_are_assigned_at_the_next_heartbeat(bench: ShardBench) -> None:
     bench.beat("a", 0)
     bench.runtime.carry_out(bench.shard.on_topics(TopicTable({"orders": (ORDERS, 8)})), bench.now)
     answer = bench.beat("a", 2)
     assert (answer.member_epoch, assigned(answer)) == (3, {ORDERS: [*ALL, 6, 7]})
 
 
-def test_a_deleted_topic_is_taken_away(bench: Bench) -> None:
+def test_a_deleted_topic_is_taken_away(bench: ShardBench) -> None:
     bench.beat("a", 0, topics=["orders", "refunds"])
     bench.runtime.carry_out(bench.shard.on_topics(TopicTable({"orders": (ORDERS, 6)})), bench.now)
     assert assigned(bench.beat("a", 2, owned={ORDERS: ALL, REFUNDS: [0, 1, 2]})) == {ORDERS: ALL}
 
 
 def test_targets_are_made_at_most_once_an_interval() -> None:
-    bench = Bench(GroupSettings(consumer_assignment_interval=1.0))
+    bench = ShardBench(GroupSettings(consumer_assignment_interval=1.0))
     bench.beat("a", 0)
     answer = bench.beat("b", 0)
     assert (answer.member_epoch, assigned(answer)) == (2, {})
@@ -229,7 +228,7 @@ def test_targets_are_made_at_most_once_an_interval() -> None:
     assert bench.beat("b", 2).member_epoch == 3
 
 
-def test_interval_of_0_assigns_at_once_also_if_the_wall_clock_jumped_back(bench: Bench) -> None:
+def test_interval_of_0_assigns_at_once_also_if_the_wall_clock_jumped_back(bench: ShardBench) -> None:
     bench.beat("a", 0)
     bench.now -= 60.0
     assert bench.beat("b", 0).member_epoch == 3
@@ -238,7 +237,7 @@ def test_interval_of_0_assigns_at_once_also_if_the_wall_clock_jumped_back(bench:
 # -- patterns -----------------------------------------------------------------------------------------
 
 
-def test_regex_subscription_matches_present_and_later_topics(bench: Bench) -> None:
+def test_regex_subscription_matches_present_and_later_topics(bench: ShardBench) -> None:
     assert assigned(bench.beat("a", 0, regex="ord.*")) == {ORDERS: ALL}
     topics = TopicTable({"orders": (ORDERS, 6), "ordinary": (REFUNDS, 1)})
     bench.runtime.carry_out(bench.shard.on_topics(topics), bench.now)
@@ -247,21 +246,21 @@ def test_regex_subscription_matches_present_and_later_topics(bench: Bench) -> No
     assert bench.consumer().regexes == {"ord.*": frozenset({"orders", "ordinary"})}
 
 
-def test_a_pattern_matches_whole_names(bench: Bench) -> None:
+def test_a_pattern_matches_whole_names(bench: ShardBench) -> None:
     assert assigned(bench.beat("a", 0, regex="order")) == {}
 
 
-def test_a_pattern_and_names_go_together(bench: Bench) -> None:
+def test_a_pattern_and_names_go_together(bench: ShardBench) -> None:
     answer = bench.beat("a", 0, regex="order.", topics=["refunds"])
     assert assigned(answer) == {ORDERS: ALL, REFUNDS: [0, 1, 2]}
 
 
-def test_a_pattern_that_is_none_is_refused(bench: Bench) -> None:
+def test_a_pattern_that_is_none_is_refused(bench: ShardBench) -> None:
     assert bench.beat("a", 0, regex="(").error_code == INVALID_REGULAR_EXPRESSION
     assert bench.shard.groups == {}
 
 
-def test_unused_regex_is_removed(bench: Bench) -> None:
+def test_unused_regex_is_removed(bench: ShardBench) -> None:
     bench.beat("a", 0, regex="ord.*")
     bench.beat("b", 0, regex="ref.*")
     bench.beat("a", -1)
@@ -273,7 +272,7 @@ def test_unused_regex_is_removed(bench: Bench) -> None:
 # -- coordinators, other protocols --------------------------------------------------------------------
 
 
-def test_group_continues_under_its_next_coordinator(bench: Bench) -> None:
+def test_group_continues_under_its_next_coordinator(bench: ShardBench) -> None:
     bench.beat("a", 0)
     bench.beat("b", 0)
     bench.beat("a", 2)
@@ -288,7 +287,7 @@ def test_group_continues_under_its_next_coordinator(bench: Bench) -> None:
     assert bench.consumer().members == {}
 
 
-def test_rebalance_timeout_continues_under_the_next_coordinator(bench: Bench) -> None:
+def test_rebalance_timeout_continues_under_the_next_coordinator(bench: ShardBench) -> None:
     bench.beat("a", 0, rebalance=20.0)
     bench.beat("b", 0)
     bench.beat("a", 2)
@@ -297,7 +296,7 @@ def test_rebalance_timeout_continues_under_the_next_coordinator(bench: Bench) ->
     assert set(bench.consumer().members) == {"b"}
 
 
-def test_a_group_that_changed_its_protocol_leaves_nothing_behind(bench: Bench) -> None:
+def test_a_group_that_changed_its_protocol_leaves_nothing_behind(bench: ShardBench) -> None:
     bench.beat("a", 0)
     bench.beat("a", -1)
     bench.member_id()
@@ -309,7 +308,7 @@ def test_a_group_that_changed_its_protocol_leaves_nothing_behind(bench: Bench) -
     assert bench.shard.groups == {}, "from the compacted log either"
 
 
-def test_empty_groups_change_their_protocol(bench: Bench) -> None:
+def test_empty_groups_change_their_protocol(bench: ShardBench) -> None:
     bench.commit(5)
     assert bench.beat("a", 0).error_code == 0
     bench.reload()
@@ -323,7 +322,7 @@ def test_empty_groups_change_their_protocol(bench: Bench) -> None:
     assert bench.committed() == 5
 
 
-def test_groups_with_members_are_not_deleted(bench: Bench) -> None:
+def test_groups_with_members_are_not_deleted(bench: ShardBench) -> None:
     bench.beat("a", 0)
     assert bench.delete_group() == NON_EMPTY_GROUP
     bench.beat("a", -1)
@@ -334,7 +333,7 @@ def test_groups_with_members_are_not_deleted(bench: Bench) -> None:
 
 def test_empty_group_is_removed_with_its_last_offset() -> None:
     settings = GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0)
-    bench = Bench(settings)
+    bench = ShardBench(settings)
     bench.beat("a", 0)
     bench.commit(5, member="a", generation=2)
     bench.beat("a", -1)
@@ -344,11 +343,11 @@ def test_empty_group_is_removed_with_its_last_offset() -> None:
     assert bench.shard.groups == {}
 
 
-def test_describing_shows_assignment_and_target(bench: Bench) -> None:
+def test_describing_shows_assignment_and_target(bench: ShardBench) -> None:
     bench.beat("a", 0)
     bench.beat("b", 0, instance="two")
     request = ConsumerGroupDescribeRequest(group_ids=[GROUP, "none"], include_authorized_operations=False)
-    group, unknown = bench.answer(request).groups
+    group, unknown = bench.call(request).groups
     assert (unknown.error_code, unknown.error_message) == (GROUP_ID_NOT_FOUND, "Group none not found.")
     assert (group.group_state, group.group_epoch, group.assignment_epoch, group.assignor_name) == (
         "Reconciling",
@@ -363,7 +362,7 @@ def test_describing_shows_assignment_and_target(bench: Bench) -> None:
     assert b.assignment.topic_partitions == []
     assert b.target_assignment.topic_partitions[0].topic_name == "orders"
     bench.beat("a", 2)
-    (group,) = bench.answer(request).groups[:1]
+    (group,) = bench.call(request).groups[:1]
     assert [one.partitions for one in group.members[0].assignment.topic_partitions] == [ALL], "not given up"
     assert bench.describe().error_message == "Group billing is not a classic group."
 

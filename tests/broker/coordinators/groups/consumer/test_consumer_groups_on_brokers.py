@@ -20,8 +20,7 @@ from pykafka2.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignmentTopicPartition as TopicAssignment,
 )
 from pykafka2.testing.simulation import Simulation
-from tests.broker.support.bench import given
-from tests.broker.support.group_bench import GroupBench, code
+from tests.broker.support.bench import ClusterBench, assigned, code
 from tests.error_codes import (
     FENCED_MEMBER_EPOCH,
     MEMBER_ID_REQUIRED,
@@ -33,7 +32,7 @@ from tests.error_codes import (
 )
 
 
-def test_a_commit_does_not_stand_for_a_heartbeat_in_the_new_protocol(bench: GroupBench) -> None:
+def test_a_commit_does_not_stand_for_a_heartbeat_in_the_new_protocol(bench: ClusterBench) -> None:
     """Commits of KIP-848 members do not re-arm their sessions."""
     bench.beat("one", 0)
     for number in range(8):
@@ -47,24 +46,24 @@ def test_a_commit_does_not_stand_for_a_heartbeat_in_the_new_protocol(bench: Grou
 # -- KIP-848 ------------------------------------------------------------------------------------------
 
 
-def test_partition_is_assigned_only_after_its_owner_revoked_it(bench: GroupBench) -> None:
+def test_partition_is_assigned_only_after_its_owner_revoked_it(bench: ClusterBench) -> None:
     topic = bench.cluster.controller.image.topics["orders"].id
     first = bench.beat("one", 0)
-    assert (first.error_code, first.member_epoch, given(first)) == (0, 2, {topic: [0, 1, 2, 3, 4, 5]})
+    assert (first.error_code, first.member_epoch, assigned(first)) == (0, 2, {topic: [0, 1, 2, 3, 4, 5]})
     bench.advance(1.0)  # group.consumer.assignment.interval.ms
     second = bench.beat("two", 0)
-    assert (second.error_code, second.member_epoch, given(second)) == (0, 3, {})
-    told = given(bench.beat("one", 2))
+    assert (second.error_code, second.member_epoch, assigned(second)) == (0, 3, {})
+    told = assigned(bench.beat("one", 2))
     assert told == {topic: [0, 1, 2]}
-    assert given(bench.beat("two", 3)) is None  # not given up yet
+    assert assigned(bench.beat("two", 3)) is None  # not given up yet
     assert bench.group.state == "Reconciling"
     answer = bench.beat("one", 2, owned=told)
     assert (answer.error_code, answer.member_epoch) == (0, 3)
-    assert given(bench.beat("two", 3)) == {topic: [3, 4, 5]}
+    assert assigned(bench.beat("two", 3)) == {topic: [3, 4, 5]}
     assert (bench.group.kind, bench.group.state) == ("consumer", "Stable")
 
 
-def test_epochs_join_leave_and_fence(bench: GroupBench) -> None:
+def test_epochs_join_leave_and_fence(bench: ClusterBench) -> None:
     assert bench.beat("one", 0).member_epoch == 2
     assert bench.beat("one", 7).error_code == FENCED_MEMBER_EPOCH
     assert bench.beat("nobody", 3).error_code == UNKNOWN_MEMBER_ID
@@ -74,16 +73,16 @@ def test_epochs_join_leave_and_fence(bench: GroupBench) -> None:
     assert bench.beat("two", 0, assignor="best").error_code == UNSUPPORTED_ASSIGNOR
 
 
-def test_a_static_member_leaves_for_a_while(bench: GroupBench) -> None:
+def test_a_static_member_leaves_for_a_while(bench: ClusterBench) -> None:
     joined = bench.beat("one", 0, instance="i")
     assert bench.beat("two", 0, instance="i").error_code == UNRELEASED_INSTANCE_ID
     assert bench.beat("one", -2, instance="i").member_epoch == -2
     back = bench.beat("two", 0, instance="i")
-    assert (back.error_code, given(back)) == (0, given(joined))
+    assert (back.error_code, assigned(back)) == (0, assigned(joined))
     assert list(bench.group.members) == ["two"]
 
 
-def test_a_silent_member_is_out_after_the_session_timeout(bench: GroupBench) -> None:
+def test_a_silent_member_is_out_after_the_session_timeout(bench: ClusterBench) -> None:
     bench.beat("one", 0)
     bench.advance(44.0)
     assert list(bench.group.members) == ["one"]
@@ -96,14 +95,14 @@ def test_a_silent_member_is_out_after_the_session_timeout(bench: GroupBench) -> 
     [{"config": {"group.coordinator.rebalance.protocols": "classic"}}, {"features": {"group.version": 0}}],
 )
 def test_the_new_protocol_can_be_off(simulation: Simulation, options: dict[str, Any]) -> None:
-    bench = GroupBench(simulation, **options)
+    bench = ClusterBench(simulation, **options)
     assert bench.beat("one", 0).error_code == UNSUPPORTED_VERSION
     request = ConsumerGroupDescribeRequest(group_ids=["billing"], include_authorized_operations=False)
-    assert bench.answer(request).groups[0].error_code == UNSUPPORTED_VERSION
+    assert bench.call(request).groups[0].error_code == UNSUPPORTED_VERSION
     assert code(bench.join()) == MEMBER_ID_REQUIRED
 
 
-def alter(bench: GroupBench, kind: int, name: str, configs: dict[str, str]) -> None:
+def alter(bench: ClusterBench, kind: int, name: str, configs: dict[str, str]) -> None:
     """Set configurations, as an administrator does."""
     resource = IncrementalAlterConfigsRequestAlterConfigsResource(
         resource_type=kind,
@@ -113,11 +112,11 @@ def alter(bench: GroupBench, kind: int, name: str, configs: dict[str, str]) -> N
             for name, value in configs.items()
         ],
     )
-    answer = bench.answer(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
+    answer = bench.call(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
     assert answer.responses[0].error_code == 0, answer
 
 
-def test_the_interval_between_assignments_can_be_changed_while_brokers_run(bench: GroupBench) -> None:
+def test_the_interval_between_assignments_can_be_changed_while_brokers_run(bench: ClusterBench) -> None:
     """group.consumer.assignment.interval.ms is dynamic (KIP-1263); a group's own goes before it."""
     assert bench.beat("one", 0).member_epoch == 2
     assert bench.beat("two", 0).member_epoch == 2  # its target has to wait
@@ -127,7 +126,7 @@ def test_the_interval_between_assignments_can_be_changed_while_brokers_run(bench
     assert bench.beat("four", 0).member_epoch == 4
 
 
-def test_group_config_overrides_the_broker_config(bench: GroupBench) -> None:
+def test_group_config_overrides_the_broker_config(bench: ClusterBench) -> None:
     """consumer.session.timeout.ms and its like, set on a GROUP resource; they act at the next heartbeat."""
     assert bench.beat("one", 0).heartbeat_interval_ms == 5000
     alter(
@@ -144,30 +143,30 @@ def test_group_config_overrides_the_broker_config(bench: GroupBench) -> None:
 
 
 def test_a_group_and_its_epochs_move_with_the_coordinator(simulation: Simulation) -> None:
-    bench = GroupBench(simulation, brokers=3)
+    bench = ClusterBench(simulation, brokers=3)
     bench.beat("one", 0)
     before = bench.group
     bench.reload()
     assert bench.group == before
     assert bench.beat("one", 2).error_code == 0
     request = ConsumerGroupDescribeRequest(group_ids=["billing"], include_authorized_operations=True)
-    described = bench.answer(request).groups[0]
+    described = bench.call(request).groups[0]
     assert described.authorized_operations == 3400  # READ, DELETE, DESCRIBE and the two of configs
     assert (described.error_code, described.group_epoch, len(described.members)) == (0, 2, 1)
 
 
-def test_a_pattern_is_resolved_by_the_coordinator(bench: GroupBench) -> None:
+def test_a_pattern_is_resolved_by_the_coordinator(bench: ClusterBench) -> None:
     """Subscriptions by RE2 patterns (KIP-848): here by Python's `re`, of a bounded length."""
     topics = bench.cluster.controller.image.topics
     joined = bench.beat("one", 0, regex="ord.*|nothing")
     assert joined.error_code == 0
     bench.advance(1.0)
-    got = given(joined) or given(bench.beat("one", joined.member_epoch))
+    got = assigned(joined) or assigned(bench.beat("one", joined.member_epoch))
     assert got is not None
     assert got == {topics["orders"].id: [0, 1, 2, 3, 4, 5]}
 
 
-def test_commits_and_fetches_name_the_members_epoch(bench: GroupBench) -> None:
+def test_commits_and_fetches_name_the_members_epoch(bench: ClusterBench) -> None:
     bench.beat("one", 0)
     assert bench.commit(5, member="one", generation=2) == 0
     bench.beat("one", 2, topics=["refunds"])  # the group's epoch goes up
@@ -189,7 +188,7 @@ def test_commits_and_fetches_name_the_members_epoch(bench: GroupBench) -> None:
 def test_a_group_changes_its_protocol_as_the_policy_allows(
     simulation: Simulation, policy: str, upgrades: bool
 ) -> None:
-    bench = GroupBench(simulation, config={"group.consumer.migration.policy": policy})
+    bench = ClusterBench(simulation, config={"group.consumer.migration.policy": policy})
     member = bench.member_id()
     bench.join(member)
     bench.advance(3.1)
@@ -203,7 +202,7 @@ def test_a_group_changes_its_protocol_as_the_policy_allows(
 
 
 def test_an_empty_group_changes_its_protocol_under_any_policy(simulation: Simulation) -> None:
-    bench = GroupBench(simulation, config={"group.consumer.migration.policy": "disabled"})
+    bench = ClusterBench(simulation, config={"group.consumer.migration.policy": "disabled"})
     assert bench.commit(5) == 0
     assert bench.beat("new", 0).error_code == 0
     assert (bench.group.kind, bench.committed()) == ("consumer", 5)
