@@ -352,7 +352,7 @@ class Bench:
 
     def delete_group(self, group_id: str | None = None) -> int:
         request = group_admin.DeleteGroupsRequest(groups_names=[group_id or self.group_id])
-        return self.call(request).results[0].error_code
+        return self.call(request, 2).results[0].error_code
 
 
 class ShardBench(Bench):
