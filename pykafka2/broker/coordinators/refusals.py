@@ -1,36 +1,40 @@
-"""Error responses of coordinators: the same error in every field that can hold one.
+"""Error responses of coordinators.
 
-Pure. groups/refusals.py and transactions/refusals.py have one function for each type of request; `refusal`
-calls it. `append_error_code` maps a failed append to the client's error code.
+The APIs' declarations import this module, so it needs no messages. `append_error_code` maps a failed append
+to the client's error code.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from pykafka2 import errors
-from pykafka2.broker.coordinators.groups import refusals as groups
-from pykafka2.broker.coordinators.transactions import refusals as transactions
-from pykafka2.protocol.messages import committed_offsets as offsets
-from pykafka2.protocol.messages import transaction
-from pykafka2.protocol.struct import Request, Response
+from pykafka2.broker.server.responses import Refusal, ResponseT
+from pykafka2.protocol.registry import ApiKey
+from pykafka2.protocol.struct import Request
 
-_REFUSERS: Final = groups.REFUSERS | transactions.REFUSERS
+REFUSAL: Final = Refusal(silent=errors.BrokerError)
+_DEVIATIONS: Final = {
+    ApiKey.OFFSET_FETCH: Refusal(blank={"committed_offset": -1, "metadata": ""}),
+    ApiKey.JOIN_GROUP: Refusal(repeats=("member_id",)),
+    ApiKey.INIT_PRODUCER_ID: Refusal(blank={"producer_epoch": -1}),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Refusal(top=False),
+}
 
 
-def refusal(request: Request[Any], version: int, code: int) -> Response:
-    """Return the response to `request` in `version` with `code` in every error field."""
-    return _REFUSERS[type(request)](request, version, code)
+def refusal(request: Request[ResponseT], version: int, code: int) -> ResponseT:
+    """Return the response to a request with an error, without a message; 0 is no error."""
+    return _DEVIATIONS.get(request.API_KEY, REFUSAL)(request, version, code)
 
 
-def append_error_code(request: Request[Any], code: int) -> int:
+def append_error_code(api_key: int, code: int) -> int:
     """Return the error code for a client whose records were not appended or not committed in time."""
     if code in _COORDINATOR_UNAVAILABLE:
         return errors.CoordinatorNotAvailable.code
     if code in _COORDINATOR_MOVED:
         return errors.NotCoordinator.code
     if code in _TOO_LARGE:
-        is_commit = isinstance(request, offsets.OffsetCommitRequest | transaction.TxnOffsetCommitRequest)
+        is_commit = api_key in (ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT)
         return errors.InvalidCommitOffsetSize.code if is_commit else errors.UnknownServerError.code
     return code
 

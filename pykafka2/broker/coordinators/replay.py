@@ -199,9 +199,12 @@ class Result:
     def respond(self, deferred: Deferred[Any], response: Response) -> None:
         self.responses.append((deferred, response))
 
-    def refuse(self, deferred: Deferred[Any], code: int) -> None:
-        """Add a response with `code` in every error field."""
-        self.respond(deferred, refusal(deferred.request, deferred.version, code))
+    def refuse(self, deferred: Deferred[Any], code: int, **fields: object) -> None:
+        """Add an error response, with these fields of it set."""
+        response = refusal(deferred.request, deferred.version, code)
+        for name, value in fields.items():
+            setattr(response, name, value)
+        self.respond(deferred, response)
 
 
 class Shard(Protocol):

@@ -272,7 +272,7 @@ class ShardRuntime:
 
     def _append_failed(self, result: Result, error: BrokerError, now: float) -> None:
         for deferred, _ in result.responses:
-            deferred.refuse(append_error_code(deferred.request, error.code or 0))
+            deferred.refuse(append_error_code(deferred.request.API_KEY, error.code or 0))
         if result.on_append_error is not None:
             repair = Result()
             result.on_append_error(error, repair)
@@ -285,7 +285,7 @@ class ShardRuntime:
             self._waiting.append(_Waiting(self.end_offset, now + self._write_timeout, deferred, response))
 
     def _refuse(self, waiting: _Waiting, code: int) -> None:
-        waiting.deferred.refuse(append_error_code(waiting.deferred.request, code))
+        waiting.deferred.refuse(append_error_code(waiting.deferred.request.API_KEY, code))
 
 
 RETRY_INTERVAL = 1.0

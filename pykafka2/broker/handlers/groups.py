@@ -88,7 +88,8 @@ def _may_describe(access: Access, topic: str) -> bool:
 def refuse(request: Request[Any], version: int, code: int) -> Response:
     from pykafka2.broker.coordinators.refusals import refusal
 
-    return refusal(request, version, code)
+    response: Response = refusal(request, version, code)
+    return response
 
 
 OLDEST_VERSIONS: Final = {ApiKey.OFFSET_COMMIT: 1}

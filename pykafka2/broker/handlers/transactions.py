@@ -92,7 +92,8 @@ def handle_init_producer_id(
 def refuse(request: Request[Any], version: int, code: int) -> Response:
     from pykafka2.broker.coordinators.refusals import refusal
 
-    return refusal(request, version, code)
+    response: Response = refusal(request, version, code)
+    return response
 
 
 def handle_describe_producers(

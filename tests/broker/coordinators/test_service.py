@@ -341,7 +341,10 @@ def test_request_for_a_partition_led_by_another_broker_is_rejected_in_every_vers
         group_admin.DescribeGroupsRequest(groups=["g"]),
         group_admin.DeleteGroupsRequest(groups_names=["g"]),
         commit("g"),
-        committed_offsets.OffsetFetchRequest(group_id="g"),
+        committed_offsets.OffsetFetchRequest(
+            group_id="g",
+            topics=[committed_offsets.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])],
+        ),
         committed_offsets.OffsetDeleteRequest(group_id="g", topics=[]),
         consumer_group.ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0),
         transaction.EndTxnRequest(transactional_id="t", producer_id=1, producer_epoch=0, committed=True),

@@ -13,7 +13,7 @@ from pykafka2.broker.coordinators.groups.classic.state import CONSUMER_PROTOCOL,
 from pykafka2.broker.coordinators.groups.consumer import records as consumer_records
 from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup, ConsumerMember
 from pykafka2.broker.coordinators.groups.offset_requests import Offsets
-from pykafka2.broker.coordinators.groups.refusals import consumer_described_error, described_error
+from pykafka2.broker.coordinators.refusals import REFUSAL
 from pykafka2.broker.coordinators.replay import Caller, Deferred, Result
 from pykafka2.broker.coordinators.settings import Topics
 from pykafka2.errors import BrokerError, GroupIdNotFound, InvalidGroupId, NonEmptyGroup
@@ -62,12 +62,14 @@ def _described(
     group: ClassicGroup | ConsumerGroup | None, group_id: str, version: int
 ) -> group_admin.DescribedGroup:
     if not isinstance(group, ClassicGroup):
-        # Old clients get a dead group.
-        if version >= FIRST_DESCRIBE_WITH_ERRORS:
+        has_error = version >= FIRST_DESCRIBE_WITH_ERRORS  # old clients get only a dead group
+        code = GroupIdNotFound.code if has_error else 0
+        dead = REFUSAL.entry(group_admin.DescribedGroup, group_id, version, code)
+        dead.group_state = "Dead"
+        if has_error:
             reason = "not found" if group is None else "is not a classic group"
-            message = f"Group {group_id} {reason}."
-            return described_error(group_id, version, GroupIdNotFound.code, "Dead", message)
-        return described_error(group_id, version, 0, "Dead")
+            dead.error_message = f"Group {group_id} {reason}."
+        return dead
     is_stable = group.state is GroupState.STABLE
     protocol = (group.protocol or "") if is_stable else ""
     return group_admin.DescribedGroup(
@@ -120,13 +122,13 @@ def describe_consumer_groups(
         group = groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             described.append(_consumer_described(group, topics, default_assignor))
-        elif not group_id:
-            described.append(consumer_described_error(group_id, InvalidGroupId.code))
-        else:
+            continue
+        code = GroupIdNotFound.code if group_id else InvalidGroupId.code
+        missing = REFUSAL.entry(consumer_group.DescribedGroup, group_id, deferred.version, code)
+        if group_id:
             reason = "is not a consumer group" if group is not None else "not found"
-            described.append(
-                consumer_described_error(group_id, GroupIdNotFound.code, f"Group {group_id} {reason}.")
-            )
+            missing.error_message = f"Group {group_id} {reason}."
+        described.append(missing)
     if request.include_authorized_operations:
         _authorize(described)
     out.respond(deferred, consumer_group.ConsumerGroupDescribeResponse(groups=described))

@@ -38,7 +38,6 @@ from pykafka2.broker.coordinators.groups.consumer.state import (
     ConsumerMember,
     MemberState,
 )
-from pykafka2.broker.coordinators.groups.refusals import join_error
 from pykafka2.broker.coordinators.replay import Caller, Deferred, Result
 from pykafka2.broker.coordinators.settings import GroupSettings, MigrationPolicy, Topics
 from pykafka2.errors import (
@@ -253,7 +252,7 @@ class MixedGroups(ConsumerGroups):
         instance_id = request.group_instance_id
         is_new = not request.member_id
         if is_new and instance_id is None and caller.version >= FIRST_JOIN_WITH_REQUIRED_ID:
-            out.respond(deferred, join_error(caller.version, MemberIdRequired.code, member_id))
+            out.refuse(deferred, MemberIdRequired.code, member_id=member_id)
             return
         draft = group.draft()
         old = draft.static_member(instance_id)

@@ -16,7 +16,7 @@ from pykafka2.broker.coordinators.groups.offsets import (
     Place,
     write_offset,
 )
-from pykafka2.broker.coordinators.groups.refusals import FIRST_OFFSET_FETCH_WITH_GROUPS
+from pykafka2.broker.coordinators.refusals import refusal
 from pykafka2.broker.coordinators.replay import Caller, Deferred, Producer, Result
 from pykafka2.broker.coordinators.settings import Topics
 from pykafka2.errors import (
@@ -37,6 +37,7 @@ from pykafka2.protocol.messages import committed_offsets as wire
 from pykafka2.protocol.messages import transaction
 
 FIRST_COMMIT_WITH_TOPIC_IDS: Final = 10
+FIRST_OFFSET_FETCH_WITH_GROUPS: Final = 8
 FIRST_FETCH_WITH_TOPIC_IDS: Final = 10
 FIRST_COMMIT_THAT_NAMES_A_MISSING_GROUP: Final = 9
 
@@ -97,22 +98,11 @@ class Offsets(OffsetStore):
         out.respond(deferred, wire.OffsetCommitResponse(topics=topics))
 
     def _refuse_topics(self, deferred: Deferred[Any], names: list[str | None], out: Result) -> None:
-        request = cast("wire.OffsetCommitRequest", deferred.request)
-        topics = [
-            wire.OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    wire.OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=self._refusal(name, partition.partition_index, None),
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic, name in zip(request.topics, names, strict=True)
-        ]
-        out.respond(deferred, wire.OffsetCommitResponse(topics=topics))
+        response = refusal(cast("wire.OffsetCommitRequest", deferred.request), deferred.version, 0)
+        for topic, name in zip(response.topics, names, strict=True):
+            for partition in topic.partitions:
+                partition.error_code = self._refusal(name, partition.partition_index, None)
+        out.respond(deferred, response)
 
     def _group_for_commit(self, group_id: str, generation: int, version: int) -> ClassicGroup | ConsumerGroup:
         group = self.groups.get(group_id)

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pykafka2.broker.coordinators.groups.offset_requests import missing_partitions
-from pykafka2.broker.coordinators.groups.refusals import FIRST_OFFSET_FETCH_WITH_GROUPS
+from pykafka2.broker.coordinators.groups.offset_requests import (
+    FIRST_OFFSET_FETCH_WITH_GROUPS,
+    missing_partitions,
+)
 from pykafka2.broker.coordinators.groups.shard import GroupShard
 from pykafka2.broker.coordinators.refusals import refusal
 from pykafka2.broker.coordinators.replay import (

@@ -17,7 +17,6 @@ from pykafka2.broker.coordinators.groups.consumer import records as consumer_rec
 from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup
 from pykafka2.broker.coordinators.groups.migration import MixedGroups
 from pykafka2.broker.coordinators.groups.offset_requests import Offsets
-from pykafka2.broker.coordinators.groups.refusals import join_error
 from pykafka2.broker.coordinators.replay import (
     GROUP_RECORDS,
     Caller,
@@ -128,7 +127,7 @@ class GroupShard:
             try:
                 self.consumer.join_classic(caller, deferred, out, now)
             except BrokerError as error:  # without the member id, as in Kafka
-                out.respond(deferred, join_error(caller.version, error.code or 0, ""))
+                out.refuse(deferred, error.code or 0, member_id="")
             return
         # The live classic group must exist before the tombstones of the other one are replayed.
         del self.groups[group_id]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pykafka2.broker.base.patterns import Pattern
-from pykafka2.broker.coordinators.transactions.refusals import described_transaction_error
+from pykafka2.broker.coordinators.refusals import REFUSAL
 from pykafka2.broker.coordinators.transactions.state import Transaction, TransactionState
 from pykafka2.errors import InvalidRequest, TransactionalIdNotFound
 from pykafka2.protocol.messages.transaction_admin import (
@@ -31,11 +31,10 @@ def describe(
 def _described(
     name: str, transactions: dict[str, Transaction]
 ) -> DescribeTransactionsResponseTransactionState:
-    if not name:
-        return described_transaction_error(name, InvalidRequest.code)
     transaction = transactions.get(name)
     if transaction is None:
-        return described_transaction_error(name, TransactionalIdNotFound.code)
+        code = TransactionalIdNotFound.code if name else InvalidRequest.code
+        return REFUSAL.entry(DescribeTransactionsResponseTransactionState, name, 0, code)
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(transaction.partitions):
         topics.setdefault(topic, []).append(partition)

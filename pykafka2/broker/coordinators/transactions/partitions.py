@@ -33,6 +33,8 @@ from pykafka2.protocol.messages.transaction import (
     AddPartitionsToTxnTopicResult,
 )
 
+FIRST_ADD_PARTITIONS_WITH_TRANSACTIONS: Final = 4
+
 
 def owned_by(transaction: Transaction | None, producer_id: int, epoch: int) -> Transaction:
     """Return the transaction if it belongs to the producer and is not ending.

@@ -21,7 +21,7 @@ from pykafka2.broker.coordinators.replay import (
 from pykafka2.broker.coordinators.runtime import CoordinatorService, ShardLog, Split
 from pykafka2.broker.coordinators.settings import Topics, TransactionSettings
 from pykafka2.broker.coordinators.transactions.describing import matching_ids
-from pykafka2.broker.coordinators.transactions.refusals import FIRST_ADD_PARTITIONS_WITH_TRANSACTIONS
+from pykafka2.broker.coordinators.transactions.partitions import FIRST_ADD_PARTITIONS_WITH_TRANSACTIONS
 from pykafka2.broker.coordinators.transactions.shard import TransactionShard
 from pykafka2.errors import InvalidRegularExpression
 from pykafka2.protocol.messages import (

@@ -34,6 +34,7 @@ from pykafka2.broker.coordinators.transactions.init_producer_id import (
     new_transaction,
 )
 from pykafka2.broker.coordinators.transactions.partitions import (
+    FIRST_ADD_PARTITIONS_WITH_TRANSACTIONS,
     PendingMarkers,
     missing,
     owned_by,
@@ -43,7 +44,6 @@ from pykafka2.broker.coordinators.transactions.partitions import (
     verified,
     with_added,
 )
-from pykafka2.broker.coordinators.transactions.refusals import partition_results
 from pykafka2.broker.coordinators.transactions.state import (
     EPOCH_BUMP,
     Partition,
@@ -82,7 +82,6 @@ _FIRST_WITH_FENCED: Final[dict[type[Any], int]] = {
     AddOffsetsToTxnRequest: 2,
     EndTxnRequest: 2,
 }
-FIRST_ADD_PARTITIONS_OF_MANY: Final = 4
 FIRST_END_WITH_EPOCH_BUMP: Final = 5
 
 MARKER_RETRY: Final = 0.1
@@ -187,7 +186,7 @@ class TransactionShard:
         now: float,
     ) -> None:
         drafts: dict[str, Transaction] = {}
-        if version >= FIRST_ADD_PARTITIONS_OF_MANY:
+        if version >= FIRST_ADD_PARTITIONS_WITH_TRANSACTIONS:
             results = [
                 AddPartitionsToTxnResult(
                     transactional_id=entry.transactional_id,
@@ -233,10 +232,10 @@ class TransactionShard:
         except BrokerError as error:
             is_old = version < _FIRST_WITH_FENCED[AddPartitionsToTxnRequest]
             code = InvalidProducerEpoch.code if is_old and isinstance(error, ProducerFenced) else error.code
-            return partition_results(entry.topics, code or 0)
+            return results_of(entry.topics, dict.fromkeys(partitions, code or 0))
         if draft is not None:
             drafts[entry.transactional_id] = draft
-        return partition_results(entry.topics, 0)
+        return results_of(entry.topics, dict.fromkeys(partitions, 0))
 
     def _add_offsets(
         self, request: AddOffsetsToTxnRequest, deferred: Deferred[Any], out: Result, now: float

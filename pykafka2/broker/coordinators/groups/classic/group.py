@@ -24,7 +24,6 @@ from pykafka2.broker.coordinators.groups.classic.state import (
     GroupState,
     protocols_of,
 )
-from pykafka2.broker.coordinators.groups.refusals import join_error
 from pykafka2.broker.coordinators.replay import Caller, Deferred, Result
 from pykafka2.broker.coordinators.settings import GroupSettings
 from pykafka2.broker.coordinators.timers import Timers
@@ -88,13 +87,11 @@ class ClassicJoins(ClassicRebalance):
             self.groups[request.group_id] = group
         if not self._has_room_for(group, request.member_id):
             group.remove(request.member_id)
-            out.respond(deferred, join_error(caller.version, GroupMaxSizeReached.code, ""))
+            out.refuse(deferred, GroupMaxSizeReached.code, member_id="")
         elif group.state is GroupState.DEAD:
-            out.respond(deferred, join_error(caller.version, CoordinatorNotAvailable.code, request.member_id))
+            out.refuse(deferred, CoordinatorNotAvailable.code)
         elif not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):
-            out.respond(
-                deferred, join_error(caller.version, InconsistentGroupProtocol.code, request.member_id)
-            )
+            out.refuse(deferred, InconsistentGroupProtocol.code)
         elif not request.member_id:
             self._join_new(group, caller, deferred, out, now)
         else:
@@ -150,7 +147,7 @@ class ClassicJoins(ClassicRebalance):
             # The client joins again with this id, or the id expires (rule new-members-are-given-an-id-first).
             group.pending_join.add(member_id)
             self.schedule_member_expiration(group, member_id, now + request.session_timeout_ms / 1000)
-            out.respond(deferred, join_error(caller.version, MemberIdRequired.code, member_id))
+            out.refuse(deferred, MemberIdRequired.code, member_id=member_id)
             return
         self._add(group, member_id, caller, deferred, out, now)
 

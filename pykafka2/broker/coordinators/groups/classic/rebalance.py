@@ -16,7 +16,6 @@ from pykafka2.broker.coordinators.groups.classic.state import (
     GroupState,
     joined_members,
 )
-from pykafka2.broker.coordinators.groups.refusals import join_error
 from pykafka2.broker.coordinators.refusals import append_error_code
 from pykafka2.broker.coordinators.replay import Deferred, Result
 from pykafka2.broker.coordinators.settings import GroupSettings
@@ -172,7 +171,7 @@ class ClassicRebalance:
         deferred = next(
             member.awaiting_sync for member in group.members.values() if member.awaiting_sync is not None
         )
-        self.propagate_error(group, append_error_code(deferred.request, error.code or 0), out, now)
+        self.propagate_error(group, append_error_code(deferred.request.API_KEY, error.code or 0), out, now)
         self.rebalance_or_complete(group, out, now)
 
     def _respond_to_syncs(self, group: ClassicGroup, code: int, out: Result, now: float) -> None:
@@ -231,7 +230,7 @@ class ClassicRebalance:
         joining, syncing = member.awaiting_join, member.awaiting_sync
         member.awaiting_join = member.awaiting_sync = None
         if joining is not None:
-            out.respond(joining, join_error(joining.version, code, member_id))
+            out.refuse(joining, code, member_id=member_id)
         if syncing is not None:
             out.refuse(syncing, code)
 
