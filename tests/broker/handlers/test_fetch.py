@@ -71,7 +71,7 @@ def test_only_the_first_batch_of_a_response_may_break_the_limits(leader: Leader)
 
 
 @one_broker
-def test_an_offset_inside_a_batch_gives_the_whole_batch(leader: Leader) -> None:
+def test_read_from_an_offset_inside_a_batch_returns_the_whole_batch(leader: Leader) -> None:
     wire = leader("t", 0)
     produce(wire, "t", 0, batch([b"a", b"b", b"c"]))
     assert offsets(fetch(wire, "t", 0, 2)) == [0]

@@ -84,7 +84,7 @@ def test_a_batch_may_wrap_within_itself(leader: Leader) -> None:
 
 
 @one_broker
-def test_an_unknown_producer_may_start_anywhere(leader: Leader) -> None:
+def test_unknown_producer_can_start_at_any_sequence(leader: Leader) -> None:
     """UNKNOWN_PRODUCER_ID belongs to brokers from 0.11 to 2.4."""
     assert send(leader("t", 0), 4711).error_code == 0
 

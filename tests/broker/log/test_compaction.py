@@ -299,13 +299,8 @@ class TestLimits:
 
 
 class TestEmptyBatches:
-    def test_last_batch_of_a_round_without_records_stays_empty(self) -> None:
-        log = log_of(of((A, b"1")), of((None, b"2")))
-        run(log)
-        assert [(one.base_offset, one.count) for one in log.batches()] == [(0, 1), (1, 0)]
-
     def test_empty_batch_has_no_codec_delete_horizon_or_base_timestamp(self) -> None:
-        """As Kafka's DefaultRecordBatch.writeEmptyHeader."""
+        """Kafka writes the same header in DefaultRecordBatch.writeEmptyHeader."""
         tombstone = of((A, None), at=100, codec=1, producer=7, sequence=0, transactional=True)
         log = PartitionLog("t", 0, bytes(16))
         append(log, tombstone)

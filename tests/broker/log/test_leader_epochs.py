@@ -17,28 +17,28 @@ def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("requested", "expected"),
     [
         (-1, NO_EPOCH_END),
         (0, EpochEnd(0, 10)),
         (2, EpochEnd(2, 20)),
-        (3, EpochEnd(2, 20)),  # there is no 3: the largest below it
+        (3, EpochEnd(2, 20)),  # the largest epoch below it, as 3 does not exist
         (5, EpochEnd(5, 35)),  # the current one ends at the log's end
         (6, NO_EPOCH_END),
     ],
 )
 def test_end_offset_belongs_to_the_largest_epoch_up_to_the_requested_one(
-    asked: int, expected: EpochEnd
+    requested: int, expected: EpochEnd
 ) -> None:
-    assert epochs((2, 10), (5, 20)).end_of(asked, 35) == expected
+    assert epochs((2, 10), (5, 20)).end_of(requested, 35) == expected
 
 
-def test_an_epoch_that_wrote_nothing_leaves_no_trace() -> None:
+def test_epoch_without_records_is_dropped() -> None:
     cache = epochs((1, 0), (2, 7), (3, 7))
     assert cache.entries == [EpochEntry(1, 0), EpochEntry(3, 7)]
 
 
-def test_older_epochs_cannot_come_back() -> None:
+def test_older_epoch_is_not_assigned() -> None:
     cache = epochs((4, 0))
     cache.assign(3, 10)
     assert cache.entries == [EpochEntry(4, 0)]
@@ -50,7 +50,7 @@ def test_truncation_removes_epochs_from_the_end_offset_on() -> None:
     assert cache.entries == [EpochEntry(1, 0)]
 
 
-def test_a_new_log_start_keeps_the_epoch_that_holds_it() -> None:
+def test_new_log_start_keeps_the_epoch_of_its_offset() -> None:
     cache = epochs((1, 0), (2, 10), (3, 20))
     cache.drop_before(15)
     assert cache.entries == [EpochEntry(2, 15), EpochEntry(3, 20)]

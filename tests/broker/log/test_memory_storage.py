@@ -23,7 +23,7 @@ WaitFor = Callable[[Callable[[], bool]], None]
 
 
 def held(log: PartitionLog) -> list[int]:
-    """Which pieces of memory a log's batches are in."""
+    """Return the ids of the buffers of a log's batches."""
     return [id(one.buffer.obj) for one in log.batches()]
 
 
@@ -39,12 +39,12 @@ class Replicas:
         self.leader.append_as_leader(parse_batch(batch(values)), leader_epoch)
 
     def follow(self, log: PartitionLog) -> None:
-        """Copy all that `log` lacks, as it comes over a link: in other bytes."""
+        """Copy all that `log` lacks into new bytes, as a link does."""
         fetched = self.leader.read(log.log_end_offset, self.leader.log_end_offset, 1 << 30, min_one=True)
         log.append_as_follower(bytes(bytearray(fetched.joined())))
 
 
-def test_a_batch_that_is_copied_is_the_leaders_own() -> None:
+def test_followers_share_the_bytes_of_the_leaders_batches() -> None:
     replicas = Replicas()
     for number in range(3):
         replicas.append(b"%d" % number)
@@ -71,7 +71,7 @@ def test_removing_a_replica_keeps_the_data_of_the_others() -> None:
 
 
 @pytest.mark.parametrize("differ", ["value", "leader epoch"])
-def test_only_the_same_bytes_are_shared(differ: str) -> None:
+def test_batches_that_differ_are_not_shared(differ: str) -> None:
     """The leader epoch is not covered by the checksum."""
     replicas = Replicas()
     replicas.append(b"leader's")
@@ -162,7 +162,7 @@ def test_three_replicas_use_the_memory_of_one_and_release_it(wait_for: WaitFor) 
 def test_logs_of_topics_deleted_while_their_broker_was_down_are_removed(
     kafka_cluster: KafkaCluster, wait_for: WaitFor
 ) -> None:
-    """Their ids come never again, so nobody else would remove them."""
+    """Later metadata does not have their ids, so only the start of the broker can remove them."""
     broker = kafka_cluster.brokers[1]
     found = broker.replicas.replicas["t", 0].log
     kept = broker.replicas.replicas["kept", 0].log

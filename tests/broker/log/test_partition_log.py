@@ -27,7 +27,7 @@ def rows_of(log: PartitionLog, offset: int = 0) -> list[Row]:
 
 
 class LogAgainstList(RuleBasedStateMachine):
-    """Append, replicate, truncate, move the start: the log holds what a list of rows would."""
+    """Append, replicate, truncate, advance the start: the log has the same rows as a list."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        """Where segments begin changes nothing but what one read gives at most."""
+        """Roll a segment, which limits one read and changes nothing else."""
         had_active = bool(self.log.segments.active.size_bytes)
         assert self.log.roll() is had_active
 
@@ -69,7 +69,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
-        """Whole batches go, each that has a record at or after the target; another leader writes on."""
+        """Truncate all batches that have a record at or after the target; another leader continues."""
         self.epoch += 1
         target = self.between(share)
         self.log.truncate_to(target)
@@ -93,7 +93,7 @@ class LogAgainstList(RuleBasedStateMachine):
         got = [record[0] for one in result.batches for record in decode_tuples(one)]
         expected = [row[0] for row in self.rows if row[0] >= offset]
         in_range = [number for number in got if number >= offset]
-        assert in_range == expected[: len(in_range)], "a hole, or records that are not there"
+        assert in_range == expected[: len(in_range)], "a gap, or records that do not exist"
         assert result.size_bytes <= max_bytes or (min_one and len(result.batches) == 1)
         if expected and min_one:
             assert in_range
@@ -106,7 +106,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule()
     def replicate(self) -> None:
-        """A follower that takes what it is sent, and truncates where it is told, has the same log."""
+        """Truncate the follower's log by its leader epochs, then append what it fetches."""
         copy = self.copy
         if copy.log_end_offset < self.start or copy.log_end_offset > self.end:
             copy.truncate_fully_and_start_at(self.start)
@@ -139,14 +139,14 @@ class LogAgainstList(RuleBasedStateMachine):
         assert self.log.size_bytes >= sum(one.size_bytes for one in self.log.batches())
         bases = [one.base_offset for one in segments]
         assert bases == sorted(set(bases))
-        assert all(one.size_bytes for one in segments[:-1]), "only the active segment may be empty"
+        assert all(one.size_bytes for one in segments[:-1]), "only the active segment can be empty"
 
 
 LogAgainstList.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=25, deadline=None)
 TestLogAgainstList = LogAgainstList.TestCase
 
 
-def test_the_leader_stamps_offset_and_epoch_and_the_checksum_still_fits() -> None:
+def test_offset_and_epoch_of_the_leader_leave_the_checksum_valid() -> None:
     log = PartitionLog("t", 0, bytes(16))
     log.append_as_leader(view(batch([b"a", b"b"])), 3)
     log.append_as_leader(view(batch([b"c"])), 4)
@@ -156,13 +156,13 @@ def test_the_leader_stamps_offset_and_epoch_and_the_checksum_still_fits() -> Non
         one.verify_crc()
 
 
-def test_an_offset_inside_a_batch_gives_the_whole_batch() -> None:
+def test_read_from_an_offset_inside_a_batch_returns_the_whole_batch() -> None:
     log = PartitionLog("t", 0, bytes(16))
     log.append_as_leader(view(batch([b"a", b"b", b"c"])), 0)
     assert [one.base_offset for one in log.read(2, 3, 1 << 20, min_one=True).batches] == [0]
 
 
-def test_the_high_watermark_never_runs_back_but_by_truncation() -> None:
+def test_high_watermark_decreases_only_by_truncation() -> None:
     log = PartitionLog("t", 0, bytes(16))
     log.append_as_leader(view(batch([b"a"])), 0)
     log.append_as_leader(view(batch([b"b"])), 0)
@@ -183,7 +183,7 @@ def test_duplicate_batch_of_a_follower_is_appended_once() -> None:
 
 
 def test_truncation_removes_epochs_without_remaining_batches() -> None:
-    """Else a follower would name an epoch that its leader never had, and could not find where they parted."""
+    """Otherwise a follower could send an epoch that its leader never had, and not find where they diverge."""
     log = PartitionLog("t", 0, bytes(16))
     for epoch in (0, 0, 1, 3):
         log.append_as_leader(view(batch()), epoch)
@@ -191,7 +191,7 @@ def test_truncation_removes_epochs_without_remaining_batches() -> None:
     assert (log.epochs.latest, log.end_of_epoch(3)) == (1, (-1, -1))
     log.truncate_to(2)
     assert (log.epochs.latest, log.end_of_epoch(0)) == (0, (0, 2))
-    # An epoch in which it led and wrote nothing is another's after all, though nothing is dropped.
+    # The epoch of a leader that wrote nothing is dropped, too, although no batch is.
     log.epochs.assign(5, 2)
     assert not log.truncate_to(2)
     assert (log.epochs.latest, log.end_of_epoch(5)) == (0, (-1, -1))

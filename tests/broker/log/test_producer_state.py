@@ -1,4 +1,4 @@
-"""Idempotence on the partition."""
+"""Idempotent producers in one partition's log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def append(
     return log.append_as_leader(view(data), 0)
 
 
-def test_a_retry_is_answered_with_the_offset_of_the_first_try(log: PartitionLog) -> None:
+def test_retry_returns_the_offset_of_the_first_attempt(log: PartitionLog) -> None:
     for sequence in range(0, 10, 2):
         append(log, sequence, 2)
     for sequence in range(0, 10, 2):
@@ -30,7 +30,7 @@ def test_a_retry_is_answered_with_the_offset_of_the_first_try(log: PartitionLog)
     assert log.log_end_offset == 10
 
 
-def test_only_the_last_five_batches_are_remembered(log: PartitionLog) -> None:
+def test_only_the_last_five_batches_are_duplicates(log: PartitionLog) -> None:
     for sequence in range(6):
         append(log, sequence)
     assert append(log, 1).is_duplicate
@@ -38,13 +38,13 @@ def test_only_the_last_five_batches_are_remembered(log: PartitionLog) -> None:
         append(log, 0)
 
 
-def test_another_range_is_no_duplicate(log: PartitionLog) -> None:
+def test_batch_with_another_sequence_range_is_rejected(log: PartitionLog) -> None:
     append(log, 0, 3)
     with pytest.raises(OutOfOrderSequenceNumber):
         append(log, 0, 2)
 
 
-def test_a_gap_is_refused(log: PartitionLog) -> None:
+def test_sequence_gap_is_rejected(log: PartitionLog) -> None:
     append(log, 0, 3)
     with pytest.raises(OutOfOrderSequenceNumber, match="expected 3"):
         append(log, 4)
@@ -64,11 +64,11 @@ def test_sequence_number_can_wrap_to_zero_inside_a_batch(log: PartitionLog) -> N
     assert append(log, 2**31 - 1, 3).is_duplicate
 
 
-def test_an_unknown_producer_may_start_anywhere(log: PartitionLog) -> None:
+def test_unknown_producer_can_start_at_any_sequence(log: PartitionLog) -> None:
     assert append(log, 1234).base_offset == 0
 
 
-def test_a_new_epoch_starts_at_zero(log: PartitionLog) -> None:
+def test_new_producer_epoch_starts_at_sequence_zero(log: PartitionLog) -> None:
     append(log, 0, 5)
     with pytest.raises(OutOfOrderSequenceNumber):
         append(log, 5, epoch=1)
@@ -77,7 +77,7 @@ def test_a_new_epoch_starts_at_zero(log: PartitionLog) -> None:
         append(log, 5, epoch=0)
 
 
-def test_a_duplicate_of_an_older_epoch_is_refused(log: PartitionLog) -> None:
+def test_duplicate_of_an_older_producer_epoch_is_rejected(log: PartitionLog) -> None:
     append(log, 0, epoch=0)
     append(log, 0, epoch=1)
     with pytest.raises(InvalidProducerEpoch):
@@ -95,7 +95,7 @@ def test_follower_append_does_not_check_sequences(log: PartitionLog) -> None:
     assert follower.append_as_follower(data) == 1
 
 
-def test_the_state_is_rebuilt_from_the_log_after_truncation(log: PartitionLog) -> None:
+def test_producer_state_is_rebuilt_from_the_log_after_truncation(log: PartitionLog) -> None:
     for sequence in range(4):
         append(log, sequence)
     log.truncate_to(2)
@@ -104,7 +104,7 @@ def test_the_state_is_rebuilt_from_the_log_after_truncation(log: PartitionLog) -
     assert log.log_end_offset == 3
 
 
-def test_old_producers_expire(log: PartitionLog) -> None:
+def test_idle_producers_expire(log: PartitionLog) -> None:
     append(log, 0)
     state = log.producers.get(7)
     assert state is not None

@@ -1,4 +1,4 @@
-"""Segments and retention of one log: when segments roll, and which of them go."""
+"""Segments and retention of one log: when segments roll, and which are deleted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZE = len(batch([b"0"]))
 
 
 def log_of(*timestamps: int, limits: RollLimits = RollLimits(max_bytes=2 * SIZE)) -> PartitionLog:  # noqa: B008
-    """A log with a batch of one record for each timestamp, two in a segment, all of it safe."""
+    """A log with a batch of one record for each timestamp, two in a segment, all below the high watermark."""
     log = PartitionLog("t", 0, bytes(16))
     log.limit_segments(limits)
     for timestamp in timestamps:
@@ -107,7 +107,7 @@ class TestRetention:
         log.advance_high_watermark(1)
         apply_retention(log, self.AGE, 9999)
         log.append_as_leader(view(batch([b"x"], timestamp=9999)), 0)
-        log.truncate_to(1)  # their states are made anew from what the log holds and what went before
+        log.truncate_to(1)  # rebuilds the states of producers from the log and the states before its start
         assert log.append_as_leader(first, 0).is_duplicate
 
     def test_segments_before_the_start_of_a_compacted_log_are_deleted(self) -> None:

@@ -19,6 +19,7 @@ from pykafka2.protocol.messages.log_dirs import (
 from pykafka2.protocol.messages.topics import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
+    DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
 from pykafka2.testing.cluster import KafkaCluster, Topic
@@ -62,7 +63,7 @@ def test_retention_is_applied_every_log_retention_check_interval(simulation: Sim
     assert ends(cluster, KEY) == [3, 3]
 
 
-def test_retention_on_demand(simulation: Simulation) -> None:
+def test_apply_retention_deletes_the_segments_of_the_chosen_partitions(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=1, topics={"t": Topic(configs={"retention.bytes": 0}), "u": 1})
     append(cluster, KEY, b"a")
     append(cluster, ("u", 0), b"kept")
@@ -73,7 +74,7 @@ def test_retention_on_demand(simulation: Simulation) -> None:
 
 
 @one_broker
-def test_readers_below_the_new_start_are_out_of_range(
+def test_waiting_fetch_below_the_new_log_start_is_out_of_range(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
 ) -> None:
     wire = leader(*KEY)
@@ -87,7 +88,7 @@ def test_readers_below_the_new_start_are_out_of_range(
 
 
 @one_broker
-def test_a_roll_under_the_reader_ends_its_wait(
+def test_rolled_segment_completes_a_waiting_fetch(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
 ) -> None:
     reader, writer = leader(*KEY), leader(*KEY)
@@ -99,11 +100,25 @@ def test_a_roll_under_the_reader_ends_its_wait(
     kafka_cluster.controls.roll_segments(KEY)
     produce(writer, *KEY, batch())
     data = reader.receive(FetchRequest, 12)[1].responses[0].partitions[0]
-    assert len(data.records or b"") == 2 * len(batch()), "what is in the reader's own segment"
-    assert (kafka_cluster.history.entries("Fetch")[0].latency or 99) < 5, "and not by its timeout"
+    assert len(data.records or b"") == 2 * len(batch()), "the rest of the segment"
+    assert (kafka_cluster.history.entries("Fetch")[0].latency or 99) < 5, "not by its timeout"
 
 
 # ---------------------------------------------------------------------- DeleteRecords
+
+
+def deletion(
+    offset: int, topic: str = "t", partition: int = 0, timeout_ms: int = 5000
+) -> DeleteRecordsRequest:
+    partitions = [DeleteRecordsPartition(partition_index=partition, offset=offset)]
+    topics = [DeleteRecordsTopic(name=topic, partitions=partitions)]
+    return DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms)
+
+
+def outcome(response: DeleteRecordsResponse) -> tuple[int, str]:
+    """Return the low watermark and the error of the only partition."""
+    found = response.topics[0].partitions[0]
+    return found.low_watermark, for_code(found.error_code).__name__ if found.error_code else "none"
 
 
 def delete(
@@ -115,13 +130,8 @@ def delete(
     version: int = 2,
     timeout_ms: int = 5000,
 ) -> tuple[int, str]:
-    """The low watermark and the error."""
-    asked = DeleteRecordsPartition(partition_index=partition, offset=offset)
-    request = DeleteRecordsRequest(
-        topics=[DeleteRecordsTopic(name=topic, partitions=[asked])], timeout_ms=timeout_ms
-    )
-    answer = wire.call(request, version).topics[0].partitions[0]
-    return answer.low_watermark, for_code(answer.error_code).__name__ if answer.error_code else "none"
+    """Return the low watermark and the error."""
+    return outcome(wire.call(deletion(offset, topic, partition, timeout_ms), version))
 
 
 @one_broker
@@ -165,7 +175,7 @@ def test_invalid_delete_records_requests_are_rejected(
 @pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_the_answer_waits_for_the_live_replicas(
+def test_delete_records_waits_for_live_replicas_only(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
 ) -> None:
     wire = leader(*KEY)
@@ -175,26 +185,24 @@ def test_the_answer_waits_for_the_live_replicas(
     assert {one.log_start_offset for one in kafka_cluster.partition(*KEY).replicas.values()} == {1}
     kafka_cluster.controls.pause_followers()
     produce(wire, *KEY, batch(), acks=1)
-    produce(wire, *KEY, batch(), acks=1)  # a fetch under way may still take the first one
+    produce(wire, *KEY, batch(), acks=1)  # a fetch under way can still read the first one
     assert kafka_cluster.partition(*KEY).high_watermark < 4
-    assert delete(wire, 4) == (-1, "OffsetOutOfRange"), "what is not safe cannot be deleted"
-    asked = DeleteRecordsPartition(partition_index=0, offset=2)
-    topics = [DeleteRecordsTopic(name="t", partitions=[asked])]
-    wire.send(DeleteRecordsRequest(topics=topics, timeout_ms=200), 2)
-    answer = wire.receive(DeleteRecordsRequest, 2)[1].topics[0].partitions[0]
-    # The least start of the live replicas' logs, which has not moved.
-    assert (answer.low_watermark, for_code(answer.error_code).__name__) == (1, "RequestTimedOut")
-    assert kafka_cluster.partition(*KEY).replicas[leading].log_start_offset == 2, "it has begun all the same"
-    wire.send(DeleteRecordsRequest(topics=topics, timeout_ms=60_000), 2)
+    assert delete(wire, 4) == (-1, "OffsetOutOfRange"), "records above the high watermark cannot be deleted"
+    wire.send(deletion(2, timeout_ms=200), 2)
+    # The smallest log start of the live replicas has not moved.
+    assert outcome(wire.receive(DeleteRecordsRequest, 2)[1]) == (1, "RequestTimedOut")
+    assert kafka_cluster.partition(*KEY).replicas[leading].log_start_offset == 2, "the deletion has begun"
+    wire.send(deletion(2, timeout_ms=60_000), 2)
     wait_for(lambda: kafka_cluster.broker(leading).replicas.deletes.waiting() == 1)
     kafka_cluster.controls.crash_broker(1 - leading)
-    # It is the live ones that count; the leader hears of the crash by the new image.
-    answer = wire.receive(DeleteRecordsRequest, 2)[1].topics[0].partitions[0]
-    assert (answer.low_watermark, answer.error_code) == (2, 0)
+    # Only live replicas count; the leader learns of the crash from new metadata.
+    assert outcome(wire.receive(DeleteRecordsRequest, 2)[1]) == (2, "none")
 
 
-def test_minus_one_deletes_up_to_the_high_watermark(simulation: Simulation) -> None:
-    """What followers have not copied yet stays, whatever the leader has."""
+def test_delete_records_with_offset_minus_one_deletes_up_to_the_high_watermark(
+    simulation: Simulation,
+) -> None:
+    """Records that no follower has copied stay."""
     cluster = simulation.cluster(brokers=2, topics={"t": 1})
     wire = RawClient(cluster.broker(cluster.partition(*KEY).leader).address, simulation=simulation)
     for value in (b"a", b"b"):
@@ -205,20 +213,17 @@ def test_minus_one_deletes_up_to_the_high_watermark(simulation: Simulation) -> N
     wire.call(produce_request(*KEY, batch([b"kept"]), acks=1), 12)
     view = cluster.partition(*KEY)
     assert (view.high_watermark, view.log_end_offset) == (2, 3)
-    asked = DeleteRecordsPartition(partition_index=0, offset=-1)
-    topics = [DeleteRecordsTopic(name="t", partitions=[asked])]
-    wire.send(DeleteRecordsRequest(topics=topics, timeout_ms=5_000), 2)
+    wire.send(deletion(-1, timeout_ms=5_000), 2)
     simulation.run_for(1)
     cluster.controls.resume_followers()
-    answer = wire.receive(DeleteRecordsRequest, 2)[1].topics[0].partitions[0]
-    assert (answer.low_watermark, answer.error_code) == (2, 0)
+    assert outcome(wire.receive(DeleteRecordsRequest, 2)[1]) == (2, "none")
     assert {one.log_start_offset for one in cluster.partition(*KEY).replicas.values()} == {2}
     assert cluster.log(*KEY).values() == [b"kept"]
     wire.close()
 
 
-def test_a_follower_s_log_starts_where_its_leader_s_does(simulation: Simulation) -> None:
-    """It learns of it from every answer, drops whole segments, and holds to it when it leads."""
+def test_follower_adopts_the_log_start_offset_of_its_leader(simulation: Simulation) -> None:
+    """Each response has the offset; a follower deletes segments before it, and keeps it as a leader."""
     cluster = simulation.cluster(brokers=2, topics={"t": 1})
     for value in (b"a", b"b", b"c"):
         append(cluster, KEY, value)
@@ -243,19 +248,19 @@ def test_a_follower_s_log_starts_where_its_leader_s_does(simulation: Simulation)
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_delete_records_with_timeout_zero_checks_once(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    """librdkafka's 0081 asks so: a log without followers begins there at once, others are late."""
+    """librdkafka's test 0081 expects that only a partition without followers meets the timeout."""
     kafka_cluster.create_topic("alone", 1, replication_factor=1)
     for topic, expected in (("alone", (2, "none")), ("t", (0, "RequestTimedOut"))):
         wire = leader(topic, 0)
         produce(wire, topic, 0, batch([b"a", b"b"]))
-        kafka_cluster.controls.pause_followers()  # else one may be quick enough
+        kafka_cluster.controls.pause_followers()  # otherwise one could be fast enough
         assert delete(wire, -1, topic=topic, timeout_ms=0) == expected
         kafka_cluster.controls.resume_followers()
         view = kafka_cluster.partition(topic, 0)
         assert view.replicas[view.leader].log_start_offset == 2
 
 
-def test_a_new_leader_ends_the_wait(simulation: Simulation) -> None:
+def test_leader_change_completes_a_waiting_delete_records(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=2, topics={"t": 1})
     append(cluster, KEY, b"a")
     simulation.run_for(1)
@@ -263,14 +268,11 @@ def test_a_new_leader_ends_the_wait(simulation: Simulation) -> None:
     cluster.controls.pause_followers()
     simulation.run_for(1)
     wire = RawClient(cluster.broker(leading).address, simulation=simulation)
-    asked = DeleteRecordsPartition(partition_index=0, offset=1)
-    topics = [DeleteRecordsTopic(name="t", partitions=[asked])]
-    wire.send(DeleteRecordsRequest(topics=topics, timeout_ms=60_000), 2)
+    wire.send(deletion(1, timeout_ms=60_000), 2)
     simulation.run_for(5)
     assert not wire.has_response()
     cluster.controls.move_leader(KEY, 1 - leading)
-    answer = wire.receive(DeleteRecordsRequest, 2)[1].topics[0].partitions[0]
-    assert (answer.low_watermark, for_code(answer.error_code).__name__) == (-1, "NotLeaderOrFollower")
+    assert outcome(wire.receive(DeleteRecordsRequest, 2)[1]) == (-1, "NotLeaderOrFollower")
     wire.close()
 
 

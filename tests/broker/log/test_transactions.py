@@ -64,7 +64,7 @@ def replicate(log: PartitionLog) -> None:
 # -------------------------------------------------------------------- verification
 
 
-def test_an_unverified_transaction_may_not_begin(log: PartitionLog) -> None:
+def test_unverified_transaction_is_rejected(log: PartitionLog) -> None:
     log.verifications.required = True
     with pytest.raises(InvalidTxnState, match="is not verified"):
         write(log, 7, 0)
@@ -81,8 +81,8 @@ def test_verification_guard_is_needed_only_by_the_first_batch_of_a_transaction(l
     assert log.log_end_offset == 2
 
 
-def test_a_marker_makes_the_guard_worthless(log: PartitionLog) -> None:
-    """The coordinator said yes, then aborted: the late batch would open a transaction that nobody ends."""
+def test_marker_invalidates_the_verification_guard(log: PartitionLog) -> None:
+    """The coordinator verified the transaction, then aborted it: a late batch would never end."""
     log.verifications.required = True
     guard = log.verifications.begin(7, 0, 0, False, NOW_MS)
     end(log, 7, committed=False)
@@ -95,7 +95,7 @@ def test_a_marker_makes_the_guard_worthless(log: PartitionLog) -> None:
     write(log, 7, 0, guard=other)
 
 
-def test_an_open_transaction_of_an_older_epoch_does_not_count(log: PartitionLog) -> None:
+def test_open_transaction_of_an_older_epoch_needs_verification(log: PartitionLog) -> None:
     write(log, 7, 0)
     log.verifications.required = True
     assert log.verifications.begin(7, 1, 0, True, NOW_MS) is not None
@@ -133,7 +133,7 @@ def test_verifications_expire(log: PartitionLog) -> None:
         write(log, 7, 0, guard=guard)
 
 
-def test_a_retry_is_answered_without_verification(log: PartitionLog) -> None:
+def test_retry_needs_no_verification(log: PartitionLog) -> None:
     write(log, 7, 0)
     end(log, 7)
     log.verifications.required = True
@@ -143,7 +143,7 @@ def test_a_retry_is_answered_without_verification(log: PartitionLog) -> None:
 # -------------------------------------------------------------------- mixing
 
 
-def test_a_plain_batch_inside_a_transaction_is_refused(log: PartitionLog) -> None:
+def test_plain_batch_inside_a_transaction_is_rejected(log: PartitionLog) -> None:
     write(log, 7, 0, transactional=False)
     write(log, 7, 1)
     with pytest.raises(InvalidTxnState, match="open since offset 1"):
@@ -153,7 +153,7 @@ def test_a_plain_batch_inside_a_transaction_is_refused(log: PartitionLog) -> Non
     write(log, 7, 2, transactional=False)
 
 
-def test_a_coordinator_too_may_write_no_plain_batch_inside_a_transaction(log: PartitionLog) -> None:
+def test_plain_batch_of_a_coordinator_inside_a_transaction_is_rejected(log: PartitionLog) -> None:
     write(log, 7, -1, from_client=False)
     write(log, 7, -1, from_client=False)
     with pytest.raises(InvalidTxnState):
@@ -283,7 +283,7 @@ def test_a_completed_transaction_counts_as_open_until_its_marker_is_replicated(
     assert log.last_stable_offset == 3
 
 
-def test_the_last_stable_offset_is_not_below_the_logs_start(log: PartitionLog) -> None:
+def test_the_last_stable_offset_is_not_below_the_log_start(log: PartitionLog) -> None:
     write(log, 7, 0)
     write(log, 1, 0, transactional=False)
     replicate(log)
@@ -329,7 +329,7 @@ def test_a_long_transaction_is_listed_for_a_range_in_its_middle(log: PartitionLo
     assert [one.producer_id for one in log.aborted_transactions(0, 2)] == [8, 7]
 
 
-def test_an_entry_must_follow_the_others() -> None:
+def test_transaction_index_rejects_entries_out_of_order() -> None:
     index = TransactionIndex()
     index.append(AbortedTransaction(1, 0, 5, 6))
     with pytest.raises(ValueError, match="does not follow"):

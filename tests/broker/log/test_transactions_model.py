@@ -1,4 +1,4 @@
-"""A log's last stable offset and aborted list against a model that looks at every record each time."""
+"""A log's last stable offset and aborted list against a model that scans all records each time."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Model:
         return min([high_watermark, *holding])
 
     def is_visible(self, offset: int) -> bool | None:
-        """Whether a read_committed consumer may see the record; None while that is open."""
+        """Whether a read_committed consumer reads the record; None while its transaction is open."""
         kind, producer = self.records[offset]
         if kind != "data":
             return kind == "plain"
-        for who, first, marker, committed in self.transactions():
-            if who == producer and first <= offset and (marker is None or offset < marker):
+        for owner, first, marker, committed in self.transactions():
+            if owner == producer and first <= offset and (marker is None or offset < marker):
                 return None if marker is None else committed
         raise AssertionError("every record of data is in a transaction")
 
@@ -108,10 +108,10 @@ class Log(RuleBasedStateMachine):
         del self.model.records[self.log.log_end_offset :]
         self.follower.advance_high_watermark(self.log.high_watermark)
         self.log, self.follower = self.follower, self.log
-        self.stable = 0  # an unclean election may take it back
+        self.stable = 0  # an unclean election can decrease it
 
     @invariant()
-    def it_ends_and_stands_still_where_the_model_says(self) -> None:
+    def offsets_are_those_of_the_model(self) -> None:
         assert self.log.log_end_offset == len(self.model.records)
         stable = self.log.last_stable_offset
         assert stable == self.model.last_stable_offset(self.log.high_watermark)
@@ -119,8 +119,8 @@ class Log(RuleBasedStateMachine):
         self.stable = stable
 
     @invariant()
-    def readers_see_what_was_committed_and_nothing_else(self) -> None:
-        """Skipping what the list says leaves exactly the committed records."""
+    def read_committed_consumers_read_only_committed_records(self) -> None:
+        """Check that exactly the committed records are left without the listed transactions."""
         stable = self.log.last_stable_offset
         for start in {0, stable // 2, max(stable - 1, 0)}:
             aborted = self.log.aborted_transactions(start, stable)

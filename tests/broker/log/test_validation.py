@@ -68,12 +68,12 @@ def test_the_newest_timestamp_of_all_slices_replaces_a_wrong_one_in_the_header(
 
 
 @pytest.mark.parametrize("bad_at", [[1], [1, SLICE + 3]])
-def test_refused_records_go_before_offsets_that_are_out_of_order(bad_at: list[int]) -> None:
+def test_invalid_records_are_reported_before_offsets_out_of_order(bad_at: list[int]) -> None:
     from pykafka2.compression import codec
 
     count = 2 * SLICE
     rows = [
-        # The sixth record and the last one change places.
+        # The sixth record and the last one are swapped.
         encode_record(0, {5: count - 1, count - 1: 5}.get(at, at), None if at in bad_at else b"k", b"", [])
         for at in range(count)
     ]
@@ -85,7 +85,7 @@ def test_refused_records_go_before_offsets_that_are_out_of_order(bad_at: list[in
     assert [one.index for one in refused.value.record_errors] == bad_at
 
 
-def test_more_records_than_the_bytes_can_hold_are_refused_without_a_walk() -> None:
+def test_more_records_than_the_bytes_can_hold_are_rejected_without_decoding() -> None:
     count = ALWAYS_WALKED + 20
     smallest = b"".join(encode_record(0, delta, None, None, []) for delta in range(count))
     batch = with_body(batch_of([NOW_MS] * count), smallest)
@@ -101,7 +101,7 @@ def test_more_records_than_the_bytes_can_hold_are_refused_without_a_walk() -> No
 
 
 @pytest.mark.parametrize("count", [ALWAYS_WALKED, ALWAYS_WALKED + 10])
-def test_batches_that_their_producer_marked_log_append_time_are_refused_by_such_a_topic(count: int) -> None:
+def test_batches_marked_as_log_append_time_are_rejected_by_a_topic_with_that_type(count: int) -> None:
     marked = with_log_append_time(batch_of([NOW_MS] * count), NOW_MS)
     append_time = attrs.evolve(RULES, is_create_time=False)
     with pytest.raises(InvalidTimestamps) as refused:
@@ -121,7 +121,7 @@ def test_batches_that_their_producer_marked_log_append_time_are_refused_by_such_
     needs_keys=st.booleans(),
     after_ms=st.sampled_from([0, 5000, DAY_MS]),
 )
-def test_short_check_of_a_small_batch_agrees_with_the_walk_or_leaves_it_the_decision(
+def test_short_check_of_a_small_batch_agrees_with_the_full_check_or_is_inconclusive(
     values: list[tuple[int, bytes | None]],
     changes: list[tuple[int, int]],
     is_create_time: bool,
@@ -143,7 +143,7 @@ def test_short_check_of_a_small_batch_agrees_with_the_walk_or_leaves_it_the_deci
 
 
 @pytest.mark.parametrize("count", [1, ALWAYS_WALKED])
-def test_small_batches_need_no_walk(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_small_batches_are_not_decoded(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecordWalk, "finish", lambda _: pytest.fail("the records were decoded"))
     batch = batch_of([NOW_MS] * count)
     assert validate(batch, RULES, NOW_MS, strict=False) == batch

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from random import Random
+from typing import ClassVar
 from uuid import UUID
 
 from pykafka2.broker.log.disk.checkpoints import Intervals
@@ -20,7 +21,9 @@ TOPIC_ID = bytes(range(16))
 
 
 class StorageOnDisk:
-    """A `DiskStorage` whose background work waits for `run_background`."""
+    """A `DiskStorage` whose background work waits for `run_background`. The end of a test stops it."""
+
+    started: ClassVar[list[StorageOnDisk]] = []
 
     def __init__(
         self,
@@ -43,7 +46,16 @@ class StorageOnDisk:
             DiskSettings(index_interval_bytes=index_interval, delete_delay=60.0),
             Intervals(),
         )
+        self.start()
+
+    def start(self) -> None:
         self.storage.start()
+        self.started.append(self)
+
+    def stop(self, *, is_clean: bool = True) -> None:
+        if self in self.started:
+            self.started.remove(self)
+        self.storage.stop(is_clean=is_clean, broker_epoch=1)
 
     def background(self, work: Callable[[], None], then: Callable[[OSError | None], None]) -> None:
         self.waiting.append((work, then))
@@ -60,17 +72,22 @@ class StorageOnDisk:
             else:
                 then(None)
 
+    def run_for_a_minute(self) -> None:
+        """Write the checkpoints and remove the files that are due."""
+        for now in (0.0, 61.0):
+            self.storage.run(now)
+
     def log(self, topic: str = "t", partition: int = 0, topic_id: bytes = TOPIC_ID) -> PartitionLog:
         return self.storage.open(topic, topic_id, partition)
 
     def restart(self, *, is_clean: bool = True) -> PartitionLog:
-        """Stops and starts the storage. Returns the log again."""
-        self.storage.stop(is_clean=is_clean, broker_epoch=-1)
-        self.storage.start()
+        """Stop and start the storage, and return the log again."""
+        self.stop(is_clean=is_clean)
+        self.start()
         return self.log()
 
     def move(self, log: PartitionLog, path: str, step: int = 1000) -> None:
-        """Moves a log to another directory."""
+        """Move a log to another directory."""
         self.storage.move(log, path)
         [move] = self.storage.moves
         while not move.step(step):

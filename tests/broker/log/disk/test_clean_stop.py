@@ -47,7 +47,6 @@ def test_each_thread_flushes_one_log_at_a_time(
     assert rounds == -(-6 // expected)
     assert remaining == [5, 4, 3, 2, 1, 0]
     assert all(log.recovery_point == 1 for log in (disk.log(partition=partition) for partition in range(6)))
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_stop_has_nothing_left_to_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,11 +61,11 @@ def test_stop_has_nothing_left_to_flush(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(RealFiles, "flush_directory", noted)
     monkeypatch.setattr(DiskLogFiles, "_flush_later", None)
-    disk.storage.stop(is_clean=True, broker_epoch=1)
+    disk.stop(is_clean=True)
     assert not [path for path in flushed if "/t-" in path]
     again = disk.restart(is_clean=False)
     assert again.log_end_offset == 1
-    disk.storage.stop(is_clean=False, broker_epoch=1)
+    disk.stop(is_clean=False)
 
 
 def test_failed_flush_takes_its_directory_offline_and_the_others_are_marked_as_clean(
@@ -84,7 +83,7 @@ def test_failed_flush_takes_its_directory_offline_and_the_others_are_marked_as_c
         patch.setattr(os, "fsync", failing)
         disk.storage.begin_flush(lambda: None)
     assert disk.storage.logs_to_flush == 0
-    disk.storage.stop(is_clean=True, broker_epoch=1)
+    disk.stop(is_clean=True)
     marks = [(tmp_path / name / ".kafka_cleanshutdown").exists() for name in ("0", "1")]
     assert marks == [True, False]
 
@@ -119,19 +118,19 @@ def test_cluster_stops_by_flushing_several_logs_at_once(
 def test_stop_flushes_with_its_own_thread_if_no_helper_flushes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Helpers that hang, as in a disk that answers nothing for a while, delay it by FLUSH_TIMEOUT at most."""
+    """Helper threads that hang, as on a disk that does not respond, delay it by FLUSH_TIMEOUT at most."""
     assert FLUSH_TIMEOUT <= 10.0
     monkeypatch.setattr("pykafka2.broker.process.FLUSH_TIMEOUT", 0.2)
-    may_go_on = threading.Event()
+    is_released = threading.Event()
     with KafkaCluster(2, {"t": Topic(4)}, data_dir=tmp_path) as cluster:
         with RawClient(cluster.brokers[0].address) as wire:
             for partition in range(4):
                 if cluster.partition("t", partition).leader == 0:
                     assert produce(wire, "t", partition, batch()).error_code == 0
         for _ in range(MAX_OFFLOAD_THREADS):
-            cluster.runtime.offload(lambda: may_go_on.wait(60.0), lambda outcome: None, Lane.DISK)
+            cluster.runtime.offload(lambda: is_released.wait(60.0), lambda outcome: None, Lane.DISK)
         began = time.monotonic()
     took = time.monotonic() - began
-    may_go_on.set()
+    is_released.set()
     assert took < 10.0
     assert len(list(tmp_path.rglob(".kafka_cleanshutdown"))) == 2

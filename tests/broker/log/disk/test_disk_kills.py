@@ -1,4 +1,4 @@
-"""Kills of the process between any two changes of files: what a log on disk has at the next start."""
+"""Kills of the process between any two changes of files, and the log at the next start."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Killed(BaseException):
 
 
 class KillingFiles(SimFiles):
-    """Files that end the process at a change: every `changes_left` goes down, and a last write is torn."""
+    """Files that end the process after `changes_left` changes; the last write is torn."""
 
     changes_left: int | None = None
 
@@ -162,8 +162,8 @@ def test_log_is_whole_after_a_kill_between_any_two_changes_of_files(
             pass
         is_killed = files.changes_left < 0
         files.changes_left = None
-        disk.storage.stop(is_clean=False, broker_epoch=-1)
-        disk.storage.start()
+        disk.stop(is_clean=False)
+        disk.start()
         again = disk.log()
         found = [bytes(one.buffer) for one in again.batches()]
         if keeps == "all":
@@ -177,20 +177,20 @@ def test_log_is_whole_after_a_kill_between_any_two_changes_of_files(
         check(again, is_compacted=keeps == "keys", is_complete=keeps in ("all", "start"))
         append(again, 1)
         assert [bytes(one.buffer) for one in disk.restart().batches()][:-1] == found
-        disk.storage.stop(is_clean=True, broker_epoch=-1)
+        disk.stop(is_clean=True)
         if not is_killed:
             assert changes > 10
             return
 
 
 def latest_of(log: PartitionLog) -> dict[bytes, tuple[int, bytes | None]]:
-    """Returns offset and value of the last record of each key."""
+    """Return offset and value of the last record of each key."""
     rows = [row for one in log.batches() if not one.is_control for row in decode_tuples(one, "the log")]
     return {row[2]: (row[0], row[3]) for row in rows if row[2] is not None}
 
 
 def check(log: PartitionLog, *, is_compacted: bool, is_complete: bool) -> None:
-    """Checks offsets, indexes, producer states and aborted transactions against the batches."""
+    """Check offsets, indexes, producer states and aborted transactions against the batches."""
     offsets = offsets_of(log)
     for (_, last), (base, _) in pairwise(offsets):
         assert base > last if is_compacted else base == last + 1

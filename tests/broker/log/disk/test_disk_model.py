@@ -43,7 +43,7 @@ class Pair(RuleBasedStateMachine):
         self._limit()
 
     def teardown(self) -> None:
-        self.disk.storage.stop(is_clean=False, broker_epoch=-1)
+        self.disk.stop(is_clean=False)
         shutil.rmtree(self.directory)
 
     def _limit(self) -> None:
@@ -162,13 +162,13 @@ class Pair(RuleBasedStateMachine):
         start, mark = self.log.log_start_offset, self.log.high_watermark
         self.log = self.disk.restart(is_clean=False)
         self._limit()
-        # The last checkpoints of these two are older: the leader tells a follower the current ones.
+        # The last checkpoints of these two are older; a follower gets the current ones from its leader.
         self.log.advance_high_watermark(mark)
         self.log.advance_log_start(start)
         self._forget_epochs()
 
     def _forget_epochs(self) -> None:
-        """As in Kafka, a leader epoch without records does not survive a restart."""
+        """Drop the leader epochs without records, which do not survive a restart, as in Kafka."""
         for log in self.logs:
             log.epochs.truncate_to(log.log_end_offset)
 
@@ -223,7 +223,7 @@ class Pair(RuleBasedStateMachine):
 
 
 def _aborted(log: PartitionLog) -> list[object]:
-    """Returns the aborted transactions, from the first batch that is left: recovery finds no earlier one."""
+    """Return the aborted transactions, from the first batch that is left: recovery finds no earlier one."""
     left = [batch.base_offset for batch in log.batches()]
     return [
         attrs.evolve(one, first_offset=next((at for at in left if at >= one.first_offset), one.first_offset))

@@ -29,7 +29,7 @@ def append(log: PartitionLog, value: bytes, key: bytes = b"k") -> None:
 
 
 def filled(disk: StorageOnDisk) -> PartitionLog:
-    """Returns a log of two segments, whose compaction takes several steps."""
+    """Return a log of two segments, whose compaction takes several steps."""
     log = disk.log()
     for _ in range(10):
         keys = [b"%d" % (number % 100) for number in range(1000)]
@@ -45,21 +45,18 @@ def names_below(path: Path, ending: str) -> list[str]:
 
 @pytest.mark.parametrize("ending", [".log", ".log.cleaned"])  # before and after the first new segment
 def test_deletion_of_a_topic_ends_its_compaction_and_keeps_the_directory_online(
-    tmp_path: Path, ending: str
+    disk: StorageOnDisk, ending: str
 ) -> None:
-    disk = StorageOnDisk(tmp_path)
     log = filled(disk)
     running = compact(log, POLICY, 0)
     next(running)
-    while not names_below(tmp_path, ending):
+    while not names_below(disk.path, ending):
         next(running)
     disk.storage.remove(log)
-    for now in (0.0, 61.0):
-        disk.storage.run(now)
+    disk.run_for_a_minute()
     disk.files.close()  # as the limit of open files does
     assert finish(running) is None
     assert disk.storage.volumes[0].failure is None
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_move_of_a_log_ends_its_compaction_and_leaves_no_unfinished_segment(tmp_path: Path) -> None:
@@ -75,7 +72,6 @@ def test_move_of_a_log_ends_its_compaction_and_leaves_no_unfinished_segment(tmp_
     cleaned = finish(compact(log, POLICY, 0))
     assert cleaned is not None
     assert sum(one.count for one in log.batches()) == 100
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_records_that_a_compaction_removes_during_a_move_are_removed_after_it(tmp_path: Path) -> None:
@@ -94,28 +90,25 @@ def test_records_that_a_compaction_removes_during_a_move_are_removed_after_it(tm
     clean_offset = log.clean_offset
     disk.move(log, f"{tmp_path}/0")  # without a compaction meanwhile, nothing is compacted again
     assert log.clean_offset == clean_offset
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_topic_deleted_before_the_flush_of_a_rolled_segment_keeps_the_directory_online(
-    tmp_path: Path,
+    disk: StorageOnDisk,
+    log: PartitionLog,
 ) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
     append(log, b"x")
     disk.runs_at_once = False
     log.roll()
     disk.storage.remove(log)
     disk.run_background()
     assert disk.storage.volumes[0].failure is None
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")
 @pytest.mark.parametrize("restarts", [False, True])
-def test_deleted_segment_has_no_open_descriptor_after_its_removal(tmp_path: Path, restarts: bool) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_deleted_segment_has_no_open_descriptor_after_its_removal(
+    disk: StorageOnDisk, log: PartitionLog, restarts: bool
+) -> None:
     log.limit_segments(RollLimits(max_bytes=300))
     for _ in range(40):
         append(log, b"x" * 100)
@@ -123,32 +116,28 @@ def test_deleted_segment_has_no_open_descriptor_after_its_removal(tmp_path: Path
         log = disk.restart()
     log.advance_high_watermark(log.log_end_offset)
     log.advance_log_start(30)
-    for now in (0.0, 61.0):
-        disk.storage.run(now)
+    disk.run_for_a_minute()
     targets = [os.readlink(f"/proc/self/fd/{name}") for name in _descriptors()]
-    assert [one for one in targets if "(deleted)" in one and str(tmp_path) in one] == []
-    disk.storage.stop(is_clean=True, broker_epoch=1)
+    assert [one for one in targets if "(deleted)" in one and str(disk.path) in one] == []
 
 
 def _descriptors() -> list[str]:
     return [name for name in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{name}")]
 
 
-def test_reader_of_a_removed_segment_fails_and_the_directory_stays_online(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_reader_of_a_removed_segment_fails_and_the_directory_stays_online(
+    disk: StorageOnDisk, log: PartitionLog
+) -> None:
     log.limit_segments(RollLimits(max_bytes=300))
     for _ in range(40):
         append(log, b"x" * 100)
     log.advance_high_watermark(log.log_end_offset)
     first = next(iter(log.segments))
     log.advance_log_start(30)
-    for now in (0.0, 61.0):
-        disk.storage.run(now)
+    disk.run_for_a_minute()
     with pytest.raises(KafkaStorageError, match="was deleted"):
         list(first.iterate())
     assert disk.storage.volumes[0].failure is None
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_many_rolls_at_once_use_a_limited_number_of_descriptors(
@@ -166,7 +155,7 @@ def test_many_rolls_at_once_use_a_limited_number_of_descriptors(
     assert len(os.listdir("/dev/fd")) < before + 200
     disk.run_background()
     assert log.recovery_point == 300
-    disk.storage.stop(is_clean=True, broker_epoch=1)
+    disk.stop(is_clean=True)
     assert len(os.listdir("/dev/fd")) <= before
 
 
@@ -180,16 +169,14 @@ def test_leader_epochs_before_the_recovery_point_survive_a_crash_of_the_machine(
         log.append_as_leader(view(batch([b"x"] * 4)), epoch)
     log.roll()
     assert log.recovery_point == log.log_end_offset
-    for now in (0.0, 61.0):
-        disk.storage.run(now)
+    disk.run_for_a_minute()
     files.content("/data/recovery-point-offset-checkpoint").flush()
-    disk.storage.stop(is_clean=False, broker_epoch=-1)
+    disk.stop(is_clean=False)
     files.lose_unflushed("/data")
     if is_lost:  # by an earlier release, which did not flush it
         files.content("/data/t-0/leader-epoch-checkpoint").data.clear()
-    disk.storage.start()
+    disk.start()
     assert disk.log().epochs.entries == [(1, 0), (3, 4), (5, 8)]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_flushed_log_keeps_its_topic_id_after_a_crash_of_the_machine() -> None:
@@ -199,11 +186,10 @@ def test_flushed_log_keeps_its_topic_id_after_a_crash_of_the_machine() -> None:
     log = disk.log()
     append(log, b"x")
     log.flush()
-    disk.storage.stop(is_clean=False, broker_epoch=-1)
+    disk.stop(is_clean=False)
     files.lose_unflushed("/data")
-    disk.storage.start()
+    disk.start()
     assert len(list(disk.log().batches())) == 1
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_cleaner_skips_a_log_with_an_unreadable_segment_and_compacts_the_others() -> None:
@@ -230,7 +216,6 @@ def test_cleaner_skips_a_log_with_an_unreadable_segment_and_compacts_the_others(
         cleaner.run(float(now), 1_000_000_000)
     assert [volume.failure is None for volume in disk.storage.volumes] == [False, True]
     assert len(list(logs[1].batches())) == 2
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_move_from_an_unreadable_directory_takes_only_that_one_offline() -> None:
@@ -242,7 +227,6 @@ def test_move_from_an_unreadable_directory_takes_only_that_one_offline() -> None
     with pytest.raises(KafkaStorageError, match="reading /data/0/t-0"):
         disk.move(log, "/data/1")
     assert [volume.failure is None for volume in disk.storage.volumes] == [False, True]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_names_of_a_moved_log_are_forced_to_the_disk_the_old_one_first(
@@ -264,7 +248,6 @@ def test_names_of_a_moved_log_are_forced_to_the_disk_the_old_one_first(
     # Otherwise a crash of the machine could leave the log in both, and the next start would refuse it.
     old = names.index((f"{tmp_path}/0", ["0/t-0-delete", "1/t-0-future"]))
     assert names.index((f"{tmp_path}/1", ["0/t-0-delete", "1/t-0"])) > old
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_crash_of_the_machine_after_a_truncation_does_not_restore_flushed_records() -> None:
@@ -281,18 +264,15 @@ def test_crash_of_the_machine_after_a_truncation_does_not_restore_flushed_record
         append(log, b"new %d" % number)
     files.content("/data/t-0/00000000000000000005.log").flush()
     kept = [bytes(one.buffer) for one in log.batches()]
-    disk.storage.stop(is_clean=False, broker_epoch=-1)
+    disk.stop(is_clean=False)
     files.lose_unflushed("/data")
-    disk.storage.start()
+    disk.start()
     assert [bytes(one.buffer) for one in disk.log().batches()] == kept
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_truncation_forces_the_names_of_dropped_segments_to_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    disk: StorageOnDisk, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
     log.limit_segments(RollLimits(max_bytes=300))
     for _ in range(20):
         append(log, b"x" * 100)
@@ -301,18 +281,17 @@ def test_truncation_forces_the_names_of_dropped_segments_to_the_disk(
 
     def noted(self: RealFiles, path: str) -> None:
         flush(self, path)
-        if path == f"{tmp_path}/t-0":
+        if path == f"{disk.path}/t-0":
             names.append(sorted(one.name for one in Path(path).glob("*.log")))
 
     monkeypatch.setattr(RealFiles, "flush_directory", noted)
     log.truncate_to(1)
     assert names == [["00000000000000000000.log"]]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_damaged_checkpoint_of_clean_offsets_loses_no_record_of_a_compacted_log(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_damaged_checkpoint_of_clean_offsets_loses_no_record_of_a_compacted_log(
+    disk: StorageOnDisk, log: PartitionLog
+) -> None:
     log.limit_segments(RollLimits(max_bytes=300))
     for number in range(20):
         append(log, b"x" * 20, b"%d" % (0 if number in (1, 2, 3) else number))
@@ -321,8 +300,7 @@ def test_damaged_checkpoint_of_clean_offsets_loses_no_record_of_a_compacted_log(
     log.roll()
     finish(compact(log, POLICY, 0))
     kept = [bytes(one.buffer) for one in log.batches()]
-    disk.storage.stop(is_clean=False, broker_epoch=-1)
-    (tmp_path / "cleaner-offset-checkpoint").write_text("damaged")
-    disk.storage.start()
+    disk.stop(is_clean=False)
+    (disk.path / "cleaner-offset-checkpoint").write_text("damaged")
+    disk.start()
     assert [bytes(one.buffer) for one in disk.log().batches()] == kept
-    disk.storage.stop(is_clean=True, broker_epoch=1)

@@ -41,7 +41,6 @@ def test_new_logs_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
     for partition in range(4):
         disk.log(partition=partition)
     assert [len(list((tmp_path / name).glob("t-*"))) for name in ("0", "1")] == [2, 2]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_log_moves_to_another_directory_and_is_found_there_after_a_restart(tmp_path: Path) -> None:
@@ -57,50 +56,44 @@ def test_log_moves_to_another_directory_and_is_found_there_after_a_restart(tmp_p
     append(log, b"after")
     assert (tmp_path / "1/t-0").exists()
     assert not (tmp_path / "0/t-0").exists()
-    for now in (0.0, 61.0):
-        disk.storage.run(now)
+    disk.run_for_a_minute()
     assert not list(tmp_path.glob("0/t-0*"))
     again = disk.restart()
     assert held(again)[:-1] == before
     assert disk.storage.places.of(TOPIC_ID, 0) == f"{tmp_path}/1"
     assert [one.name for one in tmp_path.glob("0/*-delete")] == []
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_deleted_log_is_renamed_at_once_and_removed_after_the_delay(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_deleted_log_is_renamed_at_once_and_removed_after_the_delay(
+    disk: StorageOnDisk, log: PartitionLog
+) -> None:
     append(log, b"x")
     disk.storage.remove(log)
-    [renamed] = tmp_path.glob("t-0.*-delete")
-    assert not (tmp_path / "t-0").exists()
+    [renamed] = disk.path.glob("t-0.*-delete")
+    assert not (disk.path / "t-0").exists()
     disk.storage.run(1000.0)
     assert renamed.exists()
     disk.storage.run(1061.0)
     assert not renamed.exists()
     assert held(disk.log()) == []
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_log_of_a_topic_that_is_gone_is_kept_as_stray(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
+def test_log_of_a_topic_that_is_gone_is_kept_as_stray(disk: StorageOnDisk) -> None:
     append(disk.log(), b"x")
     disk.restart()
     disk.storage.remove_unknown(set())
-    [stray] = tmp_path.glob("t-0.*-stray")
+    [stray] = disk.path.glob("t-0.*-stray")
     assert (stray / "00000000000000000000.log").stat().st_size
     assert disk.restart().log_end_offset == 0
     assert stray.exists()
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_directory_of_another_topic_with_this_name_is_moved_aside(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
+def test_directory_of_another_topic_with_this_name_is_moved_aside(disk: StorageOnDisk) -> None:
     append(disk.log(), b"of the old topic")
     recreated = disk.log(topic_id=bytes(16))
     assert recreated.log_end_offset == 0
-    assert list(tmp_path.glob("t-0.*-stray"))
-    disk.storage.stop(is_clean=False, broker_epoch=1)
+    assert list(disk.path.glob("t-0.*-stray"))
+    disk.stop(is_clean=False)
 
 
 def test_failed_directory_is_offline_and_the_other_one_accepts_records() -> None:
@@ -121,7 +114,7 @@ def test_failed_directory_is_offline_and_the_other_one_accepts_records() -> None
     with pytest.raises(KafkaStorageError):
         append(second, b"lost")
     assert disk.storage.is_offline
-    disk.storage.stop(is_clean=True, broker_epoch=1)
+    disk.stop(is_clean=True)
     files.broken.clear()
     assert not files.exists("/data/0/.kafka_cleanshutdown")
     assert len(held(disk.restart())) == 1
@@ -140,28 +133,27 @@ def test_full_index_rolls_the_segment_as_in_kafka(tmp_path: Path) -> None:
         [found] = log.read(number, number + 1, 1000, min_one=True).batches
         assert found.base_offset == number
     assert len(held(disk.restart())) == 50
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_unfinished_compaction_is_dropped_and_a_swapped_one_is_completed(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_unfinished_compaction_is_dropped_and_a_swapped_one_is_completed(
+    disk: StorageOnDisk, log: PartitionLog
+) -> None:
     log.limit_segments(RollLimits(max_bytes=300))
     for number in range(12):
         append(log, b"%d" % number * 20)
     bases = [one.base_offset for one in log.segments]
     before = held(log)
-    disk.storage.stop(is_clean=True, broker_epoch=1)
-    folder = tmp_path / "t-0"
+    disk.stop(is_clean=True)
+    folder = disk.path / "t-0"
     (folder / f"{bases[0]:020d}.log.cleaned").write_bytes(b"unfinished")
     (folder / f"{bases[1]:020d}.log.swap").write_bytes(b"above an unfinished one")
     (folder / f"{bases[2]:020d}.index.deleted").write_bytes(b"")
-    disk.storage.start()
+    disk.start()
     assert held(disk.log()) == before
-    disk.storage.stop(is_clean=True, broker_epoch=1)
+    disk.stop(is_clean=True)
     # All are named .swap: the first one has the first batch of two segments.
     (folder / f"{0:020d}.log.swap").write_bytes(before[0] + before[bases[1]])
-    disk.storage.start()
+    disk.start()
     assert held(disk.log()) == [before[0], before[bases[1]], *before[bases[2] :]]
     assert {one.suffix for one in folder.iterdir()} <= {
         "",
@@ -171,41 +163,35 @@ def test_unfinished_compaction_is_dropped_and_a_swapped_one_is_completed(tmp_pat
         ".metadata",
         ".snapshot",
     }
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_recreated_topic_survives_a_kill_before_the_next_checkpoint(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_recreated_topic_survives_a_kill_before_the_next_checkpoint(
+    disk: StorageOnDisk, log: PartitionLog
+) -> None:
     for number in range(5):
         append(log, b"%d" % number)
     log.advance_high_watermark(5)
     log.advance_log_start(3)
     log.clean_offset = 5
     log.flush()
-    for now in (0.0, 61.0):
-        disk.storage.run(now)
+    disk.run_for_a_minute()
     disk.storage.remove(log)
     again = disk.log(topic_id=bytes(reversed(TOPIC_ID)))
     append(again, b"acknowledged")
-    disk.storage.stop(is_clean=False, broker_epoch=-1)
-    disk.storage.start()
+    disk.stop(is_clean=False)
+    disk.start()
     found = disk.log(topic_id=bytes(reversed(TOPIC_ID)))
     assert (found.log_start_offset, found.log_end_offset, found.high_watermark) == (0, 1, 0)
     assert (found.recovery_point, found.clean_offset) == (0, 0)
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_log_that_starts_within_a_batch_survives_a_kill(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_log_that_starts_within_a_batch_survives_a_kill(disk: StorageOnDisk, log: PartitionLog) -> None:
     log.truncate_fully_and_start_at(3)  # the leader's log start after DeleteRecords
     log.append_as_follower(batch([b"%d" % number for number in range(5)]))
     log.append_as_follower(placed(view(batch([b"after"])), 5, 0).buffer)
     again = disk.restart(is_clean=False)
     assert (again.log_start_offset, again.log_end_offset) == (3, 6)
     assert len(held(again)) == 2
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 @pytest.mark.parametrize("is_torn_at", [1, 2])
@@ -236,7 +222,6 @@ def test_kill_while_a_log_moves_keeps_the_log(
     assert len(held(disk.restart(is_clean=False))) == 3
     assert len([*tmp_path.glob("[01]/t-0")]) == 1
     assert not [*tmp_path.glob("[01]/*-stray")]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_log_start_survives_a_kill_after_the_log_has_moved(tmp_path: Path) -> None:
@@ -248,35 +233,30 @@ def test_log_start_survives_a_kill_after_the_log_has_moved(tmp_path: Path) -> No
     log.advance_log_start(3)
     disk.move(log, f"{tmp_path}/1")
     assert disk.restart(is_clean=False).log_start_offset == 3
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 @pytest.mark.parametrize("name", ["my-delete", "t-\u00b2", "-0", "t--1", "orders-0.x-delete"])
-def test_foreign_directories_in_a_data_directory_are_left_alone(tmp_path: Path, name: str) -> None:
-    disk = StorageOnDisk(tmp_path)
+def test_foreign_directories_in_a_data_directory_are_left_alone(disk: StorageOnDisk, name: str) -> None:
     append(disk.log(), b"x")
-    (tmp_path / name).mkdir()
-    (tmp_path / name / "file").write_bytes(b"foreign")
+    (disk.path / name).mkdir()
+    (disk.path / name / "file").write_bytes(b"foreign")
     assert len(held(disk.restart())) == 1
-    assert (tmp_path / name / "file").read_bytes() == b"foreign"
-    disk.storage.stop(is_clean=True, broker_epoch=1)
+    assert (disk.path / name / "file").read_bytes() == b"foreign"
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9-0", "caf\u00e9-0".encode(), b"two words-0"])
-def test_directories_without_the_name_of_a_topic_are_left_alone(tmp_path: Path, name: bytes) -> None:
-    disk = StorageOnDisk(tmp_path)
+def test_directories_without_the_name_of_a_topic_are_left_alone(disk: StorageOnDisk, name: bytes) -> None:
     append(disk.log(), b"x")
-    disk.storage.stop(is_clean=True, broker_epoch=1)
-    foreign = tmp_path / os.fsdecode(name)
+    disk.stop(is_clean=True)
+    foreign = disk.path / os.fsdecode(name)
     foreign.mkdir()
     (foreign / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABQ")
-    disk.storage.start()
+    disk.start()
     for now in (0.0, 100.0):
         disk.storage.run(now)
     disk.storage.remove_unknown({TOPIC_ID})
     assert len(held(disk.log())) == 1
     assert os.listdir(foreign) == ["partition.metadata"]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 @pytest.mark.parametrize(
@@ -294,35 +274,29 @@ def test_directories_without_the_name_of_a_topic_are_left_alone(tmp_path: Path, 
     ],
 )
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_foreign_files_in_a_log_are_left_alone(tmp_path: Path, name: str, is_clean: bool) -> None:
-    disk = StorageOnDisk(tmp_path)
+def test_foreign_files_in_a_log_are_left_alone(disk: StorageOnDisk, name: str, is_clean: bool) -> None:
     append(disk.log(), b"x")
-    (tmp_path / "t-0" / name).write_bytes(b"foreign")
+    (disk.path / "t-0" / name).write_bytes(b"foreign")
     assert len(held(disk.restart(is_clean=is_clean))) == 1
-    assert (tmp_path / "t-0" / name).read_bytes() == b"foreign"
-    disk.storage.stop(is_clean=True, broker_epoch=1)
+    assert (disk.path / "t-0" / name).read_bytes() == b"foreign"
 
 
-def test_file_and_symbolic_link_named_like_a_deleted_log_do_not_prevent_a_start(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
+def test_file_and_symbolic_link_named_like_a_deleted_log_do_not_prevent_a_start(disk: StorageOnDisk) -> None:
     append(disk.log(), b"x")
-    elsewhere = tmp_path.parent / f"{tmp_path.name}-elsewhere"
+    elsewhere = disk.path.parent / f"{disk.path.name}-elsewhere"
     elsewhere.mkdir()
     (elsewhere / "kept").write_bytes(b"")
-    (tmp_path / f"t-1.{'0' * 32}-delete").write_bytes(b"a file")
-    (tmp_path / f"t-2.{'0' * 32}-delete").symlink_to(elsewhere)
+    (disk.path / f"t-1.{'0' * 32}-delete").write_bytes(b"a file")
+    (disk.path / f"t-2.{'0' * 32}-delete").symlink_to(elsewhere)
     assert len(held(disk.restart())) == 1
     assert (elsewhere / "kept").exists()
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_deleted_log_of_a_long_name_keeps_its_partition_as_in_kafka(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
+def test_deleted_log_of_a_long_name_keeps_its_partition_as_in_kafka(disk: StorageOnDisk) -> None:
     disk.storage.remove(disk.log("x" * 249, 12))
-    [renamed] = tmp_path.glob("x*-delete")
+    [renamed] = disk.path.glob("x*-delete")
     assert re.fullmatch(r"x+-12\.[0-9a-f]{32}-delete", renamed.name)
     assert len(renamed.name) == 255
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_power_loss_after_a_truncation_below_the_recovery_point_leaves_no_hole() -> None:
@@ -333,22 +307,20 @@ def test_power_loss_after_a_truncation_below_the_recovery_point_leaves_no_hole()
     for number in range(20):
         append(log, b"old %d" % number * 10)
     log.flush()
-    for now in (0.0, 61.0):
-        disk.storage.run(now)
+    disk.run_for_a_minute()
     log.truncate_to(4)
     disk.runs_at_once = False  # the flushes of rolled segments do not end before the crash
     for number in range(16):
         append(log, b"new %d" % number * 10)
-    disk.storage.stop(is_clean=False, broker_epoch=-1)
+    disk.stop(is_clean=False)
     for segment in range(5, 12):  # only some segments reach the disk
         path = f"/data/t-0/{segment:020d}.log"
         if files.exists(path):
             files.content(path).data.clear()
-    disk.storage.start()
+    disk.start()
     offsets = [one.base_offset for one in disk.log().batches()]
     assert offsets == [*range(len(offsets))]
     assert disk.log().log_end_offset == len(offsets) < 12
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 @pytest.mark.parametrize(
@@ -358,25 +330,21 @@ def test_unreadable_file_of_one_directory_takes_only_that_one_offline(tmp_path: 
     disk = StorageOnDisk(tmp_path, directories=2)
     append(disk.log(), b"in the first one")
     append(disk.log(partition=1), b"in the second one")
-    disk.storage.stop(is_clean=True, broker_epoch=1)
+    disk.stop(is_clean=True)
     (tmp_path / "1" / name).unlink()
     (tmp_path / "1" / name).mkdir()
-    disk.storage.start()
+    disk.start()
     assert len(held(disk.log())) == 1
-    for now in (0.0, 61.0):
-        disk.storage.run(now)
+    disk.run_for_a_minute()
     assert [volume.failure is None for volume in disk.storage.volumes] == [True, False]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_checkpoint_with_an_offset_beyond_64_bits_is_ignored(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
+def test_checkpoint_with_an_offset_beyond_64_bits_is_ignored(disk: StorageOnDisk) -> None:
     append(disk.log(), b"x")
-    disk.storage.stop(is_clean=True, broker_epoch=1)
-    (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\nt 0 {2**63}\n")
-    disk.storage.start()
+    disk.stop(is_clean=True)
+    (disk.path / "log-start-offset-checkpoint").write_text(f"0\n1\nt 0 {2**63}\n")
+    disk.start()
     assert len(held(disk.log())) == 1
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_process_without_a_free_descriptor_closes_files_instead_of_failing_the_disk(tmp_path: Path) -> None:
@@ -404,7 +372,6 @@ def test_process_without_a_free_descriptor_closes_files_instead_of_failing_the_d
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert disk.storage.volumes[0].failure is None
     assert len(held(disk.log(partition=7))) == 2
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_log_that_moves_before_the_flush_of_a_rolled_segment_keeps_the_directories_online(
@@ -418,7 +385,6 @@ def test_log_that_moves_before_the_flush_of_a_rolled_segment_keeps_the_directori
     disk.move(log, f"{tmp_path}/1")
     disk.run_background()
     assert [volume.failure for volume in disk.storage.volumes] == [None, None]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_log_that_is_copied_in_several_pieces_moves_as_a_whole_and_leaves_no_file_open(
@@ -433,7 +399,6 @@ def test_log_that_is_copied_in_several_pieces_moves_as_a_whole_and_leaves_no_fil
     assert [file.path for file in open_files(disk) if not os.path.exists(file.path)] == []
     assert held(log) == before
     assert held(disk.restart(is_clean=False)) == before
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def open_files(disk: StorageOnDisk) -> list[RealFile]:
@@ -441,15 +406,12 @@ def open_files(disk: StorageOnDisk) -> list[RealFile]:
     return list(disk.files._open)
 
 
-def test_abandoned_cleaned_segment_leaves_no_file_open(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_abandoned_cleaned_segment_leaves_no_file_open(disk: StorageOnDisk, log: PartitionLog) -> None:
     segment = log.files.new_cleaned_segment(0)
     segment.append(view(batch([b"x"])))
     segment.delete()
-    assert not list(tmp_path.glob("t-0/*.cleaned"))
+    assert not list(disk.path.glob("t-0/*.cleaned"))
     assert [file.path for file in open_files(disk) if not os.path.exists(file.path)] == []
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_nothing_is_written_to_a_failed_directory() -> None:
@@ -466,9 +428,8 @@ def test_nothing_is_written_to_a_failed_directory() -> None:
     for action in (lambda: append(log, b"z"), log.flush, log.roll, lambda: log.read(0, 1, 9, min_one=True)):
         with pytest.raises(KafkaStorageError, match="is offline"):
             action()
-    for now in (0.0, 61.0):
-        disk.storage.run(now)
-    disk.storage.stop(is_clean=True, broker_epoch=1)
+    disk.run_for_a_minute()
+    disk.stop(is_clean=True)
     assert contents(files) == before
 
 
@@ -489,7 +450,6 @@ def test_append_that_fails_in_the_index_leaves_no_bytes_in_the_segment() -> None
     files.broken.clear()
     assert (files.size(f"{path}.log"), files.size(f"{path}.index")) == (size, 0)
     assert held(disk.restart(is_clean=False)) == [files.read(f"{path}.log")]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_failed_flush_in_the_background_leaves_no_descriptor_open(
@@ -512,7 +472,8 @@ def test_failed_flush_in_the_background_leaves_no_descriptor_open(
     opened = len(open_files(disk)) - before[0]
     assert len(os.listdir("/dev/fd")) - before[1] <= opened + 1  # a spare one for directories
     assert disk.storage.is_offline
-    disk.storage.stop(is_clean=False, broker_epoch=1)
+    assert log.recovery_point == 0
+    disk.stop(is_clean=False)
 
 
 def test_truncation_cuts_the_indexes_before_the_segment() -> None:
@@ -526,7 +487,6 @@ def test_truncation_cuts_the_indexes_before_the_segment() -> None:
     log.truncate_to(2)
     assert files.cut.index("index") < files.cut.index("log")
     assert files.cut.index("timeindex") < files.cut.index("log")
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 class CutOrder(SimFiles):
@@ -556,24 +516,20 @@ def test_time_index_has_each_timestamp_once_at_the_first_batch_with_it(tmp_path:
     log.roll()
     first = on_disk(log.segments)[0]
     assert [first.times.entry(number) for number in range(first.times.count)] == [(5, 0), (7, 2), (9, 5)]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_lost_records_after_delete_records_do_not_count_those_below_the_start(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_lost_records_after_delete_records_do_not_count_those_below_the_start(
+    disk: StorageOnDisk, log: PartitionLog
+) -> None:
     for number in range(5):
         append(log, b"%d" % number)
     log.advance_high_watermark(5)
     log.advance_log_start(3)
     assert disk.storage.lose_unflushed() == 2
     disk.restart(is_clean=False)
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_checkpoints_are_written_at_their_intervals(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_checkpoints_are_written_at_their_intervals(disk: StorageOnDisk, log: PartitionLog) -> None:
     disk.storage.run(0.0)
     written: dict[str, list[int]] = {
         "replication-offset-checkpoint": [],
@@ -583,34 +539,30 @@ def test_checkpoints_are_written_at_their_intervals(tmp_path: Path) -> None:
         append(log, b"x")
         log.advance_high_watermark(log.log_end_offset)
         log.recovery_point = log.log_end_offset
-        before = {name: read(tmp_path / name) for name in written}
+        before = {name: read(disk.path / name) for name in written}
         disk.storage.run(float(second))
         for name, seconds in written.items():
-            if read(tmp_path / name) != before[name]:
+            if read(disk.path / name) != before[name]:
                 seconds.append(second)
     assert written["replication-offset-checkpoint"] == list(range(5, 122, 5))
     assert written["recovery-point-offset-checkpoint"] == [60, 120]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def read(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def test_deleted_log_that_a_crash_has_left_is_removed_at_the_start(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_deleted_log_that_a_crash_has_left_is_removed_at_the_start(
+    disk: StorageOnDisk, log: PartitionLog
+) -> None:
     append(log, b"x")
     disk.storage.remove(log)
-    assert list(tmp_path.glob("*-delete"))
+    assert list(disk.path.glob("*-delete"))
     disk.restart(is_clean=False)
-    assert not list(tmp_path.glob("*-delete"))
-    disk.storage.stop(is_clean=True, broker_epoch=1)
+    assert not list(disk.path.glob("*-delete"))
 
 
-def test_batch_across_the_limit_of_a_read_is_returned_whole(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_batch_across_the_limit_of_a_read_is_returned_whole(disk: StorageOnDisk, log: PartitionLog) -> None:
     for _ in range(3):
         log.append_as_leader(view(batch([b"a", b"b", b"c"])), 0)
     for upper, count in ((1, 1), (2, 1), (3, 1), (4, 2), (9, 3)):
@@ -618,31 +570,27 @@ def test_batch_across_the_limit_of_a_read_is_returned_whole(tmp_path: Path) -> N
         region = log.region(0, upper, 1 << 20, min_one=True)
         assert region is not None
         assert (region.next_offset, region.length) == (3 * count, count * log.size_bytes // 3)
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_read_of_whole_batches_takes_exactly_max_bytes(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_read_of_whole_batches_takes_exactly_max_bytes(disk: StorageOnDisk, log: PartitionLog) -> None:
     for _ in range(3):
         append(log, b"x")
     size = log.size_bytes // 3
     for max_bytes, count in ((2 * size - 1, 1), (2 * size, 2), (2 * size + 1, 2), (size - 1, 1)):
         assert len(log.read(0, 9, max_bytes, min_one=True).batches) == count
     assert log.read(0, 9, size - 1, min_one=False).batches == []
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 @pytest.mark.parametrize("size", [80, 200, 5 << 20])
-def test_segment_that_has_become_shorter_ends_a_read_with_an_error(tmp_path: Path, size: int) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_segment_that_has_become_shorter_ends_a_read_with_an_error(
+    disk: StorageOnDisk, log: PartitionLog, size: int
+) -> None:
     append(log, b"first")
     append(log, b"x" * (6 << 20))
-    os.truncate(tmp_path / f"t-0/{0:020d}.log", size)
+    os.truncate(disk.path / f"t-0/{0:020d}.log", size)
     with pytest.raises(CorruptMessage, match=r"0\.log ends within the batch at position"):
         held(log)
-    disk.storage.stop(is_clean=False, broker_epoch=1)
+    disk.stop(is_clean=False)
 
 
 def test_flush_that_fails_at_a_stop_leaves_the_other_directories_clean() -> None:
@@ -651,14 +599,14 @@ def test_flush_that_fails_at_a_stop_leaves_the_other_directories_clean() -> None
     for partition in range(2):
         append(disk.log(partition=partition), b"x")
     files.broken.add("/data/0/t-0")
-    disk.storage.stop(is_clean=True, broker_epoch=1)
+    disk.stop(is_clean=True)
     assert not files.exists("/data/0/.kafka_cleanshutdown")
     assert files.exists("/data/1/.kafka_cleanshutdown")
 
 
-def test_read_after_a_truncation_does_not_use_the_places_of_before(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_read_after_a_truncation_does_not_use_the_places_of_before(
+    disk: StorageOnDisk, log: PartitionLog
+) -> None:
     for value in (b"0", b"1", b"2", b"3"):
         append(log, value)
     assert len(log.read(0, 2, 1 << 20, min_one=True).batches) == 2  # the place of offset 2 is remembered
@@ -667,12 +615,11 @@ def test_read_after_a_truncation_does_not_use_the_places_of_before(tmp_path: Pat
         append(log, value)
     [found] = log.read(2, 3, 1 << 20, min_one=True).batches
     assert found.base_offset == 2
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_largest_timestamp_after_a_truncation_is_that_of_the_remaining_batches(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_largest_timestamp_after_a_truncation_is_that_of_the_remaining_batches(
+    disk: StorageOnDisk, log: PartitionLog
+) -> None:
     for at in (5, 9, 7):
         log.append_as_leader(view(batch([b"x"], timestamp=at)), 0)
     log.truncate_to(1)
@@ -680,7 +627,6 @@ def test_largest_timestamp_after_a_truncation_is_that_of_the_remaining_batches(t
     assert segment.latest == (5, 0)
     [segment] = on_disk(disk.restart().segments)
     assert segment.latest == (5, 0)
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_index_entries_after_a_truncation_are_as_far_apart_as_before(tmp_path: Path) -> None:
@@ -693,7 +639,6 @@ def test_index_entries_after_a_truncation_are_as_far_apart_as_before(tmp_path: P
         append(log, b"x" * 40)
     [segment] = on_disk(log.segments)
     assert segment.offsets.count == 1
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_options_of_the_broker_set_the_files_and_the_intervals_of_its_checkpoints(tmp_path: Path) -> None:
@@ -715,8 +660,7 @@ def test_options_of_the_broker_set_the_files_and_the_intervals_of_its_checkpoint
     directories[0].close()
 
 
-def test_only_a_log_start_within_a_segment_is_in_the_checkpoint(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
+def test_only_a_log_start_within_a_segment_is_in_the_checkpoint(disk: StorageOnDisk) -> None:
     for partition in range(3):
         log = disk.log(partition=partition)
         for _ in range(2):
@@ -726,14 +670,12 @@ def test_only_a_log_start_within_a_segment_is_in_the_checkpoint(tmp_path: Path) 
         append(log, b"x")
         log.advance_high_watermark(4)
         log.advance_log_start(partition + 1)
-    disk.storage.stop(is_clean=True, broker_epoch=1)
+    disk.stop(is_clean=True)
     # As in Kafka: offsets 0, 1 and 2 begin a segment.
-    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\nt 2 3\n"
+    assert (disk.path / "log-start-offset-checkpoint").read_text() == "0\n1\nt 2 3\n"
 
 
-def test_transaction_index_is_deleted_with_its_segment(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_transaction_index_is_deleted_with_its_segment(disk: StorageOnDisk, log: PartitionLog) -> None:
     data = batch([b"x"], attributes=TRANSACTIONAL_FLAG, producer_id=1, producer_epoch=0)
     log.append_as_leader(view(data), 0, from_client=False)
     log.append_marker(EndMarker(1, 0, False, 1), 0, 1_000)
@@ -742,21 +684,18 @@ def test_transaction_index_is_deleted_with_its_segment(tmp_path: Path) -> None:
     log.advance_high_watermark(3)
     log.advance_log_start(2)
     assert f"{0:020d}.txnindex.deleted" in disk.names()
-    for now in (0.0, 61.0):
-        disk.storage.run(now)
+    disk.run_for_a_minute()
     assert [name for name in disk.names() if name.startswith(f"{0:020d}")] == []
 
 
 def test_recovery_without_the_epoch_checkpoint_reads_each_batch_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    disk: StorageOnDisk, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
     for epoch in (0, 0, 3):
         log.append_as_leader(view(batch([b"x" * 10_000])), epoch)
     epochs = [*log.epochs.entries]
-    disk.storage.stop(is_clean=False, broker_epoch=-1)
-    (tmp_path / "t-0/leader-epoch-checkpoint").unlink()
+    disk.stop(is_clean=False)
+    (disk.path / "t-0/leader-epoch-checkpoint").unlink()
     sizes: list[int] = []
     read = RealFile.read
 
@@ -767,24 +706,9 @@ def test_recovery_without_the_epoch_checkpoint_reads_each_batch_once(
         return data
 
     monkeypatch.setattr(RealFile, "read", counted)
-    disk.storage.start()
+    disk.start()
     assert disk.log().epochs.entries == epochs
     assert sum(sizes) < 1.5 * disk.log().size_bytes
-    disk.storage.stop(is_clean=True, broker_epoch=1)
-
-
-def test_epochs_of_flushed_segments_are_found_without_the_checkpoint(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
-    for epoch in (0, 2, 5):
-        log.append_as_leader(view(batch([b"x"])), epoch)
-        log.roll()
-    epochs = [*log.epochs.entries]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
-    (tmp_path / "t-0/leader-epoch-checkpoint").unlink()
-    disk.storage.start()
-    assert disk.log().epochs.entries == epochs
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_no_index_entry_points_behind_the_end_of_a_truncated_log(tmp_path: Path) -> None:
@@ -800,38 +724,30 @@ def test_no_index_entry_points_behind_the_end_of_a_truncated_log(tmp_path: Path)
         assert all(position < segment.size_bytes for _, position in entries)
         times = [segment.times.entry(number) for number in range(segment.times.count)]
         assert times == [(at, at) for at in range(1, end)]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_first_failure_of_a_directory_is_the_reason_that_is_reported(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
+def test_first_failure_of_a_directory_is_the_reason_that_is_reported(disk: StorageOnDisk) -> None:
     [volume] = disk.storage.volumes
     volume.fail(OSError(5, "Input/output error"), "reading a")
     with pytest.raises(KafkaStorageError, match=r"reading a failed .Input/output error."):
         raise volume.fail(OSError(28, "No space left"), "writing b")
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_time_of_the_next_removal_is_that_of_the_earliest_file(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
+def test_time_of_the_next_removal_is_that_of_the_earliest_file(disk: StorageOnDisk) -> None:
     [volume] = disk.storage.volumes
     assert volume.remove_due(1.0) is None
-    volume.remove_later(f"{tmp_path}/a")
-    volume.remove_later(f"{tmp_path}/b", 10.0)
+    volume.remove_later(f"{disk.path}/a")
+    volume.remove_later(f"{disk.path}/b", 10.0)
     assert [volume.remove_due(now) for now in (1.0, 10.0, 11.0, 61.0)] == [11.0, 11.0, 61.0, None]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_size_after_a_truncation_is_that_of_the_files(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_size_after_a_truncation_is_that_of_the_files(disk: StorageOnDisk, log: PartitionLog) -> None:
     log.limit_segments(RollLimits(max_bytes=300))
     for number in range(12):
         append(log, b"%d" % number * 20)
     for end in (11, 7, 3):
         log.truncate_to(end)
-        assert log.size_bytes == sum(path.stat().st_size for path in tmp_path.glob("t-0/*.log"))
-    disk.storage.stop(is_clean=True, broker_epoch=1)
+        assert log.size_bytes == sum(path.stat().st_size for path in disk.path.glob("t-0/*.log"))
 
 
 def test_segment_rolls_before_its_offsets_need_more_than_31_bits(tmp_path: Path) -> None:
@@ -841,4 +757,3 @@ def test_segment_rolls_before_its_offsets_need_more_than_31_bits(tmp_path: Path)
         log.append_as_follower(placed(view(batch([b"x"])), offset, 0).buffer)
     assert [one.base_offset for one in log.segments] == [0, 2**31]
     assert len(held(disk.restart(is_clean=False))) == 3
-    disk.storage.stop(is_clean=True, broker_epoch=1)

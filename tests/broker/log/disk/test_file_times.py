@@ -40,14 +40,14 @@ class World:
         self.log.advance_high_watermark(self.log.log_end_offset)
 
     def write_at(self, base_offset: int, modified_ms: int) -> None:
-        """Sets the time of the last write to a segment's file."""
+        """Set the time of the last write to a segment's file."""
         os.utime(self.path / f"{base_offset:020d}{LOG}", ns=(0, modified_ms * 1_000_000))
 
     def bases(self) -> list[int]:
         return [segment.base_offset for segment in self.log.segments]
 
     def stop(self) -> None:
-        self.disk.storage.stop(is_clean=True, broker_epoch=1)
+        self.disk.stop(is_clean=True)
 
 
 @pytest.fixture
@@ -65,14 +65,12 @@ def test_segment_without_timestamps_expires_by_the_time_of_its_file(world: World
     assert world.bases() == [2, 4, 6]
     assert apply_retention(world.log, AGE, 21_001) == 1
     assert world.bases() == [4, 6]
-    world.stop()
 
 
 def test_file_times_count_after_a_restart_too(world: World) -> None:
     world.log = world.disk.restart()
     assert apply_retention(world.log, AGE, 11_000) == 0
     assert apply_retention(world.log, AGE, 21_001) == 2
-    world.stop()
 
 
 def test_segment_with_one_timestamp_expires_by_it_and_not_by_its_file(tmp_path: Path) -> None:
@@ -86,14 +84,12 @@ def test_segment_with_one_timestamp_expires_by_it_and_not_by_its_file(tmp_path: 
     assert world.bases() == [6, 8]
     apply_retention(world.log, AGE, 51_001)
     assert world.bases() == [8]
-    world.stop()
 
 
 def test_min_compaction_lag_of_a_segment_without_timestamps_is_counted_from_its_file(world: World) -> None:
     policy = CompactionPolicy(min_dirty_ratio=0.0, min_lag_ms=1000)
     assert cleanable_part(world.log, policy, 10_999).segments == []
     assert len(cleanable_part(world.log, policy, 11_000).segments) == 1
-    world.stop()
 
 
 def test_compacted_segment_has_the_file_time_of_the_last_one_that_it_replaces(world: World) -> None:
@@ -102,7 +98,6 @@ def test_compacted_segment_has_the_file_time_of_the_last_one_that_it_replaces(wo
     assert world.bases() == [0, 6]
     assert apply_retention(world.log, AGE, 31_000) == 0
     assert apply_retention(world.log, AGE, 31_001) == 1
-    world.stop()
 
 
 def test_several_compacted_segments_have_the_file_times_of_their_own_ones(world: World) -> None:
@@ -113,7 +108,6 @@ def test_several_compacted_segments_have_the_file_times_of_their_own_ones(world:
     assert apply_retention(world.log, AGE, 20_999) == 0
     assert apply_retention(world.log, AGE, 21_001) == 1
     assert world.bases() == [4, 6]
-    world.stop()
 
 
 def test_unreadable_file_time_takes_the_directory_offline(world: World) -> None:
@@ -121,7 +115,6 @@ def test_unreadable_file_time_takes_the_directory_offline(world: World) -> None:
     with pytest.raises(KafkaStorageError, match=r"reading .* failed"):
         apply_retention(world.log, AGE, 11_001)
     assert world.log.is_offline
-    world.stop()
 
 
 def test_segment_without_timestamps_in_memory_never_expires() -> None:

@@ -24,7 +24,7 @@ def recovery_point(cluster: KafkaCluster) -> int:
 
 
 def killed(cluster: KafkaCluster, *, keep_unflushed: bool = False) -> list[bytes]:
-    """Kills and restarts the broker. Returns the values that its log has afterwards."""
+    """Kill and restarts the broker. Return the values that its log has afterwards."""
     cluster.controls.kill_broker(0, keep_unflushed=keep_unflushed)
     cluster.controls.restart_broker(0)
     cluster.wait_until(lambda: cluster.partition(*KEY).leader == 0)

@@ -55,7 +55,7 @@ class WatchedFiles(SimFiles):
         return self.read(path) if self.exists(path) else b""
 
     def unflushed(self, directory: str = LOG) -> list[str]:
-        """Returns the names of the files whose content a crash can lose."""
+        """Return the names of the files whose content a crash can lose."""
         paths = {name: f"{directory}/{name}" for name in self.names(directory)}
         return [
             name
@@ -78,7 +78,7 @@ class WatchedLog:
             self.log.append_as_leader(view(batch([value])), 0)
 
     def abort(self) -> None:
-        """Appends an aborted transaction."""
+        """Append an aborted transaction."""
         data = batch([b"x"], attributes=TRANSACTIONAL_FLAG, producer_id=1, producer_epoch=0)
         self.log.append_as_leader(view(data), 0, from_client=False)
         self.log.append_marker(EndMarker(1, 0, False, 1), 0, 1_000)
@@ -178,9 +178,8 @@ def test_clean_stop_leaves_nothing_that_a_crash_of_the_machine_can_lose() -> Non
     watched.append(b"0", b"1", b"2")
     watched.abort()
     watched.log.advance_high_watermark(5)
-    for now in (0.0, 61.0):
-        watched.disk.storage.run(now)
-    watched.disk.storage.stop(is_clean=True, broker_epoch=1)
+    watched.disk.run_for_a_minute()
+    watched.disk.stop(is_clean=True)
     assert watched.files.exists(f"{LOG}/{5:020d}.snapshot")
     assert watched.files.unflushed() == []
     assert watched.files.unflushed("/data") == []
@@ -242,8 +241,7 @@ def test_lowered_recovery_point_is_flushed_at_once_and_those_of_other_logs_stay(
     watched.append(b"0", b"1", b"2")
     for one in (watched.log, other):
         one.flush()
-    for now in (0.0, 61.0):
-        watched.disk.storage.run(now)
+    watched.disk.run_for_a_minute()
     watched.log.truncate_to(1)
     content = watched.files.content(RECOVERY_POINTS)
     assert sorted(content.flushed.splitlines()[2:]) == [b"t 0 1", b"t 1 1"]
@@ -253,16 +251,6 @@ def test_lowered_recovery_point_is_flushed_at_once_and_those_of_other_logs_stay(
     watched.disk.storage.run(122.0)
     watched.log.truncate_fully_and_start_at(2)
     assert b"t 0 2" in watched.files.content(RECOVERY_POINTS).flushed.splitlines()
-
-
-def test_failed_flush_in_the_background_takes_the_directory_offline() -> None:
-    watched = WatchedLog()
-    watched.append(b"0")
-    watched.log.roll()
-    watched.files.broken.add("/data")
-    watched.disk.run_background()
-    assert watched.disk.storage.is_offline
-    assert watched.log.recovery_point == 0
 
 
 @pytest.mark.skipif(os.name == "nt", reason="inodes")

@@ -60,7 +60,7 @@ class World:
         move.finish()
 
     def stop(self) -> None:
-        self.disk.storage.stop(is_clean=True, broker_epoch=1)
+        self.disk.stop(is_clean=True)
 
 
 @pytest.fixture
@@ -76,7 +76,6 @@ def test_step_copies_at_most_its_bytes_and_one_batch(world: World) -> None:
     assert 1 <= move.copy.log_end_offset <= 3
     assert not move.step(1)
     assert move.lag >= 16
-    world.stop()
 
 
 def test_step_copies_a_limited_number_of_small_batches(tmp_path: Path) -> None:
@@ -89,7 +88,6 @@ def test_step_copies_a_limited_number_of_small_batches(tmp_path: Path) -> None:
     assert not move.step(1 << 20)
     assert move.lag == 100
     assert move.step(1 << 20)
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_records_that_are_appended_meanwhile_are_in_the_moved_log(world: World) -> None:
@@ -111,7 +109,6 @@ def test_records_that_are_appended_meanwhile_are_in_the_moved_log(world: World) 
     again = world.disk.restart(is_clean=False)
     assert held(again)[:-1] == before
     assert [entry.epoch for entry in again.epochs.entries] == [0, 3]
-    world.stop()
 
 
 def test_batches_that_the_log_has_truncated_are_not_in_the_moved_one(world: World) -> None:
@@ -126,7 +123,6 @@ def test_batches_that_the_log_has_truncated_are_not_in_the_moved_one(world: Worl
     world.finish(move)
     assert held(world.log) == before
     assert held(world.disk.restart(is_clean=False)) == before
-    world.stop()
 
 
 @pytest.mark.parametrize("start", [4, 18])
@@ -139,7 +135,6 @@ def test_log_start_that_advances_meanwhile_is_that_of_the_moved_log(world: World
     assert (world.log.log_start_offset, world.log.log_end_offset) == (start, 20)
     again = world.disk.restart(is_clean=False)
     assert (again.log_start_offset, again.log_end_offset) == (start, 20)
-    world.stop()
 
 
 def test_open_and_aborted_transactions_move_with_their_log(world: World) -> None:
@@ -153,7 +148,6 @@ def test_open_and_aborted_transactions_move_with_their_log(world: World) -> None
         log.advance_high_watermark(log.log_end_offset)
         assert log.last_stable_offset == 22
         assert [one.producer_id for one in log.aborted_transactions(0, 30)] == [7]
-    world.stop()
 
 
 def test_move_back_ends_the_move_and_deletes_the_copy(world: World) -> None:
@@ -163,7 +157,6 @@ def test_move_back_ends_the_move_and_deletes_the_copy(world: World) -> None:
     assert world.disk.storage.moves == []
     assert not list(world.disk.path.glob("1/*-future"))
     assert len(held(world.log)) == 20
-    world.stop()
 
 
 def test_deleted_topic_deletes_its_copy(world: World) -> None:
@@ -185,19 +178,17 @@ def test_copy_that_a_kill_has_left_is_continued_at_the_next_start(world: World, 
     world.finish(move)
     assert held(world.log) == before
     assert held(world.disk.restart(is_clean=False)) == before
-    world.stop()
 
 
 def test_copy_without_a_topic_id_is_removed_and_the_log_stays(world: World) -> None:
     world.begin().step(700)
     before = held(world.log)
-    world.disk.storage.stop(is_clean=False, broker_epoch=-1)
+    world.disk.stop(is_clean=False)
     [copy] = world.disk.path.glob("1/*-future")
     (copy / "partition.metadata").write_bytes(b"")
-    world.disk.storage.start()
+    world.disk.start()
     assert held(world.disk.log()) == before
     assert not copy.exists()
-    world.stop()
 
 
 def test_copy_of_a_topic_that_is_gone_is_kept_as_stray(world: World) -> None:
@@ -206,7 +197,6 @@ def test_copy_of_a_topic_that_is_gone_is_kept_as_stray(world: World) -> None:
     world.disk.storage.remove_unknown(set())
     assert world.disk.storage.moves == []
     assert len(list(world.disk.path.glob("1/t-0.*-stray"))) == 1
-    world.stop()
 
 
 def test_copy_in_the_directory_of_the_metadata_is_completed_after_a_kill(world: World) -> None:
@@ -214,26 +204,24 @@ def test_copy_in_the_directory_of_the_metadata_is_completed_after_a_kill(world: 
     while not move.step(300):
         pass
     before = held(world.log)
-    world.disk.storage.stop(is_clean=False, broker_epoch=-1)
+    world.disk.stop(is_clean=False)
     [old] = world.disk.path.glob("0/t-0")
     old.rename(old.with_name(f"t-0.{'0' * 32}-delete"))  # the kill came before the second rename
-    world.disk.storage.start()
+    world.disk.start()
     log = world.disk.storage.open("t", TOPIC_ID, 0, SECOND)
     assert held(log) == before
     assert list(world.disk.path.glob("1/t-0"))
-    world.stop()
 
 
 def test_incomplete_copy_does_not_become_the_log_in_another_directory(world: World) -> None:
     world.begin().step(300)
-    world.disk.storage.stop(is_clean=False, broker_epoch=-1)
+    world.disk.stop(is_clean=False)
     [old] = world.disk.path.glob("0/t-0")
     old.rename(old.with_name("lost"))
-    world.disk.storage.start()
+    world.disk.start()
     log = world.disk.storage.open("t", TOPIC_ID, 0, FIRST)
     assert held(log) == []
     assert world.disk.storage.places.of(TOPIC_ID, 0) == f"{world.disk.path}/0"
-    world.stop()
 
 
 @pytest.mark.parametrize("failed", ["/data/0", "/data/1"])
@@ -258,7 +246,6 @@ def test_failed_directory_stops_the_move_and_a_start_without_failure_continues_i
     [move] = world.disk.storage.moves
     world.finish(move)
     assert held(world.log) == before
-    world.stop()
 
 
 def test_log_stays_where_it_is_if_the_target_fails_at_the_end() -> None:
@@ -282,7 +269,6 @@ def test_log_stays_where_it_is_if_the_target_fails_at_the_end() -> None:
     assert held(world.log) == before
     append(world.log, b"goes on")
     assert not world.log.is_offline
-    world.stop()
 
 
 def test_topic_name_that_is_too_long_for_a_copy_is_rejected(tmp_path: Path) -> None:
@@ -290,7 +276,6 @@ def test_topic_name_that_is_too_long_for_a_copy_is_rejected(tmp_path: Path) -> N
     log = disk.log("t" * 240)
     with pytest.raises(InvalidTopicException):
         disk.storage.move(log, f"{tmp_path}/1")
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_log_in_two_directories_is_refused_with_both_paths(world: World) -> None:
@@ -300,7 +285,7 @@ def test_log_in_two_directories_is_refused_with_both_paths(world: World) -> None
     for file in source.iterdir():
         (other / file.name).write_bytes(file.read_bytes())
     with pytest.raises(ConfigurationError, match=rf"{other} is also in {source}\. Delete one of both"):
-        world.disk.storage.start()
+        world.disk.start()
     assert sorted(path.name for path in other.iterdir()) == sorted(path.name for path in source.iterdir())
 
 
@@ -313,7 +298,6 @@ def test_segments_of_the_moved_log_begin_where_those_of_the_log_do(world: World)
     assert bases[-1] == 21
     world.finish(world.begin())
     assert [segment.base_offset for segment in world.log.segments] == bases
-    world.stop()
 
 
 def test_move_while_another_directory_has_failed_is_rejected() -> None:
@@ -327,31 +311,28 @@ def test_move_while_another_directory_has_failed_is_rejected() -> None:
     with pytest.raises(KafkaStorageError, match="/data/1 is offline"):
         disk.storage.move(logs[0], "/data/2")
     assert not disk.storage.moves
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_copy_without_its_log_is_kept_as_stray_if_the_topic_is_gone(world: World) -> None:
     world.begin().step(700)
-    world.disk.storage.stop(is_clean=False, broker_epoch=-1)
+    world.disk.stop(is_clean=False)
     [old] = world.disk.path.glob("0/t-0")
     old.rename(old.with_name("lost"))
-    world.disk.storage.start()
+    world.disk.start()
     world.disk.storage.remove_unknown(set())
     assert len(list(world.disk.path.glob("1/t-0.*-stray"))) == 1
     assert not list(world.disk.path.glob("1/*-future"))
-    world.stop()
 
 
 def test_second_copy_of_a_log_is_deleted_at_the_start(world: World) -> None:
     world.begin().step(700)
-    world.disk.storage.stop(is_clean=False, broker_epoch=-1)
+    world.disk.stop(is_clean=False)
     [copy] = world.disk.path.glob("1/*-future")
     shutil.copytree(copy, copy.with_name(f"t-0.{'0' * 32}-future"))
-    world.disk.storage.start()
+    world.disk.start()
     assert len(list(world.disk.path.glob("1/*-future"))) == 1
     [move] = world.disk.storage.moves
     world.log = world.disk.log()
     before = held(world.log)
     world.finish(move)
     assert held(world.log) == before
-    world.stop()

@@ -15,7 +15,6 @@ from pykafka2.broker.log.segments import RollLimits
 from pykafka2.broker.replication.log_cleaner import CompactionPolicy, compact
 from pykafka2.compression.steps import finish
 from pykafka2.records.batch import TRANSACTIONAL_FLAG
-from pykafka2.testing.simulation.files import SimFiles
 from tests.broker.log.disk.on_disk import StorageOnDisk
 from tests.broker.support.batches import batch, view
 
@@ -41,12 +40,12 @@ def stopped(tmp_path: Path, count: int = 6, *, size: int = 40, interval: int = 4
     log = disk.log()
     log.limit_segments(TWO_BATCHES)
     append(log, *(b"%d" % (number % 10) * size for number in range(count)))
-    disk.storage.stop(is_clean=True, broker_epoch=-1)
+    disk.stop(is_clean=True)
     return disk
 
 
 def started(disk: StorageOnDisk) -> PartitionLog:
-    disk.storage.start()
+    disk.start()
     return disk.log()
 
 
@@ -59,31 +58,28 @@ def test_high_watermark_of_the_checkpoint_is_used_within_the_log(
     write_checkpoint(tmp_path, "log-start-offset-checkpoint", start)
     log = started(disk)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (start, found, 6)
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_clean_offset_beyond_the_log_is_its_end(tmp_path: Path) -> None:
     disk = stopped(tmp_path)
     write_checkpoint(tmp_path, "cleaner-offset-checkpoint", 99)
     assert started(disk).clean_offset == 6
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_log_that_ends_before_its_start_is_empty_there_and_has_no_producer(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_log_that_ends_before_its_start_is_empty_there_and_has_no_producer(
+    disk: StorageOnDisk, log: PartitionLog
+) -> None:
     for number in range(4):
         data = batch([b"x"], producer_id=7, producer_epoch=0, base_sequence=number)
         log.append_as_leader(view(data), 0)
     log.roll()
-    disk.storage.stop(is_clean=True, broker_epoch=-1)
-    write_checkpoint(tmp_path, "log-start-offset-checkpoint", 9)
+    disk.stop(is_clean=True)
+    write_checkpoint(disk.path, "log-start-offset-checkpoint", 9)
     log = started(disk)
     assert (log.log_start_offset, log.log_end_offset) == (9, 9)
     assert list(log.producers) == []
     assert [name for name in disk.names() if name.endswith(".snapshot")] == []
     assert [name for name in disk.names() if name.endswith(".log")] == [f"{9:020d}.log"]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_log_without_a_segment_begins_at_its_start(tmp_path: Path) -> None:
@@ -93,7 +89,6 @@ def test_log_without_a_segment_begins_at_its_start(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, "log-start-offset-checkpoint", 4)
     log = started(disk)
     assert (log.log_start_offset, log.log_end_offset) == (4, 4)
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_recovery_begins_with_the_segment_of_the_recovery_point(tmp_path: Path) -> None:
@@ -107,7 +102,6 @@ def test_recovery_begins_with_the_segment_of_the_recovery_point(tmp_path: Path) 
     log = started(disk)
     assert (log.log_end_offset, log.recovery_point) == (5, 5)
     assert last.stat().st_size == len(data) // 2
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_recovery_does_not_read_flushed_segments(tmp_path: Path) -> None:
@@ -120,7 +114,6 @@ def test_recovery_does_not_read_flushed_segments(tmp_path: Path) -> None:
     first.write_bytes(data)
     log = started(disk)
     assert (log.log_end_offset, log.recovery_point) == (6, 4)
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_segments_behind_a_cut_are_removed_with_all_their_files(tmp_path: Path) -> None:
@@ -134,22 +127,20 @@ def test_segments_behind_a_cut_are_removed_with_all_their_files(tmp_path: Path) 
     assert {name[:20] for name in disk.names() if name[:1].isdigit()} == {f"{one:020d}" for one in (0, 2)}
     append(log, b"again")
     assert disk.restart(is_clean=False).log_end_offset == 4
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_producers_before_the_recovery_point_are_restored_after_a_crash(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_producers_before_the_recovery_point_are_restored_after_a_crash(
+    disk: StorageOnDisk, log: PartitionLog
+) -> None:
     first = view(batch([b"x"], producer_id=7, producer_epoch=0, base_sequence=0))
     log.append_as_leader(first, 0)
     log.roll()
     append(log, b"y")
-    for now in (0.0, 61.0):
-        disk.storage.run(now)
+    disk.run_for_a_minute()
     for is_without_snapshot in (False, True):
-        disk.storage.stop(is_clean=False, broker_epoch=-1)
+        disk.stop(is_clean=False)
         if is_without_snapshot:
-            for path in (tmp_path / "t-0").glob("*.snapshot"):
+            for path in (disk.path / "t-0").glob("*.snapshot"):
                 path.unlink()
         log = started(disk)
         assert log.recovery_point == 1
@@ -157,7 +148,6 @@ def test_producers_before_the_recovery_point_are_restored_after_a_crash(tmp_path
             (7, 0, 1)
         ]
         assert log.append_as_leader(first, 0).is_duplicate
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
@@ -172,12 +162,11 @@ def test_snapshots_that_no_segment_needs_are_removed(tmp_path: Path, is_clean: b
     started(disk)
     found = [int(name[:20]) for name in disk.names() if name.endswith(".snapshot")]
     assert found == [2, 4, 6]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_segment_that_compaction_has_shortened_is_not_taken_for_a_damaged_one(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_segment_that_compaction_has_shortened_is_not_taken_for_a_damaged_one(
+    disk: StorageOnDisk, log: PartitionLog
+) -> None:
     log.limit_segments(TWO_BATCHES)
     for key in (b"a", b"b", b"b", b"c", b"d"):
         log.append_as_leader(view(batch([b"v" * 40], keys=[key])), 0)
@@ -188,18 +177,16 @@ def test_segment_that_compaction_has_shortened_is_not_taken_for_a_damaged_one(tm
     log = disk.restart(is_clean=False)
     assert log.recovery_point == 0
     assert values_of(log) == [0, 2, 3, 4]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_segment_that_begins_with_a_gap_of_a_compacted_leader_is_not_behind_a_cut(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_segment_that_begins_with_a_gap_of_a_compacted_leader_is_not_behind_a_cut(
+    disk: StorageOnDisk, log: PartitionLog
+) -> None:
     log.limit_segments(TWO_BATCHES)
     for offset in (0, 1, 5, 6):  # the leader's compaction has removed 2 to 4
         log.append_as_follower(placed(view(batch([b"v" * 40])), offset, 0).buffer)
     assert [one.base_offset for one in log.segments] == [0, 2]
     assert values_of(disk.restart(is_clean=False)) == [0, 1, 5, 6]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 # ---------------------------------------------------------------------- leader epochs
@@ -213,7 +200,7 @@ def epochs_of(tmp_path: Path) -> tuple[StorageOnDisk, list[EpochEntry]]:
     for epoch in (0, 3, 4):
         append(log, b"a" * 40, b"b" * 40, epoch=epoch)
     entries = log.epochs.entries
-    disk.storage.stop(is_clean=True, broker_epoch=-1)
+    disk.stop(is_clean=True)
     return disk, entries
 
 
@@ -231,7 +218,6 @@ def test_missing_or_damaged_epochs_are_found_in_the_batches(
     if not is_clean:
         (tmp_path / ".kafka_cleanshutdown").unlink()
     assert started(disk).epochs.entries == entries == [(0, 0), (3, 2), (4, 4)]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_epochs_after_the_end_or_before_the_start_of_the_log_are_dropped(tmp_path: Path) -> None:
@@ -239,7 +225,6 @@ def test_epochs_after_the_end_or_before_the_start_of_the_log_are_dropped(tmp_pat
     (tmp_path / "t-0/leader-epoch-checkpoint").write_text("0\n4\n0 0\n3 2\n4 4\n5 6\n")
     write_checkpoint(tmp_path, "log-start-offset-checkpoint", 3)
     assert started(disk).epochs.entries == [(3, 3), (4, 4)]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_truncated_epochs_are_written(tmp_path: Path) -> None:
@@ -253,7 +238,6 @@ def test_truncated_epochs_are_written(tmp_path: Path) -> None:
     assert path.read_text() == "0\n1\n3 3\n"
     log.truncate_fully_and_start_at(9)
     assert path.read_text() == "0\n0\n"
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_epochs_that_recovery_has_found_are_written(tmp_path: Path) -> None:
@@ -264,26 +248,6 @@ def test_epochs_that_recovery_has_found_are_written(tmp_path: Path) -> None:
     (tmp_path / ".kafka_cleanshutdown").unlink()
     started(disk)
     assert path.read_text() == before
-    disk.storage.stop(is_clean=True, broker_epoch=1)
-
-
-def test_epochs_before_the_recovery_point_survive_a_crash_of_the_machine() -> None:
-    files = SimFiles(1)
-    disk = StorageOnDisk("/data", files=files)
-    log = disk.log()
-    for epoch in (0, 3, 4):
-        append(log, b"a", b"b", epoch=epoch)
-        log.roll()
-    entries = list(log.epochs.entries)
-    assert log.recovery_point == 6
-    log.flush()
-    for now in (0.0, 61.0):
-        disk.storage.run(now)
-    recovery_points = files.content("/data/recovery-point-offset-checkpoint")
-    recovery_points.flush()
-    files.lose_unflushed("/data")
-    assert disk.restart(is_clean=False).epochs.entries == entries
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 # ---------------------------------------------------------------------- damaged indexes
@@ -299,7 +263,7 @@ def indexed(tmp_path: Path) -> tuple[StorageOnDisk, Path]:
     log = disk.log()
     for number in range(20):
         append(log, b"%d" % number, at=1_000 + number)
-    disk.storage.stop(is_clean=True, broker_epoch=-1)
+    disk.stop(is_clean=True)
     return disk, tmp_path / f"t-0/{0:020d}.log"
 
 
@@ -343,10 +307,9 @@ def test_damaged_offset_index_of_a_clean_log_is_rebuilt(tmp_path: Path, kind: st
     for offset in range(21):
         [found] = log.read(offset, offset + 1, 1000, min_one=True).batches
         assert found.base_offset == offset
-    disk.storage.stop(is_clean=True, broker_epoch=1)
+    disk.stop(is_clean=True)
     assert index.stat().st_size == 20 * ENTRY
     check_indexes(started(disk), 21)
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 TIMES = {
@@ -368,7 +331,7 @@ def test_damaged_time_index_of_a_clean_log_is_rebuilt(tmp_path: Path, kind: str)
     else:
         index.write_bytes(data)
     check_indexes(started(disk))
-    disk.storage.stop(is_clean=True, broker_epoch=1)
+    disk.stop(is_clean=True)
     assert index.stat().st_size // TIME_ENTRY == 19
 
 
@@ -381,7 +344,6 @@ def test_bytes_without_a_batch_behind_a_clean_segment_are_cut_off(tmp_path: Path
     assert log.size_bytes == path.stat().st_size == size
     append(log, b"20", at=1_020)
     assert len(values_of(disk.restart(is_clean=False))) == 21
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_index_entries_after_a_restart_are_as_far_apart_as_before(tmp_path: Path) -> None:
@@ -393,7 +355,6 @@ def test_index_entries_after_a_restart_are_as_far_apart_as_before(tmp_path: Path
     append(log, b"x" * 40, b"x" * 40)
     [segment] = on_disk(log.segments)
     assert segment.offsets.count == 1
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 @pytest.mark.parametrize(
@@ -402,10 +363,8 @@ def test_index_entries_after_a_restart_are_as_far_apart_as_before(tmp_path: Path
     ids=["a part of an entry", "an offset that does not rise", "another version"],
 )
 def test_damaged_transaction_index_is_rebuilt_with_the_producers_before_it(
-    tmp_path: Path, damage: bytes
+    disk: StorageOnDisk, log: PartitionLog, damage: bytes
 ) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
     write_in_transaction(log, 1)
     log.roll()
     log.append_marker(EndMarker(1, 0, False, 1), 0, 1_000)
@@ -414,14 +373,13 @@ def test_damaged_transaction_index_is_rebuilt_with_the_producers_before_it(
     log.roll()
     append(log, b"after")
     states = [(one.producer_id, one.coordinator_epoch, len(one.batches)) for one in log.producers]
-    disk.storage.stop(is_clean=True, broker_epoch=-1)
-    path = tmp_path / f"t-0/{1:020d}.txnindex"
+    disk.stop(is_clean=True)
+    path = disk.path / f"t-0/{1:020d}.txnindex"
     path.write_bytes(path.read_bytes() + damage)
     log = started(disk)
     assert log.aborted_transactions(0, 2) == before
     assert [(one.producer_id, one.coordinator_epoch, len(one.batches)) for one in log.producers] == states
     assert log.last_stable_offset == log.high_watermark
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def write_in_transaction(log: PartitionLog, producer_id: int) -> None:
@@ -429,9 +387,9 @@ def write_in_transaction(log: PartitionLog, producer_id: int) -> None:
     log.append_as_leader(view(data), 0, from_client=False)
 
 
-def test_aborted_and_open_transactions_survive_restarts_and_crashes(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_aborted_and_open_transactions_survive_restarts_and_crashes(
+    disk: StorageOnDisk, log: PartitionLog
+) -> None:
     for producer_id in (1, 2, 3, 4):
         write_in_transaction(log, producer_id)
     for producer_id, is_committed in ((2, False), (1, True), (3, False)):
@@ -443,15 +401,12 @@ def test_aborted_and_open_transactions_survive_restarts_and_crashes(tmp_path: Pa
         log.advance_high_watermark(7)
         assert log.aborted_transactions(0, 7) == before
         assert log.last_stable_offset == 3
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 @pytest.mark.parametrize("kept", [0, 1])
 def test_aborted_transaction_that_was_truncated_does_not_return_with_a_restart(
-    tmp_path: Path, kept: int
+    disk: StorageOnDisk, log: PartitionLog, kept: int
 ) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
     for producer_id in range(kept + 1):
         write_in_transaction(log, producer_id)
         log.append_marker(EndMarker(producer_id, 0, False, 1), 0, 1_000)
@@ -459,13 +414,12 @@ def test_aborted_transaction_that_was_truncated_does_not_return_with_a_restart(
     for is_clean in (True, False):
         log = disk.restart(is_clean=is_clean)
         assert [one.producer_id for one in log.aborted_transactions(0, 9)] == [*range(kept)]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_aborted_transactions_of_compacted_segments_survive_a_restart(tmp_path: Path, is_clean: bool) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_aborted_transactions_of_compacted_segments_survive_a_restart(
+    disk: StorageOnDisk, log: PartitionLog, is_clean: bool
+) -> None:
     log.limit_segments(RollLimits(max_age_ms=2**62))
     for producer_id in (1, 2):
         write_in_transaction(log, producer_id)
@@ -482,7 +436,6 @@ def test_aborted_transactions_of_compacted_segments_survive_a_restart(tmp_path: 
         bases = [segment.base_offset, segment.next_offset]
         assert all(bases[0] <= one.last_offset < bases[1] for one in segment.transactions.read())
     assert disk.restart(is_clean=is_clean).aborted_transactions(0, 6) == before
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 # ---------------------------------------------------------------------- what a crash leaves
@@ -505,7 +458,6 @@ def test_files_that_a_crash_has_left_are_removed(tmp_path: Path, name: str) -> N
     (tmp_path / "t-0" / name).write_bytes(b"left")
     assert values_of(started(disk)) == [*range(6)]
     assert name not in disk.names()
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_completed_compaction_brings_all_files_of_its_segment(tmp_path: Path) -> None:
@@ -518,7 +470,7 @@ def test_completed_compaction_brings_all_files_of_its_segment(tmp_path: Path) ->
     log.roll()
     append(log, b"next")
     before, aborted = values_of(log), log.aborted_transactions(0, 9)
-    disk.storage.stop(is_clean=True, broker_epoch=-1)
+    disk.stop(is_clean=True)
     folder = tmp_path / "t-0"
     first = f"{0:020d}"
     names = sorted(path.name for path in folder.glob(f"{first}.*"))
@@ -530,35 +482,27 @@ def test_completed_compaction_brings_all_files_of_its_segment(tmp_path: Path) ->
     assert (values_of(log), log.aborted_transactions(0, 9)) == (before, aborted)
     assert {name: (folder / name).read_bytes() for name in names} == files
     assert not list(folder.glob("*.swap"))
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_new_segment_has_no_aborted_transaction_of_a_file_that_was_left(
-    tmp_path: Path, is_clean: bool
+    disk: StorageOnDisk, log: PartitionLog, is_clean: bool
 ) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
     append(log, b"x")
-    (tmp_path / f"t-0/{1:020d}.txnindex").write_bytes(pack(">hqqqq", 0, 1, 0, 1, 1))
+    (disk.path / f"t-0/{1:020d}.txnindex").write_bytes(pack(">hqqqq", 0, 1, 0, 1, 1))
     log.roll()
     append(log, b"y")
     assert disk.restart(is_clean=is_clean).aborted_transactions(0, 9) == []
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_large_batches_are_iterated_and_recovered(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_large_batches_are_iterated_and_recovered(disk: StorageOnDisk, log: PartitionLog) -> None:
     append(log, b"small", b"x" * (5 << 20), b"small")
     assert values_of(log) == [0, 1, 2]
     assert values_of(disk.restart(is_clean=False)) == [0, 1, 2]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_segment_rolls_by_time_after_a_restart_as_before(tmp_path: Path, is_clean: bool) -> None:
-    disk = StorageOnDisk(tmp_path)
+def test_segment_rolls_by_time_after_a_restart_as_before(disk: StorageOnDisk, is_clean: bool) -> None:
     append(disk.log(), b"first", at=1_000)
     log = disk.restart(is_clean=is_clean)
     log.limit_segments(RollLimits(max_age_ms=500))
@@ -566,19 +510,17 @@ def test_segment_rolls_by_time_after_a_restart_as_before(tmp_path: Path, is_clea
     assert len(log.segments) == 1
     append(log, b"third", at=1_501)
     assert len(log.segments) == 2
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_largest_timestamp_of_a_recovered_segment_is_known_after_a_clean_restart(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_largest_timestamp_of_a_recovered_segment_is_known_after_a_clean_restart(
+    disk: StorageOnDisk, log: PartitionLog
+) -> None:
     log.limit_segments(TWO_BATCHES)
     for at in (5, 7, 9, 11):
         append(log, b"v" * 40, at=at)
     disk.restart(is_clean=False)
     log = disk.restart()
     assert [segment.latest for segment in on_disk(log.segments)] == [(7, 1), (11, 3)]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_recovery_cuts_batches_that_end_before_their_segment_begins(tmp_path: Path) -> None:
@@ -590,26 +532,22 @@ def test_recovery_cuts_batches_that_end_before_their_segment_begins(tmp_path: Pa
     (tmp_path / ".kafka_cleanshutdown").unlink()
     log = started(disk)
     assert (values_of(log), log.log_end_offset) == ([], 5)
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_recovery_adds_the_epochs_that_an_old_checkpoint_lacks(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_recovery_adds_the_epochs_that_an_old_checkpoint_lacks(
+    disk: StorageOnDisk, log: PartitionLog
+) -> None:
     for epoch in (0, 1, 2):
         append(log, b"a", b"b", epoch=epoch)
-    disk.storage.stop(is_clean=False, broker_epoch=-1)
-    (tmp_path / "t-0/leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    disk.stop(is_clean=False)
+    (disk.path / "t-0/leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     assert started(disk).epochs.entries == [(0, 0), (1, 2), (2, 4)]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_recovery_cuts_a_batch_with_more_records_than_offsets(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
+def test_recovery_cuts_a_batch_with_more_records_than_offsets(disk: StorageOnDisk) -> None:
     append(disk.log(), b"kept")
-    disk.storage.stop(is_clean=False, broker_epoch=-1)
-    path = tmp_path / f"t-0/{0:020d}.log"
+    disk.stop(is_clean=False)
+    path = disk.path / f"t-0/{0:020d}.log"
     damaged = placed(view(batch([b"x"], count=5)), 1, 0).buffer
     path.write_bytes(path.read_bytes() + bytes(damaged))
     assert values_of(started(disk)) == [0]
-    disk.storage.stop(is_clean=True, broker_epoch=1)

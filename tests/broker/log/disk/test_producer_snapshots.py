@@ -49,14 +49,12 @@ def test_each_rolled_segment_begins_with_a_snapshot(tmp_path: Path) -> None:
     assert [one.last_sequence for one in states] == [3]
     states, offset = log.files.producers_at(log, 4)
     assert offset == 4
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_snapshots_of_deleted_segments_are_removed(tmp_path: Path) -> None:
     disk, log = filled(tmp_path)
     log.advance_log_start(7)
     assert snapshots(disk) == bases(log) == [6, 8, 10]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_snapshots_after_a_truncation_are_removed_and_taken_again(tmp_path: Path) -> None:
@@ -66,7 +64,6 @@ def test_snapshots_after_a_truncation_are_removed_and_taken_again(tmp_path: Path
     assert [one.last_sequence for one in log.producers] == [4]
     log.roll()
     assert snapshots(disk) == [2, 4, 5]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_log_that_starts_elsewhere_has_no_snapshot_of_before(tmp_path: Path) -> None:
@@ -74,7 +71,6 @@ def test_log_that_starts_elsewhere_has_no_snapshot_of_before(tmp_path: Path) -> 
     log.truncate_fully_and_start_at(3)
     assert snapshots(disk) == []
     assert list(log.producers) == []
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_compaction_removes_the_snapshots_of_merged_segments(tmp_path: Path) -> None:
@@ -83,7 +79,6 @@ def test_compaction_removes_the_snapshots_of_merged_segments(tmp_path: Path) -> 
     assert finish(compact(log, CompactionPolicy(min_dirty_ratio=0.0), 1_000)) is not None
     assert len(log.segments) < 6
     assert snapshots(disk) == bases(log)[1:]
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 def test_corrupt_snapshot_is_removed_and_the_one_before_it_is_read(tmp_path: Path) -> None:
@@ -127,4 +122,3 @@ def test_producers_of_deleted_records_survive_a_restart(tmp_path: Path, is_clean
     log.advance_log_start(12)
     log = disk.restart(is_clean=is_clean)
     assert log.append_as_leader(last, 0).is_duplicate
-    disk.storage.stop(is_clean=True, broker_epoch=1)

@@ -46,7 +46,7 @@ def root(original: Path, tmp_path: Path) -> Path:
 
 
 def used(root: Path, topic: str) -> Path:
-    """The partition of an internal topic that has records."""
+    """Return the log of a partition with records of an internal topic."""
     logs = sorted(root.glob(f"broker-0/{topic}-*/{SEGMENT}"))
     return next(log.parent for log in logs if log.stat().st_size)
 
@@ -68,7 +68,7 @@ def replace_by_pipe(path: Path) -> None:
 
 
 def state_of(root: Path) -> dict[str, object]:
-    """All files with their bytes, and what else there is."""
+    """Return the bytes of all files, the targets of links, and None for anything else."""
     found: dict[str, object] = {}
     for path in root.rglob("*"):
         name = str(path.relative_to(root))
@@ -130,7 +130,7 @@ def test_link_is_not_followed(root: Path, what: str, is_clean: bool) -> None:
 
 @pytest.mark.parametrize("is_clean", rest_in_gate([False, True]))
 @pytest.mark.parametrize("what", FILES)
-def test_pipe_is_refused_and_not_waited_for(root: Path, what: str, is_clean: bool) -> None:
+def test_pipe_is_refused_without_waiting(root: Path, what: str, is_clean: bool) -> None:
     path = FILES[what](root)
     replace_by_pipe(path)
     if not is_clean:
@@ -150,7 +150,7 @@ def test_small_file_of_gigabytes_is_not_read(root: Path, what: str) -> None:
 
 
 def test_huge_metadata_log_is_refused_before_it_is_read(root: Path) -> None:
-    """Its first 2 GB were read into memory, which took ten seconds."""
+    """Reading 2 GB of it would take ten seconds."""
     path = root / "broker-0/__cluster_metadata-0" / SEGMENT
     os.truncate(path, 8 << 30)  # sparse
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -203,7 +203,7 @@ def test_damaged_directory_id_is_refused_and_not_rewritten(root: Path, line: str
 
 
 def test_directory_without_an_id_gets_one_at_the_start(tmp_path: Path) -> None:
-    """As Kafka before 3.7 has left it; the metadata does not know it."""
+    """Kafka before 3.7 created directories without an id; the metadata does not list it."""
     with KafkaCluster(1, {"t": 1}, data_dir=tmp_path, config={"log.dirs": "a"}):
         pass
     properties = (tmp_path / "broker-0/a" / META_PROPERTIES).read_text().splitlines()
@@ -219,14 +219,14 @@ def test_directory_without_an_id_gets_one_at_the_start(tmp_path: Path) -> None:
 
 
 def test_directory_id_with_other_characters_in_it_is_refused(root: Path) -> None:
-    """They were skipped: what was left was taken for an id."""
+    """A decoder that skips them would accept the rest as an id."""
     path = root / "broker-0" / META_PROPERTIES
     path.write_text(path.read_text().replace("directory.id=", "directory.id=!"))
     refused(root, root / "broker-0", "is not an id of 16 bytes in base64")
 
 
 def test_broker_starts_with_the_directory_that_works(tmp_path: Path) -> None:
-    """As Apache Kafka: a broker ends only if all of its directories have failed."""
+    """A broker ends only if all of its directories have failed, as in Apache Kafka."""
     config = {"log.dirs": "a,b"}
     with (
         KafkaCluster(1, {"t": 4}, data_dir=tmp_path, config=config) as cluster,
@@ -245,7 +245,7 @@ def test_broker_starts_with_the_directory_that_works(tmp_path: Path) -> None:
 def test_error_while_a_coordinator_reads_its_log_ends_the_start(
     root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is read by the broker's own thread, after the logs are loaded."""
+    """The broker's own thread reads it after the logs are loaded."""
     path, read = used(root, "__consumer_offsets") / SEGMENT, RealFile.read
 
     def fail(file: RealFile, position: int, size: int) -> bytes:

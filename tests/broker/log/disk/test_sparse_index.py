@@ -26,7 +26,7 @@ class CountingFile(RealFile):
 
 
 def index_of(path: Path, entries: int) -> tuple[SparseIndex, CountingFile]:
-    """Returns an index whose entry N has offset 10 N + 5 and position 100 N + 50."""
+    """Return an index whose entry N has offset 10 N + 5 and position 100 N + 50."""
     path.write_bytes(b"".join(OFFSET_ENTRY.pack(10 * one + 5, 100 * one + 50) for one in range(entries)))
     file = CountingFile(str(path), RealFiles())
     return SparseIndex(file, OFFSET_ENTRY, entries * OFFSET_ENTRY.size), file

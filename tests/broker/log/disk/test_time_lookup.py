@@ -8,6 +8,7 @@ import pytest
 
 from pykafka2.broker.handlers.offsets import NOTHING, first_at, latest
 from pykafka2.broker.log.disk.real_files import RealFile
+from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.segments import RollLimits
 from pykafka2.compression.steps import finish
 from tests.broker.log.disk.on_disk import StorageOnDisk
@@ -29,9 +30,9 @@ def read_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def test_offset_by_time_reads_a_part_of_one_segment(tmp_path: Path, read_bytes: list[int]) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_offset_by_time_reads_a_part_of_one_segment(
+    disk: StorageOnDisk, log: PartitionLog, read_bytes: list[int]
+) -> None:
     log.limit_segments(RollLimits(max_bytes=4 << 20))
     for number in range(1200):
         log.append_as_leader(view(batch([b"x" * 8000], timestamp=1000 + number)), 0)
@@ -41,7 +42,6 @@ def test_offset_by_time_reads_a_part_of_one_segment(tmp_path: Path, read_bytes: 
     assert finish(first_at(log, 3000)) is NOTHING
     assert finish(latest(log))[:2] == (1199, 2199)
     assert sum(read_bytes) < 5 * (1 << 20) + 100_000
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 @pytest.mark.parametrize("interval", [1, 4096])
@@ -61,15 +61,11 @@ def test_offset_by_time_is_the_first_one_if_timestamps_are_out_of_order(
             assert finish(first_at(log, wanted)).offset == first
         assert finish(latest(log)).offset == stamps.index(max(stamps))
         log = disk.restart()
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
-def test_latest_record_below_the_log_start_is_not_found(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+def test_latest_record_below_the_log_start_is_not_found(disk: StorageOnDisk, log: PartitionLog) -> None:
     for time in (100, 900, 300):
         log.append_as_leader(view(batch([b"x"], timestamp=time)), 0)
     log.advance_high_watermark(3)
     log.advance_log_start(2)
     assert finish(latest(log))[:2] == (2, 300)
-    disk.storage.stop(is_clean=True, broker_epoch=1)

@@ -25,7 +25,7 @@ def held(log: PartitionLog) -> list[bytes]:
 
 
 def message(offset: int, magic: int, value: bytes = b"old") -> bytes:
-    """Returns a message of Kafka before 0.11, without a key."""
+    """Return a message of Kafka before 0.11, without a key."""
     timestamp = struct.pack(">q", 1000) if magic else b""
     body = (
         struct.pack(">bb", magic, 0)
@@ -44,30 +44,28 @@ def files_in(path: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("magic", [0, 1])
 def test_segment_of_an_old_format_is_refused_and_left_as_it_is(
-    tmp_path: Path, magic: int, is_clean: bool
+    disk: StorageOnDisk, magic: int, is_clean: bool
 ) -> None:
-    disk = StorageOnDisk(tmp_path)
     disk.log()
-    disk.storage.stop(is_clean=is_clean, broker_epoch=1)
-    segment = tmp_path / "t-0/00000000000000000000.log"
+    disk.stop(is_clean=is_clean)
+    segment = disk.path / "t-0/00000000000000000000.log"
     segment.write_bytes(b"".join(message(number, magic) for number in range(3)))
-    before = files_in(tmp_path / "t-0")
+    before = files_in(disk.path / "t-0")
     with pytest.raises(
         ConfigurationError, match=rf"{segment} has messages of the format v{magic}.*Delete the"
     ):
-        disk.storage.start()
-    assert files_in(tmp_path / "t-0") == before
+        disk.start()
+    assert files_in(disk.path / "t-0") == before
 
 
-def test_old_message_after_a_batch_is_refused_and_not_cut_off(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path)
+def test_old_message_after_a_batch_is_refused_and_not_cut_off(disk: StorageOnDisk) -> None:
     append(disk.log(), b"new")
-    disk.storage.stop(is_clean=False, broker_epoch=1)
-    segment = tmp_path / "t-0/00000000000000000000.log"
+    disk.stop(is_clean=False)
+    segment = disk.path / "t-0/00000000000000000000.log"
     content = segment.read_bytes() + message(1, 1, b"x" * 100)
     segment.write_bytes(content)
     with pytest.raises(ConfigurationError, match="at position"):
-        disk.storage.start()
+        disk.start()
     assert segment.read_bytes() == content
 
 
@@ -82,23 +80,20 @@ def test_old_message_after_a_batch_is_refused_and_not_cut_off(tmp_path: Path) ->
     ],
     ids=["zeros", "torn", "damaged", "long", "noise"],
 )
-def test_damage_unlike_an_old_message_is_cut_off(tmp_path: Path, tail: bytes) -> None:
-    disk = StorageOnDisk(tmp_path)
+def test_damage_unlike_an_old_message_is_cut_off(disk: StorageOnDisk, tail: bytes) -> None:
     append(disk.log(), b"new")
-    disk.storage.stop(is_clean=False, broker_epoch=1)
-    segment = tmp_path / "t-0/00000000000000000000.log"
+    disk.stop(is_clean=False)
+    segment = disk.path / "t-0/00000000000000000000.log"
     content = segment.read_bytes()
     segment.write_bytes(content + tail)
-    disk.storage.start()
+    disk.start()
     assert segment.read_bytes() == content
-    disk.storage.stop(is_clean=True, broker_epoch=1)
 
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_segments_after_lost_offsets_are_renamed_with_an_error_in_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, times: int
+    disk: StorageOnDisk, caplog: pytest.LogCaptureFixture, times: int
 ) -> None:
-    disk = StorageOnDisk(tmp_path)
     for _ in range(times):
         log = disk.log()
         log.limit_segments(RollLimits(max_bytes=300))
@@ -106,20 +101,19 @@ def test_segments_after_lost_offsets_are_renamed_with_an_error_in_the_log(
             append(log, b"x" * 20)
         bases = [segment.base_offset for segment in log.segments]
         first = next(iter(log.batches()))
-        disk.storage.stop(is_clean=False, broker_epoch=1)
-        (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"0\n0\n")
-        segments = [tmp_path / f"t-0/{base:020d}.log" for base in bases]
+        disk.stop(is_clean=False)
+        (disk.path / "recovery-point-offset-checkpoint").write_bytes(b"0\n0\n")
+        segments = [disk.path / f"t-0/{base:020d}.log" for base in bases]
         # The file ends with a whole batch, as after a crash that has lost its last pages and its size.
         segments[0].write_bytes(segments[0].read_bytes()[: first.size_bytes])
         later = [segment.read_bytes() for segment in segments[1:]]
         with caplog.at_level(logging.ERROR):
-            disk.storage.start()
+            disk.start()
         assert disk.log().log_end_offset == 1
-    assert f"Offsets 1 to {bases[1] - 1} of {tmp_path}/t-0 are lost" in caplog.text
+    assert f"Offsets 1 to {bases[1] - 1} of {disk.path}/t-0 are lost" in caplog.text
     assert caplog.records[-1].getMessage().endswith(f"NNN.log.lost: {', '.join(map(str, bases[1:]))}")
     ending = ".lost" * times
     assert [Path(f"{segment}{ending}").read_bytes() for segment in segments[1:]] == later
     assert not any(segment.exists() for segment in segments[1:])
     append(disk.log(), b"next")
     assert len(held(disk.restart(is_clean=False))) == 2
-    disk.storage.stop(is_clean=True, broker_epoch=1)
