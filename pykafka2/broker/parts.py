@@ -219,10 +219,9 @@ class Parts:
         node = self._node
         if not node.config.text("authorizer.class.name"):
             return None
-        from pykafka2.broker.handlers.access_table import CHECKS
         from pykafka2.broker.handlers.authorization import Gate as StandardGate
 
-        return StandardGate(node.id, node.config, node.clock, node.events, CHECKS)
+        return StandardGate(node.id, node.config, node.clock, node.events)
 
     def _make_connections(self) -> None:
         """Create connections and their processors."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pykafka2.broker.base.image import ClusterImage, Key
 from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.controller_channel import ControllerChannel
-from pykafka2.broker.handlers.api import APIS, Api, deadline_of, respond, submit_to_controller
+from pykafka2.broker.handlers.api import APIS, CONTROLLER, Api, deadline_of, respond, submit_to_controller
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.handlers.throttling import throttle
 from pykafka2.broker.security.principal import host_bytes, principal_bytes
@@ -228,7 +228,7 @@ class BrokerRequests:
         progress.metrics = self._metrics
         progress.taken_at = self._node.clock.monotonic()
         api = APIS[context.api_key]
-        if api.by_controller:
+        if api.at is CONTROLLER:
             self._forwarder.to_controller(api, context, now)
         else:
             respond(self._services, api, context, now)

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import pytest
 
-from pykafka2.broker.handlers.api import APIS
 from pykafka2.errors import (
     ConfigurationError,
     KafkaError,
@@ -97,10 +96,6 @@ def test_every_api_can_be_failed(
 ) -> None:
     kafka_cluster.controls.fail_next(type(request_), RequestTimedOut)
     assert "7" in repr(leader("t", 0).call(request_, version))
-
-
-def test_every_served_api_knows_how_to_refuse() -> None:
-    assert [api.name for api in APIS.values() if not api.can_refuse] == []
 
 
 @one_broker

@@ -6,7 +6,7 @@ into its state (state.py), and publishes the resulting image. A new controller r
 
 To add an operation: a method of `Controller`, or a function over one in its own module, that reads
 `controller.state`, raises a `BrokerError` if the request is invalid, and calls `controller.write(records)`
-once. A handler registered with `by_controller=True` runs as one event in the queue of the active controller,
+once. A handler declared with `at=CONTROLLER` runs as one event in the queue of the active controller,
 whichever broker received the request: only there `services.controller` is the active controller and calls are
 synchronous. All other handlers read `services.image`.
 """

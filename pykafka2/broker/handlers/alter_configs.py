@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from pykafka2.broker.base.image import BROKER_RESOURCE, LOGGER_RESOURCE
 from pykafka2.broker.controller.control.configs import ConfigChange, Operation, configured, replaced
 from pykafka2.broker.controller.metadata.records import Record
-from pykafka2.broker.handlers.api import services_of_receiver
+from pykafka2.broker.handlers.api import CONTROLLER, api, services_of_receiver
+from pykafka2.broker.handlers.authorization import check_configs
 from pykafka2.errors import BrokerError, InvalidConfig, InvalidRequest, UnknownServerError, error_of
+from pykafka2.protocol.acl_terms import Operation as AclOperation
 from pykafka2.protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -33,6 +35,26 @@ Outcome = tuple[Any, "BrokerError | None"]
 """A resource of the request, and the error if it was not changed."""
 
 
+def refuse_incremental(
+    request: IncrementalAlterConfigsRequest, version: int, code: int
+) -> IncrementalAlterConfigsResponse:
+    error = error_of(code)
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            IncrementalAlterConfigsResponseAlterConfigsResourceResponse(**_resource_response(resource, error))
+            for resource in request.resources
+        ]
+    )
+
+
+@api(
+    IncrementalAlterConfigsRequest,
+    0,
+    1,
+    at=CONTROLLER,
+    access=check_configs(AclOperation.ALTER_CONFIGS, "responses", names_loggers=True),
+    refusal=refuse_incremental,
+)
 def handle_incremental(
     services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest, now: float
 ) -> IncrementalAlterConfigsResponse:
@@ -56,6 +78,24 @@ def handle_incremental(
     )
 
 
+def refuse(request: AlterConfigsRequest, version: int, code: int) -> AlterConfigsResponse:
+    error = error_of(code)
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResponseAlterConfigsResourceResponse(**_resource_response(resource, error))
+            for resource in request.resources
+        ]
+    )
+
+
+@api(
+    AlterConfigsRequest,
+    0,
+    2,
+    at=CONTROLLER,
+    access=check_configs(AclOperation.ALTER_CONFIGS, "responses"),
+    refusal=refuse,
+)
 def handle(
     services: Services, context: RequestContext, request: AlterConfigsRequest, now: float
 ) -> AlterConfigsResponse:
@@ -151,23 +191,3 @@ def _resource_response(resource: Any, error: BrokerError | None) -> dict[str, An
         "resource_type": resource.resource_type,
         "resource_name": resource.resource_name,
     }
-
-
-def refuse_incremental(request: IncrementalAlterConfigsRequest, code: int) -> IncrementalAlterConfigsResponse:
-    error = error_of(code)
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            IncrementalAlterConfigsResponseAlterConfigsResourceResponse(**_resource_response(resource, error))
-            for resource in request.resources
-        ]
-    )
-
-
-def refuse(request: AlterConfigsRequest, code: int) -> AlterConfigsResponse:
-    error = error_of(code)
-    return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResponseAlterConfigsResourceResponse(**_resource_response(resource, error))
-            for resource in request.resources
-        ]
-    )

@@ -1,8 +1,7 @@
-"""The broker's APIs: versions, where each runs, and the functions that handle and refuse its requests.
+"""The broker's APIs: each is one declaration, with its versions, its access, where it runs, and its refusal.
 
-A handler module registers itself: `@handles(ProduceRequest, 3, 13)` on the function that responds, and
-`@refuses` on the one that builds the same response with an error in every field (for faults). ApiVersions
-advertises what is registered.
+`@api(DescribeAclsRequest, 1, 3, access=on_cluster(Operation.DESCRIBE))` stands on the function that responds.
+ApiVersions advertises what is declared, the gate runs `access`, and faults and errors use `refusal`.
 
 Requests for the active controller are handled as events of its queue, on the broker that hosts it (KIP-590).
 The request's own timeout, if Kafka uses it, limits the wait in the queue; after it the client gets
@@ -11,14 +10,18 @@ REQUEST_TIMED_OUT. Access requires the cluster's lock.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Final, TypeVar
 
 import attrs
 
+from pykafka2.broker import handlers
 from pykafka2.broker.base.features import DEFAULT, Release
+from pykafka2.broker.handlers.authorization import BROKERS, Check
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.clock import FOREVER
@@ -29,29 +32,26 @@ from pykafka2.protocol.struct import Request, Response
 Handle = Callable[[Services, RequestContext, Any, float], "Response | None"]
 """Callback: (services, context, request, now) -> the response, or None if it is sent later or not at all."""
 
-Refuse = Callable[[Any, int], Response]
-"""Callback: (request, error code) -> the error response."""
+Refuse = Callable[[Any, int, int], Response]
+"""Callback: (request, version, error code) -> the response with the error in every place for it."""
 
-F = TypeVar("F", bound=Refuse)
-
-HANDLER_MODULES: Final = (
-    "administration",
-    "api_versions",
-    "brokers",
-    "envelope",
-    "fetch",
-    "find_coordinator",
-    "groups",
-    "log_dirs",
-    "metadata",
-    "offsets",
-    "produce",
-    "sasl",
-    "transactions",
-)
+H = TypeVar("H", bound=Handle)
 
 
-@attrs.define
+class Place(enum.Enum):
+    """The place where a request is handled."""
+
+    HERE = "the broker that received it"
+    CONTROLLER = "the active controller, as an event of its queue; other brokers forward to it"
+    GROUP_COORDINATOR = "the shard of its group"
+    TRANSACTION_COORDINATOR = "the shard of its transactional id"
+
+
+HERE, CONTROLLER = Place.HERE, Place.CONTROLLER
+GROUP_COORDINATOR, TRANSACTION_COORDINATOR = Place.GROUP_COORDINATOR, Place.TRANSACTION_COORDINATOR
+
+
+@attrs.define(frozen=True, eq=False)
 class Api:
     """One served API."""
 
@@ -59,74 +59,71 @@ class Api:
     min_version: int
     max_version: int
     handle: Handle
-    refuse: Refuse | None = None
-    by_controller: bool = False
-    between_brokers: bool = False
-    oldest_version: int | None = None
-    """The lowest version that the function can handle if an older release has it; default: `min_version`."""
-    refuse_in_version: Callable[[Any, int, int], Response] | None = None
-    """Callback: (request, version, error code); used instead of `refuse` if the response depends on the
-    version.
-    """
+    access: Check
+    at: Place
+    refusal: Refuse
+    oldest_version: int
+    """The lowest version that `handle` knows if an older release has it."""
 
     @property
     def name(self) -> str:
         return API_KEYS[self.api_key].name
 
     @property
-    def can_refuse(self) -> bool:
-        return self.refuse is not None or self.refuse_in_version is not None
-
-    def refusal(self, request: Request[Any], version: int, code: int) -> Response | None:
-        """Return the response with an error in every field; None if there is none."""
-        if self.refuse_in_version is not None:
-            return self.refuse_in_version(request, version, code)
-        return None if self.refuse is None else self.refuse(request, code)
+    def between_brokers(self) -> bool:
+        """Whether only brokers can send it, over their links; clients do not see it."""
+        return self.access is BROKERS
 
 
-APIS: dict[int, Api] = {}
+APIS: Final[dict[int, Api]] = {}
 
 
-def handles(
+def api(
     request: type[Request[Any]],
-    min_version: int,
-    max_version: int,
+    first: int,
+    last: int,
     *,
-    by_controller: bool = False,
-    between_brokers: bool = False,
-    oldest_version: int | None = None,
-) -> Callable[[Handle], Handle]:
-    """Register the handler function of an API for these versions.
+    access: Check | None = None,
+    at: Place = HERE,
+    refusal: Refuse,
+    oldest: int | None = None,
+) -> Callable[[H], H]:
+    """Declare an API for these versions; the decorated function handles it.
 
-    With `by_controller` it runs on the broker of the active controller, as an event of its queue
-    (`services.controller` is that controller); other brokers forward to it. With `between_brokers` only
-    brokers can send it, over their links, and clients do not see the API. Versions from `oldest_version` on
-    are served as an older release that has them (`KafkaCluster(as_version=...)`).
+    `access` must be given: a check of handlers/authorization.py, or OPEN or BROKERS. Without it this raises
+    `TypeError`, so that nothing is open by omission. At the controller `services.controller` is the active
+    one. At a coordinator no function is needed, because the request is submitted to its shard. Versions from
+    `oldest` on are served as an older release that has them (`KafkaCluster(as_version=...)`).
     """
-
-    def register(function: Handle) -> Handle:
-        APIS[request.API_KEY] = Api(
-            request.API_KEY,
-            min_version,
-            max_version,
-            function,
-            by_controller=by_controller,
-            between_brokers=between_brokers,
-            oldest_version=oldest_version,
+    key = request.API_KEY
+    if access is None:
+        raise TypeError(
+            f"the API {name_of(key)} has no access. Write what its sender needs, such as "
+            "access=on_cluster(Operation.DESCRIBE), each_topic(Operation.READ), on_named(Operation.READ, "
+            'ResourceType.GROUP, "group_id"); or access=OPEN if every client may send it, or access=BROKERS'
         )
-        return function
+    if key in APIS:
+        raise TypeError(f"the API {name_of(key)} is declared twice")
 
+    def register(handle: H) -> H:
+        APIS[key] = Api(key, first, last, handle, access, at, refusal, first if oldest is None else oldest)
+        return handle
+
+    if at is GROUP_COORDINATOR:
+        register(submit_to_groups)
+    elif at is TRANSACTION_COORDINATOR:
+        register(submit_to_transactions)
     return register
 
 
-def refuses(request: type[Request[Any]]) -> Callable[[F], F]:
-    """Register the function that builds error responses of an API."""
+def submit_to_groups(services: Services, context: RequestContext, request: Any, now: float) -> None:
+    """Submit a request to its group's shard, which responds, possibly before this returns."""
+    services.coordinators.submit(services.coordinators.groups, context, request, now)
 
-    def register(function: F) -> F:
-        APIS[request.API_KEY].refuse = function
-        return function
 
-    return register
+def submit_to_transactions(services: Services, context: RequestContext, request: Any, now: float) -> None:
+    """Submit a request to the shard of its transactional id, which responds, possibly before this returns."""
+    services.coordinators.submit(services.coordinators.transactions, context, request, now)
 
 
 def respond(services: Services, api: Api, context: RequestContext, now: float) -> None:
@@ -142,28 +139,30 @@ def respond(services: Services, api: Api, context: RequestContext, now: float) -
     def handle() -> Response | None:
         return api.handle(services, context, context.request, now)  # without what the gate has rejected
 
-    image = services.controller.image if api.by_controller else services.image
+    by_controller = api.at is CONTROLLER
+    image = services.controller.image if by_controller else services.image
     services.respond_with(
-        context, lambda: gate.handle(services, context, image, handle, by_controller=api.by_controller)
+        context,
+        lambda: gate.handle(services, context, image, api.access, handle, by_controller=by_controller),
     )
 
 
 def services_of_receiver(services: Services, context: RequestContext) -> Services:
     """Return the services of the broker that received the client's request.
 
-    For handlers with `by_controller`.
-
-    Kafka's brokers check what concerns a single broker before they forward; here that is done afterwards.
+    For handlers at the controller. Kafka's brokers check what concerns a single broker before they forward;
+    here that is done afterwards.
     """
     if not context.is_from_broker:
         return services
     return services.of(int(context.peer.rpartition("-")[2]))
 
 
+@cache
 def load() -> None:
-    """Import every handler. Can be called repeatedly."""
-    for name in HANDLER_MODULES:
-        import_module(f"pykafka2.broker.handlers.{name}")
+    """Import every module of handlers/, so that its APIs are declared. Can be called repeatedly."""
+    for module in iter_modules(handlers.__path__):
+        import_module(f"{handlers.__name__}.{module.name}")
 
 
 class ClientApis:
@@ -191,8 +190,7 @@ def client_ranges(release: Release) -> dict[int, tuple[int, int]]:
     """Return the versions for clients by API key, of the APIs that both this broker and a release have."""
     ranges = {}
     for key, api in sorted(APIS.items()):
-        lowest = api.min_version if api.oldest_version is None else api.oldest_version
-        versions = release.versions_of(key, lowest, api.max_version)
+        versions = release.versions_of(key, api.oldest_version, api.max_version)
         if versions is not None and not api.between_brokers:
             ranges[key] = versions
     return ranges

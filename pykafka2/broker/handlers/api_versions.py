@@ -11,7 +11,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from pykafka2.broker.base.features import release_of
-from pykafka2.broker.handlers.api import client_ranges, handles, refuses
+from pykafka2.broker.handlers.api import api, client_ranges
+from pykafka2.broker.handlers.authorization import OPEN
 from pykafka2.errors import InvalidRequest, UnsupportedVersion
 from pykafka2.protocol.messages.api_versions import (
     ApiVersion,
@@ -35,7 +36,11 @@ FIRST_VERSION_WITH_LEVEL_0 = 4
 ADVERTISED_MINIMUM = {ApiKey.PRODUCE: 0}
 
 
-@handles(ApiVersionsRequest, 0, 4)
+def refuse(request: ApiVersionsRequest, version: int, code: int) -> ApiVersionsResponse:
+    return ApiVersionsResponse(error_code=code, api_keys=[])
+
+
+@api(ApiVersionsRequest, 0, 4, access=OPEN, refusal=refuse)
 def handle(
     services: Services, context: RequestContext, request: ApiVersionsRequest, now: float
 ) -> ApiVersionsResponse:
@@ -45,7 +50,7 @@ def handle(
     if context.version >= FIRST_VERSION_WITH_SOFTWARE and not (
         SOFTWARE.match(request.client_software_name) and SOFTWARE.match(request.client_software_version)
     ):
-        return refuse(request, InvalidRequest.code or 0)
+        raise InvalidRequest("the name or version of the client's software is malformed")
     image, release = services.image, services.node.release
     if context.authentication is not None:
         context.authentication.versions_sent()
@@ -64,11 +69,6 @@ def handle(
             for name, level in sorted(image.features.items())
         ],
     )
-
-
-@refuses(ApiVersionsRequest)
-def refuse(request: ApiVersionsRequest, code: int) -> ApiVersionsResponse:
-    return ApiVersionsResponse(error_code=code, api_keys=[])
 
 
 @cache

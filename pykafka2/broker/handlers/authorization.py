@@ -10,7 +10,7 @@ change. Access requires the cluster's lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Any, Final
 
@@ -97,6 +97,16 @@ class Checked:
 
 Verdict = Response | int | None
 Check = Callable[[Checked], Verdict]
+
+
+def OPEN(checked: Checked) -> Verdict:  # noqa: N802  a value of `access=`, like BROKERS
+    """Allow every client: the request needs no right, and its declaration says so (ApiVersions, SASL)."""
+    return None
+
+
+def BROKERS(checked: Checked) -> Verdict:  # noqa: N802
+    """Allow only brokers, over their links; clients do not see the API."""
+    return None if checked.context.origin.caller.is_broker else code_of(ResourceType.CLUSTER)
 
 
 def code_of(resource_type: int) -> int:
@@ -218,6 +228,11 @@ def add_refusals(
     return more
 
 
+READ_GROUP: Final = on_named(Operation.READ, ResourceType.GROUP, "group_id")
+READ_EACH_TOPIC: Final = each_topic(Operation.READ)
+WRITE_TRANSACTION: Final = on_named(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id")
+
+
 def in_turn(*checks: Check) -> Check:
     """Return a check that runs several checks, up to the first that rejects or responds."""
 
@@ -305,9 +320,7 @@ class Gate:
         config: BrokerConfig,
         clock: Clock,
         events: EventLog,
-        checks: Mapping[int, Check],
     ) -> None:
-        self._checks = checks
         self._broker_id = broker_id
         self._clock = clock
         self._events = events
@@ -340,14 +353,12 @@ class Gate:
         services: Services,
         context: RequestContext,
         image: ClusterImage,
+        check: Check,
         proceed: Callable[[], Response | None],
         *,
         by_controller: bool,
     ) -> Response | None:
-        """Return the response of the API's function, `proceed`, or an authorization error."""
-        check = self._checks.get(context.api_key)
-        if check is None:
-            return proceed()
+        """Return the response of the API's function, `proceed`, or the error of its check."""
         access = self.access(context, image.acls, by_controller=by_controller)
         verdict = check(Checked(services, context, access, image))
         if verdict is None:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from pykafka2.broker.base.image import NO_LEADER, Endpoint, PartitionImage
 from pykafka2.broker.controller import IsrChange
 from pykafka2.broker.controller.control.brokers import Registration, check_epoch, process_heartbeat, register
-from pykafka2.broker.handlers.api import handles, refuses
+from pykafka2.broker.handlers.api import CONTROLLER, api
+from pykafka2.broker.handlers.authorization import BROKERS, on_cluster
 from pykafka2.errors import BrokerError, InconsistentClusterId, error_of
+from pykafka2.protocol.acl_terms import Operation
 from pykafka2.protocol.messages.broker_lifecycle import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -39,7 +41,13 @@ if TYPE_CHECKING:
     from pykafka2.broker.server.request_context import RequestContext
 
 
-@handles(AllocateProducerIdsRequest, 0, 0, by_controller=True, between_brokers=True)
+def refuse_allocate_producer_ids(
+    request: AllocateProducerIdsRequest, version: int, code: int
+) -> AllocateProducerIdsResponse:
+    return AllocateProducerIdsResponse(error_code=code, producer_id_start=-1, producer_id_len=0)
+
+
+@api(AllocateProducerIdsRequest, 0, 0, at=CONTROLLER, access=BROKERS, refusal=refuse_allocate_producer_ids)
 def handle_allocate_producer_ids(
     services: Services, context: RequestContext, request: AllocateProducerIdsRequest, now: float
 ) -> AllocateProducerIdsResponse:
@@ -48,14 +56,11 @@ def handle_allocate_producer_ids(
     return AllocateProducerIdsResponse(producer_id_start=block.start, producer_id_len=len(block))
 
 
-@refuses(AllocateProducerIdsRequest)
-def refuse_allocate_producer_ids(
-    request: AllocateProducerIdsRequest, code: int
-) -> AllocateProducerIdsResponse:
-    return AllocateProducerIdsResponse(error_code=code, producer_id_start=-1, producer_id_len=0)
+def refuse_alter_partition(request: AlterPartitionRequest, version: int, code: int) -> AlterPartitionResponse:
+    return AlterPartitionResponse(error_code=code, topics=[])
 
 
-@handles(AlterPartitionRequest, 3, 3, by_controller=True, between_brokers=True)
+@api(AlterPartitionRequest, 3, 3, at=CONTROLLER, access=BROKERS, refusal=refuse_alter_partition)
 def handle_alter_partition(
     services: Services, context: RequestContext, request: AlterPartitionRequest, now: float
 ) -> AlterPartitionResponse:
@@ -110,12 +115,13 @@ def _altered_partition(
     )
 
 
-@refuses(AlterPartitionRequest)
-def refuse_alter_partition(request: AlterPartitionRequest, code: int) -> AlterPartitionResponse:
-    return AlterPartitionResponse(error_code=code, topics=[])
+def refuse_assign_replicas_to_dirs(
+    request: AssignReplicasToDirsRequest, version: int, code: int
+) -> AssignReplicasToDirsResponse:
+    return AssignReplicasToDirsResponse(error_code=code, directories=[])
 
 
-@handles(AssignReplicasToDirsRequest, 0, 0, by_controller=True, between_brokers=True)
+@api(AssignReplicasToDirsRequest, 0, 0, at=CONTROLLER, access=BROKERS, refusal=refuse_assign_replicas_to_dirs)
 def handle_assign_replicas_to_dirs(
     services: Services, context: RequestContext, request: AssignReplicasToDirsRequest, now: float
 ) -> AssignReplicasToDirsResponse:
@@ -153,14 +159,13 @@ def handle_assign_replicas_to_dirs(
     )
 
 
-@refuses(AssignReplicasToDirsRequest)
-def refuse_assign_replicas_to_dirs(
-    request: AssignReplicasToDirsRequest, code: int
-) -> AssignReplicasToDirsResponse:
-    return AssignReplicasToDirsResponse(error_code=code, directories=[])
+def refuse_registration(
+    request: BrokerRegistrationRequest, version: int, code: int
+) -> BrokerRegistrationResponse:
+    return BrokerRegistrationResponse(error_code=code)
 
 
-@handles(BrokerRegistrationRequest, 4, 4, by_controller=True, between_brokers=True)
+@api(BrokerRegistrationRequest, 4, 4, at=CONTROLLER, access=BROKERS, refusal=refuse_registration)
 def handle_registration(
     services: Services, context: RequestContext, request: BrokerRegistrationRequest, now: float
 ) -> BrokerRegistrationResponse:
@@ -183,12 +188,11 @@ def handle_registration(
     return BrokerRegistrationResponse(broker_epoch=epoch)
 
 
-@refuses(BrokerRegistrationRequest)
-def refuse_registration(request: BrokerRegistrationRequest, code: int) -> BrokerRegistrationResponse:
-    return BrokerRegistrationResponse(error_code=code)
+def refuse_heartbeat(request: BrokerHeartbeatRequest, version: int, code: int) -> BrokerHeartbeatResponse:
+    return BrokerHeartbeatResponse(error_code=code, should_shut_down=False)
 
 
-@handles(BrokerHeartbeatRequest, 0, 1, between_brokers=True)
+@api(BrokerHeartbeatRequest, 0, 1, access=BROKERS, refusal=refuse_heartbeat)
 def handle_heartbeat(
     services: Services, context: RequestContext, request: BrokerHeartbeatRequest, now: float
 ) -> BrokerHeartbeatResponse | None:
@@ -220,7 +224,7 @@ def handle_heartbeat(
                 failed=request.offline_log_dirs,
             )
         except BrokerError as error:
-            context.respond(refuse_heartbeat(request, error.code or -1))
+            services.responses.refuse(context, error.code or -1)
             return
         if result.is_fenced:
             node.sessions.forget(request.broker_id)
@@ -239,16 +243,25 @@ def handle_heartbeat(
         f"heartbeat of broker {request.broker_id}",
         change,
         now,
-        refused=lambda error, at: context.respond(refuse_heartbeat(request, error.code or -1)),
+        refused=lambda error, at: services.responses.refuse(context, error.code or -1),
     )
     return None
 
 
-@refuses(BrokerHeartbeatRequest)
-def refuse_heartbeat(request: BrokerHeartbeatRequest, code: int) -> BrokerHeartbeatResponse:
-    return BrokerHeartbeatResponse(error_code=code, should_shut_down=False)
+def refuse_unregister_broker(
+    request: UnregisterBrokerRequest, version: int, code: int
+) -> UnregisterBrokerResponse:
+    return UnregisterBrokerResponse(error_code=code, error_message=str(error_of(code)))
 
 
+@api(
+    UnregisterBrokerRequest,
+    0,
+    0,
+    at=CONTROLLER,
+    access=on_cluster(Operation.ALTER),
+    refusal=refuse_unregister_broker,
+)
 def handle_unregister_broker(
     services: Services, context: RequestContext, request: UnregisterBrokerRequest, now: float
 ) -> UnregisterBrokerResponse:
@@ -257,7 +270,3 @@ def handle_unregister_broker(
     except BrokerError as error:
         return UnregisterBrokerResponse(error_code=error.code or 0, error_message=str(error))
     return UnregisterBrokerResponse()
-
-
-def refuse_unregister_broker(request: UnregisterBrokerRequest, code: int) -> UnregisterBrokerResponse:
-    return UnregisterBrokerResponse(error_code=code, error_message=str(error_of(code)))

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykafka2.broker.controller.control.client_quotas import QuotaAlteration, alter_client_quotas
+from pykafka2.broker.handlers.api import CONTROLLER, api
+from pykafka2.broker.handlers.authorization import on_cluster
 from pykafka2.broker.quotas.entities import IP, TYPES, QuotaEntity, entity_of
 from pykafka2.errors import BrokerError, InvalidRequest, UnsupportedVersion, error_of
+from pykafka2.protocol.acl_terms import Operation
 from pykafka2.protocol.messages.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
@@ -28,6 +31,15 @@ EXACT, DEFAULT, ANY = range(3)
 """Match types of a filter: a name, the default entity, or any name, including the default."""
 
 
+def refuse_describe(
+    request: DescribeClientQuotasRequest, version: int, code: int
+) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(error_code=code, error_message=None, entries=None)
+
+
+@api(
+    DescribeClientQuotasRequest, 0, 1, access=on_cluster(Operation.DESCRIBE_CONFIGS), refusal=refuse_describe
+)
 def handle_describe(
     services: Services, context: RequestContext, request: DescribeClientQuotasRequest, now: float
 ) -> DescribeClientQuotasResponse:
@@ -98,10 +110,20 @@ def _matches(entity: QuotaEntity, exact: dict[str, str | None], kinds: set[str],
     )
 
 
-def refuse_describe(request: DescribeClientQuotasRequest, code: int) -> DescribeClientQuotasResponse:
-    return DescribeClientQuotasResponse(error_code=code, error_message=None, entries=None)
+def refuse_alter(request: AlterClientQuotasRequest, version: int, code: int) -> AlterClientQuotasResponse:
+    return AlterClientQuotasResponse(
+        entries=[_entry(_entity(entry), error_of(code)) for entry in request.entries]
+    )
 
 
+@api(
+    AlterClientQuotasRequest,
+    0,
+    1,
+    at=CONTROLLER,
+    access=on_cluster(Operation.ALTER_CONFIGS),
+    refusal=refuse_alter,
+)
 def handle_alter(
     services: Services, context: RequestContext, request: AlterClientQuotasRequest, now: float
 ) -> AlterClientQuotasResponse:
@@ -130,10 +152,4 @@ def _entry(entity: QuotaEntity, error: BrokerError | None) -> AlterClientQuotasR
         entity=[
             AlterClientQuotasResponseEntityData(entity_type=kind, entity_name=name) for kind, name in entity
         ],
-    )
-
-
-def refuse_alter(request: AlterClientQuotasRequest, code: int) -> AlterClientQuotasResponse:
-    return AlterClientQuotasResponse(
-        entries=[_entry(_entity(entry), error_of(code)) for entry in request.entries]
     )

@@ -17,6 +17,8 @@ from pykafka2.broker.controller.control.delegation_tokens import (
     renew_token,
     secret_key,
 )
+from pykafka2.broker.handlers.api import api
+from pykafka2.broker.handlers.authorization import OPEN
 from pykafka2.broker.security.delegation_tokens import DelegationToken, matches_owners, may_ask
 from pykafka2.broker.security.principal import USER, Principal
 from pykafka2.errors import (
@@ -54,6 +56,13 @@ NO_TIME, CONTROLLERS_NO_TIME = -1, 0
 """Times in a response without one: from the receiving broker, from Kafka's controller."""
 
 
+def refuse_create(
+    request: CreateDelegationTokenRequest, version: int, code: int
+) -> CreateDelegationTokenResponse:
+    return _not_created(code, Principal("", ""), NO_TIME)
+
+
+@api(CreateDelegationTokenRequest, 1, 3, access=OPEN, refusal=refuse_create, oldest=0)
 def handle_create(
     services: Services, context: RequestContext, request: CreateDelegationTokenRequest, now: float
 ) -> CreateDelegationTokenResponse:
@@ -107,10 +116,13 @@ def _not_created(code: int, owner: Principal, at_ms: int) -> CreateDelegationTok
     )
 
 
-def refuse_create(request: CreateDelegationTokenRequest, code: int) -> CreateDelegationTokenResponse:
-    return _not_created(code, Principal("", ""), NO_TIME)
+def refuse_renew(
+    request: RenewDelegationTokenRequest, version: int, code: int
+) -> RenewDelegationTokenResponse:
+    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=NO_TIME)
 
 
+@api(RenewDelegationTokenRequest, 1, 2, access=OPEN, refusal=refuse_renew, oldest=0)
 def handle_renew(
     services: Services, context: RequestContext, request: RenewDelegationTokenRequest, now: float
 ) -> RenewDelegationTokenResponse:
@@ -120,10 +132,13 @@ def handle_renew(
     return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=at_ms)
 
 
-def refuse_renew(request: RenewDelegationTokenRequest, code: int) -> RenewDelegationTokenResponse:
-    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=NO_TIME)
+def refuse_expire(
+    request: ExpireDelegationTokenRequest, version: int, code: int
+) -> ExpireDelegationTokenResponse:
+    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=NO_TIME)
 
 
+@api(ExpireDelegationTokenRequest, 1, 2, access=OPEN, refusal=refuse_expire, oldest=0)
 def handle_expire(
     services: Services, context: RequestContext, request: ExpireDelegationTokenRequest, now: float
 ) -> ExpireDelegationTokenResponse:
@@ -134,18 +149,18 @@ def handle_expire(
     return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=at_ms)
 
 
-def refuse_expire(request: ExpireDelegationTokenRequest, code: int) -> ExpireDelegationTokenResponse:
-    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=NO_TIME)
+def refuse_describe(
+    request: DescribeDelegationTokenRequest, version: int, code: int
+) -> DescribeDelegationTokenResponse:
+    return DescribeDelegationTokenResponse(error_code=code, tokens=[])
 
 
+@api(DescribeDelegationTokenRequest, 1, 3, access=OPEN, refusal=refuse_describe, oldest=0)
 def handle_describe(
     services: Services, context: RequestContext, request: DescribeDelegationTokenRequest, now: float
 ) -> DescribeDelegationTokenResponse:
-    try:
-        _check_caller(context)
-        secret_key(services.config)
-    except BrokerError as error:
-        return refuse_describe(request, error.code or 0)
+    _check_caller(context)
+    secret_key(services.config)
     owners = request.owners
     principals = (
         None
@@ -158,10 +173,6 @@ def handle_describe(
         if matches_owners(token, principals) and _may_see(services, context, token)
     ]
     return DescribeDelegationTokenResponse(tokens=[_described(token, context.version) for token in tokens])
-
-
-def refuse_describe(request: DescribeDelegationTokenRequest, code: int) -> DescribeDelegationTokenResponse:
-    return DescribeDelegationTokenResponse(error_code=code, tokens=[])
 
 
 def _described(token: DelegationToken, version: int) -> DescribedDelegationToken:

@@ -38,8 +38,11 @@ from pykafka2.broker.config.keys import (
     TOPIC_KEYS,
     Key,
 )
+from pykafka2.broker.handlers.api import api
+from pykafka2.broker.handlers.authorization import check_configs, on_cluster
 from pykafka2.broker.handlers.services import Services
 from pykafka2.errors import BrokerError, InvalidRequest, UnknownTopicOrPartition, UnsupportedVersion, error_of
+from pykafka2.protocol.acl_terms import Operation
 from pykafka2.protocol.messages.configs import (
     ConfigResource,
     DescribeConfigsRequest,
@@ -159,6 +162,23 @@ def _entry(
     )
 
 
+def refuse_describe_configs(
+    request: DescribeConfigsRequest, version: int, code: int
+) -> DescribeConfigsResponse:
+    message = str(error_of(code))
+    return DescribeConfigsResponse(
+        results=[_failed(resource, code, message) for resource in request.resources]
+    )
+
+
+@api(
+    DescribeConfigsRequest,
+    1,
+    4,
+    access=check_configs(Operation.DESCRIBE_CONFIGS, "results"),
+    refusal=refuse_describe_configs,
+    oldest=0,
+)
 def handle_describe_configs(
     services: Services, context: RequestContext, request: DescribeConfigsRequest, now: float
 ) -> DescribeConfigsResponse:
@@ -237,16 +257,22 @@ def _failed(resource: DescribeConfigsResource, code: int, message: str) -> Descr
     )
 
 
-def refuse_describe_configs(request: DescribeConfigsRequest, code: int) -> DescribeConfigsResponse:
-    message = str(error_of(code))
-    return DescribeConfigsResponse(
-        results=[_failed(resource, code, message) for resource in request.resources]
-    )
-
-
 LISTED = (GROUP_RESOURCE, METRICS_RESOURCE, LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE)
 
 
+def refuse_list_config_resources(
+    request: ListConfigResourcesRequest, version: int, code: int
+) -> ListConfigResourcesResponse:
+    return ListConfigResourcesResponse(error_code=code, config_resources=[])
+
+
+@api(
+    ListConfigResourcesRequest,
+    0,
+    1,
+    access=on_cluster(Operation.DESCRIBE_CONFIGS),
+    refusal=refuse_list_config_resources,
+)
 def handle_list_config_resources(
     services: Services, context: RequestContext, request: ListConfigResourcesRequest, now: float
 ) -> ListConfigResourcesResponse:
@@ -254,7 +280,7 @@ def handle_list_config_resources(
     if context.version == 0:
         wanted = [METRICS_RESOURCE]
     if not set(wanted) <= set(LISTED):
-        return refuse_list_config_resources(request, UnsupportedVersion.code or 0)
+        raise UnsupportedVersion("an unknown type of resource")
     return ListConfigResourcesResponse(
         config_resources=[
             ConfigResource(resource_name=name, resource_type=kind)
@@ -271,9 +297,3 @@ def _resource_names(image: ClusterImage, kind: int) -> list[str]:
     if kind in (BROKER_RESOURCE, LOGGER_RESOURCE):
         return [str(broker.id) for broker in image.live_brokers()]
     return sorted(name for known, name in image.configs if known == kind)
-
-
-def refuse_list_config_resources(
-    request: ListConfigResourcesRequest, code: int
-) -> ListConfigResourcesResponse:
-    return ListConfigResourcesResponse(error_code=code, config_resources=[])

@@ -19,6 +19,7 @@ from pykafka2.broker.base.image import (
     PartitionImage,
     check_topic_name,
 )
+from pykafka2.broker.handlers.api import api
 from pykafka2.broker.handlers.authorization import Checked, Verdict, code_of
 from pykafka2.broker.handlers.metadata import ALL_TOPIC_OPERATIONS, set_topic_operations
 from pykafka2.errors import (
@@ -44,6 +45,47 @@ if TYPE_CHECKING:
     from pykafka2.broker.server.request_context import RequestContext
 
 
+def check_topic_partitions(checked: Checked) -> Verdict:
+    """Replace the requested topics by those that the client can describe.
+
+    The handler uses the named topics, or all if none is named.
+    """
+    access, named = checked.access, {topic.name: topic for topic in checked.request.topics}
+    names = list(named) or list(checked.image.topics)
+    kept = [
+        name for name in names if access.may(Operation.DESCRIBE, ResourceType.TOPIC, name, notes=bool(named))
+    ]
+    cursor = checked.request.cursor
+    if cursor is not None and not named and cursor.topic_name not in kept:
+        # For all topics, the next page starts at the next topic; the handler takes the names for requested
+        # ones.
+        kept = [name for name in kept if name > cursor.topic_name]
+        cursor = None
+    if len(kept) < len(names):
+        described = set(kept)
+        refused = [_refused_partitions(name) for name in names if name not in described] if named else []
+        if not kept:
+            return DescribeTopicPartitionsResponse(topics=refused)
+        checked.replace(topics=[TopicRequest(name=name) for name in kept], cursor=cursor)
+        checked.amend(lambda response: response.topics.extend(refused))
+    checked.amend(lambda response: set_topic_operations(access, response))
+    return None
+
+
+def refuse(
+    request: DescribeTopicPartitionsRequest, version: int, code: int
+) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(
+                error_code=code, name=topic.name, topic_id=ZERO_UUID, partitions=[]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@api(DescribeTopicPartitionsRequest, 0, 0, access=check_topic_partitions, refusal=refuse)
 def handle(
     services: Services, context: RequestContext, request: DescribeTopicPartitionsRequest, now: float
 ) -> DescribeTopicPartitionsResponse:
@@ -55,7 +97,7 @@ def handle(
         names = [name for name in names if name >= cursor.topic_name]
         is_requested = not request.topics or cursor.topic_name in names
         if not is_requested or cursor.partition_index < 0:
-            return refuse(request, InvalidRequest.code or 0)
+            raise InvalidRequest("the cursor is no partition of the requested topics")
         first = cursor.partition_index if names[:1] == [cursor.topic_name] else 0
     left = max(
         1, min(request.response_partition_limit, services.config.int("max.request.partition.size.limit"))
@@ -122,44 +164,6 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
         partitions=[],
         topic_authorized_operations=ALL_TOPIC_OPERATIONS,
     )
-
-
-def refuse(request: DescribeTopicPartitionsRequest, code: int) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(
-        topics=[
-            DescribeTopicPartitionsResponseTopic(
-                error_code=code, name=topic.name, topic_id=ZERO_UUID, partitions=[]
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-def check_topic_partitions(checked: Checked) -> Verdict:
-    """Replace the requested topics by those that the client can describe.
-
-    The handler uses the named topics, or all if none is named.
-    """
-    access, named = checked.access, {topic.name: topic for topic in checked.request.topics}
-    names = list(named) or list(checked.image.topics)
-    kept = [
-        name for name in names if access.may(Operation.DESCRIBE, ResourceType.TOPIC, name, notes=bool(named))
-    ]
-    cursor = checked.request.cursor
-    if cursor is not None and not named and cursor.topic_name not in kept:
-        # For all topics, the next page starts at the next topic; the handler takes the names for requested
-        # ones.
-        kept = [name for name in kept if name > cursor.topic_name]
-        cursor = None
-    if len(kept) < len(names):
-        described = set(kept)
-        refused = [_refused_partitions(name) for name in names if name not in described] if named else []
-        if not kept:
-            return DescribeTopicPartitionsResponse(topics=refused)
-        checked.replace(topics=[TopicRequest(name=name) for name in kept], cursor=cursor)
-        checked.amend(lambda response: response.topics.extend(refused))
-    checked.amend(lambda response: set_topic_operations(access, response))
-    return None
 
 
 def _refused_partitions(name: str) -> DescribeTopicPartitionsResponseTopic:

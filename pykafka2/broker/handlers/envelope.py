@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from pykafka2.broker.handlers.api import APIS, handles, refuses, submit_to_controller
+from pykafka2.broker.handlers.api import APIS, CONTROLLER, api, submit_to_controller
+from pykafka2.broker.handlers.authorization import BROKERS
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.security.principal import ANONYMOUS, Caller, host_from_bytes, principal_from_bytes
 from pykafka2.broker.server.request_codec import response_parts
@@ -19,6 +20,7 @@ from pykafka2.errors import (
 )
 from pykafka2.protocol.framing import decode_request, in_memory
 from pykafka2.protocol.messages.cluster import EnvelopeRequest, EnvelopeResponse
+from pykafka2.protocol.registry import name_of
 from pykafka2.protocol.struct import Response
 
 logger = logging.getLogger(__name__)
@@ -26,32 +28,31 @@ logger = logging.getLogger(__name__)
 LENGTH_BYTES = 4
 
 
-@handles(EnvelopeRequest, 0, 0, between_brokers=True)
+def refuse(request: EnvelopeRequest, version: int, code: int) -> EnvelopeResponse:
+    return EnvelopeResponse(error_code=code)
+
+
+@api(EnvelopeRequest, 0, 0, access=BROKERS, refusal=refuse)
 def handle(
     services: Services, context: RequestContext, request: EnvelopeRequest, now: float
 ) -> EnvelopeResponse | None:
     if not services.controller_node.is_active:
-        return refuse(request, NotController.code or 0)
+        raise NotController("this broker is not the active controller")
     try:
         inner = opened(context, request, now)
-    except (CorruptData, UnsupportedVersion):
-        return refuse(request, InvalidRequest.code or 0)
-    api = APIS.get(inner.api_key)
-    if api is None or not api.by_controller or api.between_brokers:
-        return refuse(request, InvalidRequest.code or 0)
+    except (CorruptData, UnsupportedVersion) as error:
+        raise InvalidRequest("the request in the envelope cannot be decoded") from error
+    served = APIS.get(inner.api_key)
+    if served is None or served.at is not CONTROLLER or served.between_brokers:
+        raise InvalidRequest(f"{name_of(inner.api_key)} is not forwarded to the controller")
     submit_to_controller(
         services,
-        api,
+        served,
         inner,
         now,
-        refused=lambda at: context.respond(refuse(request, NotController.code or 0)),
+        refused=lambda at: services.responses.refuse(context, NotController.code or 0),
     )
     return None
-
-
-@refuses(EnvelopeRequest)
-def refuse(request: EnvelopeRequest, code: int) -> EnvelopeResponse:
-    return EnvelopeResponse(error_code=code)
 
 
 class EnvelopeOrigin:

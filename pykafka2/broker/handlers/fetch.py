@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from pykafka2.broker.handlers.api import handles, refuses
+from pykafka2.broker.handlers.api import api
 from pykafka2.broker.handlers.authorization import (
     Checked,
     Verdict,
@@ -74,19 +74,48 @@ LENGTH_BYTES = 4
 ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED)
 
 
-@handles(FetchRequest, 4, 18)
+def check_fetch(checked: Checked) -> Verdict:
+    """Check CLUSTER_ACTION for a follower.
+
+    `handle` checks what consumers can read, because fetch sessions continue without naming topics.
+    """
+    request = checked.request
+    is_state = checked.version >= FIRST_FETCH_WITH_REPLICA_STATE
+    replica_id = request.replica_state.replica_id if is_state else request.replica_id
+    if replica_id < 0 or checked.access.may_on_cluster(Operation.CLUSTER_ACTION):
+        return None
+    return code_of(ResourceType.TOPIC)
+
+
+def refuse(request: FetchRequest, version: int, code: int) -> FetchResponse:
+    """Return the error at the top level, if it is the session's, or in each partition."""
+    topics = [
+        FetchableTopicResponse(
+            topic=topic.topic,
+            topic_id=topic.topic_id,
+            partitions=[
+                PartitionData(
+                    partition_index=partition.partition, error_code=code, high_watermark=-1, records=b""
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    is_of_session = code in SESSION_ERROR_CODES
+    return FetchResponse(error_code=code if is_of_session else 0, responses=[] if is_of_session else topics)
+
+
+@api(FetchRequest, 4, 18, access=check_fetch, refusal=refuse)
 def handle(
     services: Services, context: RequestContext, request: FetchRequest, now: float
 ) -> FetchResponse | None:
     if request.isolation_level not in ISOLATION_LEVELS:
         # Kafka fails on the number, and returns this error everywhere.
-        refused = refuse(request, UnknownServerError.code)
+        refused = refuse(request, context.version, UnknownServerError.code)
         refused.error_code = UnknownServerError.code
         return refused
-    try:
-        params = _plan(services, context, request, now)
-    except BrokerError as error:
-        return refuse(request, error.code or 0)
+    params = _plan(services, context, request, now)
 
     def on_done(results: list[FetchPartitionData]) -> None:
         if not context.is_complete:
@@ -190,7 +219,7 @@ def _measured(
     )
     if not throttle_ms:
         return _in_session(services, context, request, params, results, now)
-    response = _refused_by_session(services, request, params) or FetchResponse(
+    response = _refused_by_session(services, context, request, params) or FetchResponse(
         session_id=NO_SESSION if session is None else session.id, responses=[]
     )
     mute(context, response, throttle_ms)
@@ -229,7 +258,7 @@ def _in_session(
                 response.session_id = opened.id
                 services.replicas.reader.join_session(params, opened)
         return response
-    refused = _refused_by_session(services, request, params)
+    refused = _refused_by_session(services, context, request, params)
     if refused is not None:
         return refused
     response = _response(services, context, session.settle(results), params)
@@ -238,16 +267,16 @@ def _in_session(
 
 
 def _refused_by_session(
-    services: Services, request: FetchRequest, params: FetchParams
+    services: Services, context: RequestContext, request: FetchRequest, params: FetchParams
 ) -> FetchResponse | None:
     """Return an error if the session was closed or used by another fetch in between, else None."""
     session = params.session
     if session is None:
         return None
     if services.replicas.sessions.get(session.id) is not session:
-        return refuse(request, FetchSessionIdNotFound.code or 0)
+        return refuse(request, context.version, FetchSessionIdNotFound.code or 0)
     if session.epoch != next_epoch(request.session_epoch):
-        return refuse(request, InvalidFetchSessionEpoch.code or 0)
+        return refuse(request, context.version, InvalidFetchSessionEpoch.code or 0)
     return None
 
 
@@ -355,37 +384,4 @@ def _aborted(result: FetchPartitionData, params: FetchParams) -> list[AbortedTra
     ]
 
 
-@refuses(FetchRequest)
-def refuse(request: FetchRequest, code: int) -> FetchResponse:
-    """Return the error at the top level, if it is the session's, or in each partition."""
-    topics = [
-        FetchableTopicResponse(
-            topic=topic.topic,
-            topic_id=topic.topic_id,
-            partitions=[
-                PartitionData(
-                    partition_index=partition.partition, error_code=code, high_watermark=-1, records=b""
-                )
-                for partition in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
-    is_of_session = code in SESSION_ERROR_CODES
-    return FetchResponse(error_code=code if is_of_session else 0, responses=[] if is_of_session else topics)
-
-
 FIRST_FETCH_WITH_REPLICA_STATE = 15
-
-
-def check_fetch(checked: Checked) -> Verdict:
-    """Check CLUSTER_ACTION for a follower.
-
-    `handle` checks what consumers can read, because fetch sessions continue without naming topics.
-    """
-    request = checked.request
-    is_state = checked.version >= FIRST_FETCH_WITH_REPLICA_STATE
-    replica_id = request.replica_state.replica_id if is_state else request.replica_id
-    if replica_id < 0 or checked.access.may_on_cluster(Operation.CLUSTER_ACTION):
-        return None
-    return code_of(ResourceType.TOPIC)

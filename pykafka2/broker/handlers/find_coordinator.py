@@ -23,7 +23,7 @@ from pykafka2.broker.coordinators.internal_topics import (
     create_internal_topic,
     partition_for,
 )
-from pykafka2.broker.handlers.api import handles, refuses
+from pykafka2.broker.handlers.api import api
 from pykafka2.broker.handlers.authorization import Checked, Verdict, code_of
 from pykafka2.errors import (
     BrokerError,
@@ -48,7 +48,39 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 FIRST_VERSION_WITH_KEYS = 4
 
 
-@handles(FindCoordinatorRequest, 0, 6)
+def check_find_coordinator(checked: Checked) -> Verdict:
+    """Check DESCRIBE on the group or the transactional id."""
+    request = checked.request
+    kinds = {FIND_GROUP: ResourceType.GROUP, FIND_TRANSACTION: ResourceType.TRANSACTIONAL_ID}
+    resource_type = kinds.get(request.key_type)
+    if resource_type is None:
+        return None
+    is_allowed = checked.access.may
+    if checked.version < FIRST_FIND_WITH_KEYS:
+        may_find = is_allowed(Operation.DESCRIBE, resource_type, request.key)
+        return None if may_find else code_of(resource_type)
+    keys = request.coordinator_keys
+    refused = {key: None for key in keys if not is_allowed(Operation.DESCRIBE, resource_type, key)}
+    if not refused:
+        return None
+    others = copy(request)
+    others.coordinator_keys = [key for key in keys if key in refused]
+    refusal: Any = checked.services.responses.refusal_of(checked.context, others, code_of(resource_type))
+    for coordinator in refusal.coordinators:
+        coordinator.error_message = ""
+    checked.replace(coordinator_keys=[key for key in keys if key not in refused])
+    checked.amend(lambda response: response.coordinators.extend(refusal.coordinators))
+    return None
+
+
+def refuse(request: FindCoordinatorRequest, version: int, code: int) -> FindCoordinatorResponse:
+    """Return the error for each key in versions with several keys, else at the top level."""
+    if request.coordinator_keys:
+        return FindCoordinatorResponse(coordinators=[_failed(key, code) for key in request.coordinator_keys])
+    return _failed_old(code)
+
+
+@api(FindCoordinatorRequest, 0, 6, access=check_find_coordinator, refusal=refuse)
 def handle(
     services: Services, context: RequestContext, request: FindCoordinatorRequest, now: float
 ) -> FindCoordinatorResponse:
@@ -102,41 +134,6 @@ def _failed_old(code: int) -> FindCoordinatorResponse:
     )
 
 
-@refuses(FindCoordinatorRequest)
-def refuse(request: FindCoordinatorRequest, code: int) -> FindCoordinatorResponse:
-    """Return the error for each key in versions with several keys, else at the top level."""
-    if request.coordinator_keys:
-        return FindCoordinatorResponse(coordinators=[_failed(key, code) for key in request.coordinator_keys])
-    return _failed_old(code)
-
-
 FIND_GROUP, FIND_TRANSACTION, FIND_SHARE = 0, 1, 2
 
 FIRST_FIND_WITH_KEYS = 4
-
-
-def check_find_coordinator(checked: Checked) -> Verdict:
-    """Check DESCRIBE on the group or the transactional id."""
-    request = checked.request
-    kinds = {FIND_GROUP: ResourceType.GROUP, FIND_TRANSACTION: ResourceType.TRANSACTIONAL_ID}
-    resource_type = kinds.get(request.key_type)
-    if resource_type is None:
-        return None
-    is_allowed = checked.access.may
-    if checked.version < FIRST_FIND_WITH_KEYS:
-        may_find = is_allowed(Operation.DESCRIBE, resource_type, request.key)
-        return None if may_find else code_of(resource_type)
-    keys = request.coordinator_keys
-    refused = {key: None for key in keys if not is_allowed(Operation.DESCRIBE, resource_type, key)}
-    if not refused:
-        return None
-    others = copy(request)
-    others.coordinator_keys = [key for key in keys if key in refused]
-    response_group: Any = checked.services.responses.refusal_of(
-        checked.context, others, code_of(resource_type)
-    )
-    for coordinator in response_group.coordinators:
-        coordinator.error_message = ""
-    checked.replace(coordinator_keys=[key for key in keys if key not in refused])
-    checked.amend(lambda response: response.coordinators.extend(response_group.coordinators))
-    return None

@@ -16,8 +16,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pykafka2.broker.coordinators.internal_topics import OFFSETS_TOPIC, partition_for
-from pykafka2.broker.handlers.api import APIS, Api
-from pykafka2.broker.handlers.authorization import Checked, Verdict, code_of, keep_described, topic_name
+from pykafka2.broker.handlers.api import GROUP_COORDINATOR, api, submit_to_groups
+from pykafka2.broker.handlers.authorization import (
+    READ_EACH_TOPIC,
+    READ_GROUP,
+    WRITE_TRANSACTION,
+    Checked,
+    Verdict,
+    code_of,
+    each,
+    in_turn,
+    keep_described,
+    on_named,
+    topic_name,
+)
 from pykafka2.broker.security.authorizer import Access
 from pykafka2.errors import (
     NotCoordinator,
@@ -25,8 +37,27 @@ from pykafka2.errors import (
 )
 from pykafka2.protocol.acl_terms import Operation, ResourceType
 from pykafka2.protocol.messages import committed_offsets as offsets
+from pykafka2.protocol.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+)
+from pykafka2.protocol.messages.consumer_group import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+)
+from pykafka2.protocol.messages.group import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from pykafka2.protocol.messages.group_admin import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
 from pykafka2.protocol.messages.transaction import TxnOffsetCommitRequest
-from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.records.batch import NO_SEQUENCE
 
@@ -37,123 +68,11 @@ if TYPE_CHECKING:
     from pykafka2.broker.server.request_context import RequestContext
 
 
-VERSIONS: Final = {
-    ApiKey.OFFSET_COMMIT: (2, 10),
-    ApiKey.OFFSET_FETCH: (1, 10),
-    ApiKey.JOIN_GROUP: (0, 9),
-    ApiKey.HEARTBEAT: (0, 4),
-    ApiKey.LEAVE_GROUP: (0, 5),
-    ApiKey.SYNC_GROUP: (0, 5),
-    ApiKey.DESCRIBE_GROUPS: (0, 6),
-    ApiKey.LIST_GROUPS: (0, 5),
-    ApiKey.DELETE_GROUPS: (0, 2),
-    ApiKey.OFFSET_DELETE: (0, 0),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
-}
-
-
-OF_CONSUMER_PROTOCOL: Final = frozenset({ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE})
-RESOLVE_PATTERNS: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT})
-"""APIs that can resolve patterns of a KIP-848 group, which match only topics that the client can describe."""
-
-
-def _has_consumer_protocol(services: Services) -> bool:
-    """Return whether KIP-848 is enabled.
-
-    It needs group.coordinator.rebalance.protocols and a finalized group.version.
-    """
-    configured = services.config.get("group.coordinator.rebalance.protocols")
-    return "consumer" in configured and services.image.features.get("group.version", 0) > 0
-
-
-def handle(services: Services, context: RequestContext, request: Request[Any], now: float) -> None:
-    """Submit the request; the coordinator responds, possibly before this returns."""
-    if context.api_key in OF_CONSUMER_PROTOCOL and not _has_consumer_protocol(services):
-        context.respond(refuse(request, context.version, UnsupportedVersion.code))
-        return
-    coordinators = services.coordinators
-    access = services.access_of(context) if context.api_key in RESOLVE_PATTERNS else None
-    if access is None:
-        coordinators.submit(coordinators.groups, context, request, now)
-    else:
-        may_describe = partial(_may_describe, access)
-        coordinators.submit(coordinators.groups, context, request, now, may_describe, services.image.acls)
-
-
-def _may_describe(access: Access, topic: str) -> bool:
-    return access.may(Operation.DESCRIBE, ResourceType.TOPIC, topic, notes=False)
-
-
 def refuse(request: Request[Any], version: int, code: int) -> Response:
     from pykafka2.broker.coordinators.refusals import refusal
 
     response: Response = refusal(request, version, code)
     return response
-
-
-OLDEST_VERSIONS: Final = {ApiKey.OFFSET_COMMIT: 1}
-"""Lower versions as an older release. Version 0 of OffsetCommit and OffsetFetch is about ZooKeeper."""
-
-FIRST_THAT_ADDS: Final = 5
-FIRST_WITH_ABORTABLE: Final = 4
-
-
-def support_of(version: int) -> TransactionSupport:
-    """Return the transaction features of the producer, by the version of its request."""
-    from pykafka2.broker.coordinators.transactions.verifier import TransactionSupport
-
-    if version >= FIRST_THAT_ADDS:
-        return TransactionSupport.ADDS_PARTITIONS
-    return TransactionSupport.ABORTABLE if version >= FIRST_WITH_ABORTABLE else TransactionSupport.OLD_ERRORS
-
-
-def handle_txn_offset_commit(
-    services: Services, context: RequestContext, request: TxnOffsetCommitRequest, now: float
-) -> None:
-    """Verify, then submit to the group coordinator, which responds."""
-    from pykafka2.broker.coordinators.transactions.verifier import VerificationRequest, for_offsets
-
-    coordinators = services.coordinators
-    key = (OFFSETS_TOPIC, partition_for(request.group_id, coordinators.groups.partitions))
-
-    def fail(code: int) -> None:
-        if not context.is_complete:
-            context.respond(refuse(request, context.version, code))
-
-    def proceed(guard: VerificationGuard | None, at: float) -> None:
-        if not coordinators.coordinates(key):
-            fail(NotCoordinator.code or 0)
-            return
-        with coordinators.log_of(key).guarded_by(guard):
-            coordinators.submit(coordinators.groups, context, request, at)
-
-    if not coordinators.coordinates(key):
-        fail(NotCoordinator.code or 0)
-        return
-    verification = VerificationRequest(
-        request.transactional_id,
-        request.producer_id,
-        request.producer_epoch,
-        {key: NO_SEQUENCE},
-        support_of(context.version),
-    )
-    guards, errors = services.verifier.begin(verification)
-    if errors:
-        fail(for_offsets(errors[key].code or 0))
-        return
-
-    def on_codes(found: Guards, codes: Codes, at: float) -> None:
-        code = codes[key]
-        if code:
-            fail(for_offsets(code))
-        else:
-            services.respond_with(context, lambda: proceed(found[key], at))
-
-    if guards:
-        services.verifier.verify(verification, guards, on_codes, now)
-    else:
-        proceed(None, now)
 
 
 OPERATIONS_NOT_REQUESTED = -2147483648
@@ -354,10 +273,173 @@ def _offsets_not_deleted(topic: Any) -> offsets.OffsetDeleteResponseTopic:
     )
 
 
-for _key, (_first, _last) in VERSIONS.items():
-    APIS[_key] = Api(
-        _key, _first, _last, handle, oldest_version=OLDEST_VERSIONS.get(_key), refuse_in_version=refuse
-    )
-APIS[ApiKey.TXN_OFFSET_COMMIT] = Api(
-    ApiKey.TXN_OFFSET_COMMIT, 0, 5, handle_txn_offset_commit, refuse_in_version=refuse
+# ---------------------------------------------------------------------- the APIs
+
+api(HeartbeatRequest, 0, 4, at=GROUP_COORDINATOR, access=READ_GROUP, refusal=refuse)
+api(LeaveGroupRequest, 0, 5, at=GROUP_COORDINATOR, access=READ_GROUP, refusal=refuse)
+api(SyncGroupRequest, 0, 5, at=GROUP_COORDINATOR, access=check_sync, refusal=refuse)
+api(ListGroupsRequest, 0, 5, at=GROUP_COORDINATOR, access=check_list_groups, refusal=refuse)
+api(OffsetFetchRequest, 1, 10, at=GROUP_COORDINATOR, access=check_offset_fetch, refusal=refuse)
+# Version 0 of OffsetCommit and OffsetFetch is about ZooKeeper.
+api(
+    OffsetCommitRequest,
+    2,
+    10,
+    at=GROUP_COORDINATOR,
+    access=in_turn(READ_GROUP, READ_EACH_TOPIC),
+    refusal=refuse,
+    oldest=1,
 )
+api(
+    DescribeGroupsRequest,
+    0,
+    6,
+    at=GROUP_COORDINATOR,
+    access=in_turn(each(Operation.DESCRIBE, ResourceType.GROUP, "groups", "groups"), set_group_operations),
+    refusal=refuse,
+)
+api(
+    DeleteGroupsRequest,
+    0,
+    2,
+    at=GROUP_COORDINATOR,
+    access=each(Operation.DELETE, ResourceType.GROUP, "groups_names", "results"),
+    refusal=refuse,
+)
+api(
+    OffsetDeleteRequest,
+    0,
+    0,
+    at=GROUP_COORDINATOR,
+    access=in_turn(on_named(Operation.DELETE, ResourceType.GROUP, "group_id"), check_offset_delete),
+    refusal=refuse,
+)
+
+
+@api(JoinGroupRequest, 0, 9, at=GROUP_COORDINATOR, access=READ_GROUP, refusal=refuse)
+def handle_join(services: Services, context: RequestContext, request: Request[Any], now: float) -> None:
+    """Submit; a pattern of a KIP-848 group matches only topics that the client can describe."""
+    coordinators, access = services.coordinators, services.access_of(context)
+    if access is None:
+        submit_to_groups(services, context, request, now)
+    else:
+        may_describe = partial(_may_describe, access)
+        coordinators.submit(coordinators.groups, context, request, now, may_describe, services.image.acls)
+
+
+def _may_describe(access: Access, topic: str) -> bool:
+    return access.may(Operation.DESCRIBE, ResourceType.TOPIC, topic, notes=False)
+
+
+@api(
+    ConsumerGroupHeartbeatRequest,
+    0,
+    1,
+    at=GROUP_COORDINATOR,
+    access=in_turn(READ_GROUP, check_subscription),
+    refusal=refuse,
+)
+def handle_consumer_heartbeat(
+    services: Services, context: RequestContext, request: Request[Any], now: float
+) -> None:
+    _require_consumer_protocol(services)
+    handle_join(services, context, request, now)
+
+
+@api(
+    ConsumerGroupDescribeRequest,
+    0,
+    1,
+    at=GROUP_COORDINATOR,
+    access=in_turn(
+        each(Operation.DESCRIBE, ResourceType.GROUP, "group_ids", "groups"),
+        hide_consumer_groups_topics,
+        set_group_operations,
+    ),
+    refusal=refuse,
+)
+def handle_consumer_describe(
+    services: Services, context: RequestContext, request: Request[Any], now: float
+) -> None:
+    _require_consumer_protocol(services)
+    submit_to_groups(services, context, request, now)
+
+
+def _require_consumer_protocol(services: Services) -> None:
+    """Raise `UnsupportedVersion` unless KIP-848 is enabled.
+
+    It needs group.coordinator.rebalance.protocols and a finalized group.version.
+    """
+    configured = services.config.get("group.coordinator.rebalance.protocols")
+    if "consumer" not in configured or services.image.features.get("group.version", 0) < 1:
+        raise UnsupportedVersion("the consumer group protocol is disabled")
+
+
+# ---------------------------------------------------------------------- offsets in transactions
+
+FIRST_THAT_ADDS: Final = 5
+FIRST_WITH_ABORTABLE: Final = 4
+
+
+def support_of(version: int) -> TransactionSupport:
+    """Return the transaction features of the producer, by the version of its request."""
+    from pykafka2.broker.coordinators.transactions.verifier import TransactionSupport
+
+    if version >= FIRST_THAT_ADDS:
+        return TransactionSupport.ADDS_PARTITIONS
+    return TransactionSupport.ABORTABLE if version >= FIRST_WITH_ABORTABLE else TransactionSupport.OLD_ERRORS
+
+
+@api(
+    TxnOffsetCommitRequest,
+    0,
+    5,
+    at=GROUP_COORDINATOR,
+    access=in_turn(WRITE_TRANSACTION, READ_GROUP, READ_EACH_TOPIC),
+    refusal=refuse,
+)
+def handle_txn_offset_commit(
+    services: Services, context: RequestContext, request: TxnOffsetCommitRequest, now: float
+) -> None:
+    """Verify, then submit to the group coordinator, which responds."""
+    from pykafka2.broker.coordinators.transactions.verifier import VerificationRequest, for_offsets
+
+    coordinators = services.coordinators
+    key = (OFFSETS_TOPIC, partition_for(request.group_id, coordinators.groups.partitions))
+
+    def fail(code: int) -> None:
+        services.responses.refuse(context, code)
+
+    def proceed(guard: VerificationGuard | None, at: float) -> None:
+        if not coordinators.coordinates(key):
+            fail(NotCoordinator.code or 0)
+            return
+        with coordinators.log_of(key).guarded_by(guard):
+            submit_to_groups(services, context, request, at)
+
+    if not coordinators.coordinates(key):
+        fail(NotCoordinator.code or 0)
+        return
+    verification = VerificationRequest(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        {key: NO_SEQUENCE},
+        support_of(context.version),
+    )
+    guards, errors = services.verifier.begin(verification)
+    if errors:
+        fail(for_offsets(errors[key].code or 0))
+        return
+
+    def on_codes(found: Guards, codes: Codes, at: float) -> None:
+        code = codes[key]
+        if code:
+            fail(for_offsets(code))
+        else:
+            services.respond_with(context, lambda: proceed(found[key], at))
+
+    if guards:
+        services.verifier.verify(verification, guards, on_codes, now)
+    else:
+        proceed(None, now)

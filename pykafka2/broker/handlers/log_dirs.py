@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.handlers.api import handles, refuses
+from pykafka2.broker.handlers.api import api
+from pykafka2.broker.handlers.authorization import on_cluster
 from pykafka2.errors import BrokerError, KafkaStorageError, LogDirNotFound
+from pykafka2.protocol.acl_terms import Operation
 from pykafka2.protocol.messages.log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -27,7 +29,11 @@ if TYPE_CHECKING:
     from pykafka2.broker.server.request_context import RequestContext
 
 
-@handles(DescribeLogDirsRequest, 1, 5, oldest_version=0)
+def refuse_describe(request: DescribeLogDirsRequest, version: int, code: int) -> DescribeLogDirsResponse:
+    return DescribeLogDirsResponse(error_code=code, results=[])
+
+
+@api(DescribeLogDirsRequest, 1, 5, access=on_cluster(Operation.DESCRIBE), refusal=refuse_describe, oldest=0)
 def describe(
     services: Services, context: RequestContext, request: DescribeLogDirsRequest, now: float
 ) -> DescribeLogDirsResponse:
@@ -76,12 +82,18 @@ def describe(
     )
 
 
-@refuses(DescribeLogDirsRequest)
-def refuse_describe(request: DescribeLogDirsRequest, code: int) -> DescribeLogDirsResponse:
-    return DescribeLogDirsResponse(error_code=code, results=[])
+def refuse_alter(request: AlterReplicaLogDirsRequest, version: int, code: int) -> AlterReplicaLogDirsResponse:
+    return _moved(
+        {
+            (topic.name, number): code
+            for directory in request.dirs
+            for topic in directory.topics
+            for number in topic.partitions
+        }
+    )
 
 
-@handles(AlterReplicaLogDirsRequest, 1, 2, oldest_version=0)
+@api(AlterReplicaLogDirsRequest, 1, 2, access=on_cluster(Operation.ALTER), refusal=refuse_alter, oldest=0)
 def alter(
     services: Services, context: RequestContext, request: AlterReplicaLogDirsRequest, now: float
 ) -> AlterReplicaLogDirsResponse:
@@ -120,15 +132,3 @@ def _moved(codes: dict[Key, int]) -> AlterReplicaLogDirsResponse:
         result = results.setdefault(topic, AlterReplicaLogDirTopicResult(topic_name=topic, partitions=[]))
         result.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=number, error_code=code))
     return AlterReplicaLogDirsResponse(results=list(results.values()))
-
-
-@refuses(AlterReplicaLogDirsRequest)
-def refuse_alter(request: AlterReplicaLogDirsRequest, code: int) -> AlterReplicaLogDirsResponse:
-    return _moved(
-        {
-            (topic.name, number): code
-            for directory in request.dirs
-            for topic in directory.topics
-            for number in topic.partitions
-        }
-    )

@@ -29,7 +29,7 @@ from pykafka2.broker.controller import NewTopic
 from pykafka2.broker.controller.topics import MAX_PARTITIONS_PER_REQUEST
 from pykafka2.broker.coordinators.coordinators import INTERNAL
 from pykafka2.broker.coordinators.internal_topics import create_internal_topic
-from pykafka2.broker.handlers.api import handles, refuses
+from pykafka2.broker.handlers.api import api
 from pykafka2.broker.handlers.authorization import Checked, Verdict, code_of, topic_name
 from pykafka2.broker.handlers.throttling import charge_on
 from pykafka2.broker.security.authorizer import Access
@@ -75,7 +75,36 @@ NOT_REQUESTED = -2147483648
 FIRST_VERSION_WITH_USABLE_IDS = 12  # versions 10 and 11 have the field, but Kafka rejects ids there
 
 
-@handles(MetadataRequest, 0, 13)
+def check_metadata(checked: Checked) -> Verdict:
+    access, requested = checked.access, checked.request.topics
+    if requested is not None and has_unusable_ids(checked.version, requested):
+        return None  # the handler rejects the whole request and discloses nothing
+    if requested is None or (checked.version == 0 and not requested):
+        checked.amend(lambda response: _keep_described(access, response))
+    else:
+        kept, refused = _split_topics(checked, requested)
+        if refused:
+            checked.replace(topics=kept)
+            # An empty list would mean all topics in version 0.
+            checked.amend(lambda response: _with_refused(response, refused, keeps=bool(kept)))
+    if checked.request.include_topic_authorized_operations:
+        checked.amend(lambda response: set_topic_operations(access, response))
+    if checked.request.include_cluster_authorized_operations:
+        checked.amend(lambda response: _set_cluster_operations(access, response))
+    return None
+
+
+def refuse_metadata(request: MetadataRequest, version: int, code: int) -> MetadataResponse:
+    topics = [
+        MetadataResponseTopic(
+            error_code=code, name=topic.name or "", topic_id=topic.topic_id or ZERO_UUID, partitions=[]
+        )
+        for topic in request.topics or []
+    ]
+    return MetadataResponse(brokers=[], topics=topics, error_code=code)
+
+
+@api(MetadataRequest, 0, 13, access=check_metadata, refusal=refuse_metadata)
 def handle_metadata(
     services: Services, context: RequestContext, request: MetadataRequest, now: float
 ) -> MetadataResponse:
@@ -86,7 +115,7 @@ def handle_metadata(
         return _about_all(services, context, request)
     may_create = request.allow_auto_topic_creation and services.config.get("auto.create.topics.enable")
     if has_unusable_ids(context.version, requested):
-        return refuse_metadata(request, InvalidRequest.code or 0)
+        raise InvalidRequest("topics by id need version 12")
     distinct = {(topic.name, topic.topic_id): topic for topic in requested}.values()
     unknown: list[str] = []
     topics = [_requested(image, topic, unknown) for topic in distinct]
@@ -225,20 +254,22 @@ def _partition(image: ClusterImage, number: int, partition: PartitionImage) -> M
     )
 
 
-@refuses(MetadataRequest)
-def refuse_metadata(request: MetadataRequest, code: int) -> MetadataResponse:
-    topics = [
-        MetadataResponseTopic(
-            error_code=code, name=topic.name or "", topic_id=topic.topic_id or ZERO_UUID, partitions=[]
-        )
-        for topic in request.topics or []
-    ]
-    return MetadataResponse(brokers=[], topics=topics, error_code=code)
-
-
 BROKERS, CONTROLLERS = 1, 2
 
 
+def check_cluster(checked: Checked) -> Verdict:
+    if checked.request.include_cluster_authorized_operations:
+        checked.amend(lambda response: _set_cluster_operations(checked.access, response))
+    return None
+
+
+def refuse_describe_cluster(
+    request: DescribeClusterRequest, version: int, code: int
+) -> DescribeClusterResponse:
+    return _cluster_refusal(error_of(code))
+
+
+@api(DescribeClusterRequest, 0, 2, access=check_cluster, refusal=refuse_describe_cluster)
 def handle_describe_cluster(
     services: Services, context: RequestContext, request: DescribeClusterRequest, now: float
 ) -> DescribeClusterResponse:
@@ -271,10 +302,6 @@ def handle_describe_cluster(
     )
 
 
-def refuse_describe_cluster(request: DescribeClusterRequest, code: int) -> DescribeClusterResponse:
-    return _cluster_refusal(error_of(code))
-
-
 def _cluster_refusal(error: BrokerError) -> DescribeClusterResponse:
     return DescribeClusterResponse(
         error_code=error.code or 0, error_message=str(error), cluster_id="", brokers=[]
@@ -301,31 +328,6 @@ def leader_endpoints(
 
 
 REFUSED = code_of(ResourceType.TOPIC)
-
-
-def check_metadata(checked: Checked) -> Verdict:
-    access, requested = checked.access, checked.request.topics
-    if requested is not None and has_unusable_ids(checked.version, requested):
-        return None  # the handler rejects the whole request and discloses nothing
-    if requested is None or (checked.version == 0 and not requested):
-        checked.amend(lambda response: _keep_described(access, response))
-    else:
-        kept, refused = _split_topics(checked, requested)
-        if refused:
-            checked.replace(topics=kept)
-            # An empty list would mean all topics in version 0.
-            checked.amend(lambda response: _with_refused(response, refused, keeps=bool(kept)))
-    if checked.request.include_topic_authorized_operations:
-        checked.amend(lambda response: set_topic_operations(access, response))
-    if checked.request.include_cluster_authorized_operations:
-        checked.amend(lambda response: _set_cluster_operations(access, response))
-    return None
-
-
-def check_cluster(checked: Checked) -> Verdict:
-    if checked.request.include_cluster_authorized_operations:
-        checked.amend(lambda response: _set_cluster_operations(checked.access, response))
-    return None
 
 
 # ---------------------------------------------------------------------- topics

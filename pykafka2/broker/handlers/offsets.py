@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykafka2.broker.handlers.api import handles, refuses
+from pykafka2.broker.handlers.api import api
+from pykafka2.broker.handlers.authorization import Checked, each_topic
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.record_validation import SLICE
 from pykafka2.broker.replication.purgatory import DeleteResult
@@ -27,6 +28,7 @@ from pykafka2.errors import (
     UnknownServerError,
     UnsupportedVersion,
 )
+from pykafka2.protocol.acl_terms import Operation
 from pykafka2.protocol.messages.offsets import (
     EpochEndOffset,
     ListOffsetsPartition,
@@ -57,7 +59,26 @@ if TYPE_CHECKING:
 NO_LOW_WATERMARK = -1
 
 
-@handles(DeleteRecordsRequest, 0, 2)
+def refuse_delete_records(request: DeleteRecordsRequest, version: int, code: int) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    DeleteRecordsPartitionResult(
+                        partition_index=partition.partition_index,
+                        low_watermark=NO_LOW_WATERMARK,
+                        error_code=code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@api(DeleteRecordsRequest, 0, 2, access=each_topic(Operation.DELETE), refusal=refuse_delete_records)
 def handle_delete_records(
     services: Services, context: RequestContext, request: DeleteRecordsRequest, now: float
 ) -> None:
@@ -90,26 +111,6 @@ def _deleted_records(done: dict[Key, DeleteResult]) -> DeleteRecordsResponse:
             )
         )
     return DeleteRecordsResponse(topics=list(topics.values()))
-
-
-@refuses(DeleteRecordsRequest)
-def refuse_delete_records(request: DeleteRecordsRequest, code: int) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[
-                    DeleteRecordsPartitionResult(
-                        partition_index=partition.partition_index,
-                        low_watermark=NO_LOW_WATERMARK,
-                        error_code=code,
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
 
 
 class OffsetAtTime(NamedTuple):
@@ -190,7 +191,18 @@ NEVER = 0x7FFF
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 
 
-@handles(ListOffsetsRequest, 1, 11)
+def refuse_list_offsets(request: ListOffsetsRequest, version: int, code: int) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name, partitions=[_failed(partition, code) for partition in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@api(ListOffsetsRequest, 1, 11, access=each_topic(Operation.DESCRIBE), refusal=refuse_list_offsets)
 def handle_list_offsets(
     services: Services, context: RequestContext, request: ListOffsetsRequest, now: float
 ) -> ListOffsetsResponse | None:
@@ -305,19 +317,35 @@ def _failed(partition: ListOffsetsPartition, code: int) -> ListOffsetsPartitionR
     return ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=code)
 
 
-@refuses(ListOffsetsRequest)
-def refuse_list_offsets(request: ListOffsetsRequest, code: int) -> ListOffsetsResponse:
-    return ListOffsetsResponse(
+def _is_follower(checked: Checked) -> bool:
+    return checked.access.may_on_cluster(Operation.CLUSTER_ACTION, notes=False)
+
+
+def refuse_offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, version: int, code: int
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
         topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name, partitions=[_failed(partition, code) for partition in topic.partitions]
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    EpochEndOffset(error_code=code, partition=partition.partition)
+                    for partition in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
     )
 
 
-@handles(OffsetForLeaderEpochRequest, 2, 4, oldest_version=0)
+@api(
+    OffsetForLeaderEpochRequest,
+    2,
+    4,
+    access=each_topic(Operation.DESCRIBE, unless=_is_follower),
+    refusal=refuse_offset_for_leader_epoch,
+    oldest=0,
+)
 def handle_offset_for_leader_epoch(
     services: Services, context: RequestContext, request: OffsetForLeaderEpochRequest, now: float
 ) -> OffsetForLeaderEpochResponse:
@@ -340,21 +368,3 @@ def handle_offset_for_leader_epoch(
             )
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
     return OffsetForLeaderEpochResponse(topics=topics)
-
-
-@refuses(OffsetForLeaderEpochRequest)
-def refuse_offset_for_leader_epoch(
-    request: OffsetForLeaderEpochRequest, code: int
-) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    EpochEndOffset(error_code=code, partition=partition.partition)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.handlers.api import handles, refuses
+from pykafka2.broker.handlers.api import api
 from pykafka2.broker.handlers.authorization import (
     Checked,
     Verdict,
@@ -70,7 +70,44 @@ LARGE_BYTES = 1 << 20
 """A batch of more bytes is checked in slices, whatever number of records its header claims."""
 
 
-@handles(ProduceRequest, 3, 13)
+def check_produce(checked: Checked) -> Verdict:
+    """Check WRITE on each topic, and on the transactional id if there are transactional batches."""
+    request, access = checked.request, checked.access
+    name = request.transactional_id
+    if (
+        name is not None
+        and is_transactional(request)
+        and not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    ):
+        return TransactionalIdAuthorizationFailed.code
+    verdict = TOPICS_OF_PRODUCE(checked)
+    if request.acks == NO_ACKS:
+        if verdict is not None:
+            return code_of(ResourceType.TOPIC)  # there is no response: the connection closes
+        checked.context.closes_without_response = checked.request is not request
+    return verdict
+
+
+def refuse(request: ProduceRequest, version: int, code: int) -> ProduceResponse:
+    message = str(error_of(code))
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=data.index, error_code=code, base_offset=-1, error_message=message
+                    )
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+@api(ProduceRequest, 3, 13, access=check_produce, refusal=refuse)
 def handle(
     services: Services, context: RequestContext, request: ProduceRequest, now: float
 ) -> ProduceResponse | None:
@@ -380,26 +417,6 @@ def _partition(
     return partition_response
 
 
-@refuses(ProduceRequest)
-def refuse(request: ProduceRequest, code: int) -> ProduceResponse:
-    message = str(error_of(code))
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    PartitionProduceResponse(
-                        index=data.index, error_code=code, base_offset=-1, error_message=message
-                    )
-                    for data in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-        ]
-    )
-
-
 Walks = dict["Key", RecordWalk]
 
 
@@ -434,21 +451,3 @@ def check_in_slices(
 
 
 TOPICS_OF_PRODUCE = each_topic(Operation.WRITE, "topic_data", "responses")
-
-
-def check_produce(checked: Checked) -> Verdict:
-    """Check WRITE on each topic, and on the transactional id if there are transactional batches."""
-    request, access = checked.request, checked.access
-    name = request.transactional_id
-    if (
-        name is not None
-        and is_transactional(request)
-        and not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
-    ):
-        return TransactionalIdAuthorizationFailed.code
-    verdict = TOPICS_OF_PRODUCE(checked)
-    if request.acks == NO_ACKS:
-        if verdict is not None:
-            return code_of(ResourceType.TOPIC)  # there is no response: the connection closes
-        checked.context.closes_without_response = checked.request is not request
-    return verdict

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykafka2.broker.base.image import METADATA_TOPIC
+from pykafka2.broker.handlers.api import CONTROLLER, api
+from pykafka2.broker.handlers.authorization import on_cluster
 from pykafka2.errors import (
     BrokerError,
     InconsistentClusterId,
@@ -18,6 +20,7 @@ from pykafka2.errors import (
     UnsupportedVersion,
     error_of,
 )
+from pykafka2.protocol.acl_terms import Operation
 from pykafka2.protocol.messages.quorum import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
@@ -41,6 +44,18 @@ FIRST_VERSION_WITH_NODES = 2
 LISTENER = "CONTROLLER"
 
 
+def refuse_describe_quorum(request: DescribeQuorumRequest, version: int, code: int) -> DescribeQuorumResponse:
+    return DescribeQuorumResponse(error_code=code, error_message=str(error_of(code)), topics=[])
+
+
+@api(
+    DescribeQuorumRequest,
+    0,
+    2,
+    at=CONTROLLER,
+    access=on_cluster(Operation.DESCRIBE),
+    refusal=refuse_describe_quorum,
+)
 def handle_describe_quorum(
     services: Services, context: RequestContext, request: DescribeQuorumRequest, now: float
 ) -> DescribeQuorumResponse:
@@ -103,14 +118,22 @@ def _unknown_partition(number: int) -> DescribeQuorumResponsePartitionData:
     )
 
 
-def refuse_describe_quorum(request: DescribeQuorumRequest, code: int) -> DescribeQuorumResponse:
-    return DescribeQuorumResponse(error_code=code, error_message=str(error_of(code)), topics=[])
-
-
 STATIC = "because the kraft.version feature is 0"
 """The controllers' listener, which a new voter must have."""
 
 
+def refuse_add_raft_voter(request: AddRaftVoterRequest, version: int, code: int) -> AddRaftVoterResponse:
+    return AddRaftVoterResponse(error_code=code, error_message=str(error_of(code)))
+
+
+@api(
+    AddRaftVoterRequest,
+    0,
+    1,
+    at=CONTROLLER,
+    access=on_cluster(Operation.ALTER),
+    refusal=refuse_add_raft_voter,
+)
 def handle_add_raft_voter(
     services: Services, context: RequestContext, request: AddRaftVoterRequest, now: float
 ) -> AddRaftVoterResponse:
@@ -127,6 +150,20 @@ def handle_add_raft_voter(
         return AddRaftVoterResponse(error_code=error.code or 0, error_message=str(error))
 
 
+def refuse_remove_raft_voter(
+    request: RemoveRaftVoterRequest, version: int, code: int
+) -> RemoveRaftVoterResponse:
+    return RemoveRaftVoterResponse(error_code=code, error_message=str(error_of(code)))
+
+
+@api(
+    RemoveRaftVoterRequest,
+    0,
+    0,
+    at=CONTROLLER,
+    access=on_cluster(Operation.ALTER),
+    refusal=refuse_remove_raft_voter,
+)
 def handle_remove_raft_voter(
     services: Services, context: RequestContext, request: RemoveRaftVoterRequest, now: float
 ) -> RemoveRaftVoterResponse:
@@ -141,11 +178,3 @@ def _check_cluster_id(services: Services, cluster_id: str | None) -> None:
     own = services.controller.image.cluster_id
     if cluster_id is not None and cluster_id != own:
         raise InconsistentClusterId(f'The given id "{cluster_id}" doesn\'t match the cluster id "{own}"')
-
-
-def refuse_add_raft_voter(request: AddRaftVoterRequest, code: int) -> AddRaftVoterResponse:
-    return AddRaftVoterResponse(error_code=code, error_message=str(error_of(code)))
-
-
-def refuse_remove_raft_voter(request: RemoveRaftVoterRequest, code: int) -> RemoveRaftVoterResponse:
-    return RemoveRaftVoterResponse(error_code=code, error_message=str(error_of(code)))

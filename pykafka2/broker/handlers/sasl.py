@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.handlers.api import handles, refuses
+from pykafka2.broker.handlers.api import api
+from pykafka2.broker.handlers.authorization import OPEN
 from pykafka2.broker.server.request_context import ClosingResponse
 from pykafka2.errors import IllegalSaslState, error_of
 from pykafka2.protocol.messages.sasl import (
@@ -29,7 +30,11 @@ if TYPE_CHECKING:
 NOT_NOW = "SaslAuthenticate request received after successful authentication"
 
 
-@handles(SaslHandshakeRequest, 0, 1)
+def refuse_handshake(request: SaslHandshakeRequest, version: int, code: int) -> SaslHandshakeResponse:
+    return SaslHandshakeResponse(error_code=code, mechanisms=[])
+
+
+@api(SaslHandshakeRequest, 0, 1, access=OPEN, refusal=refuse_handshake)
 def handshake(
     services: Services, context: RequestContext, request: SaslHandshakeRequest, now: float
 ) -> SaslHandshakeResponse | None:
@@ -48,12 +53,13 @@ def handshake(
     return response
 
 
-@refuses(SaslHandshakeRequest)
-def refuse_handshake(request: SaslHandshakeRequest, code: int) -> SaslHandshakeResponse:
-    return SaslHandshakeResponse(error_code=code, mechanisms=[])
+def refuse_authenticate(
+    request: SaslAuthenticateRequest, version: int, code: int
+) -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(error_code=code, error_message=None, auth_bytes=b"")
 
 
-@handles(SaslAuthenticateRequest, 0, 2)
+@api(SaslAuthenticateRequest, 0, 2, access=OPEN, refusal=refuse_authenticate)
 def authenticate(
     services: Services, context: RequestContext, request: SaslAuthenticateRequest, now: float
 ) -> SaslAuthenticateResponse | None:
@@ -73,11 +79,6 @@ def authenticate(
         _refuse_later(services, context, authentication, response, result.message or "", now)
         return None
     return response
-
-
-@refuses(SaslAuthenticateRequest)
-def refuse_authenticate(request: SaslAuthenticateRequest, code: int) -> SaslAuthenticateResponse:
-    return SaslAuthenticateResponse(error_code=code, error_message=None, auth_bytes=b"")
 
 
 def _refuse_later(

@@ -6,7 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pykafka2.broker.controller.control.scram_users import Upsertion, alter_scram_users
+from pykafka2.broker.handlers.api import CONTROLLER, api
+from pykafka2.broker.handlers.authorization import on_cluster
 from pykafka2.errors import BrokerError, DuplicateResource, ResourceNotFound, error_of
+from pykafka2.protocol.acl_terms import Operation
 from pykafka2.protocol.messages.users import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -22,6 +25,17 @@ if TYPE_CHECKING:
     from pykafka2.broker.server.request_context import RequestContext
 
 
+def refuse_describe(
+    request: DescribeUserScramCredentialsRequest, version: int, code: int
+) -> DescribeUserScramCredentialsResponse:
+    return DescribeUserScramCredentialsResponse(
+        error_code=code, error_message=str(error_of(code)), results=[]
+    )
+
+
+@api(
+    DescribeUserScramCredentialsRequest, 0, 0, access=on_cluster(Operation.DESCRIBE), refusal=refuse_describe
+)
 def handle_describe(
     services: Services, context: RequestContext, request: DescribeUserScramCredentialsRequest, now: float
 ) -> DescribeUserScramCredentialsResponse:
@@ -56,14 +70,32 @@ def _described(services: Services, user: str, count: int) -> DescribeUserScramCr
     )
 
 
-def refuse_describe(
-    request: DescribeUserScramCredentialsRequest, code: int
-) -> DescribeUserScramCredentialsResponse:
-    return DescribeUserScramCredentialsResponse(
-        error_code=code, error_message=str(error_of(code)), results=[]
+def refuse_alter(
+    request: AlterUserScramCredentialsRequest, version: int, code: int
+) -> AlterUserScramCredentialsResponse:
+    """Return the error once for each user, as in Kafka."""
+    users = dict.fromkeys(
+        [
+            *(deletion.name for deletion in request.deletions),
+            *(upsertion.name for upsertion in request.upsertions),
+        ]
+    )
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(user=user, error_code=code, error_message=str(error_of(code)))
+            for user in users
+        ]
     )
 
 
+@api(
+    AlterUserScramCredentialsRequest,
+    0,
+    0,
+    at=CONTROLLER,
+    access=on_cluster(Operation.ALTER),
+    refusal=refuse_alter,
+)
 def handle_alter(
     services: Services, context: RequestContext, request: AlterUserScramCredentialsRequest, now: float
 ) -> AlterUserScramCredentialsResponse:
@@ -89,21 +121,5 @@ def handle_alter(
                 error_message=None if error is None else str(error),
             )
             for user, error in outcome.items()
-        ]
-    )
-
-
-def refuse_alter(request: AlterUserScramCredentialsRequest, code: int) -> AlterUserScramCredentialsResponse:
-    """Return the error once for each user, as in Kafka."""
-    users = dict.fromkeys(
-        [
-            *(deletion.name for deletion in request.deletions),
-            *(upsertion.name for upsertion in request.upsertions),
-        ]
-    )
-    return AlterUserScramCredentialsResponse(
-        results=[
-            AlterUserScramCredentialsResult(user=user, error_code=code, error_message=str(error_of(code)))
-            for user in users
         ]
     )

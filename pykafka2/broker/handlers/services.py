@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.base.metadata_cache import MetadataCache
@@ -49,11 +49,12 @@ class Gate(Protocol):
         services: Services,
         context: RequestContext,
         image: ClusterImage,
+        check: Callable[[Any], Response | int | None],
         proceed: Callable[[], Response | None],
         *,
         by_controller: bool,
     ) -> Response | None:
-        """Return the response of the API's function, `proceed`, or an authorization error."""
+        """Return the response of the API's function, `proceed`, or the error of its check."""
         ...
 
     def access(self, context: RequestContext, acls: Acls, *, by_controller: bool = False) -> Access:
@@ -160,7 +161,7 @@ class Services:
 
     @property
     def controller(self) -> Controller:
-        """The active controller, for handlers with `by_controller`; raises `NotController` elsewhere."""
+        """The active controller, for handlers at the controller; raises `NotController` elsewhere."""
         return self.controller_node.require()
 
     @property

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pykafka2.broker.config.keys import TOPIC_KEYS
 from pykafka2.broker.controller import NewTopic
 from pykafka2.broker.controller.topics import MAX_PARTITIONS_PER_REQUEST, added_partitions, check_size
+from pykafka2.broker.handlers.api import CONTROLLER, api
 from pykafka2.broker.handlers.authorization import (
     WORDS,
     Checked,
@@ -60,6 +61,22 @@ FIRST_STRICT_ADDITION = 3
 """Since then partitions above the controller mutation quota are rejected."""
 
 
+def refuse_create_partitions(
+    request: CreatePartitionsRequest, version: int, code: int
+) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(
+        results=[_not_added(topic.name, error_of(code)) for topic in request.topics]
+    )
+
+
+@api(
+    CreatePartitionsRequest,
+    0,
+    3,
+    at=CONTROLLER,
+    access=each_topic(Operation.ALTER, responses="results", skip_duplicates=True, message=None),
+    refusal=refuse_create_partitions,
+)
 def handle_create_partitions(
     services: Services, context: RequestContext, request: CreatePartitionsRequest, now: float
 ) -> CreatePartitionsResponse:
@@ -100,16 +117,33 @@ def _not_added(name: str, error: BrokerError) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(name=name, error_code=error.code or 0, error_message=message)
 
 
-def refuse_create_partitions(request: CreatePartitionsRequest, code: int) -> CreatePartitionsResponse:
-    return CreatePartitionsResponse(
-        results=[_not_added(topic.name, error_of(code)) for topic in request.topics]
-    )
-
-
 FIRST_STRICT_CREATION = 6
 """Since then a topic above the controller mutation quota is rejected."""
 
 
+def check_create_topics(checked: Checked) -> Verdict:
+    """Check CREATE on the cluster or the topic; hide the configuration without DESCRIBE_CONFIGS."""
+    access = checked.access
+    verdict = None
+    if not access.may_on_cluster(Operation.CREATE, notes=False):
+        verdict = each_topic(Operation.CREATE, skip_duplicates=True, message="Authorization failed.")(checked)
+    checked.amend(lambda response: _hide_configs(access, response))
+    return verdict
+
+
+def refuse_create_topics(request: CreateTopicsRequest, version: int, code: int) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[_not_created(topic.name, error_of(code)) for topic in request.topics])
+
+
+@api(
+    CreateTopicsRequest,
+    2,
+    7,
+    at=CONTROLLER,
+    access=check_create_topics,
+    refusal=refuse_create_topics,
+    oldest=0,
+)
 def handle_create_topics(
     services: Services, context: RequestContext, request: CreateTopicsRequest, now: float
 ) -> CreateTopicsResponse:
@@ -184,14 +218,60 @@ def _not_created(name: str, error: BrokerError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=error.code or 0, error_message=message_of(error))
 
 
-def refuse_create_topics(request: CreateTopicsRequest, code: int) -> CreateTopicsResponse:
-    return CreateTopicsResponse(topics=[_not_created(topic.name, error_of(code)) for topic in request.topics])
-
-
 FIRST_STRICT_DELETION = 5
 """Since then deletions above the controller mutation quota are rejected."""
 
 
+def check_delete_topics(checked: Checked) -> Verdict:
+    """Check DELETE on the cluster or the topic.
+
+    Without DESCRIBE the response hides whether a topic exists.
+    """
+    request, access = checked.request, checked.access
+    if access.may_on_cluster(Operation.DELETE, notes=False):
+        return None
+    refused: list[DeletableTopicResult] = []
+    topics, names = [], []
+    for state in request.topics:
+        name = topic_name(state, checked.image)
+        if name is None or _may_delete(access, name, checked):
+            topics.append(state)
+        else:
+            by_id = state.topic_id != ZERO_UUID
+            hides = by_id and not access.may(Operation.DESCRIBE, ResourceType.TOPIC, name, notes=False)
+            refused.append(_may_not_delete(None if hides else name, state.topic_id if by_id else ZERO_UUID))
+    for name in request.topic_names:
+        if _may_delete(access, name, checked):
+            names.append(name)
+        else:
+            refused.append(_may_not_delete(name, ZERO_UUID))
+    if refused:
+        checked.replace(topics=topics, topic_names=names)
+        checked.amend(lambda response: response.responses.extend(refused))
+    return None
+
+
+def refuse_delete_topics(request: DeleteTopicsRequest, version: int, code: int) -> DeleteTopicsResponse:
+    message = str(error_of(code))
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(
+                name=state.name, topic_id=state.topic_id, error_code=code, error_message=message
+            )
+            for state in _topics_to_delete(request)
+        ]
+    )
+
+
+@api(
+    DeleteTopicsRequest,
+    1,
+    6,
+    at=CONTROLLER,
+    access=check_delete_topics,
+    refusal=refuse_delete_topics,
+    oldest=0,
+)
 def handle_delete_topics(
     services: Services, context: RequestContext, request: DeleteTopicsRequest, now: float
 ) -> DeleteTopicsResponse:
@@ -269,28 +349,6 @@ def _not_deleted(state: DeleteTopicState, error: BrokerError) -> DeletableTopicR
     )
 
 
-def refuse_delete_topics(request: DeleteTopicsRequest, code: int) -> DeleteTopicsResponse:
-    message = str(error_of(code))
-    return DeleteTopicsResponse(
-        responses=[
-            DeletableTopicResult(
-                name=state.name, topic_id=state.topic_id, error_code=code, error_message=message
-            )
-            for state in _topics_to_delete(request)
-        ]
-    )
-
-
-def check_create_topics(checked: Checked) -> Verdict:
-    """Check CREATE on the cluster or the topic; hide the configuration without DESCRIBE_CONFIGS."""
-    access = checked.access
-    verdict = None
-    if not access.may_on_cluster(Operation.CREATE, notes=False):
-        verdict = each_topic(Operation.CREATE, skip_duplicates=True, message="Authorization failed.")(checked)
-    checked.amend(lambda response: _hide_configs(access, response))
-    return verdict
-
-
 def _hide_configs(access: Any, response: Any) -> None:
     for topic in response.topics:
         if not topic.error_code and not access.may(
@@ -299,35 +357,6 @@ def _hide_configs(access: Any, response: Any) -> None:
             topic.topic_config_error_code = code_of(ResourceType.TOPIC)
             topic.num_partitions = topic.replication_factor = -1
             topic.configs = []
-
-
-def check_delete_topics(checked: Checked) -> Verdict:
-    """Check DELETE on the cluster or the topic.
-
-    Without DESCRIBE the response hides whether a topic exists.
-    """
-    request, access = checked.request, checked.access
-    if access.may_on_cluster(Operation.DELETE, notes=False):
-        return None
-    refused: list[DeletableTopicResult] = []
-    topics, names = [], []
-    for state in request.topics:
-        name = topic_name(state, checked.image)
-        if name is None or _may_delete(access, name, checked):
-            topics.append(state)
-        else:
-            by_id = state.topic_id != ZERO_UUID
-            hides = by_id and not access.may(Operation.DESCRIBE, ResourceType.TOPIC, name, notes=False)
-            refused.append(_may_not_delete(None if hides else name, state.topic_id if by_id else ZERO_UUID))
-    for name in request.topic_names:
-        if _may_delete(access, name, checked):
-            names.append(name)
-        else:
-            refused.append(_may_not_delete(name, ZERO_UUID))
-    if refused:
-        checked.replace(topics=topics, topic_names=names)
-        checked.amend(lambda response: response.responses.extend(refused))
-    return None
 
 
 def _may_delete(access: Any, name: str, checked: Checked) -> bool:

@@ -14,15 +14,25 @@ committed or dropped. DescribeProducers describes a partition's producers to cli
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from pykafka2.broker.base.image import check_topic_name
 from pykafka2.broker.coordinators.internal_topics import OFFSETS_TOPIC
 from pykafka2.broker.coordinators.replay import Producer
-from pykafka2.broker.handlers.api import APIS, Api
-from pykafka2.broker.handlers.authorization import Checked, Verdict, code_of, keep_described
+from pykafka2.broker.handlers.api import TRANSACTION_COORDINATOR, api, submit_to_transactions
+from pykafka2.broker.handlers.authorization import (
+    READ_EACH_TOPIC,
+    READ_GROUP,
+    WRITE_TRANSACTION,
+    Checked,
+    Verdict,
+    code_of,
+    each,
+    in_turn,
+    keep_described,
+)
 from pykafka2.broker.log.partition_log import EndMarker
 from pykafka2.broker.replication.purgatory import ProduceResult
 from pykafka2.errors import (
@@ -37,7 +47,11 @@ from pykafka2.errors import (
 )
 from pykafka2.protocol.acl_terms import Operation, ResourceType
 from pykafka2.protocol.messages.transaction import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    InitProducerIdRequest,
     InitProducerIdResponse,
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -49,44 +63,18 @@ from pykafka2.protocol.messages.transaction import (
 from pykafka2.protocol.messages.transaction_admin import (
     DescribeProducersRequest,
     DescribeProducersResponse,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
     PartitionResponse,
     ProducerState,
     TopicResponse,
 )
-from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request, Response
 
 if TYPE_CHECKING:
     from pykafka2.broker.base.image import Key
     from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_context import RequestContext
-
-
-VERSIONS: Final = {
-    ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5),
-    ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
-    ApiKey.END_TXN: (0, 5),
-    ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
-    ApiKey.LIST_TRANSACTIONS: (0, 2),
-}
-
-
-def handle(services: Services, context: RequestContext, request: Request[Any], now: float) -> None:
-    """Submit the request; the coordinator responds, possibly before this returns."""
-    services.coordinators.submit(services.coordinators.transactions, context, request, now)
-
-
-def handle_init_producer_id(
-    services: Services, context: RequestContext, request: Any, now: float
-) -> Response | None:
-    if request.transactional_id == "":
-        raise InvalidRequest("the transactional id must not be empty")
-    if request.transactional_id is not None:
-        handle(services, context, request, now)
-        return None
-    if (request.producer_id == -1) != (request.producer_epoch == -1):
-        raise InvalidRequest("the request must have both producer id and epoch, or neither")
-    return InitProducerIdResponse(producer_id=services.next_producer_id(), producer_epoch=0)
 
 
 def refuse(request: Request[Any], version: int, code: int) -> Response:
@@ -96,6 +84,144 @@ def refuse(request: Request[Any], version: int, code: int) -> Response:
     return response
 
 
+FIRST_ADD_PARTITIONS_OF_BROKERS = 4
+
+
+def check_list_transactions(checked: Checked) -> Verdict:
+    checked.amend(
+        lambda response: keep_described(
+            checked.access, response, "transaction_states", ResourceType.TRANSACTIONAL_ID, "transactional_id"
+        )
+    )
+    return None
+
+
+def hide_transactions_topics(checked: Checked) -> Verdict:
+    """Remove the topics of a transaction that the client cannot describe."""
+    access = checked.access
+
+    def hide(response: Any) -> None:
+        for transaction in response.transaction_states:
+            transaction.topics = [
+                topic
+                for topic in transaction.topics
+                if access.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic, notes=False)
+            ]
+
+    checked.amend(hide)
+    return None
+
+
+def check_init_producer_id(checked: Checked) -> Verdict:
+    """Check WRITE on the transactional id; without one IDEMPOTENT_WRITE, or WRITE on any topic (KIP-679)."""
+    name, access = checked.request.transactional_id, checked.access
+    if name is not None:
+        if not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+            return TransactionalIdAuthorizationFailed.code
+        return None
+    if access.rights.may_any(Operation.WRITE, ResourceType.TOPIC) or access.may_on_cluster(
+        Operation.IDEMPOTENT_WRITE
+    ):
+        return None
+    return ClusterAuthorizationFailed.code
+
+
+def check_add_partitions(checked: Checked) -> Verdict:
+    """Check WRITE on the transactional id and every topic; if one is denied, nothing is added.
+
+    Since version 4 brokers send it.
+    """
+    request, access, image = checked.request, checked.access, checked.image
+    if checked.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
+        if access.may_on_cluster(Operation.CLUSTER_ACTION):
+            return None
+        return AddPartitionsToTxnResponse(error_code=ClusterAuthorizationFailed.code)
+    if not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
+        return TransactionalIdAuthorizationFailed.code
+    topics = request.v3_and_below_topics
+    refused = {
+        topic.name for topic in topics if not access.may(Operation.WRITE, ResourceType.TOPIC, topic.name)
+    }
+    if not refused:
+        return None
+
+    def code_for(name: str, number: int) -> int:
+        if name in refused:
+            return code_of(ResourceType.TOPIC)
+        is_known = image.partition(name, number) is not None
+        return OperationNotAttempted.code if is_known else UnknownTopicOrPartition.code
+
+    not_attempted = OperationNotAttempted.code
+    response: Any = checked.services.responses.refusal_of(checked.context, request, not_attempted)
+    for topic in response.results_by_topic_v3_and_below:
+        for partition in topic.results_by_partition:
+            partition.partition_error_code = code_for(topic.name, partition.partition_index)
+    refusal: Response = response
+    return refusal
+
+
+def check_markers(checked: Checked) -> Verdict:
+    """Check ALTER or CLUSTER_ACTION on the cluster."""
+    access = checked.access
+    if access.may_on_cluster(Operation.ALTER, notes=False) or access.may_on_cluster(Operation.CLUSTER_ACTION):
+        return None
+    return code_of(ResourceType.CLUSTER)
+
+
+api(AddPartitionsToTxnRequest, 0, 5, at=TRANSACTION_COORDINATOR, access=check_add_partitions, refusal=refuse)
+api(
+    AddOffsetsToTxnRequest,
+    0,
+    4,
+    at=TRANSACTION_COORDINATOR,
+    access=in_turn(WRITE_TRANSACTION, READ_GROUP),
+    refusal=refuse,
+)
+api(EndTxnRequest, 0, 5, at=TRANSACTION_COORDINATOR, access=WRITE_TRANSACTION, refusal=refuse)
+api(ListTransactionsRequest, 0, 2, at=TRANSACTION_COORDINATOR, access=check_list_transactions, refusal=refuse)
+api(
+    DescribeTransactionsRequest,
+    0,
+    0,
+    at=TRANSACTION_COORDINATOR,
+    access=in_turn(
+        each(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "transactional_ids", "transaction_states"),
+        hide_transactions_topics,
+    ),
+    refusal=refuse,
+)
+
+
+@api(InitProducerIdRequest, 0, 5, at=TRANSACTION_COORDINATOR, access=check_init_producer_id, refusal=refuse)
+def handle_init_producer_id(
+    services: Services, context: RequestContext, request: Any, now: float
+) -> Response | None:
+    if request.transactional_id == "":
+        raise InvalidRequest("the transactional id must not be empty")
+    if request.transactional_id is not None:
+        submit_to_transactions(services, context, request, now)
+        return None
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        raise InvalidRequest("the request must have both producer id and epoch, or neither")
+    return InitProducerIdResponse(producer_id=services.next_producer_id(), producer_epoch=0)
+
+
+def refuse_describe_producers(
+    request: DescribeProducersRequest, version: int, code: int
+) -> DescribeProducersResponse:
+    message = str(error_of(code))
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_without_producers(index, code, message) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@api(DescribeProducersRequest, 0, 0, access=READ_EACH_TOPIC, refusal=refuse_describe_producers)
 def handle_describe_producers(
     services: Services, context: RequestContext, request: DescribeProducersRequest, now: float
 ) -> DescribeProducersResponse:
@@ -144,19 +270,6 @@ def _without_producers(index: int, code: int, message: str | None) -> PartitionR
     )
 
 
-def refuse_describe_producers(request: DescribeProducersRequest, code: int) -> DescribeProducersResponse:
-    message = str(error_of(code))
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_without_producers(index, code, message) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
 @attrs.define(eq=False)
 class _Writing:
     """The markers of one request, until all of them are replicated."""
@@ -172,6 +285,13 @@ class _Writing:
             self.context.respond(_markers_response(self.request, self.results))
 
 
+def refuse_write_txn_markers(
+    request: WriteTxnMarkersRequest, version: int, code: int
+) -> WriteTxnMarkersResponse:
+    return _response(request, lambda marker, key: code)
+
+
+@api(WriteTxnMarkersRequest, 1, 2, access=check_markers, refusal=refuse_write_txn_markers, oldest=0)
 def handle_write_txn_markers(
     services: Services, context: RequestContext, request: WriteTxnMarkersRequest, now: float
 ) -> WriteTxnMarkersResponse | None:
@@ -250,103 +370,3 @@ def _response(request: WriteTxnMarkersRequest, code: Callable[[int, Key], int]) 
             for number, marker in enumerate(request.markers)
         ]
     )
-
-
-def refuse_write_txn_markers(request: WriteTxnMarkersRequest, code: int) -> WriteTxnMarkersResponse:
-    return _response(request, lambda marker, key: code)
-
-
-FIRST_ADD_PARTITIONS_OF_BROKERS = 4
-
-
-def check_list_transactions(checked: Checked) -> Verdict:
-    checked.amend(
-        lambda response: keep_described(
-            checked.access, response, "transaction_states", ResourceType.TRANSACTIONAL_ID, "transactional_id"
-        )
-    )
-    return None
-
-
-def hide_transactions_topics(checked: Checked) -> Verdict:
-    """Remove the topics of a transaction that the client cannot describe."""
-    access = checked.access
-
-    def hide(response: Any) -> None:
-        for transaction in response.transaction_states:
-            transaction.topics = [
-                topic
-                for topic in transaction.topics
-                if access.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic, notes=False)
-            ]
-
-    checked.amend(hide)
-    return None
-
-
-def check_init_producer_id(checked: Checked) -> Verdict:
-    """Check WRITE on the transactional id; without one IDEMPOTENT_WRITE, or WRITE on any topic (KIP-679)."""
-    name, access = checked.request.transactional_id, checked.access
-    if name is not None:
-        if not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
-            return TransactionalIdAuthorizationFailed.code
-        return None
-    if access.rights.may_any(Operation.WRITE, ResourceType.TOPIC) or access.may_on_cluster(
-        Operation.IDEMPOTENT_WRITE
-    ):
-        return None
-    return ClusterAuthorizationFailed.code
-
-
-def check_add_partitions(checked: Checked) -> Verdict:
-    """Check WRITE on the transactional id and every topic; if one is denied, nothing is added.
-
-    Since version 4 brokers send it.
-    """
-    request, access, image = checked.request, checked.access, checked.image
-    if checked.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
-        if access.may_on_cluster(Operation.CLUSTER_ACTION):
-            return None
-        return AddPartitionsToTxnResponse(error_code=ClusterAuthorizationFailed.code)
-    if not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
-        return TransactionalIdAuthorizationFailed.code
-    topics = request.v3_and_below_topics
-    refused = {
-        topic.name for topic in topics if not access.may(Operation.WRITE, ResourceType.TOPIC, topic.name)
-    }
-    if not refused:
-        return None
-
-    def code_for(name: str, number: int) -> int:
-        if name in refused:
-            return code_of(ResourceType.TOPIC)
-        is_known = image.partition(name, number) is not None
-        return OperationNotAttempted.code if is_known else UnknownTopicOrPartition.code
-
-    response: Any = checked.services.responses.refusal_of(
-        checked.context, request, OperationNotAttempted.code
-    )
-    for topic in response.results_by_topic_v3_and_below:
-        for partition in topic.results_by_partition:
-            partition.partition_error_code = code_for(topic.name, partition.partition_index)
-    response_group: Response = response
-    return response_group
-
-
-def check_markers(checked: Checked) -> Verdict:
-    """Check ALTER or CLUSTER_ACTION on the cluster."""
-    access = checked.access
-    if access.may_on_cluster(Operation.ALTER, notes=False) or access.may_on_cluster(Operation.CLUSTER_ACTION):
-        return None
-    return code_of(ResourceType.CLUSTER)
-
-
-for _key, (_first, _last) in VERSIONS.items():
-    APIS[_key] = Api(_key, _first, _last, handle, refuse_in_version=refuse)
-
-for _api in (
-    Api(ApiKey.INIT_PRODUCER_ID, 0, 5, handle_init_producer_id, refuse_in_version=refuse),
-    Api(ApiKey.WRITE_TXN_MARKERS, 1, 2, handle_write_txn_markers, refuse_write_txn_markers, oldest_version=0),
-    Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, handle_describe_producers, refuse_describe_producers),
-):
-    APIS[_api.api_key] = _api

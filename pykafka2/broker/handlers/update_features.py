@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 from pykafka2.broker.base.features import METADATA_VERSION, SUPPORTED, Levels
 from pykafka2.broker.controller.controller import Controller
 from pykafka2.broker.controller.metadata.records import FeatureSet, Record
+from pykafka2.broker.handlers.api import CONTROLLER, api
+from pykafka2.broker.handlers.authorization import on_cluster
 from pykafka2.errors import BrokerError, InvalidUpdateVersion, error_of
+from pykafka2.protocol.acl_terms import Operation
 from pykafka2.protocol.messages.cluster import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
@@ -77,6 +80,11 @@ def _update_problem(
 LAST_VERSION_WITH_RESULTS = 1
 
 
+def refuse(request: UpdateFeaturesRequest, version: int, code: int) -> UpdateFeaturesResponse:
+    return _refusal(error_of(code))
+
+
+@api(UpdateFeaturesRequest, 0, 2, at=CONTROLLER, access=on_cluster(Operation.ALTER), refusal=refuse)
 def handle(
     services: Services, context: RequestContext, request: UpdateFeaturesRequest, now: float
 ) -> UpdateFeaturesResponse:
@@ -130,7 +138,3 @@ def _one_by_one(services: Services, request: UpdateFeaturesRequest) -> UpdateFea
 
 def _refusal(error: BrokerError) -> UpdateFeaturesResponse:
     return UpdateFeaturesResponse(error_code=error.code or 0, error_message=str(error))
-
-
-def refuse(request: UpdateFeaturesRequest, code: int) -> UpdateFeaturesResponse:
-    return _refusal(error_of(code))

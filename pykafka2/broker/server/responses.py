@@ -31,10 +31,8 @@ class Refusing(Protocol):
     def name(self) -> str: ...
 
     @property
-    def can_refuse(self) -> bool: ...
-
-    def refusal(self, request: Request[Any], version: int, code: int) -> Response | None:
-        """Return a response with the error in every field for it; None if there is none."""
+    def refusal(self) -> Callable[[Any, int, int], Response]:
+        """Callback: (request, version, error code) -> the response with the error in every field for it."""
         ...
 
 
@@ -80,19 +78,16 @@ class Responses:
         return self.refused(context, code)
 
     def refused(self, context: RequestContext, code: int | None) -> Response | None:
-        """Return a response with the error in every field, or close the connection if there is none."""
+        """Return a response with the error in every field; close the connection of a Produce with acks=0."""
         api = self._apis[context.api_key]
         # A produce with acks=0 gets no response.
-        if not api.can_refuse or context.is_complete or getattr(context.request, "acks", None) == 0:
+        if context.is_complete or getattr(context.request, "acks", None) == 0:
             context.close()
             return None
         return api.refusal(context.request, context.version, code if code is not None else -1)
 
-    def refusal_of(self, context: RequestContext, request: Request[Any], code: int) -> Response | None:
-        """Return the response with an error in every field for a part of a request.
-
-        None if there is none.
-        """
+    def refusal_of(self, context: RequestContext, request: Request[Any], code: int) -> Response:
+        """Return the response with an error in every field for a part of a request."""
         return self._apis[context.api_key].refusal(request, context.version, code)
 
     def refuse(self, context: RequestContext, code: int) -> None:

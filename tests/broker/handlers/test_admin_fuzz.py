@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pykafka2.broker.handlers.administration import LATER
-from pykafka2.protocol.registry import ApiKey, all_messages
+from pykafka2.broker.handlers.api import APIS, load
+from pykafka2.protocol.registry import ApiKey, request_class
 from pykafka2.protocol.struct import Request
 from pykafka2.testing import KafkaCluster
 from pykafka2.testing.cluster import Topic
@@ -20,13 +20,26 @@ from tests.broker.support.data_requests import produce
 from tests.broker.support.plausible import plausible
 from tests.broker.support.raw_client import RawClient
 
-REQUESTS = {cls.API_KEY: cls for cls in all_messages() if issubclass(cls, Request) and cls.API_KEY in LATER}
-# What takes brokers away from the cluster is another test's.
+load()
+OF_ADMINISTRATION = (
+    "acls",
+    "alter_configs",
+    "client_quotas",
+    "delegation_tokens",
+    "describe_configs",
+    "describe_topic_partitions",
+    "partitions",
+    "quorum",
+    "scram_users",
+    "topics",
+    "update_features",
+)
+"""The files of handlers/; UnregisterBroker, which takes brokers away from the cluster, is in another."""
 VERSIONS = [
-    (REQUESTS[key], version)
-    for key, later in LATER.items()
-    for version in range(later.min_version, later.max_version + 1)
-    if key != ApiKey.UNREGISTER_BROKER
+    (request_class(key), version)
+    for key, api in APIS.items()
+    for version in range(api.min_version, api.max_version + 1)
+    if api.handle.__module__.endswith(OF_ADMINISTRATION) or key == ApiKey.DESCRIBE_CLUSTER
 ]
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from pykafka2.broker.handlers.administration import LATER
 from pykafka2.errors import name_of
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.cluster import (
@@ -188,9 +187,3 @@ def test_describe_topic_partitions_returns_pages(connect: Connect) -> None:
     for cursor in (("zz", 0), ("e", -1)):
         refused, following = page(wire, "e", cursor=cursor)
         assert (refused, following) == ([("INVALID_REQUEST", "e", [])], None)
-
-
-def test_every_api_that_is_loaded_later_can_be_loaded() -> None:
-    for later in LATER.values():
-        assert callable(later.function("handle"))
-        assert callable(later.function("refuse"))

@@ -395,7 +395,7 @@ TRANSACTIONS: Final = {
         {
             **PRODUCER,
             "group_id": GROUP,
-            "generation_id": -1,
+            "generation_id_or_member_epoch": -1,
             "topics": [
                 {
                     "name": TOPIC,

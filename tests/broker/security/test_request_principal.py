@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from pykafka2.broker.handlers.api import APIS, Handle, load
@@ -77,7 +78,7 @@ def test_handlers_receive_the_principal_of_the_caller(monkeypatch: pytest.Monkey
         return watching
 
     for key in (ApiKey.METADATA, ApiKey.CREATE_TOPICS, ApiKey.BROKER_REGISTRATION):
-        monkeypatch.setattr(APIS[key], "handle", watched(APIS[key].handle))
+        monkeypatch.setitem(APIS, key, attrs.evolve(APIS[key], handle=watched(APIS[key].handle)))
     with (
         KafkaCluster(2, controller=0, listeners=["SASL_PLAINTEXT"], users=USERS) as cluster,
         RawClient(cluster.broker(1).address, source=ELSEWHERE) as wire,
