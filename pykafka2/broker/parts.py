@@ -327,7 +327,8 @@ class Parts:
             if not self._node.is_running:
                 return
             self.replicas.complete_delayed(now)
-            self.coordinators.send_markers(now)
+            if self.coordinators.markers is not None:
+                self.coordinators.markers.send(now)
             if min(self._node.wheel.next_deadline(), self.coordinators.due) < self.timers.due:
                 self.timers.signal()
 
@@ -344,7 +345,8 @@ class Parts:
 
     def _on_replica_moved(self, key: Key) -> None:
         """Handle a moved replica: coordinators' responses can depend on it."""
-        self.coordinators.on_moved(key)
+        if key in self.coordinators.epochs:
+            self.coordinators.on_moved(key)
 
     def _on_follower_moved(self, key: Key) -> None:
         """Handle a moved high watermark of a followed partition, which consumers can read here."""

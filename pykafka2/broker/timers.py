@@ -76,7 +76,8 @@ class BrokerTimers(Part):
                 self._cleaning_at = replicas.cleaner.run(now, node.clock.wall_ms())
             self._coordinators.run(now)
             replicas.complete_delayed(now)
-            self._coordinators.send_markers(now)
+            if self._coordinators.markers is not None:
+                self._coordinators.markers.send(now)
             self._logs.release_memory()
             if now >= self._moves_at:
                 self._moves_at = replicas.moves.run(now)

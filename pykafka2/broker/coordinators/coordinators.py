@@ -58,14 +58,22 @@ class Coordinators:
         self._next_producer_id = next_producer_id
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
-        self._markers: MarkerSender | None = None
+        self.markers: MarkerSender | None = None
+        """Sends committed markers at the end of a turn; None until the first transaction."""
         self._verifier: Verifier | None = None
         self._logs: dict[Key, ReplicaLog] = {}
-        self._epochs: dict[Key, int] = {}  # the leader epochs of the coordinated partitions
+        self.epochs: dict[Key, int] = {}
+        """The leader epochs of the coordinated partitions."""
+        self.due = FOREVER
+        """When `run` has work. An attribute, as each turn of a handler reads it."""
         self._to_load: dict[Key, None] = {}
         self._shapes: dict[str, tuple[bytes, int]] = {}
         self.is_loading_held = False
-        """Set by a test's control: partitions stay in COORDINATOR_LOAD_IN_PROGRESS."""
+
+    def hold_loading(self, is_held: bool) -> None:
+        """Keep partitions in COORDINATOR_LOAD_IN_PROGRESS, or load them; a test's control."""
+        self.is_loading_held = is_held
+        self._note_due()
 
     # ------------------------------------------------------------------ the two coordinators
 
@@ -83,6 +91,7 @@ class Coordinators:
                 self._group_configs,
             )
             self._groups.on_problem = self._node.problems.note
+            self._groups.on_due = self._note_due
             self._groups.on_topics(ImageTopics(self._node.image), self._now())
         return self._groups
 
@@ -102,8 +111,9 @@ class Coordinators:
                 self._partition_count(OFFSETS_TOPIC),
             )
             self._transactions.on_problem = self._node.problems.note
+            self._transactions.on_due = self._note_due
             self._transactions.on_topics(ImageTopics(self._node.image))
-            self._markers = MarkerSender(self._node, self._inter_broker, self._transactions)
+            self.markers = MarkerSender(self._node, self._inter_broker, self._transactions)
         return self._transactions
 
     @property
@@ -154,13 +164,13 @@ class Coordinators:
 
     def _take_up(self, topic: str, image: TopicImage | None) -> None:
         partitions = () if image is None else image.partitions
-        for key in [key for key in self._epochs if key[0] == topic]:
+        for key in [key for key in self.epochs if key[0] == topic]:
             led = key[1] < len(partitions) and partitions[key[1]].leader == self._node.id
             if not led:
                 self._resign(key)
         for number, partition in enumerate(partitions):
             key = (topic, number)
-            if partition.leader == self._node.id and self._epochs.get(key) != partition.leader_epoch:
+            if partition.leader == self._node.id and self.epochs.get(key) != partition.leader_epoch:
                 self._elect(key, partition.leader_epoch)
 
     def _elect(self, key: Key, leader_epoch: int) -> None:
@@ -175,13 +185,15 @@ class Coordinators:
         else:
             self.transactions.partitions = self._partition_count(topic)
             self.transactions.elect(number, leader_epoch, log)
-        self._epochs[key] = leader_epoch
+        self.epochs[key] = leader_epoch
         self._to_load[key] = None
+        self._note_due()
 
     def _resign(self, key: Key) -> None:
-        del self._epochs[key], self._logs[key]
+        del self.epochs[key], self._logs[key]
         self._to_load.pop(key, None)
         self._service(key[0]).resign(key[1])
+        self._note_due()
 
     def _note_topics(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
         """Notify the coordinators of created, deleted or grown topics.
@@ -205,20 +217,19 @@ class Coordinators:
             self._transactions.on_topics(ImageTopics(image))
 
     def on_moved(self, key: Key) -> None:
-        """Handle a moved replica: responses can wait for its high watermark."""
-        if key in self._epochs:
-            log = self._replicas.log_of(key)
-            self._service(key[0]).on_high_watermark(key[1], log.high_watermark)
+        """Handle a moved coordinated partition: responses can wait for its high watermark."""
+        log = self._replicas.log_of(key)
+        self._service(key[0]).on_high_watermark(key[1], log.high_watermark)
 
     # ------------------------------------------------------------------ turns
 
-    @property
-    def due(self) -> float:
-        """When `run` has work."""
+    def _note_due(self) -> None:
+        """Set `due` after a change of what it depends on."""
         if self._to_load and not self.is_loading_held:
-            return 0.0
+            self.due = 0.0
+            return
         groups = FOREVER if self._groups is None else self._groups.due
-        return groups if self._transactions is None else min(groups, self._transactions.due)
+        self.due = groups if self._transactions is None else min(groups, self._transactions.due)
 
     def run(self, now: float) -> None:
         """Load waiting partitions and run due timers."""
@@ -230,14 +241,7 @@ class Coordinators:
             self._groups.poll(now)
         if self._transactions is not None:
             self._transactions.poll(now)
-
-    def send_markers(self, now: float) -> None:
-        """Send markers with a committed decision to the leaders of their partitions.
-
-        Called at the end of a turn.
-        """
-        if self._markers is not None:
-            self._markers.send(now)
+        self._note_due()
 
     def _load(self, key: Key, now: float) -> None:
         from pykafka2.broker.coordinators.replica_log import entries_in
@@ -282,11 +286,11 @@ class Coordinators:
 
     def coordinates(self, key: Key) -> bool:
         """Return whether this broker coordinates a partition of an internal topic, loaded or not."""
-        return key in self._epochs
+        return key in self.epochs
 
     def is_active(self, key: Key) -> bool:
         """Return whether this broker coordinates the partition and has loaded its log."""
-        return key in self._epochs and self._service(key[0]).runtimes[key[1]].is_active
+        return key in self.epochs and self._service(key[0]).runtimes[key[1]].is_active
 
     def has_failed(self, key: Key) -> bool:
         """Return whether loading the log of this partition failed, so that it has no coordinator."""

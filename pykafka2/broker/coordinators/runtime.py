@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -306,6 +306,8 @@ class CoordinatorService(Generic[ShardT]):
         self.due = FOREVER
         """When `poll` has work at the earliest; can be too early, never too late."""
         self.on_problem: OnProblem = log_problem
+        self.on_due: Callable[[], object] = lambda: None
+        """Called when `due` becomes earlier."""
         self._write_timeout = write_timeout
 
     # -- called by the broker ---------------------------------------------------------------------------
@@ -352,7 +354,10 @@ class CoordinatorService(Generic[ShardT]):
 
     def _note(self, runtime: ShardRuntime) -> None:
         """Record activity in a partition: its next deadline can have moved forward."""
-        self.due = min(self.due, runtime.next_deadline)
+        deadline = runtime.next_deadline
+        if deadline < self.due:
+            self.due = deadline
+            self.on_due()
 
     # -- requests -----------------------------------------------------------------------------------
 

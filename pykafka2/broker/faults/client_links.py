@@ -7,7 +7,7 @@ simulation. The order on a connection is kept. Access requires the cluster's loc
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import attrs
@@ -101,21 +101,25 @@ class ClientLink:
 
 
 class ClientLinks:
-    """All client links with a fault."""
+    """All client links with a fault. `on_changed` is called when `is_active` can have changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_changed: Callable[[], object] = lambda: None) -> None:
         self.links: dict[LinkKey, ClientLink] = {}
+        self.is_active = False
+        """Whether requests must be checked: a link has a fault, or delayed requests are in flight."""
         self._under_way: dict[Way, float] = {}
         """When the last request in flight on a connection arrives."""
+        self._on_changed = on_changed
 
-    @property
-    def is_active(self) -> bool:
-        """Whether requests must be checked: a link has a fault, or delayed requests are in flight."""
-        return bool(self.links or self._under_way)
+    def _changed(self) -> None:
+        self.is_active = bool(self.links or self._under_way)
+        self._on_changed()
 
     def link(self, client_id: str, broker: int | None) -> ClientLink:
         """Return the link, and create it if necessary."""
-        return self.links.setdefault((client_id, broker), ClientLink(client_id, broker))
+        link = self.links.setdefault((client_id, broker), ClientLink(client_id, broker))
+        self._changed()
+        return link
 
     def heal(self) -> None:
         """Restore all links.
@@ -123,10 +127,12 @@ class ClientLinks:
         What a silent link lost stays lost; requests in flight still arrive at their time.
         """
         self.links.clear()
+        self._changed()
 
     def forget(self, broker_id: int) -> None:
         """Drop the requests in flight to a stopped broker."""
         self._under_way = {way: due for way, due in self._under_way.items() if way[0] != broker_id}
+        self._changed()
 
     def carry(self, target: Target, context: RequestContext, now: float) -> bool:
         """Carry a request over its links. Return True if it has not arrived yet, or never will."""
@@ -150,7 +156,7 @@ class ClientLinks:
             due = max(due, before)
         elif due <= now:
             return False
-        self._under_way[way] = due
+        self._under_way[way] = due  # active already, by a link or by `before`
         # The connection's next request is sent now too; it stays in order because it is due later.
         context.local_processed()
         target.wheel.add(due, lambda at: self._arrive(target, way, due, context, at))
@@ -159,6 +165,7 @@ class ClientLinks:
     def _arrive(self, target: Target, way: Way, due: float, context: RequestContext, now: float) -> None:
         if self._under_way.get(way) == due:
             del self._under_way[way]
+            self._changed()
         target.handle(context, now)
 
     def carry_back(self, target: Target, context: RequestContext, response: Response | None) -> bool:

@@ -80,16 +80,16 @@ class Faults:
     def __init__(
         self, apis: Mapping[int, Refusing], on_fired: Callable[[FaultRule, int, RequestContext], object]
     ) -> None:
-        self.rules: RuleList[FaultRule] = RuleList("rule", "rules")
-        self.client_links = ClientLinks()
+        self.is_active = False
+        """Whether requests must be checked at all. An attribute, as each request and response reads it."""
+        self.rules: RuleList[FaultRule] = RuleList("rule", "rules", self._note_active)
+        self.client_links = ClientLinks(self._note_active)
         self._on_fired = on_fired
         self._apis = apis
         self._held: list[Held] = []
 
-    @property
-    def is_active(self) -> bool:
-        """Whether requests must be checked at all."""
-        return bool(self.rules.active) or self.client_links.is_active
+    def _note_active(self) -> None:
+        self.is_active = bool(self.rules.active) or self.client_links.is_active
 
     # ------------------------------------------------------------------ adding and removing rules
 

@@ -309,13 +309,15 @@ Rule = TypeVar("Rule", bound=ListedRule)
 class RuleList(Generic[Rule]):
     """The rules of one kind; `kind` and `listed_by` are used in errors."""
 
-    def __init__(self, kind: str, listed_by: str) -> None:
+    def __init__(self, kind: str, listed_by: str, on_changed: Callable[[], object] = lambda: None) -> None:
         self.active: list[Rule] = []
         """Rules that can still fire."""
         self.all: list[Rule] = []
         """Rules added since the last `clear`, including spent ones; the oldest are dropped first."""
         self._kind = kind
         self._listed_by = listed_by
+        self._on_changed = on_changed
+        """Called when `active` has changed."""
         self._count = 0
 
     def add(self, rule: Rule) -> Rule:
@@ -327,11 +329,13 @@ class RuleList(Generic[Rule]):
         self.active.append(rule)
         self.all.append(rule)
         del self.all[:-MAX_LISTED]
+        self._on_changed()
         return rule
 
     def expire(self, rule: Rule) -> None:
         """Deactivate a rule. Can be called repeatedly."""
         self.active = [known for known in self.active if known is not rule]
+        self._on_changed()
 
     def find(self, rule_id: int) -> Rule:
         """Return the rule with an id. Raise `ConfigurationError` if there is none."""
@@ -349,3 +353,4 @@ class RuleList(Generic[Rule]):
         """Remove all rules."""
         self.active.clear()
         self.all.clear()
+        self._on_changed()

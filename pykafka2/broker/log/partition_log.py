@@ -237,7 +237,9 @@ class PartitionLog:
             segments.roll(self.log_end_offset if fits else batch.base_offset)
             self.files.rolled(self)
         segments.append(batch)
-        self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+        epochs = self.epochs.entries
+        if not epochs or epochs[-1].epoch < batch.partition_leader_epoch:
+            self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
         if batch.attributes & TRANSACTIONAL_FLAG:
             self.verifications.end(batch.producer_id)
         completed = self.producers.record(batch) if batch.has_producer_id else None

@@ -255,7 +255,7 @@ class History:
         if left:
             self._in_flight[key] = left
         entry.answered_at = now
-        entry.path = context.path
+        entry.path = (*context.origin.parts, context.progress.handled_by)
         # A fetch's records would keep much of the log alive.
         if entry.api != "Fetch":
             entry.response = response

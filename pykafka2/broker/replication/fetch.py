@@ -250,18 +250,16 @@ class FetchSessionCache:
     def __init__(self, max_slots: int, entropy: Entropy) -> None:
         self._max_slots = max_slots
         self._entropy = entropy
-        self._sessions: dict[int, FetchSession] = {}  # the least recently used first
+        self.by_id: dict[int, FetchSession] = {}
+        """The least recently used first."""
         self._watching: dict[Key, dict[FetchSession, Ident]] = {}
         self.evictions = 0
 
-    def __len__(self) -> int:
-        return len(self._sessions)
-
     def __iter__(self) -> Iterator[FetchSession]:
-        return iter(list(self._sessions.values()))
+        return iter(list(self.by_id.values()))
 
     def get(self, session_id: int) -> FetchSession | None:
-        return self._sessions.get(session_id)
+        return self.by_id.get(session_id)
 
     # ------------------------------------------------------------------ used by the Fetch handler
 
@@ -276,7 +274,7 @@ class FetchSessionCache:
         if not self._make_room(is_from_follower, len(fetched), now):
             return None
         session = FetchSession(self._new_id(), uses_topic_ids, replica_id, now, now)
-        self._sessions[session.id] = session
+        self.by_id[session.id] = session
         for result in fetched:
             self._add(session, result.info)
         session.fetched(now)
@@ -298,7 +296,7 @@ class FetchSessionCache:
 
         A session without partitions is closed and returned empty.
         """
-        session = self._sessions.get(session_id)
+        session = self.by_id.get(session_id)
         if session is None:
             raise FetchSessionIdNotFound
         if session.epoch != epoch:
@@ -314,15 +312,15 @@ class FetchSessionCache:
             return session
         for ident in list(session.unresolved):
             self._resolve(session, ident, name_of)
-        self._sessions.pop(session_id)
-        self._sessions[session_id] = session  # the most recently used now
+        self.by_id.pop(session_id)
+        self.by_id[session_id] = session  # the most recently used now
         session.last_used_at = now
         session.epoch = next_epoch(epoch)
         session.fetched(now)
         return session
 
     def close(self, session_id: int) -> None:
-        session = self._sessions.pop(session_id, None)
+        session = self.by_id.pop(session_id, None)
         if session is not None:
             for ident in list(session.partitions):
                 self._forget(session, ident)
@@ -344,7 +342,7 @@ class FetchSessionCache:
 
     def _close_previous(self, replica_id: int) -> None:
         """Close the earlier session of a follower, which lost it with a restart or a broken link."""
-        for session in list(self._sessions.values()):
+        for session in list(self.by_id.values()):
             if session.replica_id == replica_id:
                 self.close(session.id)
 
@@ -418,7 +416,7 @@ class FetchSessionCache:
     def _new_id(self) -> int:
         while True:
             session_id = self._entropy.random.randrange(1, 0x7FFFFFFF)
-            if session_id not in self._sessions:
+            if session_id not in self.by_id:
                 return session_id
 
     def _make_room(self, is_from_follower: bool, size: int, now: float) -> bool:
@@ -429,15 +427,15 @@ class FetchSessionCache:
         """
         if self._max_slots <= 0:
             return False
-        if len(self._sessions) < self._max_slots:
+        if len(self.by_id) < self._max_slots:
             return True
-        oldest = next(iter(self._sessions.values()))
+        oldest = next(iter(self.by_id.values()))
         if now - oldest.last_used_at > EVICTION_AFTER:
             self._evict(oldest)
             return True
         evictable = [
             session
-            for session in self._sessions.values()
+            for session in self.by_id.values()
             if now - session.created_at > EVICTION_AFTER
             or (is_from_follower and not session.is_from_follower)
         ]

@@ -277,7 +277,8 @@ class ReceiveBuffer:
         size = len(data) - LENGTH_BYTES
         if (
             size < MIN_UNCOPIED_FRAME_BYTES
-            and not self.has_bytes
+            and self._whole is None
+            and len(self._buffer) == self._start
             and int.from_bytes(data[:LENGTH_BYTES], "big") == size <= self._max_bytes
         ):
             self._whole = bytes(data[LENGTH_BYTES:])
@@ -381,32 +382,26 @@ MAX_SHARED_FILE_BYTES = 256 << 10
 class PendingSend:
     """Parts in the order in which they are sent."""
 
-    __slots__ = ("_file_parts", "_parts", "_transport", "sends_files")
+    __slots__ = ("_transport", "file_parts", "parts", "sends_files")
 
     def __init__(self, transport: Transport) -> None:
         self.sends_files = isinstance(transport, FileTransport)
         self._transport = transport
-        self._parts: deque[memoryview | FilePart] = deque()
-        self._file_parts = 0  # in `_parts`
-
-    def __bool__(self) -> bool:
-        return bool(self._parts)
-
-    @property
-    def has_files(self) -> bool:
-        return self._file_parts > 0
+        self.parts: deque[memoryview | FilePart] = deque()
+        self.file_parts = 0
+        """The number of file parts in `parts`."""
 
     def add(self, part: FramePart) -> None:
         """Add a part behind the others. Raise `IllegalState` for a file that the transport cannot send."""
         if isinstance(part, FilePart):
             if not self.sends_files:
                 raise IllegalState(f"{part!r} must be read for this transport")
-            self._file_parts += 1
-            self._parts.append(part)
+            self.file_parts += 1
+            self.parts.append(part)
         elif isinstance(part, GatheredPart):
-            self._parts.extend(part.buffers)
+            self.parts.extend(part.buffers)
         else:
-            self._parts.append(memoryview(part))
+            self.parts.append(memoryview(part))
 
     def write(self, max_file_bytes: int = MAX_FILE_BYTES) -> int:
         """Write as much as the transport accepts, but at most one piece of a file, of up to so many bytes.
@@ -415,9 +410,9 @@ class PendingSend:
         """
         written = 0
         is_from_file = False
-        while self._parts and not (is_from_file and self._file_parts):
-            is_from_file = isinstance(self._parts[0], FilePart)
-            taken = self._write_with_files(max_file_bytes) if self._file_parts else self._write_bytes()
+        while self.parts and not (is_from_file and self.file_parts):
+            is_from_file = isinstance(self.parts[0], FilePart)
+            taken = self._write_with_files(max_file_bytes) if self.file_parts else self._write_bytes()
             if not taken:
                 break
             self._take_off(taken)
@@ -425,11 +420,11 @@ class PendingSend:
         return written
 
     def clear(self) -> None:
-        self._parts.clear()
-        self._file_parts = 0
+        self.parts.clear()
+        self.file_parts = 0
 
     def _write_bytes(self) -> int:
-        parts = cast("deque[memoryview]", self._parts)
+        parts = cast("deque[memoryview]", self.parts)
         gathered: Sequence[memoryview] = parts
         if len(parts) > MAX_GATHERED_BUFFERS:
             gathered = [*islice(parts, MAX_GATHERED_BUFFERS)]
@@ -439,7 +434,7 @@ class PendingSend:
         """Write a piece of the file that is first, or the bytes before the first file."""
         transport = cast(FileTransport, self._transport)
         gathered: list[memoryview] = []
-        for part in islice(self._parts, MAX_GATHERED_BUFFERS):
+        for part in islice(self.parts, MAX_GATHERED_BUFFERS):
             if isinstance(part, FilePart):
                 if gathered:
                     return transport.write_before_file(gathered)
@@ -448,7 +443,7 @@ class PendingSend:
         return transport.write(gathered)
 
     def _take_off(self, taken: int) -> None:
-        parts = self._parts
+        parts = self.parts
         # An empty part behind the sent ones goes as well: no write would ever take it off.
         while parts:
             head = parts[0]
@@ -458,4 +453,4 @@ class PendingSend:
                 return
             taken -= len(head)
             parts.popleft()
-            self._file_parts -= isinstance(head, FilePart)
+            self.file_parts -= isinstance(head, FilePart)

@@ -2,8 +2,6 @@
 
 Belongs to its processor's thread; the channel (channel.py) decides when the socket is read. An invalid frame
 closes this connection only.
-
-`ClientOrigin` can be called, and `Client` read, from any thread; the rest belongs to the processor's thread.
 """
 
 from __future__ import annotations
@@ -12,26 +10,17 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-import attrs
-
-from pykafka2.broker.security.listeners import ListenerEndpoint
-from pykafka2.broker.security.principal import Caller
 from pykafka2.broker.server.channel import Channel, PendingSend, ReceiveBuffer, SendLimit, Slot
-from pykafka2.broker.server.connection_quotas import address_of
-from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import Disconnected, KafkaError
 from pykafka2.network.transport import READABLE, WRITABLE, Selector, Transport
 from pykafka2.protocol.primitives import FramePart
-from pykafka2.protocol.struct import Response
 
 
 class ConnectionOwner(Protocol):
     """The owner of a connection, which is called on the connection's thread."""
 
-    @property
-    def scratch(self) -> memoryview:
-        """The buffer for socket reads; its data is consumed before the next read."""
-        ...
+    scratch: memoryview
+    """The buffer for socket reads; its data is consumed before the next read."""
 
     def max_file_bytes(self, connection: Connection, now: float) -> int:
         """Return the limit of one write from a file."""
@@ -163,7 +152,7 @@ class Connection:
         if self.wants_room or not self.takes_requests:
             # an earlier request is in progress, or other connections have more unsent bytes now; without this
             # the socket would be reported repeatedly
-            self._set_interest(WRITABLE if self._send else 0)
+            self._set_interest(WRITABLE if self._send.parts else 0)
             return
         scratch = self._owner.scratch[: self.frames.wanted_bytes]
         count = self._transport.read_into(scratch)
@@ -222,7 +211,7 @@ class Connection:
     def flush(self, now: float) -> None:
         """Write as much as the transport accepts; completely sent responses change the channel's state."""
         send = self._send
-        taken = send.write(self._owner.max_file_bytes(self, now)) if send.has_files else send.write()
+        taken = send.write(self._owner.max_file_bytes(self, now)) if send.file_parts else send.write()
         if taken:
             self.idle_since = now
             self._sent_bytes += taken
@@ -250,7 +239,7 @@ class Connection:
             interest = READABLE
             if not (self._interest & READABLE or self.may_read):
                 interest = 0
-            if self._send:
+            if self._send.parts:
                 interest |= WRITABLE
         if interest != self._interest:
             self._set_interest(interest)
@@ -270,71 +259,3 @@ class Connection:
         self._selector.unregister(self._transport)
         self._transport.close(reset=reset)
         self._owner.closed(self)
-
-
-class ConnectionsProcessor(Protocol):
-    """The processor of a connection, as the origin of a request uses it. Any thread."""
-
-    name: str
-
-    def finish(self, connection: Connection, context: RequestContext, response: Response | None) -> None:
-        """Queue the response, which is sent in request order."""
-        ...
-
-    def accept_next(self, connection: Connection, context: RequestContext) -> None: ...
-
-    def drop_soon(self, connection: Connection, *, reset: bool) -> None: ...
-
-
-@attrs.define(eq=False)
-class Client:
-    """The client of one connection; `pending` are its requests whose responses were not sent yet."""
-
-    origin: ClientOrigin
-    pending: dict[Slot, RequestContext] = attrs.field(factory=dict)
-
-    def incomplete(self) -> list[RequestContext]:
-        """Return the requests without a response, oldest first. From any thread."""
-        return [context for slot, context in list(self.pending.items()) if not slot.is_complete]
-
-
-class ClientOrigin:
-    """The `Origin` of requests from a client's connection."""
-
-    __slots__ = ("_caller", "_connection", "_processor", "authentication", "endpoint", "parts", "peer")
-
-    is_broker = False
-
-    def __init__(
-        self, processor: ConnectionsProcessor, connection: Connection, endpoint: ListenerEndpoint
-    ) -> None:
-        self._processor = processor
-        self._connection = connection
-        self.peer = connection.peer
-        self.endpoint = endpoint
-        host = address_of(connection.peer)
-        self.authentication = endpoint.authentication(host)
-        self._caller = endpoint.anonymous(host)
-        self.parts: tuple[str, ...] = (endpoint.acceptor, processor.name)
-
-    @property
-    def caller(self) -> Caller:
-        """The authenticated sender, or an anonymous one."""
-        return self._caller if self.authentication is None else self.authentication.caller
-
-    def established(self, transport: Transport) -> None:
-        """Complete the TLS handshake: a certificate can name the principal.
-
-        Raise `TlsError` if no mapping rule matches.
-        """
-        if self.endpoint.mapping is not None:
-            self._caller = self.endpoint.caller(transport, self._caller.host)
-
-    def deliver(self, context: RequestContext, response: Response | None) -> None:
-        self._processor.finish(self._connection, context, response)
-
-    def local_processed(self, context: RequestContext) -> None:
-        self._processor.accept_next(self._connection, context)
-
-    def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
-        self._processor.drop_soon(self._connection, reset=reset)

@@ -16,9 +16,10 @@ from typing import Any
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.security.authentication import NotAdmitted
 from pykafka2.broker.security.listeners import ListenerEndpoint
+from pykafka2.broker.security.principal import Caller
 from pykafka2.broker.server.channel import MAX_FILE_BYTES, MAX_SHARED_FILE_BYTES, Channel, SendLimit, Slot
-from pykafka2.broker.server.connection import Client, ClientOrigin, Connection
-from pykafka2.broker.server.connection_quotas import ConnectionQuotas
+from pykafka2.broker.server.connection import Connection
+from pykafka2.broker.server.connection_quotas import ConnectionQuotas, address_of
 from pykafka2.broker.server.request_channel import BlockedConnections, RequestChannel
 from pykafka2.broker.server.request_codec import ApiTable, RequestDecoder, encode_response_parts
 from pykafka2.broker.server.request_context import ReceivedRequest, RequestContext
@@ -78,6 +79,80 @@ Command = Callable[..., None]
 """Callback: (now, queued arguments)."""
 
 
+class Client:
+    """The client of one connection: the origin of its requests. Can be called from any thread.
+
+    `pending` are the requests whose responses were not sent yet.
+    """
+
+    __slots__ = (
+        "_caller",
+        "_connection",
+        "_processor",
+        "authentication",
+        "endpoint",
+        "parts",
+        "peer",
+        "pending",
+    )
+
+    is_broker = False
+
+    def __init__(self, processor: Processor, connection: Connection, endpoint: ListenerEndpoint) -> None:
+        self._processor = processor
+        self._connection = connection
+        self.peer = connection.peer
+        self.endpoint = endpoint
+        host = address_of(connection.peer)
+        self.authentication = endpoint.authentication(host)
+        self._caller = endpoint.anonymous(host)
+        self.parts: tuple[str, ...] = (endpoint.acceptor, processor.name)
+        self.pending: dict[Slot, RequestContext] = {}
+
+    @property
+    def caller(self) -> Caller:
+        """The authenticated sender, or an anonymous one."""
+        return self._caller if self.authentication is None else self.authentication.caller
+
+    def established(self, transport: Transport) -> None:
+        """Complete the TLS handshake: a certificate can name the principal.
+
+        Raise `TlsError` if no mapping rule matches.
+        """
+        if self.endpoint.mapping is not None:
+            self._caller = self.endpoint.caller(transport, self._caller.host)
+
+    def incomplete(self) -> list[RequestContext]:
+        """Return the requests without a response, oldest first."""
+        return [context for slot, context in list(self.pending.items()) if not slot.is_complete]
+
+    def deliver(self, context: RequestContext, response: Response | None) -> None:
+        """Queue the response, which is sent in request order; encodes on the caller's thread."""
+        processor, connection = self._processor, self._connection
+        payload = None
+        if response is not None:
+            try:
+                payload = encode_response_parts(context, response, sends_files=connection.sends_files)
+            except KafkaStorageError as error:
+                unreadable = error  # `error` is gone when the command runs
+                processor.queue(lambda now: processor.drop(connection, unreadable))
+                return
+            except Exception as error:
+                # A handler's bug; it closes this one connection, regardless of which request completed this
+                # one.
+                what = f"{type(context.request).__name__} v{context.version}"
+                processor.loop.problems.note(f"the response to {what} from {connection.peer}", error)
+                processor.drop_soon(connection, reset=False)
+                return
+        processor.queue(processor.complete, connection, context, payload)
+
+    def local_processed(self, context: RequestContext) -> None:
+        self._processor.queue(self._processor.accept_next, self._connection, context)
+
+    def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
+        self._processor.drop_soon(self._connection, reset=reset)
+
+
 class Processor(Part):
     """Some connections of one broker.
 
@@ -124,23 +199,21 @@ class Processor(Part):
         self._touched: dict[Connection, None] = {}
         self._blocked = BlockedConnections(self, requests)
         self._arriving: deque[Transport] = deque()
-        self._scratch: memoryview | None = None
+        self.scratch = memoryview(b"")
+        """The buffer for socket reads; shared by all connections, since each read is consumed at once.
 
-    @property
-    def scratch(self) -> memoryview:
-        """The buffer for socket reads; shared by all connections, since each read is consumed at once."""
-        if self._scratch is None:
-            self._scratch = memoryview(bytearray(SCRATCH_BYTES))
-        return self._scratch
+        Allocated for the first connection.
+        """
 
     # ------------------------------------------------------------------ any thread
 
     def adopt(self, transport: Transport, endpoint: ListenerEndpoint = OPEN_LISTENER) -> None:
         """Take over a connection of this listener."""
         self._arriving.append(transport)
-        self._queue(self._adopt_next, endpoint)
+        self.queue(self._adopt_next, endpoint)
 
-    def _queue(self, command: Command, *arguments: object) -> None:
+    def queue(self, command: Command, *arguments: object) -> None:
+        """Run a command with the next turn."""
         self._commands.append((command, arguments))
         self.signal()
 
@@ -189,12 +262,12 @@ class Processor(Part):
             return  # closed just now
         if are_fresh:
             self.loop.note_sender(connection, now)
-        authentication = client.origin.authentication
+        authentication = client.authentication
         received: ReceivedRequest | None = None
         try:
             # `are_fresh`: the connection has just checked that it takes requests.
             while (are_fresh and received is None) or (
-                connection.takes_requests and not connection.is_closed
+                connection.frames.has_bytes and connection.takes_requests and not connection.is_closed
             ):
                 if self._blocked.must_wait(has_turn=has_turn):
                     # Others are still read: a reset, which is reported as writable, too, must not wait.
@@ -219,35 +292,13 @@ class Processor(Part):
     def _pass_on(
         self, client: Client, connection: Connection, received: ReceivedRequest, *, is_fresh: bool
     ) -> None:
-        context = RequestContext(client.origin, received)
+        context = RequestContext(client, received)
         slot = context.delivery.slot = connection.channel.receive(received.size_bytes)
         client.pending[slot] = context
         self._on_request(context)
         self._requests.put(context, is_fresh=is_fresh)
 
-    def finish(self, connection: Connection, context: RequestContext, response: Response | None) -> None:
-        """Queue the response, which is sent in request order.
-
-        From any thread; encodes on the caller's thread.
-        """
-        payload = None
-        if response is not None:
-            try:
-                payload = encode_response_parts(context, response, sends_files=connection.sends_files)
-            except KafkaStorageError as error:
-                unreadable = error  # `error` is gone when the command runs
-                self._queue(lambda now: self.drop(connection, unreadable))
-                return
-            except Exception as error:
-                # A handler's bug; it closes this one connection, regardless of which request completed this
-                # one.
-                what = f"{type(context.request).__name__} v{context.version}"
-                self.loop.problems.note(f"the response to {what} from {connection.peer}", error)
-                self.drop_soon(connection, reset=False)
-                return
-        self._queue(self._complete, connection, context, payload)
-
-    def _complete(
+    def complete(
         self, now: float, connection: Connection, context: RequestContext, payload: list[FramePart] | None
     ) -> None:
         delivery = context.delivery
@@ -300,10 +351,7 @@ class Processor(Part):
             error = Disconnected(f"the connection to {connection.peer} closes after this response")
             self.drop(connection, error, reset=closing.resets)
 
-    def accept_next(self, connection: Connection, context: RequestContext) -> None:
-        self._queue(self._accept_next, connection, context)
-
-    def _accept_next(self, now: float, connection: Connection, context: RequestContext) -> None:
+    def accept_next(self, now: float, connection: Connection, context: RequestContext) -> None:
         slot = context.delivery.slot
         if not connection.is_closed and slot is not None:
             connection.channel.local_processed(slot)
@@ -333,7 +381,7 @@ class Processor(Part):
 
     def drop_soon(self, connection: Connection, *, reset: bool) -> None:
         error = Disconnected(f"the broker closed the connection to {connection.peer}")
-        self._queue(lambda now: self.drop(connection, error, reset=reset))
+        self.queue(lambda now: self.drop(connection, error, reset=reset))
 
     def drop_client(self, client_id: str) -> None:
         """Reset every connection on which this client has sent a request."""
@@ -359,7 +407,7 @@ class Processor(Part):
 
     def established(self, connection: Connection, transport: Transport) -> None:
         """Complete a connection's TLS handshake. Raise `TlsError` if no rule matches the certificate."""
-        self.connections[connection].origin.established(transport)
+        self.connections[connection].established(transport)
 
     def closed(self, connection: Connection) -> None:
         """Release the quota of a closed connection."""
@@ -381,14 +429,16 @@ class Processor(Part):
 
     def _adopt_next(self, now: float, endpoint: ListenerEndpoint) -> None:
         transport = self._arriving.popleft()
+        if not self.scratch:
+            self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         channel = Channel(
             pipelined=self._pipelined, max_requests=self._max_pipelined, max_bytes=self._max_pipelined_bytes
         )
         connection = Connection(
             transport, channel, self, self.loop.selector, self._decoder.max_frame_bytes, self._send_limit, now
         )
-        client = self.connections[connection] = Client(ClientOrigin(self, connection, endpoint))
-        self._decoder.limit_frames(connection, client.origin.authentication)
+        client = self.connections[connection] = Client(self, connection, endpoint)
+        self._decoder.limit_frames(connection, client.authentication)
         self._idle_check_at = min(self._idle_check_at, now + self._max_idle)
         try:
             connection.establish()

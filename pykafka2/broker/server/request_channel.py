@@ -34,7 +34,8 @@ class RequestChannel:
         self._max_requests = max_requests
         self._max_bytes = max_bytes
         self._requests: deque[RequestContext] = deque()
-        self._fresh: deque[RequestContext] = deque()
+        self.fresh: deque[RequestContext] = deque()
+        """Requests that have just arrived."""
         self._took_fresh = False  # on the last take
         self._handlers: tuple[Part, ...] = ()
         self._line: deque[Part] = deque()  # processors waiting for room; the first one has the turn
@@ -51,26 +52,21 @@ class RequestChannel:
     def is_full(self) -> bool:
         if (
             self._max_bytes > 0
-            and sum(context.received.size_bytes for context in [*self._fresh, *self._requests])
+            and sum(context.received.size_bytes for context in [*self.fresh, *self._requests])
             >= self._max_bytes
         ):
             return True
-        return len(self._requests) + len(self._fresh) >= self._max_requests
-
-    @property
-    def has_fresh(self) -> bool:
-        """Whether a request is waiting that has just arrived."""
-        return bool(self._fresh)
+        return len(self._requests) + len(self.fresh) >= self._max_requests
 
     def __len__(self) -> int:
-        return len(self._requests) + len(self._fresh)
+        return len(self._requests) + len(self.fresh)
 
     def put(self, context: RequestContext, *, is_fresh: bool = False) -> None:
         """Queue a request and wake a handler. The caller checks `is_full` first.
 
         `is_fresh`: it has just arrived, and no earlier request of its connection was waiting.
         """
-        (self._fresh if is_fresh else self._requests).append(context)
+        (self.fresh if is_fresh else self._requests).append(context)
         handlers = self._handlers
         if handlers:
             self._next = (self._next + 1) % len(handlers)
@@ -86,13 +82,13 @@ class RequestChannel:
         None if both are empty.
         """
         context = None
-        lines = (self._requests, self._fresh) if self._took_fresh else (self._fresh, self._requests)
+        lines = (self._requests, self.fresh) if self._took_fresh else (self.fresh, self._requests)
         for line in lines:
             try:  # another handler can be faster
                 context = line.popleft()
             except IndexError:
                 continue
-            self._took_fresh = line is self._fresh
+            self._took_fresh = line is self.fresh
             break
         if self._line and context is not None:
             self._signal_first()
@@ -134,7 +130,7 @@ class RequestChannel:
 
     def clear(self) -> None:
         self._requests.clear()
-        self._fresh.clear()
+        self.fresh.clear()
 
 
 # After this many requests the other parts run, and the sockets if it is time.
@@ -162,7 +158,7 @@ class Handler(Part):
         if is_shared and requests.stopped_in_pass == loop.passes:
             self.signal()  # another handler stopped so that responses are sent first
             return FOREVER
-        had_fresh = requests.has_fresh
+        had_fresh = bool(requests.fresh)
         for _ in range(MAX_REQUESTS_PER_TURN):
             context = None if self.is_suspended else requests.take()
             if context is None:
@@ -177,7 +173,7 @@ class Handler(Part):
                 context.close()
             # Responses to requests that have just arrived are sent before anything else. A handler on its own
             # thread delays no other part.
-            if is_shared and ((had_fresh and not requests.has_fresh) or loop.is_turn_over):
+            if is_shared and ((had_fresh and not requests.fresh) or loop.is_turn_over):
                 requests.stopped_in_pass = loop.passes
                 if requests:
                     self.signal()

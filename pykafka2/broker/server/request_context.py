@@ -214,8 +214,10 @@ class RequestContext:
         "faults",
         "history_entry",
         "is_complete",
+        "is_from_broker",
         "on_response",
         "origin",
+        "peer",
         "progress",
         "received",
         "request",
@@ -231,6 +233,9 @@ class RequestContext:
         self.api_key: int = received.request.API_KEY
         self.version = received.version
         self.client_id = received.client_id
+        self.peer = origin.peer
+        """The address of a client's socket, or a broker's name."""
+        self.is_from_broker = origin.is_broker
         self.progress = Progress()
         self.delivery = ResponseDelivery()
         self.faults: FaultMarks | None = None
@@ -256,15 +261,6 @@ class RequestContext:
         return RequestContext(origin, self.received)
 
     @property
-    def peer(self) -> str:
-        """The address of a client's socket, or a broker's name."""
-        return self.origin.peer
-
-    @property
-    def is_from_broker(self) -> bool:
-        return self.origin.is_broker
-
-    @property
     def caller(self) -> Caller:
         """The sender, with address and listener."""
         return self.origin.caller
@@ -283,11 +279,6 @@ class RequestContext:
     def client_host(self) -> str:
         """The client's address, without its port."""
         return self.origin.caller.host
-
-    @property
-    def path(self) -> tuple[str, ...]:
-        """The components that processed the request: acceptor, processor, handler."""
-        return (*self.origin.parts, self.progress.handled_by)
 
     def respond(self, response: Response | None) -> None:
         """Send the response; can be called once."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import current_thread, get_ident
-from typing import Any
+from typing import Any, NoReturn
 
 from pykafka2.broker.base.problems import Problems
 from pykafka2.clock import FOREVER
@@ -40,6 +40,16 @@ CALL_TIMEOUT = 30.0
 REST = 0.1
 
 
+class _NoLoop:
+    """The loop of a part that no loop runs."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise IllegalState(f"a part that belongs to no loop used {name!r} of its loop")
+
+
+NO_LOOP: Any = _NoLoop()
+
+
 class Part:
     """One component, run by a loop: `run(now)` is called after `signal()`, and at the time it returned."""
 
@@ -54,13 +64,7 @@ class Part:
         self.wake_at = FOREVER
         self.is_suspended = False
         """Not run while set (under the cluster's lock); it catches up afterwards."""
-        self._loop: Loop | None = None
-
-    @property
-    def loop(self) -> Loop:
-        if self._loop is None:
-            raise IllegalState(f"{self.name} belongs to no loop")
-        return self._loop
+        self.loop: Loop = NO_LOOP
 
     def run(self, now: float) -> float:
         """Do what is possible without waiting. Return when it must run again at the latest."""
@@ -70,9 +74,9 @@ class Part:
         """Schedule `run` soon. From any thread; nearly free while the loop is running."""
         if not self.is_signalled:
             self.is_signalled = True
-            loop = self._loop
+            loop = self.loop
             # During its own turn a loop checks every part once more before it sleeps.
-            if loop is not None and loop._turning_in != get_ident():
+            if loop is not NO_LOOP and loop._turning_in != get_ident():
                 loop.wake()
 
 
@@ -110,6 +114,8 @@ class Loop:
         self._latest_sender: object = None  # the connection that was read last
         self._latest_at = 0.0
         self._other_at = 0.0  # when any other one was read last
+        self.is_shared = False
+        """Whether the loop runs more than one part."""
         self.passes = 0
         """The number of passes over the parts."""
         self._commands: deque[Callable[[], None]] = deque()
@@ -123,16 +129,12 @@ class Loop:
     def wake(self) -> None:
         self._task.wake()
 
-    def is_turning_here(self) -> bool:
-        """Return whether the caller runs inside `run_once`."""
-        return self._turning_in == get_ident()
-
     def at_work(self) -> str:
         """Return the name of the part that is running.
 
         That is "" for a socket event, and the thread's name outside the loop.
         """
-        if not self.is_turning_here():
+        if self._turning_in != get_ident():
             return current_thread().name
         return "" if self._running is None else self._running.name
 
@@ -176,13 +178,8 @@ class Loop:
 
     # ------------------------------------------------------------------ the loop's thread
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether the loop runs more than one part."""
-        return len(self._parts) + len(self._last) > 1
-
     def add(self, part: Part) -> None:
-        part._loop = self
+        part.loop = self
         part.is_signalled = True
         self._insert(part)
 
@@ -193,16 +190,18 @@ class Loop:
             self._parts = (*self._parts, part)
             if part.sends:
                 self._senders = (*self._senders, part)
+        self.is_shared = len(self._parts) + len(self._last) > 1
 
     def remove(self, part: Part) -> None:
         self._discard(part)
         self._resting.pop(part, None)
-        part._loop = None
+        part.loop = NO_LOOP
 
     def _discard(self, part: Part) -> None:
         self._parts = tuple(known for known in self._parts if known is not part)
         self._last = tuple(known for known in self._last if known is not part)
         self._senders = tuple(known for known in self._senders if known is not part)
+        self.is_shared = len(self._parts) + len(self._last) > 1
 
     def run_once(self, now: float, events: Sequence[Ready]) -> float:
         """Run one turn (see `runtime.Step`)."""
@@ -299,7 +298,7 @@ class Loop:
             if not part.is_signalled and part.wake_at > now:
                 continue  # the usual case
             # An earlier part can have removed it.
-            if part._loop is self and not part.is_suspended:
+            if part.loop is self and not part.is_suspended:
                 part.is_signalled = False
                 self._running = part
                 try:
@@ -313,7 +312,7 @@ class Loop:
     def _failed(self, part: Part, error: Exception, now: float) -> None:
         """Record the exception of a part, which runs again after a rest; the others continue."""
         self.problems.note(part.name, error)
-        if part._loop is self:  # it can have been removed meanwhile, or have removed itself
+        if part.loop is self:  # it can have been removed meanwhile, or have removed itself
             self._discard(part)
             self._resting[part] = now + REST
 
@@ -358,8 +357,8 @@ class Loops:
         """Stop running these parts; the callable of each part runs in its loop at the end."""
         by_loop: dict[Loop, list[Part]] = {}
         for part in parts:
-            if part._loop is not None:
-                by_loop.setdefault(part._loop, []).append(part)
+            if part.loop is not NO_LOOP:
+                by_loop.setdefault(part.loop, []).append(part)
 
         def end(loop: Loop, own: list[Part]) -> None:
             for part in own:

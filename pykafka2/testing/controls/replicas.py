@@ -145,12 +145,12 @@ class ReplicaControls:
         self._running.check()
         with self._running.lock:
             for one in self._running.brokers if broker is None else [self._running.broker(broker)]:
-                one.coordinators.is_loading_held = True
+                one.coordinators.hold_loading(True)
 
     def release_loading(self) -> None:
         """Let coordinators load their logs."""
         self._running.check()
         with self._running.lock:
             for one in self._running.brokers:
-                one.coordinators.is_loading_held = False
+                one.coordinators.hold_loading(False)
                 one.wake()

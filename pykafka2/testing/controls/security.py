@@ -112,10 +112,10 @@ class SecurityControls:
 
     def _authentications(self) -> list[Authentication]:
         return [
-            client.origin.authentication
+            client.authentication
             for broker in self._running.brokers
             if broker.is_running
             for processor in broker.processors
             for client in list(processor.connections.values())
-            if client.origin.authentication is not None
+            if client.authentication is not None
         ]

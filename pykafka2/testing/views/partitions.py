@@ -179,8 +179,8 @@ def connection_views(running: Running, client_id: str | None) -> list[Connection
             one.software,
             len(client.incomplete()),
             one.may_read and not broker.is_paused,
-            client.origin.endpoint.listener,
-            str(client.origin.caller.principal),
+            client.endpoint.listener,
+            str(client.caller.principal),
         )
         for broker in running.brokers
         if broker.is_running

@@ -8,6 +8,7 @@ import pytest
 
 from pykafka2.broker.coordinators.internal_topics import partition_for
 from pykafka2.broker.coordinators.replay import record_of
+from pykafka2.clock import FOREVER
 from pykafka2.errors import ConfigurationError, CoordinatorNotAvailable, GroupIdNotFound
 from pykafka2.protocol.messages.committed_offsets import (
     OffsetCommitRequest,
@@ -61,6 +62,45 @@ def committed(wire: RawClient, group: str = "g") -> tuple[int, int]:
     answer = wire.call(asked, 8).groups[0]
     offsets = [one.committed_offset for topic in answer.topics for one in topic.partitions]
     return answer.error_code, offsets[0] if offsets else -1
+
+
+def check_due(cluster: KafkaCluster) -> list[float]:
+    """Compare `Coordinators.due` of each broker, which is set where it changes, with what it depends on."""
+    for broker in cluster.running.brokers:
+        one = broker.coordinators
+        services = [service.due for service in (one._groups, one._transactions) if service is not None]
+        is_loading = bool(one._to_load) and not one.is_loading_held
+        assert one.due == (0.0 if is_loading else min(services, default=FOREVER))
+    return [broker.coordinators.due for broker in cluster.running.brokers]
+
+
+def test_due_time_of_coordinators_follows_elections_timers_and_held_loading(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=2, topics={"t": 2}, config={"group.initial.rebalance.delay.ms": 0})
+    assert check_due(cluster) == [FOREVER, FOREVER]
+    address = cluster.brokers[0].address
+    with RawClient(address, simulation=simulation) as wire:
+        find(wire, "g")
+        find(wire, "x", TRANSACTION)
+        simulation.run_for(1.0)
+        assert FOREVER not in check_due(cluster)  # both brokers lead partitions, whose offsets expire
+        with simulation.consumer(cluster, "t", group_id="g") as consumer:
+            consumer.poll(timeout_ms=5000)
+            before = check_due(cluster)
+            simulation.run_for(2.5)  # heartbeats
+            assert check_due(cluster) != before
+        for held in (True, False):
+            (cluster.controls.hold_loading if held else cluster.controls.release_loading)()
+            check_due(cluster)
+            home = cluster.coordinator("g")
+            cluster.controls.move_coordinator("g", 1 - home)
+            loads = check_due(cluster)  # before its timers have loaded anything
+            cluster.controls.move_coordinator("g", home)
+            assert loads[1 - home] == (check_due(cluster)[1 - home] if held else 0.0)
+            simulation.run_for(0.2)
+            check_due(cluster)
+        cluster.controls.crash_broker(1)
+        simulation.run_for(10.0)
+        check_due(cluster)
 
 
 def test_the_first_question_creates_the_internal_topic(kafka_cluster: KafkaCluster, connect: Connect) -> None:

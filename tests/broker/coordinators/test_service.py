@@ -104,6 +104,28 @@ def test_coordinator_between_election_and_loading_responds_load_in_progress() ->
     assert code_of(broker.ask(commit("g"), 9)) == COORDINATOR_LOAD_IN_PROGRESS
 
 
+def test_service_reports_an_earlier_due_time_and_no_later_one() -> None:
+    broker = Broker()
+    broker.lead(*range(PARTITIONS))
+    reported: list[float] = []
+    broker.groups.on_due = lambda: reported.append(broker.groups.due)
+    for name in NAMES[:2]:
+        broker.ask(commit(name), 9)
+    before = broker.groups.due
+    assert reported == []
+    join = messages.JoinGroupRequest(
+        group_id=NAMES[0],
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[messages.JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    broker.groups.submit(Caller(3), join, 0.0)
+    assert reported == [broker.groups.due]
+    assert broker.groups.due < before
+
+
 def test_a_group_moves_with_its_partition() -> None:
     broker, other = Broker(), Broker()
     broker.lead(*range(PARTITIONS))

@@ -88,7 +88,7 @@ def test_partial_writes_keep_the_order_of_the_parts(parts: list[tuple[bool, byte
     written = 0
     for _ in range(200):
         written += send.write()
-    assert not send
+    assert not send.parts
     assert transport.received == b"".join(data for _, data in parts)
     assert written == len(transport.received)
 
@@ -105,7 +105,7 @@ def test_gathered_buffers_are_sent_in_order_after_partial_writes(
     for buffers in parts:
         send.add(GatheredPart([memoryview(buffer) for buffer in buffers]))
         send.add(b"|")
-    while send:
+    while send.parts:
         send.write()
     assert transport.received == b"".join(b"".join(buffers) + b"|" for buffers in parts)
 
@@ -143,7 +143,7 @@ def test_empty_part_behind_sent_bytes_is_not_left_unsent() -> None:
     for part in (b"abc", b"", b"de", b"", b""):
         send.add(part)
     assert send.write() == 5
-    assert not send
+    assert not send.parts
     assert transport.received == b"abcde"
 
 
@@ -168,7 +168,7 @@ def test_cleared_parts_are_not_sent() -> None:
     send = PendingSend(transport)
     send.add(file_part(b"FILE"))
     send.clear()
-    assert not send.has_files
+    assert not send.file_parts
     send.add(b"bytes")
     send.write()
     assert transport.received == b"bytes"

@@ -73,10 +73,10 @@ def test_fresh_and_waiting_requests_alternate() -> None:
     fresh = [cast(RequestContext, object()) for _ in range(3)]
     for one in waiting:
         channel.put(one)
-    assert not channel.has_fresh
+    assert not channel.fresh
     for one in fresh:
         channel.put(one, is_fresh=True)
-    assert channel.has_fresh
+    assert channel.fresh
     assert channel.is_full
     assert len(channel) == 7
     taken = [channel.take() for _ in range(8)]
