@@ -9,7 +9,7 @@ the cluster's lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from typing import Any
 
@@ -17,21 +17,14 @@ from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.faults.client_links import Target
 from pykafka2.broker.replication.fetch import SESSION_ERROR_CODES
 from pykafka2.broker.server.request_context import RequestContext
-from pykafka2.broker.server.responses import Refusing
+from pykafka2.broker.server.responses import PARTITION_NUMBERS, TOPIC_NAMES, Refusing
 from pykafka2.protocol.declared import resolved_fields
-from pykafka2.protocol.messages.fetch import (
-    FetchableTopicResponse,
-    FetchRequest,
-    FetchResponse,
-    PartitionData,
-)
-from pykafka2.protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
+from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pykafka2.protocol.messages.produce import ProduceRequest, TopicProduceData
+from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.protocol.struct import Response, Struct
 
-# Field names for a topic's name and a partition's number.
-NAMES = ("name", "topic", "topic_name")
-NUMBERS = ("index", "partition", "partition_index")
-PARTITION_LISTS = ("partition_data", "partitions", "partition_indexes")
+PARTITION_LISTS = ("partition_data", "partitions", "partition_indexes", "partition_responses")
 # Arrays of structs that contain topics.
 OUTER_LISTS = ("topic_data", "topics", "groups", "transactions", "markers", "v3_and_below_topics")
 
@@ -61,7 +54,7 @@ def _of_part(part: Any, image: ClusterImage) -> Iterator[tuple[str, int | None]]
 
 def topic_name(part: Struct, image: ClusterImage) -> str | None:
     """Return the topic of a part of a message, by its name or id; None if it has none."""
-    for name in NAMES:
+    for name in TOPIC_NAMES:
         value = getattr(part, name, None)
         if isinstance(value, str) and value:
             return value
@@ -72,16 +65,16 @@ def topic_name(part: Struct, image: ClusterImage) -> str | None:
 
 def _partitions(part: Struct) -> list[Any]:
     for name in PARTITION_LISTS:
-        value = getattr(part, name, None)
+        value: list[Any] | None = getattr(part, name, None)
         if value:
-            return list(value)
+            return value
     return []
 
 
 def _number_of(partition: Any) -> int | None:
     if isinstance(partition, int):
         return partition
-    for name in NUMBERS:
+    for name in PARTITION_NUMBERS:
         value = getattr(partition, name, None)
         if isinstance(value, int):
             return value
@@ -112,78 +105,64 @@ def refuse_some(
     Return a function that adds the errors to its response, or None if the whole request must be rejected.
     """
     request = context.request
+    rest: Any = copy(request)
+    others: Any = copy(request)
     if isinstance(request, FetchRequest) and code not in SESSION_ERROR_CODES:
-        rejected = [named for named in dict.fromkeys(named_partitions(target, context)) if is_meant(named)]
-        impatient = copy(request)
-        impatient.max_wait_ms = 0
-        context.request = impatient
-        return lambda response: _with_fetch_errors(response, rejected, code, target)
-    if isinstance(request, ProduceRequest) and request.acks != 0:
-        return _without_some(request, is_meant, code, target, context, apis)
-    return None
+        rest.max_wait_ms = 0
+        others.topics = _fetched(filter(is_meant, dict.fromkeys(named_partitions(target, context))), target)
+    elif isinstance(request, ProduceRequest) and request.acks != 0:
+        rest.topic_data = _produced(request, target, lambda named: not is_meant(named))
+        others.topic_data = _produced(request, target, is_meant)
+        if not rest.topic_data:
+            return None
+    else:
+        return None
+    context.request = rest
+    refusal: Any = apis[context.api_key].refusal(others, context.version, code)
+    return lambda response: _with_errors(response, refusal.responses, target.image)
 
 
-def _without_some(
-    request: ProduceRequest,
-    is_meant: Callable[[Named], bool],
-    code: int,
-    target: Target,
-    context: RequestContext,
-    apis: Mapping[int, Refusing],
-) -> Merge | None:
-    kept: list[TopicProduceData] = []
-    refused: list[TopicProduceData] = []
+def _produced(
+    request: ProduceRequest, target: Target, is_chosen: Callable[[Named], bool]
+) -> list[TopicProduceData]:
+    """Return the chosen partitions of a Produce by topic."""
+    topics = []
     for topic in request.topic_data:
         name = topic_name(topic, target.image) or ""
-        for chosen, is_refused in ((kept, False), (refused, True)):
-            data = [part for part in topic.partition_data if is_meant((name, part.index)) is is_refused]
-            if data:
-                subset = copy(topic)
-                subset.partition_data = data
-                chosen.append(subset)
-    if not kept:
-        return None
-    rest, others = copy(request), copy(request)
-    rest.topic_data, others.topic_data = kept, refused
-    refusal = apis[context.api_key].refusal(others, context.version, code)
-    context.request = rest
-
-    def merge(response: Response) -> Response:
-        if isinstance(response, ProduceResponse) and isinstance(refusal, ProduceResponse):
-            known = {(topic.name, topic.topic_id): topic for topic in response.responses}
-            for topic in refusal.responses:
-                same = known.get((topic.name, topic.topic_id))
-                if same is None:
-                    response.responses.append(topic)
-                else:
-                    same.partition_responses += topic.partition_responses
-        return response
-
-    return merge
+        data = [part for part in topic.partition_data if is_chosen((name, part.index))]
+        if data:
+            chosen = copy(topic)
+            chosen.partition_data = data
+            topics.append(chosen)
+    return topics
 
 
-def _with_fetch_errors(response: Response, rejected: list[Named], code: int, target: Target) -> Response:
-    if not isinstance(response, FetchResponse) or response.error_code:
-        return response
-    existing: dict[Named, PartitionData] = {}
-    topics: dict[str, FetchableTopicResponse] = {}
-    for topic in response.responses:
-        name = topic_name(topic, target.image) or ""
-        topics[name] = topic
-        existing.update({(name, partition.partition_index): partition for partition in topic.partitions})
-    for name, number in rejected:
+def _fetched(partitions: Iterable[Named], target: Target) -> list[FetchTopic]:
+    """Return these partitions by topic, as a Fetch names them."""
+    topics: dict[str, FetchTopic] = {}
+    for name, number in partitions:
         if number is None:
             continue
-        refused = PartitionData(partition_index=number, error_code=code, high_watermark=-1, records=b"")
-        if name not in topics:
-            known = target.image.topics.get(name)
-            topic_id = known.id if known is not None else b"\0" * 16
-            topics[name] = FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[])
-            response.responses.append(topics[name])
-        partitions = topics[name].partitions
-        old = existing.get((name, number))
-        if old is None:
-            partitions.append(refused)
-        else:
-            partitions[partitions.index(old)] = refused
+        known = target.image.topics.get(name)
+        topic_id = ZERO_UUID if known is None else known.id
+        topic = topics.setdefault(name, FetchTopic(topic=name, topic_id=topic_id, partitions=[]))
+        topic.partitions.append(FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=0))
+    return list(topics.values())
+
+
+def _with_errors(response: Any, rejected: list[Any], image: ClusterImage) -> Any:
+    """Add the rejected topics to a response; their partitions replace those that it has."""
+    if getattr(response, "error_code", 0):
+        return response
+    known = {topic_name(topic, image) or topic.topic_id: topic for topic in response.responses}
+    for topic in rejected:
+        same = known.get(topic_name(topic, image) or topic.topic_id)
+        if same is None:
+            response.responses.append(topic)
+            continue
+        partitions = _partitions(same)
+        places = {_number_of(partition): place for place, partition in enumerate(partitions)}
+        for partition in _partitions(topic):
+            place = places.get(_number_of(partition), len(partitions))
+            partitions[place : place + 1] = [partition]
     return response

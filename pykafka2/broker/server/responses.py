@@ -101,8 +101,8 @@ class Responses:
 # ---------------------------------------------------------------------- refusals
 
 
-_TOPIC: Final = ("name", "topic", "topic_name")
-_PARTITION: Final = ("partition_index", "partition", "index")
+TOPIC_NAMES: Final = ("name", "topic", "topic_name")
+PARTITION_NUMBERS: Final = ("partition_index", "partition", "index")
 _OTHERS: Final = (
     "topic_id",
     "group_id",
@@ -113,8 +113,8 @@ _OTHERS: Final = (
     "resource_name",
 )
 _KEYS: Final[dict[str, tuple[str, ...]]] = {
-    **dict.fromkeys(_TOPIC, _TOPIC),
-    **dict.fromkeys(_PARTITION, _PARTITION),
+    **dict.fromkeys(TOPIC_NAMES, TOPIC_NAMES),
+    **dict.fromkeys(PARTITION_NUMBERS, PARTITION_NUMBERS),
     **{name: (name,) for name in _OTHERS},
 }
 """The fields that identify an entry, each with its names in a request. Errors repeat no other fields."""
