@@ -13,7 +13,8 @@ from pykafka2.broker.controller.control.acls import create_acls, delete_acls
 from pykafka2.broker.handlers.api import api
 from pykafka2.broker.handlers.authorization import on_cluster
 from pykafka2.broker.security.acls import Acl, AclFilter
-from pykafka2.errors import BrokerError, SecurityDisabled, UnknownServerError, error_of
+from pykafka2.broker.server.responses import Refusal
+from pykafka2.errors import BrokerError, SecurityDisabled, UnknownServerError
 from pykafka2.protocol.acl_terms import Operation
 from pykafka2.protocol.messages.acls import (
     AclCreation,
@@ -39,11 +40,7 @@ if TYPE_CHECKING:
 NO_AUTHORIZER = SecurityDisabled("No Authorizer is configured.")
 
 
-def refuse_describe(request: DescribeAclsRequest, version: int, code: int) -> DescribeAclsResponse:
-    return _describe_refused(error_of(code))
-
-
-@api(DescribeAclsRequest, 1, 3, access=on_cluster(Operation.DESCRIBE), refusal=refuse_describe, oldest=0)
+@api(DescribeAclsRequest, 1, 3, access=on_cluster(Operation.DESCRIBE), oldest=0)
 def handle_describe(
     services: Services, context: RequestContext, request: DescribeAclsRequest, now: float
 ) -> DescribeAclsResponse:
@@ -54,11 +51,14 @@ def handle_describe(
     return DescribeAclsResponse(resources=_by_resource(found))
 
 
-def refuse_create(request: CreateAclsRequest, version: int, code: int) -> CreateAclsResponse:
-    return _create_refused(request, error_of(code))
-
-
-@api(CreateAclsRequest, 1, 3, access=on_cluster(Operation.ALTER), refusal=refuse_create, oldest=0)
+@api(
+    CreateAclsRequest,
+    1,
+    3,
+    access=on_cluster(Operation.ALTER),
+    refusal=Refusal(silent=UnknownServerError),
+    oldest=0,
+)
 def handle_create(
     services: Services, context: RequestContext, request: CreateAclsRequest, now: float
 ) -> CreateAclsResponse:
@@ -76,11 +76,7 @@ def handle_create(
     )
 
 
-def refuse_delete(request: DeleteAclsRequest, version: int, code: int) -> DeleteAclsResponse:
-    return _delete_refused(request, error_of(code))
-
-
-@api(DeleteAclsRequest, 1, 3, access=on_cluster(Operation.ALTER), refusal=refuse_delete, oldest=0)
+@api(DeleteAclsRequest, 1, 3, access=on_cluster(Operation.ALTER), oldest=0)
 def handle_delete(
     services: Services, context: RequestContext, request: DeleteAclsRequest, now: float
 ) -> DeleteAclsResponse:

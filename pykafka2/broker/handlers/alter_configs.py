@@ -14,7 +14,8 @@ from pykafka2.broker.controller.control.configs import ConfigChange, Operation, 
 from pykafka2.broker.controller.metadata.records import Record
 from pykafka2.broker.handlers.api import CONTROLLER, api, services_of_receiver
 from pykafka2.broker.handlers.authorization import check_configs
-from pykafka2.errors import BrokerError, InvalidConfig, InvalidRequest, UnknownServerError, error_of
+from pykafka2.broker.server.responses import Refusal
+from pykafka2.errors import BrokerError, InvalidConfig, InvalidRequest, UnknownServerError
 from pykafka2.protocol.acl_terms import Operation as AclOperation
 from pykafka2.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -35,25 +36,13 @@ Outcome = tuple[Any, "BrokerError | None"]
 """A resource of the request, and the error if it was not changed."""
 
 
-def refuse_incremental(
-    request: IncrementalAlterConfigsRequest, version: int, code: int
-) -> IncrementalAlterConfigsResponse:
-    error = error_of(code)
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            IncrementalAlterConfigsResponseAlterConfigsResourceResponse(**_resource_response(resource, error))
-            for resource in request.resources
-        ]
-    )
-
-
 @api(
     IncrementalAlterConfigsRequest,
     0,
     1,
     at=CONTROLLER,
     access=check_configs(AclOperation.ALTER_CONFIGS, "responses", names_loggers=True),
-    refusal=refuse_incremental,
+    refusal=Refusal(silent=UnknownServerError),
 )
 def handle_incremental(
     services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest, now: float
@@ -78,23 +67,13 @@ def handle_incremental(
     )
 
 
-def refuse(request: AlterConfigsRequest, version: int, code: int) -> AlterConfigsResponse:
-    error = error_of(code)
-    return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResponseAlterConfigsResourceResponse(**_resource_response(resource, error))
-            for resource in request.resources
-        ]
-    )
-
-
 @api(
     AlterConfigsRequest,
     0,
     2,
     at=CONTROLLER,
     access=check_configs(AclOperation.ALTER_CONFIGS, "responses"),
-    refusal=refuse,
+    refusal=Refusal(silent=UnknownServerError),
 )
 def handle(
     services: Services, context: RequestContext, request: AlterConfigsRequest, now: float

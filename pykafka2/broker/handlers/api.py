@@ -21,9 +21,11 @@ import attrs
 
 from pykafka2.broker import handlers
 from pykafka2.broker.base.features import DEFAULT, Release
+from pykafka2.broker.coordinators.refusals import refusal as of_coordinator
 from pykafka2.broker.handlers.authorization import BROKERS, Check
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.server.request_context import RequestContext
+from pykafka2.broker.server.responses import Refusal
 from pykafka2.clock import FOREVER
 from pykafka2.errors import RequestTimedOut
 from pykafka2.protocol.registry import API_KEYS, name_of
@@ -85,15 +87,16 @@ def api(
     *,
     access: Check | None = None,
     at: Place = HERE,
-    refusal: Refuse,
+    refusal: Refuse | None = None,
     oldest: int | None = None,
 ) -> Callable[[H], H]:
     """Declare an API for these versions; the decorated function handles it.
 
     `access` must be given: a check of handlers/authorization.py, or OPEN or BROKERS. Without it this raises
     `TypeError`, so that nothing is open by omission. At the controller `services.controller` is the active
-    one. At a coordinator no function is needed, because the request is submitted to its shard. Versions from
-    `oldest` on are served as an older release that has them (`KafkaCluster(as_version=...)`).
+    one. At a coordinator no function is needed, because the request is submitted to its shard. `refusal` is
+    given only if Kafka's error responses deviate from `Refusal()`, or from coordinators/refusals.py. Versions
+    from `oldest` on are served as an older release that has them (`KafkaCluster(as_version=...)`).
     """
     key = request.API_KEY
     if access is None:
@@ -104,9 +107,11 @@ def api(
         )
     if key in APIS:
         raise TypeError(f"the API {name_of(key)} is declared twice")
+    default: Refuse = of_coordinator if at in (GROUP_COORDINATOR, TRANSACTION_COORDINATOR) else Refusal()
 
     def register(handle: H) -> H:
-        APIS[key] = Api(key, first, last, handle, access, at, refusal, first if oldest is None else oldest)
+        lowest = first if oldest is None else oldest
+        APIS[key] = Api(key, first, last, handle, access, at, refusal or default, lowest)
         return handle
 
     if at is GROUP_COORDINATOR:

@@ -36,11 +36,7 @@ FIRST_VERSION_WITH_LEVEL_0 = 4
 ADVERTISED_MINIMUM = {ApiKey.PRODUCE: 0}
 
 
-def refuse(request: ApiVersionsRequest, version: int, code: int) -> ApiVersionsResponse:
-    return ApiVersionsResponse(error_code=code, api_keys=[])
-
-
-@api(ApiVersionsRequest, 0, 4, access=OPEN, refusal=refuse)
+@api(ApiVersionsRequest, 0, 4, access=OPEN)
 def handle(
     services: Services, context: RequestContext, request: ApiVersionsRequest, now: float
 ) -> ApiVersionsResponse:

@@ -14,7 +14,8 @@ from pykafka2.broker.controller import IsrChange
 from pykafka2.broker.controller.control.brokers import Registration, check_epoch, process_heartbeat, register
 from pykafka2.broker.handlers.api import CONTROLLER, api
 from pykafka2.broker.handlers.authorization import BROKERS, on_cluster
-from pykafka2.errors import BrokerError, InconsistentClusterId, error_of
+from pykafka2.broker.server.responses import Refusal
+from pykafka2.errors import BrokerError, InconsistentClusterId
 from pykafka2.protocol.acl_terms import Operation
 from pykafka2.protocol.messages.broker_lifecycle import (
     AllocateProducerIdsRequest,
@@ -41,13 +42,14 @@ if TYPE_CHECKING:
     from pykafka2.broker.server.request_context import RequestContext
 
 
-def refuse_allocate_producer_ids(
-    request: AllocateProducerIdsRequest, version: int, code: int
-) -> AllocateProducerIdsResponse:
-    return AllocateProducerIdsResponse(error_code=code, producer_id_start=-1, producer_id_len=0)
-
-
-@api(AllocateProducerIdsRequest, 0, 0, at=CONTROLLER, access=BROKERS, refusal=refuse_allocate_producer_ids)
+@api(
+    AllocateProducerIdsRequest,
+    0,
+    0,
+    at=CONTROLLER,
+    access=BROKERS,
+    refusal=Refusal(blank={"producer_id_start": -1}),
+)
 def handle_allocate_producer_ids(
     services: Services, context: RequestContext, request: AllocateProducerIdsRequest, now: float
 ) -> AllocateProducerIdsResponse:
@@ -56,11 +58,7 @@ def handle_allocate_producer_ids(
     return AllocateProducerIdsResponse(producer_id_start=block.start, producer_id_len=len(block))
 
 
-def refuse_alter_partition(request: AlterPartitionRequest, version: int, code: int) -> AlterPartitionResponse:
-    return AlterPartitionResponse(error_code=code, topics=[])
-
-
-@api(AlterPartitionRequest, 3, 3, at=CONTROLLER, access=BROKERS, refusal=refuse_alter_partition)
+@api(AlterPartitionRequest, 3, 3, at=CONTROLLER, access=BROKERS)
 def handle_alter_partition(
     services: Services, context: RequestContext, request: AlterPartitionRequest, now: float
 ) -> AlterPartitionResponse:
@@ -115,13 +113,7 @@ def _altered_partition(
     )
 
 
-def refuse_assign_replicas_to_dirs(
-    request: AssignReplicasToDirsRequest, version: int, code: int
-) -> AssignReplicasToDirsResponse:
-    return AssignReplicasToDirsResponse(error_code=code, directories=[])
-
-
-@api(AssignReplicasToDirsRequest, 0, 0, at=CONTROLLER, access=BROKERS, refusal=refuse_assign_replicas_to_dirs)
+@api(AssignReplicasToDirsRequest, 0, 0, at=CONTROLLER, access=BROKERS)
 def handle_assign_replicas_to_dirs(
     services: Services, context: RequestContext, request: AssignReplicasToDirsRequest, now: float
 ) -> AssignReplicasToDirsResponse:
@@ -159,13 +151,7 @@ def handle_assign_replicas_to_dirs(
     )
 
 
-def refuse_registration(
-    request: BrokerRegistrationRequest, version: int, code: int
-) -> BrokerRegistrationResponse:
-    return BrokerRegistrationResponse(error_code=code)
-
-
-@api(BrokerRegistrationRequest, 4, 4, at=CONTROLLER, access=BROKERS, refusal=refuse_registration)
+@api(BrokerRegistrationRequest, 4, 4, at=CONTROLLER, access=BROKERS)
 def handle_registration(
     services: Services, context: RequestContext, request: BrokerRegistrationRequest, now: float
 ) -> BrokerRegistrationResponse:
@@ -188,11 +174,7 @@ def handle_registration(
     return BrokerRegistrationResponse(broker_epoch=epoch)
 
 
-def refuse_heartbeat(request: BrokerHeartbeatRequest, version: int, code: int) -> BrokerHeartbeatResponse:
-    return BrokerHeartbeatResponse(error_code=code, should_shut_down=False)
-
-
-@api(BrokerHeartbeatRequest, 0, 1, access=BROKERS, refusal=refuse_heartbeat)
+@api(BrokerHeartbeatRequest, 0, 1, access=BROKERS)
 def handle_heartbeat(
     services: Services, context: RequestContext, request: BrokerHeartbeatRequest, now: float
 ) -> BrokerHeartbeatResponse | None:
@@ -248,19 +230,12 @@ def handle_heartbeat(
     return None
 
 
-def refuse_unregister_broker(
-    request: UnregisterBrokerRequest, version: int, code: int
-) -> UnregisterBrokerResponse:
-    return UnregisterBrokerResponse(error_code=code, error_message=str(error_of(code)))
-
-
 @api(
     UnregisterBrokerRequest,
     0,
     0,
     at=CONTROLLER,
     access=on_cluster(Operation.ALTER),
-    refusal=refuse_unregister_broker,
 )
 def handle_unregister_broker(
     services: Services, context: RequestContext, request: UnregisterBrokerRequest, now: float

@@ -8,6 +8,7 @@ from pykafka2.broker.controller.control.client_quotas import QuotaAlteration, al
 from pykafka2.broker.handlers.api import CONTROLLER, api
 from pykafka2.broker.handlers.authorization import on_cluster
 from pykafka2.broker.quotas.entities import IP, TYPES, QuotaEntity, entity_of
+from pykafka2.broker.server.responses import Refusal
 from pykafka2.errors import BrokerError, InvalidRequest, UnsupportedVersion, error_of
 from pykafka2.protocol.acl_terms import Operation
 from pykafka2.protocol.messages.quotas import (
@@ -31,14 +32,12 @@ EXACT, DEFAULT, ANY = range(3)
 """Match types of a filter: a name, the default entity, or any name, including the default."""
 
 
-def refuse_describe(
-    request: DescribeClientQuotasRequest, version: int, code: int
-) -> DescribeClientQuotasResponse:
-    return DescribeClientQuotasResponse(error_code=code, error_message=None, entries=None)
-
-
 @api(
-    DescribeClientQuotasRequest, 0, 1, access=on_cluster(Operation.DESCRIBE_CONFIGS), refusal=refuse_describe
+    DescribeClientQuotasRequest,
+    0,
+    1,
+    access=on_cluster(Operation.DESCRIBE_CONFIGS),
+    refusal=Refusal(silent=BrokerError, blank={"entries": None}),
 )
 def handle_describe(
     services: Services, context: RequestContext, request: DescribeClientQuotasRequest, now: float

@@ -21,6 +21,7 @@ from pykafka2.broker.handlers.api import api
 from pykafka2.broker.handlers.authorization import OPEN
 from pykafka2.broker.security.delegation_tokens import DelegationToken, matches_owners, may_ask
 from pykafka2.broker.security.principal import USER, Principal
+from pykafka2.broker.server.responses import Refusal
 from pykafka2.errors import (
     BrokerError,
     DelegationTokenAuthorizationFailed,
@@ -56,13 +57,14 @@ NO_TIME, CONTROLLERS_NO_TIME = -1, 0
 """Times in a response without one: from the receiving broker, from Kafka's controller."""
 
 
-def refuse_create(
-    request: CreateDelegationTokenRequest, version: int, code: int
-) -> CreateDelegationTokenResponse:
-    return _not_created(code, Principal("", ""), NO_TIME)
-
-
-@api(CreateDelegationTokenRequest, 1, 3, access=OPEN, refusal=refuse_create, oldest=0)
+@api(
+    CreateDelegationTokenRequest,
+    1,
+    3,
+    access=OPEN,
+    refusal=Refusal(blank={"issue_timestamp_ms": -1, "expiry_timestamp_ms": -1, "max_timestamp_ms": -1}),
+    oldest=0,
+)
 def handle_create(
     services: Services, context: RequestContext, request: CreateDelegationTokenRequest, now: float
 ) -> CreateDelegationTokenResponse:
@@ -116,13 +118,14 @@ def _not_created(code: int, owner: Principal, at_ms: int) -> CreateDelegationTok
     )
 
 
-def refuse_renew(
-    request: RenewDelegationTokenRequest, version: int, code: int
-) -> RenewDelegationTokenResponse:
-    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=NO_TIME)
-
-
-@api(RenewDelegationTokenRequest, 1, 2, access=OPEN, refusal=refuse_renew, oldest=0)
+@api(
+    RenewDelegationTokenRequest,
+    1,
+    2,
+    access=OPEN,
+    refusal=Refusal(blank={"expiry_timestamp_ms": NO_TIME}),
+    oldest=0,
+)
 def handle_renew(
     services: Services, context: RequestContext, request: RenewDelegationTokenRequest, now: float
 ) -> RenewDelegationTokenResponse:
@@ -132,13 +135,14 @@ def handle_renew(
     return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=at_ms)
 
 
-def refuse_expire(
-    request: ExpireDelegationTokenRequest, version: int, code: int
-) -> ExpireDelegationTokenResponse:
-    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=NO_TIME)
-
-
-@api(ExpireDelegationTokenRequest, 1, 2, access=OPEN, refusal=refuse_expire, oldest=0)
+@api(
+    ExpireDelegationTokenRequest,
+    1,
+    2,
+    access=OPEN,
+    refusal=Refusal(blank={"expiry_timestamp_ms": NO_TIME}),
+    oldest=0,
+)
 def handle_expire(
     services: Services, context: RequestContext, request: ExpireDelegationTokenRequest, now: float
 ) -> ExpireDelegationTokenResponse:
@@ -149,13 +153,7 @@ def handle_expire(
     return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=at_ms)
 
 
-def refuse_describe(
-    request: DescribeDelegationTokenRequest, version: int, code: int
-) -> DescribeDelegationTokenResponse:
-    return DescribeDelegationTokenResponse(error_code=code, tokens=[])
-
-
-@api(DescribeDelegationTokenRequest, 1, 3, access=OPEN, refusal=refuse_describe, oldest=0)
+@api(DescribeDelegationTokenRequest, 1, 3, access=OPEN, oldest=0)
 def handle_describe(
     services: Services, context: RequestContext, request: DescribeDelegationTokenRequest, now: float
 ) -> DescribeDelegationTokenResponse:

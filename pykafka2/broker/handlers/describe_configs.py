@@ -41,7 +41,7 @@ from pykafka2.broker.config.keys import (
 from pykafka2.broker.handlers.api import api
 from pykafka2.broker.handlers.authorization import check_configs, on_cluster
 from pykafka2.broker.handlers.services import Services
-from pykafka2.errors import BrokerError, InvalidRequest, UnknownTopicOrPartition, UnsupportedVersion, error_of
+from pykafka2.errors import BrokerError, InvalidRequest, UnknownTopicOrPartition, UnsupportedVersion
 from pykafka2.protocol.acl_terms import Operation
 from pykafka2.protocol.messages.configs import (
     ConfigResource,
@@ -162,21 +162,11 @@ def _entry(
     )
 
 
-def refuse_describe_configs(
-    request: DescribeConfigsRequest, version: int, code: int
-) -> DescribeConfigsResponse:
-    message = str(error_of(code))
-    return DescribeConfigsResponse(
-        results=[_failed(resource, code, message) for resource in request.resources]
-    )
-
-
 @api(
     DescribeConfigsRequest,
     1,
     4,
     access=check_configs(Operation.DESCRIBE_CONFIGS, "results"),
-    refusal=refuse_describe_configs,
     oldest=0,
 )
 def handle_describe_configs(
@@ -260,18 +250,11 @@ def _failed(resource: DescribeConfigsResource, code: int, message: str) -> Descr
 LISTED = (GROUP_RESOURCE, METRICS_RESOURCE, LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE)
 
 
-def refuse_list_config_resources(
-    request: ListConfigResourcesRequest, version: int, code: int
-) -> ListConfigResourcesResponse:
-    return ListConfigResourcesResponse(error_code=code, config_resources=[])
-
-
 @api(
     ListConfigResourcesRequest,
     0,
     1,
     access=on_cluster(Operation.DESCRIBE_CONFIGS),
-    refusal=refuse_list_config_resources,
 )
 def handle_list_config_resources(
     services: Services, context: RequestContext, request: ListConfigResourcesRequest, now: float

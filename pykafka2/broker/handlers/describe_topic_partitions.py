@@ -72,20 +72,7 @@ def check_topic_partitions(checked: Checked) -> Verdict:
     return None
 
 
-def refuse(
-    request: DescribeTopicPartitionsRequest, version: int, code: int
-) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(
-        topics=[
-            DescribeTopicPartitionsResponseTopic(
-                error_code=code, name=topic.name, topic_id=ZERO_UUID, partitions=[]
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-@api(DescribeTopicPartitionsRequest, 0, 0, access=check_topic_partitions, refusal=refuse)
+@api(DescribeTopicPartitionsRequest, 0, 0, access=check_topic_partitions)
 def handle(
     services: Services, context: RequestContext, request: DescribeTopicPartitionsRequest, now: float
 ) -> DescribeTopicPartitionsResponse:

@@ -28,11 +28,7 @@ logger = logging.getLogger(__name__)
 LENGTH_BYTES = 4
 
 
-def refuse(request: EnvelopeRequest, version: int, code: int) -> EnvelopeResponse:
-    return EnvelopeResponse(error_code=code)
-
-
-@api(EnvelopeRequest, 0, 0, access=BROKERS, refusal=refuse)
+@api(EnvelopeRequest, 0, 0, access=BROKERS)
 def handle(
     services: Services, context: RequestContext, request: EnvelopeRequest, now: float
 ) -> EnvelopeResponse | None:

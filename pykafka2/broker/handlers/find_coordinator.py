@@ -25,6 +25,7 @@ from pykafka2.broker.coordinators.internal_topics import (
 )
 from pykafka2.broker.handlers.api import api
 from pykafka2.broker.handlers.authorization import Checked, Verdict, code_of
+from pykafka2.broker.server.responses import Refusal
 from pykafka2.errors import (
     BrokerError,
     CoordinatorNotAvailable,
@@ -73,14 +74,13 @@ def check_find_coordinator(checked: Checked) -> Verdict:
     return None
 
 
-def refuse(request: FindCoordinatorRequest, version: int, code: int) -> FindCoordinatorResponse:
-    """Return the error for each key in versions with several keys, else at the top level."""
-    if request.coordinator_keys:
-        return FindCoordinatorResponse(coordinators=[_failed(key, code) for key in request.coordinator_keys])
-    return _failed_old(code)
-
-
-@api(FindCoordinatorRequest, 0, 6, access=check_find_coordinator, refusal=refuse)
+@api(
+    FindCoordinatorRequest,
+    0,
+    6,
+    access=check_find_coordinator,
+    refusal=Refusal(blank={"node_id": -1, "port": -1}),
+)
 def handle(
     services: Services, context: RequestContext, request: FindCoordinatorRequest, now: float
 ) -> FindCoordinatorResponse:

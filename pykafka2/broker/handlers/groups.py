@@ -58,7 +58,7 @@ from pykafka2.protocol.messages.group_admin import (
     ListGroupsRequest,
 )
 from pykafka2.protocol.messages.transaction import TxnOffsetCommitRequest
-from pykafka2.protocol.struct import Request, Response
+from pykafka2.protocol.struct import Request
 from pykafka2.records.batch import NO_SEQUENCE
 
 if TYPE_CHECKING:
@@ -66,13 +66,6 @@ if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.log.producer_state import VerificationGuard
     from pykafka2.broker.server.request_context import RequestContext
-
-
-def refuse(request: Request[Any], version: int, code: int) -> Response:
-    from pykafka2.broker.coordinators.refusals import refusal
-
-    response: Response = refusal(request, version, code)
-    return response
 
 
 OPERATIONS_NOT_REQUESTED = -2147483648
@@ -275,11 +268,11 @@ def _offsets_not_deleted(topic: Any) -> offsets.OffsetDeleteResponseTopic:
 
 # ---------------------------------------------------------------------- the APIs
 
-api(HeartbeatRequest, 0, 4, at=GROUP_COORDINATOR, access=READ_GROUP, refusal=refuse)
-api(LeaveGroupRequest, 0, 5, at=GROUP_COORDINATOR, access=READ_GROUP, refusal=refuse)
-api(SyncGroupRequest, 0, 5, at=GROUP_COORDINATOR, access=check_sync, refusal=refuse)
-api(ListGroupsRequest, 0, 5, at=GROUP_COORDINATOR, access=check_list_groups, refusal=refuse)
-api(OffsetFetchRequest, 1, 10, at=GROUP_COORDINATOR, access=check_offset_fetch, refusal=refuse)
+api(HeartbeatRequest, 0, 4, at=GROUP_COORDINATOR, access=READ_GROUP)
+api(LeaveGroupRequest, 0, 5, at=GROUP_COORDINATOR, access=READ_GROUP)
+api(SyncGroupRequest, 0, 5, at=GROUP_COORDINATOR, access=check_sync)
+api(ListGroupsRequest, 0, 5, at=GROUP_COORDINATOR, access=check_list_groups)
+api(OffsetFetchRequest, 1, 10, at=GROUP_COORDINATOR, access=check_offset_fetch)
 # Version 0 of OffsetCommit and OffsetFetch is about ZooKeeper.
 api(
     OffsetCommitRequest,
@@ -287,7 +280,6 @@ api(
     10,
     at=GROUP_COORDINATOR,
     access=in_turn(READ_GROUP, READ_EACH_TOPIC),
-    refusal=refuse,
     oldest=1,
 )
 api(
@@ -296,7 +288,6 @@ api(
     6,
     at=GROUP_COORDINATOR,
     access=in_turn(each(Operation.DESCRIBE, ResourceType.GROUP, "groups", "groups"), set_group_operations),
-    refusal=refuse,
 )
 api(
     DeleteGroupsRequest,
@@ -304,7 +295,6 @@ api(
     2,
     at=GROUP_COORDINATOR,
     access=each(Operation.DELETE, ResourceType.GROUP, "groups_names", "results"),
-    refusal=refuse,
 )
 api(
     OffsetDeleteRequest,
@@ -312,11 +302,10 @@ api(
     0,
     at=GROUP_COORDINATOR,
     access=in_turn(on_named(Operation.DELETE, ResourceType.GROUP, "group_id"), check_offset_delete),
-    refusal=refuse,
 )
 
 
-@api(JoinGroupRequest, 0, 9, at=GROUP_COORDINATOR, access=READ_GROUP, refusal=refuse)
+@api(JoinGroupRequest, 0, 9, at=GROUP_COORDINATOR, access=READ_GROUP)
 def handle_join(services: Services, context: RequestContext, request: Request[Any], now: float) -> None:
     """Submit; a pattern of a KIP-848 group matches only topics that the client can describe."""
     coordinators, access = services.coordinators, services.access_of(context)
@@ -337,7 +326,6 @@ def _may_describe(access: Access, topic: str) -> bool:
     1,
     at=GROUP_COORDINATOR,
     access=in_turn(READ_GROUP, check_subscription),
-    refusal=refuse,
 )
 def handle_consumer_heartbeat(
     services: Services, context: RequestContext, request: Request[Any], now: float
@@ -356,7 +344,6 @@ def handle_consumer_heartbeat(
         hide_consumer_groups_topics,
         set_group_operations,
     ),
-    refusal=refuse,
 )
 def handle_consumer_describe(
     services: Services, context: RequestContext, request: Request[Any], now: float
@@ -396,7 +383,6 @@ def support_of(version: int) -> TransactionSupport:
     5,
     at=GROUP_COORDINATOR,
     access=in_turn(WRITE_TRANSACTION, READ_GROUP, READ_EACH_TOPIC),
-    refusal=refuse,
 )
 def handle_txn_offset_commit(
     services: Services, context: RequestContext, request: TxnOffsetCommitRequest, now: float

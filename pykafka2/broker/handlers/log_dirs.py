@@ -29,11 +29,7 @@ if TYPE_CHECKING:
     from pykafka2.broker.server.request_context import RequestContext
 
 
-def refuse_describe(request: DescribeLogDirsRequest, version: int, code: int) -> DescribeLogDirsResponse:
-    return DescribeLogDirsResponse(error_code=code, results=[])
-
-
-@api(DescribeLogDirsRequest, 1, 5, access=on_cluster(Operation.DESCRIBE), refusal=refuse_describe, oldest=0)
+@api(DescribeLogDirsRequest, 1, 5, access=on_cluster(Operation.DESCRIBE), oldest=0)
 def describe(
     services: Services, context: RequestContext, request: DescribeLogDirsRequest, now: float
 ) -> DescribeLogDirsResponse:

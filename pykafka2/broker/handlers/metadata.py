@@ -33,6 +33,7 @@ from pykafka2.broker.handlers.api import api
 from pykafka2.broker.handlers.authorization import Checked, Verdict, code_of, topic_name
 from pykafka2.broker.handlers.throttling import charge_on
 from pykafka2.broker.security.authorizer import Access
+from pykafka2.broker.server.responses import Refusal
 from pykafka2.errors import (
     BrokerError,
     FencedLeaderEpoch,
@@ -44,7 +45,6 @@ from pykafka2.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
     UnsupportedEndpointType,
-    error_of,
 )
 from pykafka2.protocol.acl_terms import CLUSTER_NAME, Operation, ResourceType
 from pykafka2.protocol.messages.cluster import (
@@ -94,17 +94,7 @@ def check_metadata(checked: Checked) -> Verdict:
     return None
 
 
-def refuse_metadata(request: MetadataRequest, version: int, code: int) -> MetadataResponse:
-    topics = [
-        MetadataResponseTopic(
-            error_code=code, name=topic.name or "", topic_id=topic.topic_id or ZERO_UUID, partitions=[]
-        )
-        for topic in request.topics or []
-    ]
-    return MetadataResponse(brokers=[], topics=topics, error_code=code)
-
-
-@api(MetadataRequest, 0, 13, access=check_metadata, refusal=refuse_metadata)
+@api(MetadataRequest, 0, 13, access=check_metadata, refusal=Refusal(entries=True, blank={"name": ""}))
 def handle_metadata(
     services: Services, context: RequestContext, request: MetadataRequest, now: float
 ) -> MetadataResponse:
@@ -263,13 +253,7 @@ def check_cluster(checked: Checked) -> Verdict:
     return None
 
 
-def refuse_describe_cluster(
-    request: DescribeClusterRequest, version: int, code: int
-) -> DescribeClusterResponse:
-    return _cluster_refusal(error_of(code))
-
-
-@api(DescribeClusterRequest, 0, 2, access=check_cluster, refusal=refuse_describe_cluster)
+@api(DescribeClusterRequest, 0, 2, access=check_cluster)
 def handle_describe_cluster(
     services: Services, context: RequestContext, request: DescribeClusterRequest, now: float
 ) -> DescribeClusterResponse:

@@ -17,6 +17,7 @@ from pykafka2.broker.handlers.authorization import Checked, each_topic
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.record_validation import SLICE
 from pykafka2.broker.replication.purgatory import DeleteResult
+from pykafka2.broker.server.responses import Refusal
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.compression.steps import Steps
 from pykafka2.errors import (
@@ -59,26 +60,13 @@ if TYPE_CHECKING:
 NO_LOW_WATERMARK = -1
 
 
-def refuse_delete_records(request: DeleteRecordsRequest, version: int, code: int) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[
-                    DeleteRecordsPartitionResult(
-                        partition_index=partition.partition_index,
-                        low_watermark=NO_LOW_WATERMARK,
-                        error_code=code,
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-@api(DeleteRecordsRequest, 0, 2, access=each_topic(Operation.DELETE), refusal=refuse_delete_records)
+@api(
+    DeleteRecordsRequest,
+    0,
+    2,
+    access=each_topic(Operation.DELETE),
+    refusal=Refusal(blank={"low_watermark": NO_LOW_WATERMARK}),
+)
 def handle_delete_records(
     services: Services, context: RequestContext, request: DeleteRecordsRequest, now: float
 ) -> None:
@@ -191,18 +179,7 @@ NEVER = 0x7FFF
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 
 
-def refuse_list_offsets(request: ListOffsetsRequest, version: int, code: int) -> ListOffsetsResponse:
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name, partitions=[_failed(partition, code) for partition in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-@api(ListOffsetsRequest, 1, 11, access=each_topic(Operation.DESCRIBE), refusal=refuse_list_offsets)
+@api(ListOffsetsRequest, 1, 11, access=each_topic(Operation.DESCRIBE))
 def handle_list_offsets(
     services: Services, context: RequestContext, request: ListOffsetsRequest, now: float
 ) -> ListOffsetsResponse | None:
@@ -321,29 +298,11 @@ def _is_follower(checked: Checked) -> bool:
     return checked.access.may_on_cluster(Operation.CLUSTER_ACTION, notes=False)
 
 
-def refuse_offset_for_leader_epoch(
-    request: OffsetForLeaderEpochRequest, version: int, code: int
-) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    EpochEndOffset(error_code=code, partition=partition.partition)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
 @api(
     OffsetForLeaderEpochRequest,
     2,
     4,
     access=each_topic(Operation.DESCRIBE, unless=_is_follower),
-    refusal=refuse_offset_for_leader_epoch,
     oldest=0,
 )
 def handle_offset_for_leader_epoch(

@@ -12,7 +12,8 @@ from pykafka2.broker.controller.metadata.records import PartitionSet, Record
 from pykafka2.broker.controller.partition_changes import ongoing, reassigned, requested_election
 from pykafka2.broker.handlers.api import CONTROLLER, api
 from pykafka2.broker.handlers.authorization import on_cluster
-from pykafka2.errors import BrokerError, ElectionNotNeeded, InvalidRequest, NoReassignmentInProgress, error_of
+from pykafka2.broker.server.responses import Refusal
+from pykafka2.errors import BrokerError, ElectionNotNeeded, InvalidRequest, NoReassignmentInProgress
 from pykafka2.protocol.acl_terms import Operation
 from pykafka2.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -39,12 +40,13 @@ PREFERRED, UNCLEAN = 0, 1
 FIRST_VERSION_WITH_AN_ERROR = 1
 
 
-def refuse_elect_leaders(request: ElectLeadersRequest, version: int, code: int) -> ElectLeadersResponse:
-    return _election_refusal(request, version, error_of(code))
-
-
 @api(
-    ElectLeadersRequest, 0, 2, at=CONTROLLER, access=on_cluster(Operation.ALTER), refusal=refuse_elect_leaders
+    ElectLeadersRequest,
+    0,
+    2,
+    at=CONTROLLER,
+    access=on_cluster(Operation.ALTER),
+    refusal=Refusal(entries=True),
 )
 def handle_elect_leaders(
     services: Services, context: RequestContext, request: ElectLeadersRequest, now: float
@@ -97,35 +99,13 @@ def _election_refusal(request: ElectLeadersRequest, version: int, error: BrokerE
     )
 
 
-def refuse_alter_partition_reassignments(
-    request: AlterPartitionReassignmentsRequest, version: int, code: int
-) -> AlterPartitionReassignmentsResponse:
-    message = str(error_of(code))
-    return AlterPartitionReassignmentsResponse(
-        error_code=code,
-        error_message=message,
-        responses=[
-            ReassignableTopicResponse(
-                name=topic.name,
-                partitions=[
-                    ReassignablePartitionResponse(
-                        partition_index=partition.partition_index, error_code=code, error_message=message
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
-    )
-
-
 @api(
     AlterPartitionReassignmentsRequest,
     0,
     1,
     at=CONTROLLER,
     access=on_cluster(Operation.ALTER),
-    refusal=refuse_alter_partition_reassignments,
+    refusal=Refusal(entries=True),
 )
 def handle_alter_partition_reassignments(
     services: Services, context: RequestContext, request: AlterPartitionReassignmentsRequest, now: float
@@ -165,19 +145,12 @@ def _reassign(
     return ReassignablePartitionResponse(partition_index=number, error_message=None)
 
 
-def refuse_list_partition_reassignments(
-    request: ListPartitionReassignmentsRequest, version: int, code: int
-) -> ListPartitionReassignmentsResponse:
-    return ListPartitionReassignmentsResponse(error_code=code, error_message=str(error_of(code)), topics=[])
-
-
 @api(
     ListPartitionReassignmentsRequest,
     0,
     0,
     at=CONTROLLER,
     access=on_cluster(Operation.DESCRIBE),
-    refusal=refuse_list_partition_reassignments,
 )
 def handle_list_partition_reassignments(
     services: Services, context: RequestContext, request: ListPartitionReassignmentsRequest, now: float

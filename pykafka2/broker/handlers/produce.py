@@ -30,7 +30,8 @@ from pykafka2.broker.handlers.authorization import (
 from pykafka2.broker.handlers.metadata import leader_endpoints, leader_hint
 from pykafka2.broker.log.record_validation import SLICE, RecordsRejected, RecordWalk
 from pykafka2.broker.replication.purgatory import ProduceResult
-from pykafka2.errors import BrokerError, TransactionalIdAuthorizationFailed, UnknownTopicId, error_of
+from pykafka2.broker.server.responses import Refusal
+from pykafka2.errors import BrokerError, TransactionalIdAuthorizationFailed, UnknownTopicId
 from pykafka2.protocol.acl_terms import Operation, ResourceType
 from pykafka2.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -88,26 +89,7 @@ def check_produce(checked: Checked) -> Verdict:
     return verdict
 
 
-def refuse(request: ProduceRequest, version: int, code: int) -> ProduceResponse:
-    message = str(error_of(code))
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    PartitionProduceResponse(
-                        index=data.index, error_code=code, base_offset=-1, error_message=message
-                    )
-                    for data in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-        ]
-    )
-
-
-@api(ProduceRequest, 3, 13, access=check_produce, refusal=refuse)
+@api(ProduceRequest, 3, 13, access=check_produce, refusal=Refusal(blank={"base_offset": -1}))
 def handle(
     services: Services, context: RequestContext, request: ProduceRequest, now: float
 ) -> ProduceResponse | None:

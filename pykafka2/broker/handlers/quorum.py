@@ -18,7 +18,6 @@ from pykafka2.errors import (
     InvalidRequest,
     UnknownTopicOrPartition,
     UnsupportedVersion,
-    error_of,
 )
 from pykafka2.protocol.acl_terms import Operation
 from pykafka2.protocol.messages.quorum import (
@@ -44,17 +43,12 @@ FIRST_VERSION_WITH_NODES = 2
 LISTENER = "CONTROLLER"
 
 
-def refuse_describe_quorum(request: DescribeQuorumRequest, version: int, code: int) -> DescribeQuorumResponse:
-    return DescribeQuorumResponse(error_code=code, error_message=str(error_of(code)), topics=[])
-
-
 @api(
     DescribeQuorumRequest,
     0,
     2,
     at=CONTROLLER,
     access=on_cluster(Operation.DESCRIBE),
-    refusal=refuse_describe_quorum,
 )
 def handle_describe_quorum(
     services: Services, context: RequestContext, request: DescribeQuorumRequest, now: float
@@ -122,17 +116,12 @@ STATIC = "because the kraft.version feature is 0"
 """The controllers' listener, which a new voter must have."""
 
 
-def refuse_add_raft_voter(request: AddRaftVoterRequest, version: int, code: int) -> AddRaftVoterResponse:
-    return AddRaftVoterResponse(error_code=code, error_message=str(error_of(code)))
-
-
 @api(
     AddRaftVoterRequest,
     0,
     1,
     at=CONTROLLER,
     access=on_cluster(Operation.ALTER),
-    refusal=refuse_add_raft_voter,
 )
 def handle_add_raft_voter(
     services: Services, context: RequestContext, request: AddRaftVoterRequest, now: float
@@ -150,19 +139,12 @@ def handle_add_raft_voter(
         return AddRaftVoterResponse(error_code=error.code or 0, error_message=str(error))
 
 
-def refuse_remove_raft_voter(
-    request: RemoveRaftVoterRequest, version: int, code: int
-) -> RemoveRaftVoterResponse:
-    return RemoveRaftVoterResponse(error_code=code, error_message=str(error_of(code)))
-
-
 @api(
     RemoveRaftVoterRequest,
     0,
     0,
     at=CONTROLLER,
     access=on_cluster(Operation.ALTER),
-    refusal=refuse_remove_raft_voter,
 )
 def handle_remove_raft_voter(
     services: Services, context: RequestContext, request: RemoveRaftVoterRequest, now: float

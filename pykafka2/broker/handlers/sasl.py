@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from pykafka2.broker.handlers.api import api
 from pykafka2.broker.handlers.authorization import OPEN
 from pykafka2.broker.server.request_context import ClosingResponse
-from pykafka2.errors import IllegalSaslState, error_of
+from pykafka2.broker.server.responses import Refusal
+from pykafka2.errors import BrokerError, IllegalSaslState, error_of
 from pykafka2.protocol.messages.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -30,11 +31,7 @@ if TYPE_CHECKING:
 NOT_NOW = "SaslAuthenticate request received after successful authentication"
 
 
-def refuse_handshake(request: SaslHandshakeRequest, version: int, code: int) -> SaslHandshakeResponse:
-    return SaslHandshakeResponse(error_code=code, mechanisms=[])
-
-
-@api(SaslHandshakeRequest, 0, 1, access=OPEN, refusal=refuse_handshake)
+@api(SaslHandshakeRequest, 0, 1, access=OPEN)
 def handshake(
     services: Services, context: RequestContext, request: SaslHandshakeRequest, now: float
 ) -> SaslHandshakeResponse | None:
@@ -53,13 +50,7 @@ def handshake(
     return response
 
 
-def refuse_authenticate(
-    request: SaslAuthenticateRequest, version: int, code: int
-) -> SaslAuthenticateResponse:
-    return SaslAuthenticateResponse(error_code=code, error_message=None, auth_bytes=b"")
-
-
-@api(SaslAuthenticateRequest, 0, 2, access=OPEN, refusal=refuse_authenticate)
+@api(SaslAuthenticateRequest, 0, 2, access=OPEN, refusal=Refusal(silent=BrokerError))
 def authenticate(
     services: Services, context: RequestContext, request: SaslAuthenticateRequest, now: float
 ) -> SaslAuthenticateResponse | None:

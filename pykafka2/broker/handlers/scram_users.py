@@ -25,17 +25,7 @@ if TYPE_CHECKING:
     from pykafka2.broker.server.request_context import RequestContext
 
 
-def refuse_describe(
-    request: DescribeUserScramCredentialsRequest, version: int, code: int
-) -> DescribeUserScramCredentialsResponse:
-    return DescribeUserScramCredentialsResponse(
-        error_code=code, error_message=str(error_of(code)), results=[]
-    )
-
-
-@api(
-    DescribeUserScramCredentialsRequest, 0, 0, access=on_cluster(Operation.DESCRIBE), refusal=refuse_describe
-)
+@api(DescribeUserScramCredentialsRequest, 0, 0, access=on_cluster(Operation.DESCRIBE))
 def handle_describe(
     services: Services, context: RequestContext, request: DescribeUserScramCredentialsRequest, now: float
 ) -> DescribeUserScramCredentialsResponse:

@@ -22,15 +22,16 @@ from pykafka2.broker.handlers.authorization import (
     topic_name,
 )
 from pykafka2.broker.handlers.throttling import message_of, mutation_quota
+from pykafka2.broker.server.responses import Refusal
 from pykafka2.errors import (
     BrokerError,
     InvalidConfig,
     InvalidReplicaAssignment,
     InvalidRequest,
     PolicyViolation,
+    ThrottlingQuotaExceeded,
     UnknownTopicId,
     UnknownTopicOrPartition,
-    error_of,
 )
 from pykafka2.protocol.acl_terms import Operation, ResourceType
 from pykafka2.protocol.messages.topics import (
@@ -61,21 +62,13 @@ FIRST_STRICT_ADDITION = 3
 """Since then partitions above the controller mutation quota are rejected."""
 
 
-def refuse_create_partitions(
-    request: CreatePartitionsRequest, version: int, code: int
-) -> CreatePartitionsResponse:
-    return CreatePartitionsResponse(
-        results=[_not_added(topic.name, error_of(code)) for topic in request.topics]
-    )
-
-
 @api(
     CreatePartitionsRequest,
     0,
     3,
     at=CONTROLLER,
     access=each_topic(Operation.ALTER, responses="results", skip_duplicates=True, message=None),
-    refusal=refuse_create_partitions,
+    refusal=Refusal(silent=(ThrottlingQuotaExceeded, UnknownTopicOrPartition)),
 )
 def handle_create_partitions(
     services: Services, context: RequestContext, request: CreatePartitionsRequest, now: float
@@ -131,17 +124,13 @@ def check_create_topics(checked: Checked) -> Verdict:
     return verdict
 
 
-def refuse_create_topics(request: CreateTopicsRequest, version: int, code: int) -> CreateTopicsResponse:
-    return CreateTopicsResponse(topics=[_not_created(topic.name, error_of(code)) for topic in request.topics])
-
-
 @api(
     CreateTopicsRequest,
     2,
     7,
     at=CONTROLLER,
     access=check_create_topics,
-    refusal=refuse_create_topics,
+    refusal=Refusal(silent=ThrottlingQuotaExceeded),
     oldest=0,
 )
 def handle_create_topics(
@@ -251,25 +240,12 @@ def check_delete_topics(checked: Checked) -> Verdict:
     return None
 
 
-def refuse_delete_topics(request: DeleteTopicsRequest, version: int, code: int) -> DeleteTopicsResponse:
-    message = str(error_of(code))
-    return DeleteTopicsResponse(
-        responses=[
-            DeletableTopicResult(
-                name=state.name, topic_id=state.topic_id, error_code=code, error_message=message
-            )
-            for state in _topics_to_delete(request)
-        ]
-    )
-
-
 @api(
     DeleteTopicsRequest,
     1,
     6,
     at=CONTROLLER,
     access=check_delete_topics,
-    refusal=refuse_delete_topics,
     oldest=0,
 )
 def handle_delete_topics(

@@ -43,7 +43,6 @@ from pykafka2.errors import (
     OperationNotAttempted,
     TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
-    error_of,
 )
 from pykafka2.protocol.acl_terms import Operation, ResourceType
 from pykafka2.protocol.messages.transaction import (
@@ -69,19 +68,12 @@ from pykafka2.protocol.messages.transaction_admin import (
     ProducerState,
     TopicResponse,
 )
-from pykafka2.protocol.struct import Request, Response
+from pykafka2.protocol.struct import Response
 
 if TYPE_CHECKING:
     from pykafka2.broker.base.image import Key
     from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_context import RequestContext
-
-
-def refuse(request: Request[Any], version: int, code: int) -> Response:
-    from pykafka2.broker.coordinators.refusals import refusal
-
-    response: Response = refusal(request, version, code)
-    return response
 
 
 FIRST_ADD_PARTITIONS_OF_BROKERS = 4
@@ -168,17 +160,16 @@ def check_markers(checked: Checked) -> Verdict:
     return code_of(ResourceType.CLUSTER)
 
 
-api(AddPartitionsToTxnRequest, 0, 5, at=TRANSACTION_COORDINATOR, access=check_add_partitions, refusal=refuse)
+api(AddPartitionsToTxnRequest, 0, 5, at=TRANSACTION_COORDINATOR, access=check_add_partitions)
 api(
     AddOffsetsToTxnRequest,
     0,
     4,
     at=TRANSACTION_COORDINATOR,
     access=in_turn(WRITE_TRANSACTION, READ_GROUP),
-    refusal=refuse,
 )
-api(EndTxnRequest, 0, 5, at=TRANSACTION_COORDINATOR, access=WRITE_TRANSACTION, refusal=refuse)
-api(ListTransactionsRequest, 0, 2, at=TRANSACTION_COORDINATOR, access=check_list_transactions, refusal=refuse)
+api(EndTxnRequest, 0, 5, at=TRANSACTION_COORDINATOR, access=WRITE_TRANSACTION)
+api(ListTransactionsRequest, 0, 2, at=TRANSACTION_COORDINATOR, access=check_list_transactions)
 api(
     DescribeTransactionsRequest,
     0,
@@ -188,11 +179,10 @@ api(
         each(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "transactional_ids", "transaction_states"),
         hide_transactions_topics,
     ),
-    refusal=refuse,
 )
 
 
-@api(InitProducerIdRequest, 0, 5, at=TRANSACTION_COORDINATOR, access=check_init_producer_id, refusal=refuse)
+@api(InitProducerIdRequest, 0, 5, at=TRANSACTION_COORDINATOR, access=check_init_producer_id)
 def handle_init_producer_id(
     services: Services, context: RequestContext, request: Any, now: float
 ) -> Response | None:
@@ -206,22 +196,7 @@ def handle_init_producer_id(
     return InitProducerIdResponse(producer_id=services.next_producer_id(), producer_epoch=0)
 
 
-def refuse_describe_producers(
-    request: DescribeProducersRequest, version: int, code: int
-) -> DescribeProducersResponse:
-    message = str(error_of(code))
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_without_producers(index, code, message) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-@api(DescribeProducersRequest, 0, 0, access=READ_EACH_TOPIC, refusal=refuse_describe_producers)
+@api(DescribeProducersRequest, 0, 0, access=READ_EACH_TOPIC)
 def handle_describe_producers(
     services: Services, context: RequestContext, request: DescribeProducersRequest, now: float
 ) -> DescribeProducersResponse:
@@ -285,13 +260,7 @@ class _Writing:
             self.context.respond(_markers_response(self.request, self.results))
 
 
-def refuse_write_txn_markers(
-    request: WriteTxnMarkersRequest, version: int, code: int
-) -> WriteTxnMarkersResponse:
-    return _response(request, lambda marker, key: code)
-
-
-@api(WriteTxnMarkersRequest, 1, 2, access=check_markers, refusal=refuse_write_txn_markers, oldest=0)
+@api(WriteTxnMarkersRequest, 1, 2, access=check_markers, oldest=0)
 def handle_write_txn_markers(
     services: Services, context: RequestContext, request: WriteTxnMarkersRequest, now: float
 ) -> WriteTxnMarkersResponse | None:

@@ -13,7 +13,7 @@ from pykafka2.broker.controller.controller import Controller
 from pykafka2.broker.controller.metadata.records import FeatureSet, Record
 from pykafka2.broker.handlers.api import CONTROLLER, api
 from pykafka2.broker.handlers.authorization import on_cluster
-from pykafka2.errors import BrokerError, InvalidUpdateVersion, error_of
+from pykafka2.errors import BrokerError, InvalidUpdateVersion
 from pykafka2.protocol.acl_terms import Operation
 from pykafka2.protocol.messages.cluster import (
     UpdatableFeatureResult,
@@ -80,11 +80,7 @@ def _update_problem(
 LAST_VERSION_WITH_RESULTS = 1
 
 
-def refuse(request: UpdateFeaturesRequest, version: int, code: int) -> UpdateFeaturesResponse:
-    return _refusal(error_of(code))
-
-
-@api(UpdateFeaturesRequest, 0, 2, at=CONTROLLER, access=on_cluster(Operation.ALTER), refusal=refuse)
+@api(UpdateFeaturesRequest, 0, 2, at=CONTROLLER, access=on_cluster(Operation.ALTER))
 def handle(
     services: Services, context: RequestContext, request: UpdateFeaturesRequest, now: float
 ) -> UpdateFeaturesResponse:
