@@ -81,6 +81,9 @@ class Bench:
     def topic_id(self, name: str) -> bytes:
         raise NotImplementedError
 
+    def delete_topic(self, name: str) -> None:
+        raise NotImplementedError
+
     def call(self, request: Request[R], version: int | None = None, client: str = "client") -> R:
         """Return the response to a request that waits for nothing."""
         deferred = self.send(request, version, client)
@@ -394,6 +397,11 @@ class ShardBench(Bench):
         """Replace the cluster's topics."""
         self.runtime.carry_out(self.shard.on_topics(TopicTable(dict(topics)), set(recreated)), self.now)
 
+    def delete_topic(self, name: str) -> None:
+        rest = [one for one in self.shard.topics.names() if one != name]
+        self.topics = TopicTable({one: (self.topic_id(one), TOPICS[one]) for one in rest})
+        self.runtime.carry_out(self.shard.on_topics(self.topics), self.now)
+
     def topic_id(self, name: str) -> bytes:
         return TOPIC_TABLE.id_of(name) or name.encode()
 
@@ -482,6 +490,10 @@ class ClusterBench(Bench):
     def topic_id(self, name: str) -> bytes:
         topic = self.cluster.controller.image.topics.get(name)
         return name.encode() if topic is None else topic.id
+
+    def delete_topic(self, name: str) -> None:
+        self.cluster.delete_topic(name)
+        self.advance(0.2)
 
     def advance(self, seconds: float) -> None:
         """Let virtual time pass, and receive the responses."""

@@ -6,6 +6,7 @@ import pytest
 
 from pykafka2.protocol.messages import committed_offsets as offsets
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
+from pykafka2.protocol.messages.group_admin import DeleteGroupsRequest, ListGroupsRequest
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.bench import PARTITION, ClusterBench
 from tests.error_codes import (
@@ -115,3 +116,23 @@ def commit_of(offset: int, member: str, generation: int) -> offsets.OffsetCommit
         member_id=member,
         topics=[offsets.OffsetCommitRequestTopic(name="orders", partitions=[asked])],
     )
+
+
+def test_lists_and_descriptions_come_from_all_partitions(simulation: Simulation) -> None:
+    bench = ClusterBench(simulation, brokers=3)
+    names = [f"g{number}" for number in range(12)]
+    homes = {name: bench.cluster.coordinator(name) for name in names}
+    for name in names:
+        bench.moved(homes[name])
+        assert bench.commit(1, group_id=name) == 0
+    listed: list[str] = []
+    for broker in range(3):
+        answer = bench.wire(broker).call(ListGroupsRequest(states_filter=["Empty"]), 5)
+        assert {one.group_type for one in answer.groups} == {"classic"}
+        listed += [one.group_id for one in answer.groups]
+    assert sorted(listed) == sorted(names)
+    assert bench.wire(0).call(ListGroupsRequest(types_filter=["consumer"]), 5).groups == []
+    answer = bench.wire(0).call(DeleteGroupsRequest(groups_names=names), 2)
+    assert {one.group_id: one.error_code for one in answer.results} == {
+        name: 0 if homes[name] == 0 else NOT_COORDINATOR for name in names
+    }

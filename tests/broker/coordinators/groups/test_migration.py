@@ -5,10 +5,11 @@ What happens here was seen step by step in Apache Kafka 4.3.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 
+from pykafka2.broker.coordinators.groups.classic.state import ClassicGroup
 from pykafka2.broker.coordinators.settings import GroupSettings, MigrationPolicy
 from pykafka2.errors import NotEnoughReplicas
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
@@ -19,7 +20,7 @@ from pykafka2.protocol.messages.consumer_protocol import (
     ConsumerProtocolSubscriptionTopicPartition,
 )
 from pykafka2.protocol.messages.group import JoinGroupResponse, LeaveGroupRequest, MemberIdentity
-from tests.broker.support.bench import GROUP, ORDERS, ShardBench, assigned
+from tests.broker.support.bench import GROUP, ORDERS, Bench, ShardBench, assigned
 from tests.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     FENCED_INSTANCE_ID,
@@ -31,6 +32,7 @@ from tests.error_codes import (
 )
 
 ALL = range(6)
+MakeBench = Callable[..., Bench]
 
 
 def says(*, topics: Iterable[str] = ("orders",), owned: Iterable[int] = ()) -> dict[str, bytes]:
@@ -52,7 +54,7 @@ def reads(partitions: Iterable[int], user_data: bytes | None = None) -> bytes:
 class Old:
     """A classic consumer: joins, syncs, and knows what it reads."""
 
-    def __init__(self, bench: ShardBench, instance: str | None = None) -> None:
+    def __init__(self, bench: Bench, instance: str | None = None) -> None:
         self.bench = bench
         self.instance = instance
         self.member_id = "" if instance is not None else bench.member_id()
@@ -88,7 +90,7 @@ def bench() -> ShardBench:
     return ShardBench(GroupSettings(consumer_assignment_interval=0.0))
 
 
-def old_group(bench: ShardBench, data: bytes | None = None) -> Old:
+def old_group(bench: Bench, data: bytes | None = None) -> Old:
     """A stable classic group of one consumer that reads everything."""
     old = Old(bench)
     bench.join(old.member_id, protocols=says())
@@ -199,17 +201,20 @@ def test_a_group_stays_new_while_one_is(bench: ShardBench) -> None:
 
 
 @pytest.mark.parametrize("policy", list(MigrationPolicy))
-def test_migration_policy_decides_the_allowed_direction(policy: MigrationPolicy) -> None:
-    bench = ShardBench(GroupSettings(migration_policy=policy))
-    old_group(bench)
+def test_migration_policy_decides_the_allowed_direction(
+    make_bench: MakeBench, policy: MigrationPolicy
+) -> None:
+    bench = make_bench({"group.consumer.migration.policy": policy.value})
+    old = old_group(bench)
     up = policy in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
     assert bench.beat("new", 0).error_code == (0 if up else GROUP_ID_NOT_FOUND)
-    bench = ShardBench(GroupSettings(migration_policy=policy))
+    assert old.member_id in (bench.consumer() if up else bench.classic()).members
+    bench.group_id = "other"
     bench.beat("new", 0)
     Old(bench).join()
     bench.beat("new", -1)
     down = policy in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
-    assert (GROUP in {one.id for one in bench.shard.groups.values() if hasattr(one, "generation")}) == down
+    assert isinstance(bench.shard.groups["other"], ClassicGroup) is down
 
 
 @pytest.mark.parametrize("data", [b"xx", reads(ALL, b"my own")])

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pykafka2.broker.base.image import BROKER_RESOURCE, GROUP_RESOURCE
 from pykafka2.broker.coordinators.groups.consumer.assignors import ASSIGNORS, Subscriber
 from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroupState, MemberState
 from pykafka2.broker.coordinators.runtime import Entry
 from pykafka2.broker.coordinators.settings import GroupSettings, TopicTable
+from pykafka2.protocol.messages.configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestAlterableConfig,
+    IncrementalAlterConfigsRequestAlterConfigsResource,
+)
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
-from tests.broker.support.bench import GROUP, ORDERS, REFUNDS, ShardBench, assigned
+from pykafka2.testing.simulation import Simulation
+from tests.broker.support.bench import GROUP, ORDERS, REFUNDS, Bench, ClusterBench, ShardBench, assigned, code
 from tests.error_codes import (
     FENCED_INSTANCE_ID,
     FENCED_MEMBER_EPOCH,
@@ -19,78 +29,88 @@ from tests.error_codes import (
     GROUP_MAX_SIZE_REACHED,
     INVALID_REGULAR_EXPRESSION,
     INVALID_REQUEST,
+    MEMBER_ID_REQUIRED,
     NON_EMPTY_GROUP,
     UNKNOWN_MEMBER_ID,
     UNRELEASED_INSTANCE_ID,
     UNSUPPORTED_ASSIGNOR,
+    UNSUPPORTED_VERSION,
 )
 from tests.gate import examples
 
-AT_ONCE = GroupSettings(consumer_assignment_interval=0.0)
+AT_ONCE = {"group.consumer.assignment.interval.ms": 0}
+MakeBench = Callable[..., Bench]
 ALL = [0, 1, 2, 3, 4, 5]
 
 
 @pytest.fixture
-def bench() -> ShardBench:
-    return ShardBench(AT_ONCE)
+def shard() -> ShardBench:
+    return ShardBench(config=AT_ONCE)
 
 
-def test_member_at_epoch_0_joins_and_gets_all_partitions(bench: ShardBench) -> None:
+@pytest.fixture
+def bench(make_bench: MakeBench) -> Bench:
+    return make_bench(AT_ONCE)
+
+
+def test_member_at_epoch_0_joins_and_gets_all_partitions(bench: Bench) -> None:
     answer = bench.beat("a", 0)
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", 2)
     assert answer.heartbeat_interval_ms == 5000
-    assert assigned(answer) == {ORDERS: ALL}
+    assert assigned(answer) == {bench.topic_id("orders"): ALL}
     assert assigned(bench.beat("a", 2)) is None, "nothing new"
     assert bench.consumer().state is ConsumerGroupState.STABLE
 
 
-def test_version_0_member_gets_a_member_id(bench: ShardBench) -> None:
-    answer = bench.beat("", 0, version=0)
+def test_version_0_member_gets_a_member_id(shard: ShardBench) -> None:
+    answer = shard.beat("", 0, version=0)
     assert answer.member_id == "0001"
-    assert bench.beat("", 0, version=1).error_code == INVALID_REQUEST
+    assert shard.beat("", 0, version=1).error_code == INVALID_REQUEST
 
 
-def test_partition_is_assigned_only_after_its_owner_revoked_it(bench: ShardBench) -> None:
+def test_partition_is_assigned_only_after_its_owner_revoked_it(bench: Bench) -> None:
+    orders = bench.topic_id("orders")
     bench.beat("a", 0)
     second = bench.beat("b", 0)
     assert (second.member_epoch, assigned(second)) == (3, {})
     assert bench.consumer().members["b"].state is MemberState.UNRELEASED_PARTITIONS
-    told = bench.beat("a", 2, owned={ORDERS: ALL})
-    assert (told.member_epoch, assigned(told)) == (2, {ORDERS: [0, 1, 2]}), "at its old epoch still"
+    told = bench.beat("a", 2, owned={orders: ALL})
+    assert (told.member_epoch, assigned(told)) == (2, {orders: [0, 1, 2]}), "at its old epoch still"
     assert bench.consumer().state is ConsumerGroupState.RECONCILING
     assert assigned(bench.beat("b", 3)) is None
     assert assigned(bench.beat("a", 2)) is None, "it has not said that it gave them up"
-    done = bench.beat("a", 2, owned={ORDERS: [0, 1, 2]})
+    done = bench.beat("a", 2, owned={orders: [0, 1, 2]})
     assert done.member_epoch == 3
-    assert assigned(bench.beat("b", 3)) == {ORDERS: [3, 4, 5]}
+    assert assigned(bench.beat("b", 3)) == {orders: [3, 4, 5]}
     assert bench.consumer().state is ConsumerGroupState.STABLE
 
 
-def test_member_that_does_not_revoke_in_its_rebalance_timeout_is_fenced(bench: ShardBench) -> None:
-    bench.beat("a", 0, rebalance=20.0)
-    bench.beat("b", 0)
-    bench.beat("a", 2)
-    assert bench.consumer().members["a"].state is MemberState.UNREVOKED_PARTITIONS
-    bench.advance(19.9)
-    assert bench.beat("a", 2).error_code == 0
-    bench.advance(0.1)
-    assert bench.beat("a", 2).error_code == UNKNOWN_MEMBER_ID
-    assert assigned(bench.beat("b", 3)) == {ORDERS: ALL}
+def test_member_that_does_not_revoke_in_its_rebalance_timeout_is_fenced(shard: ShardBench) -> None:
+    shard.beat("a", 0, rebalance=20.0)
+    shard.beat("b", 0)
+    shard.beat("a", 2)
+    assert shard.consumer().members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    shard.advance(19.9)
+    assert shard.beat("a", 2).error_code == 0
+    shard.advance(0.1)
+    assert shard.beat("a", 2).error_code == UNKNOWN_MEMBER_ID
+    assert assigned(shard.beat("b", 3)) == {ORDERS: ALL}
 
 
-def test_a_silent_member_is_out_after_the_session_timeout(bench: ShardBench) -> None:
+def test_a_silent_member_is_out_after_the_session_timeout(bench: Bench) -> None:
     bench.beat("a", 0)
     bench.beat("b", 0)
-    bench.advance(30.0)
+    bench.advance(29.5)
     bench.beat("b", 3)
-    bench.advance(15.0)
+    bench.advance(16.0)
     assert list(bench.consumer().members) == ["b"]
     answer = bench.beat("b", 3)
-    assert (answer.member_epoch, assigned(answer)) == (4, {ORDERS: ALL})
+    assert (answer.member_epoch, assigned(answer)) == (4, {bench.topic_id("orders"): ALL})
 
 
-def test_epoch_minus_1_leaves(bench: ShardBench) -> None:
+def test_epoch_minus_1_leaves(bench: Bench) -> None:
     bench.beat("a", 0)
+    assert bench.beat("stranger", 3).error_code == UNKNOWN_MEMBER_ID
     answer = bench.beat("a", -1)
     assert (answer.error_code, answer.member_epoch) == (0, -1)
     assert bench.consumer().state is ConsumerGroupState.EMPTY
@@ -104,23 +124,24 @@ def test_epoch_minus_1_leaves(bench: ShardBench) -> None:
     [(4, [0], FENCED_MEMBER_EPOCH), (0, None, 0), (2, [0, 1, 2], 0), (1, [0], FENCED_MEMBER_EPOCH)],
 )
 def test_only_the_members_epoch_or_the_one_before_is_taken(
-    bench: ShardBench, epoch: int, owned: list[int] | None, code: int
+    bench: Bench, epoch: int, owned: list[int] | None, code: int
 ) -> None:
+    orders = bench.topic_id("orders")
     bench.beat("a", 0)
     bench.beat("b", 0)
-    bench.beat("a", 2, owned={ORDERS: [0, 1, 2]})
+    bench.beat("a", 2, owned={orders: [0, 1, 2]})
     assert bench.consumer().members["a"].epoch == 3
-    answer = bench.beat("a", epoch, owned=None if owned is None else {ORDERS: owned})
+    answer = bench.beat("a", epoch, owned=None if owned is None else {orders: owned})
     assert answer.error_code == code
 
 
-def test_previous_epoch_is_accepted_only_with_a_subset_of_the_owned_partitions(bench: ShardBench) -> None:
+def test_previous_epoch_is_accepted_only_with_a_subset_of_the_owned_partitions(shard: ShardBench) -> None:
     """The answer with the new epoch may be lost, but a member that reads more than its own is behind."""
-    bench.beat("a", 0)
-    bench.beat("b", 0)
-    bench.beat("a", 2, owned={ORDERS: [0, 1, 2]})
-    assert bench.beat("a", 2, owned={ORDERS: [0, 1, 2, 3]}).error_code == FENCED_MEMBER_EPOCH
-    assert bench.beat("a", 2).error_code == FENCED_MEMBER_EPOCH
+    shard.beat("a", 0)
+    shard.beat("b", 0)
+    shard.beat("a", 2, owned={ORDERS: [0, 1, 2]})
+    assert shard.beat("a", 2, owned={ORDERS: [0, 1, 2, 3]}).error_code == FENCED_MEMBER_EPOCH
+    assert shard.beat("a", 2).error_code == FENCED_MEMBER_EPOCH
 
 
 @pytest.mark.parametrize(
@@ -134,12 +155,12 @@ def test_previous_epoch_is_accepted_only_with_a_subset_of_the_owned_partitions(b
         {"group_id": ""},
     ],
 )
-def test_inconsistent_heartbeats_are_invalid_requests(bench: ShardBench, options: dict[str, object]) -> None:
+def test_inconsistent_heartbeats_are_invalid_requests(shard: ShardBench, options: dict[str, object]) -> None:
     epoch = options.pop("epoch", 0)
-    assert bench.beat("a", epoch, **options).error_code == INVALID_REQUEST  # type: ignore[arg-type]
+    assert shard.beat("a", epoch, **options).error_code == INVALID_REQUEST  # type: ignore[arg-type]
 
 
-def test_unknown_assignors_are_refused(bench: ShardBench) -> None:
+def test_unknown_assignors_are_refused(bench: Bench) -> None:
     assert bench.beat("a", 0, assignor="sticky").error_code == UNSUPPORTED_ASSIGNOR
     assert bench.beat("a", 0, assignor="range").error_code == 0
     described = bench.call(
@@ -148,9 +169,9 @@ def test_unknown_assignors_are_refused(bench: ShardBench) -> None:
     assert described.groups[0].assignor_name == "range"
 
 
-def test_heartbeats_to_groups_that_do_not_exist(bench: ShardBench) -> None:
-    assert bench.beat("a", 2).error_code == GROUP_ID_NOT_FOUND
-    assert bench.shard.groups == {}
+def test_heartbeats_to_groups_that_do_not_exist(shard: ShardBench) -> None:
+    assert shard.beat("a", 2).error_code == GROUP_ID_NOT_FOUND
+    assert shard.shard.groups == {}
 
 
 def test_a_full_group_takes_no_more() -> None:
@@ -160,62 +181,63 @@ def test_a_full_group_takes_no_more() -> None:
     assert bench.beat("a", 2).error_code == 0
 
 
-def test_a_static_member_leaves_for_a_while_and_finds_its_partitions(bench: ShardBench) -> None:
+def test_a_static_member_leaves_for_a_while_and_finds_its_partitions(bench: Bench) -> None:
+    orders = bench.topic_id("orders")
     bench.beat("a", 0, instance="one")
     bench.beat("b", 0, instance="two")
-    bench.beat("a", 2, owned={ORDERS: [0, 1, 2]}, instance="one")
+    bench.beat("a", 2, owned={orders: [0, 1, 2]}, instance="one")
     bench.beat("b", 3, instance="two")
     epoch = bench.consumer().epoch
     assert bench.beat("a", -2, instance="one").member_epoch == -2
     assert bench.consumer().members["a"].epoch == -2
     assert assigned(bench.beat("b", 3, instance="two")) is None
     back = bench.beat("a2", 0, instance="one")
-    assert (back.member_epoch, assigned(back)) == (epoch, {ORDERS: [0, 1, 2]})
+    assert (back.member_epoch, assigned(back)) == (epoch, {orders: [0, 1, 2]})
     assert bench.consumer().epoch == epoch, "no rebalance"
     assert set(bench.consumer().members) == {"a2", "b"}
     assert bench.beat("a", epoch, instance="one").error_code == FENCED_INSTANCE_ID
 
 
-def test_static_member_that_leaves_temporarily_has_revoked_its_partitions(bench: ShardBench) -> None:
-    bench.beat("a", 0, instance="one")
-    bench.beat("b", 0)
-    assert assigned(bench.beat("a", 2, instance="one")) == {ORDERS: [0, 1, 2]}
-    assert assigned(bench.beat("b", 3)) is None, "it has not said yet that it reads the others no more"
-    bench.beat("a", -2, instance="one")
-    assert assigned(bench.beat("b", 3)) == {ORDERS: [3, 4, 5]}
+def test_static_member_that_leaves_temporarily_has_revoked_its_partitions(shard: ShardBench) -> None:
+    shard.beat("a", 0, instance="one")
+    shard.beat("b", 0)
+    assert assigned(shard.beat("a", 2, instance="one")) == {ORDERS: [0, 1, 2]}
+    assert assigned(shard.beat("b", 3)) is None, "it has not said yet that it reads the others no more"
+    shard.beat("a", -2, instance="one")
+    assert assigned(shard.beat("b", 3)) == {ORDERS: [3, 4, 5]}
 
 
-def test_an_instance_in_use_is_not_released(bench: ShardBench) -> None:
+def test_an_instance_in_use_is_not_released(bench: Bench) -> None:
     bench.beat("a", 0, instance="one")
     assert bench.beat("b", 0, instance="one").error_code == UNRELEASED_INSTANCE_ID
     assert bench.beat("b", 2, instance="other").error_code == UNKNOWN_MEMBER_ID
 
 
-def test_a_static_member_that_stays_away_is_out_after_its_session(bench: ShardBench) -> None:
-    bench.beat("a", 0, instance="one")
-    bench.beat("a", -2, instance="one")
-    bench.advance(45.0)
-    assert bench.consumer().members == {}
+def test_a_static_member_that_stays_away_is_out_after_its_session(shard: ShardBench) -> None:
+    shard.beat("a", 0, instance="one")
+    shard.beat("a", -2, instance="one")
+    shard.advance(45.0)
+    assert shard.consumer().members == {}
 
 
-def test_a_changed_subscription_takes_partitions_away(bench: ShardBench) -> None:
-    bench.beat("a", 0, topics=["orders", "refunds"])
-    answer = bench.beat("a", 2, topics=["refunds"], owned={ORDERS: ALL, REFUNDS: [0, 1, 2]})
+def test_a_changed_subscription_takes_partitions_away(shard: ShardBench) -> None:
+    shard.beat("a", 0, topics=["orders", "refunds"])
+    answer = shard.beat("a", 2, topics=["refunds"], owned={ORDERS: ALL, REFUNDS: [0, 1, 2]})
     assert assigned(answer) == {REFUNDS: [0, 1, 2]}
-    assert bench.beat("a", 2, owned={REFUNDS: [0, 1, 2]}).member_epoch == 3
+    assert shard.beat("a", 2, owned={REFUNDS: [0, 1, 2]}).member_epoch == 3
 
 
-def test_new_partitions_are_assigned_at_the_next_heartbeat(bench: ShardBench) -> None:
-    bench.beat("a", 0)
-    bench.runtime.carry_out(bench.shard.on_topics(TopicTable({"orders": (ORDERS, 8)})), bench.now)
-    answer = bench.beat("a", 2)
+def test_new_partitions_are_assigned_at_the_next_heartbeat(shard: ShardBench) -> None:
+    shard.beat("a", 0)
+    shard.runtime.carry_out(shard.shard.on_topics(TopicTable({"orders": (ORDERS, 8)})), shard.now)
+    answer = shard.beat("a", 2)
     assert (answer.member_epoch, assigned(answer)) == (3, {ORDERS: [*ALL, 6, 7]})
 
 
-def test_a_deleted_topic_is_taken_away(bench: ShardBench) -> None:
-    bench.beat("a", 0, topics=["orders", "refunds"])
-    bench.runtime.carry_out(bench.shard.on_topics(TopicTable({"orders": (ORDERS, 6)})), bench.now)
-    assert assigned(bench.beat("a", 2, owned={ORDERS: ALL, REFUNDS: [0, 1, 2]})) == {ORDERS: ALL}
+def test_a_deleted_topic_is_taken_away(shard: ShardBench) -> None:
+    shard.beat("a", 0, topics=["orders", "refunds"])
+    shard.runtime.carry_out(shard.shard.on_topics(TopicTable({"orders": (ORDERS, 6)})), shard.now)
+    assert assigned(shard.beat("a", 2, owned={ORDERS: ALL, REFUNDS: [0, 1, 2]})) == {ORDERS: ALL}
 
 
 def test_targets_are_made_at_most_once_an_interval() -> None:
@@ -228,87 +250,165 @@ def test_targets_are_made_at_most_once_an_interval() -> None:
     assert bench.beat("b", 2).member_epoch == 3
 
 
-def test_interval_of_0_assigns_at_once_also_if_the_wall_clock_jumped_back(bench: ShardBench) -> None:
-    bench.beat("a", 0)
-    bench.now -= 60.0
-    assert bench.beat("b", 0).member_epoch == 3
+def test_interval_of_0_assigns_at_once_also_if_the_wall_clock_jumped_back(shard: ShardBench) -> None:
+    shard.beat("a", 0)
+    shard.now -= 60.0
+    assert shard.beat("b", 0).member_epoch == 3
+
+
+def test_commits_do_not_extend_the_session_of_a_consumer_group_member(bench: Bench) -> None:
+    """Commits of KIP-848 members do not re-arm their sessions."""
+    bench.beat("one", 0)
+    for number in range(8):
+        bench.advance(5.0)
+        assert bench.commit(number, member="one", generation=2) == 0
+    bench.advance(5.5)
+    assert bench.commit(9, member="one", generation=2) == UNKNOWN_MEMBER_ID
+    assert bench.consumer().members == {}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"config": {"group.coordinator.rebalance.protocols": "classic"}}, {"features": {"group.version": 0}}],
+)
+def test_the_new_protocol_can_be_off(simulation: Simulation, options: dict[str, Any]) -> None:
+    bench = ClusterBench(simulation, **options)
+    assert bench.beat("one", 0).error_code == UNSUPPORTED_VERSION
+    request = ConsumerGroupDescribeRequest(group_ids=["billing"], include_authorized_operations=False)
+    assert bench.call(request).groups[0].error_code == UNSUPPORTED_VERSION
+    assert code(bench.join()) == MEMBER_ID_REQUIRED
+
+
+def alter(bench: ClusterBench, kind: int, name: str, configs: dict[str, str]) -> None:
+    """Set configurations, as an administrator does."""
+    resource = IncrementalAlterConfigsRequestAlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            IncrementalAlterConfigsRequestAlterableConfig(name=name, config_operation=0, value=value)
+            for name, value in configs.items()
+        ],
+    )
+    answer = bench.call(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
+    assert answer.responses[0].error_code == 0, answer
+
+
+def test_the_interval_between_assignments_can_be_changed_while_brokers_run(
+    cluster_bench: ClusterBench,
+) -> None:
+    """group.consumer.assignment.interval.ms is dynamic (KIP-1263); a group's own takes precedence."""
+    bench = cluster_bench
+    assert bench.beat("one", 0).member_epoch == 2
+    assert bench.beat("two", 0).member_epoch == 2  # its target has to wait
+    alter(bench, BROKER_RESOURCE, "", {"group.consumer.assignment.interval.ms": "0"})
+    assert bench.beat("three", 0).member_epoch == 4
+    alter(bench, GROUP_RESOURCE, "billing", {"consumer.assignment.interval.ms": "5000"})
+    assert bench.beat("four", 0).member_epoch == 4
+
+
+def test_group_config_overrides_the_broker_config(cluster_bench: ClusterBench) -> None:
+    """consumer.session.timeout.ms and the like of a GROUP resource take effect at the next heartbeat."""
+    bench = cluster_bench
+    assert bench.beat("one", 0).heartbeat_interval_ms == 5000
+    alter(
+        bench,
+        GROUP_RESOURCE,
+        "billing",
+        {"consumer.session.timeout.ms": "60000", "consumer.heartbeat.interval.ms": "10000"},
+    )
+    assert bench.beat("one", 2).heartbeat_interval_ms == 10000
+    bench.advance(55.0)
+    assert list(bench.group.members) == ["one"]
+    bench.advance(6.0)
+    assert bench.group.members == {}
+
+
+def test_authorized_operations_of_a_consumer_group(cluster_bench: ClusterBench) -> None:
+    cluster_bench.beat("a", 0)
+    request = ConsumerGroupDescribeRequest(group_ids=[GROUP], include_authorized_operations=True)
+    (group,) = cluster_bench.call(request).groups
+    assert group.authorized_operations == 3400  # READ, DELETE, DESCRIBE and the two of configs
 
 
 # -- patterns -----------------------------------------------------------------------------------------
 
 
-def test_regex_subscription_matches_present_and_later_topics(bench: ShardBench) -> None:
-    assert assigned(bench.beat("a", 0, regex="ord.*")) == {ORDERS: ALL}
+def test_regex_subscription_matches_present_and_later_topics(shard: ShardBench) -> None:
+    assert assigned(shard.beat("a", 0, regex="ord.*")) == {ORDERS: ALL}
     topics = TopicTable({"orders": (ORDERS, 6), "ordinary": (REFUNDS, 1)})
-    bench.runtime.carry_out(bench.shard.on_topics(topics), bench.now)
-    assert assigned(bench.beat("a", 2)) == {ORDERS: ALL, REFUNDS: [0]}
-    bench.reload()
-    assert bench.consumer().regexes == {"ord.*": frozenset({"orders", "ordinary"})}
+    shard.runtime.carry_out(shard.shard.on_topics(topics), shard.now)
+    assert assigned(shard.beat("a", 2)) == {ORDERS: ALL, REFUNDS: [0]}
+    shard.reload()
+    assert shard.consumer().regexes == {"ord.*": frozenset({"orders", "ordinary"})}
 
 
-def test_a_pattern_matches_whole_names(bench: ShardBench) -> None:
-    assert assigned(bench.beat("a", 0, regex="order")) == {}
+def test_a_pattern_matches_whole_names(shard: ShardBench) -> None:
+    assert assigned(shard.beat("a", 0, regex="order")) == {}
 
 
-def test_a_pattern_and_names_go_together(bench: ShardBench) -> None:
+def test_a_pattern_and_names_go_together(bench: Bench) -> None:
     answer = bench.beat("a", 0, regex="order.", topics=["refunds"])
-    assert assigned(answer) == {ORDERS: ALL, REFUNDS: [0, 1, 2]}
+    assert assigned(answer) == {bench.topic_id("orders"): ALL, bench.topic_id("refunds"): [0, 1, 2]}
 
 
-def test_a_pattern_that_is_none_is_refused(bench: ShardBench) -> None:
-    assert bench.beat("a", 0, regex="(").error_code == INVALID_REGULAR_EXPRESSION
-    assert bench.shard.groups == {}
+def test_a_pattern_that_is_none_is_refused(shard: ShardBench) -> None:
+    assert shard.beat("a", 0, regex="(").error_code == INVALID_REGULAR_EXPRESSION
+    assert shard.shard.groups == {}
 
 
-def test_unused_regex_is_removed(bench: ShardBench) -> None:
-    bench.beat("a", 0, regex="ord.*")
-    bench.beat("b", 0, regex="ref.*")
-    bench.beat("a", -1)
-    assert set(bench.consumer().regexes) == {"ref.*"}
-    bench.beat("b", 3, regex="", topics=["orders"])
-    assert bench.consumer().regexes == {}
+def test_unused_regex_is_removed(shard: ShardBench) -> None:
+    shard.beat("a", 0, regex="ord.*")
+    shard.beat("b", 0, regex="ref.*")
+    shard.beat("a", -1)
+    assert set(shard.consumer().regexes) == {"ref.*"}
+    shard.beat("b", 3, regex="", topics=["orders"])
+    assert shard.consumer().regexes == {}
 
 
 # -- coordinators, other protocols --------------------------------------------------------------------
 
 
-def test_group_continues_under_its_next_coordinator(bench: ShardBench) -> None:
+def test_group_continues_under_its_next_coordinator(make_bench: MakeBench) -> None:
+    bench = make_bench(AT_ONCE, brokers=3)
+    orders = bench.topic_id("orders")
     bench.beat("a", 0)
     bench.beat("b", 0)
     bench.beat("a", 2)
     bench.reload()
     assert bench.consumer().members["a"].state is MemberState.UNREVOKED_PARTITIONS
-    assert bench.beat("a", 2, owned={ORDERS: [0, 1, 2]}).member_epoch == 3
-    assert assigned(bench.beat("b", 3)) == {ORDERS: [3, 4, 5]}
+    assert bench.beat("a", 2, owned={orders: [0, 1, 2]}).member_epoch == 3
+    assert assigned(bench.beat("b", 3)) == {orders: [3, 4, 5]}
     bench.reload()
-    bench.advance(44.0)
+    bench.advance(43.5)
     assert len(bench.consumer().members) == 2
-    bench.advance(1.0)
+    bench.advance(2.0)
     assert bench.consumer().members == {}
 
 
-def test_rebalance_timeout_continues_under_the_next_coordinator(bench: ShardBench) -> None:
-    bench.beat("a", 0, rebalance=20.0)
-    bench.beat("b", 0)
-    bench.beat("a", 2)
-    bench.reload()
-    bench.advance(20.0)
-    assert set(bench.consumer().members) == {"b"}
+def test_rebalance_timeout_continues_under_the_next_coordinator(shard: ShardBench) -> None:
+    shard.beat("a", 0, rebalance=20.0)
+    shard.beat("b", 0)
+    shard.beat("a", 2)
+    shard.reload()
+    shard.advance(20.0)
+    assert set(shard.consumer().members) == {"b"}
 
 
-def test_a_group_that_changed_its_protocol_leaves_nothing_behind(bench: ShardBench) -> None:
-    bench.beat("a", 0)
-    bench.beat("a", -1)
-    bench.member_id()
-    assert bench.delete_group() == 0
-    last = {one.key: one for one in bench.log.entries if isinstance(one, Entry)}
-    bench.log.entries[:] = last.values()
-    bench.log.commit_all()
-    bench.reload()
-    assert bench.shard.groups == {}, "from the compacted log either"
+def test_a_group_that_changed_its_protocol_leaves_nothing_behind(shard: ShardBench) -> None:
+    shard.beat("a", 0)
+    shard.beat("a", -1)
+    shard.member_id()
+    assert shard.delete_group() == 0
+    last = {one.key: one for one in shard.log.entries if isinstance(one, Entry)}
+    shard.log.entries[:] = last.values()
+    shard.log.commit_all()
+    shard.reload()
+    assert shard.shard.groups == {}, "from the compacted log either"
 
 
-def test_empty_groups_change_their_protocol(bench: ShardBench) -> None:
+def test_empty_groups_change_their_protocol(make_bench: MakeBench) -> None:
+    """Under any policy for groups with members."""
+    bench = make_bench({"group.consumer.migration.policy": "disabled"}, brokers=3)
     bench.commit(5)
     assert bench.beat("a", 0).error_code == 0
     bench.reload()
@@ -322,13 +422,13 @@ def test_empty_groups_change_their_protocol(bench: ShardBench) -> None:
     assert bench.committed() == 5
 
 
-def test_groups_with_members_are_not_deleted(bench: ShardBench) -> None:
-    bench.beat("a", 0)
-    assert bench.delete_group() == NON_EMPTY_GROUP
-    bench.beat("a", -1)
-    assert bench.delete_group() == 0
-    bench.reload()
-    assert bench.shard.groups == {}
+def test_groups_with_members_are_not_deleted(shard: ShardBench) -> None:
+    shard.beat("a", 0)
+    assert shard.delete_group() == NON_EMPTY_GROUP
+    shard.beat("a", -1)
+    assert shard.delete_group() == 0
+    shard.reload()
+    assert shard.shard.groups == {}
 
 
 def test_empty_group_is_removed_with_its_last_offset() -> None:
@@ -343,11 +443,11 @@ def test_empty_group_is_removed_with_its_last_offset() -> None:
     assert bench.shard.groups == {}
 
 
-def test_describing_shows_assignment_and_target(bench: ShardBench) -> None:
-    bench.beat("a", 0)
-    bench.beat("b", 0, instance="two")
+def test_describing_shows_assignment_and_target(shard: ShardBench) -> None:
+    shard.beat("a", 0)
+    shard.beat("b", 0, instance="two")
     request = ConsumerGroupDescribeRequest(group_ids=[GROUP, "none"], include_authorized_operations=False)
-    group, unknown = bench.call(request).groups
+    group, unknown = shard.call(request).groups
     assert (unknown.error_code, unknown.error_message) == (GROUP_ID_NOT_FOUND, "Group none not found.")
     assert (group.group_state, group.group_epoch, group.assignment_epoch, group.assignor_name) == (
         "Reconciling",
@@ -361,10 +461,10 @@ def test_describing_shows_assignment_and_target(bench: ShardBench) -> None:
     assert (b.instance_id, b.member_epoch, b.subscribed_topic_names) == ("two", 3, ["orders"])
     assert b.assignment.topic_partitions == []
     assert b.target_assignment.topic_partitions[0].topic_name == "orders"
-    bench.beat("a", 2)
-    (group,) = bench.call(request).groups[:1]
+    shard.beat("a", 2)
+    (group,) = shard.call(request).groups[:1]
     assert [one.partitions for one in group.members[0].assignment.topic_partitions] == [ALL], "not given up"
-    assert bench.describe().error_message == "Group billing is not a classic group."
+    assert shard.describe().error_message == "Group billing is not a classic group."
 
 
 # -- assignors ----------------------------------------------------------------------------------------
