@@ -18,13 +18,9 @@ CODE = ("benchmarks", "examples", "pykafka2", "spark_connector", "tests")
 SUFFIXES = (".py", ".md")
 TEXTS = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "docs", *CODE)
 EXCLUDED = {
-    "tests/broker/base/": "waits for plain English",
-    "tests/broker/config/": "waits for plain English",
     "tests/broker/controller/": "waits for plain English",
     "tests/broker/coordinators/": "waits for plain English",
     "tests/broker/handlers/": "waits for plain English",
-    "tests/broker/quotas/": "waits for plain English",
-    "tests/broker/replication/": "waits for plain English",
     "tests/broker/security/": "waits for plain English",
     "tests/broker/server/": "waits for plain English",
     "tests/broker/support/": "waits for plain English",

@@ -104,7 +104,7 @@ def test_too_long_or_deeply_nested_pattern_is_rejected(pattern: str) -> None:
         r"(?i)[\x00-\x{10ffff}]*x",
     ],
 )
-def test_patterns_that_backtracking_takes_long_for_take_few_steps(pattern: str) -> None:
+def test_patterns_with_catastrophic_backtracking_take_few_steps(pattern: str) -> None:
     steps = Steps()
     assert matching(pattern, NAMES, steps) == []
     assert MAX_STEPS - steps.left < MAX_STEPS / 5

@@ -14,7 +14,7 @@ TICK = 0.001
 
 
 class WheelAgainstList(RuleBasedStateMachine):
-    """Whatever is added and cancelled, `advance` runs exactly what a sorted list would."""
+    """`advance` runs the timers that a sorted list would, after any additions and cancellations."""
 
     timers = Bundle("timers")
 
@@ -58,7 +58,7 @@ class WheelAgainstList(RuleBasedStateMachine):
             del self.expected[number]
 
     @invariant()
-    def says_when_it_is_due(self) -> None:
+    def next_deadline_is_not_late(self) -> None:
         assert len(self.wheel) == len(self.expected)
         first = min(self.expected.values(), default=None)
         if first is None:
@@ -92,7 +92,7 @@ def test_overflow_wheels_are_made_on_demand() -> None:
     assert len(wheel._levels) == 4
 
 
-def test_an_action_may_add_and_cancel_timers() -> None:
+def test_action_can_add_and_cancel_timers() -> None:
     ran: list[str] = []
     wheel = TimingWheel(0.0)
     victim = wheel.add(0.01, lambda now: ran.append("victim"))
@@ -112,7 +112,7 @@ def test_an_action_may_add_and_cancel_timers() -> None:
     assert len(wheel) == 0
 
 
-def test_a_jump_over_hours_runs_everything_once() -> None:
+def test_advance_over_hours_runs_each_timer_once() -> None:
     ran: list[int] = []
     wheel = TimingWheel(0.0)
     for number in range(200):

@@ -1,4 +1,4 @@
-"""The tables of options: what is acted on, taken without effect, refused by name."""
+"""The tables of options: those with an effect, those accepted without one, and those rejected."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def test_every_default_is_a_valid_value() -> None:
                 key.parse(key.default)
 
 
-def test_the_defaults_that_the_requirements_name() -> None:
-    """Those of Kafka 4.3.1, but for the departures, which are listed with reasons."""
+def test_defaults_are_those_of_kafka() -> None:
+    """Those of Kafka 4.3.1, except the departures, which are listed with reasons."""
     config = BrokerConfig()
     for name, value in {
         "message.max.bytes": 1048588,
@@ -47,7 +47,7 @@ def test_the_defaults_that_the_requirements_name() -> None:
     assert {"num.network.threads", "num.io.threads"} <= set(DEPARTURES)
 
 
-def test_the_tables_speak_of_options_that_exist() -> None:
+def test_tables_name_existing_options() -> None:
     for name, synonym in TOPIC_SYNONYMS.items():
         assert TOPIC_KEYS[name].type_name == BROKER_KEYS[synonym].type_name
     for name, others in FALLBACKS.items():
@@ -62,18 +62,18 @@ def test_the_tables_speak_of_options_that_exist() -> None:
 
 def test_every_acted_on_config_is_read_in_the_broker() -> None:
     folder = Path(pykafka2.broker.__file__).parent
-    asked: set[str] = set()
+    named: set[str] = set()
     for path in folder.rglob("*.py"):
         if path not in (
             folder / "config/kafka_table.py",
             folder / "config/table.py",
             folder / "config/configs.py",
         ):
-            asked.update(re.findall(r'"([a-z]+(?:\.[a-z]+)+)"', path.read_text()))
-    read = (asked & set(BROKER_KEYS)) | {
-        synonym for name, synonym in TOPIC_SYNONYMS.items() if name in asked & set(TOPIC_KEYS)
+            named.update(re.findall(r'"([a-z]+(?:\.[a-z]+)+)"', path.read_text()))
+    read = (named & set(BROKER_KEYS)) | {
+        synonym for name, synonym in TOPIC_SYNONYMS.items() if name in named & set(TOPIC_KEYS)
     }
-    # Asked for by a name that is put together: of an internal topic, of a codec.
+    # Their names are composed: of an internal topic, of a codec.
     parts = ("offsets.topic.", "transaction.state.log.", "compression.")
     assert {name for name in ACTED_ON - read if not name.startswith(parts)} == set()
 
@@ -126,12 +126,12 @@ def test_values_are_read_as_java_reads_them(type_name: str, valid: str, text: st
         ("LIST", "[partitionId]:[brokerId],[partitionId]:[brokerId],...", "x"),
     ],
 )
-def test_values_that_java_does_not_take(type_name: str, valid: str, text: str) -> None:
+def test_values_that_java_rejects_are_rejected(type_name: str, valid: str, text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         parser_of(type_name, valid)(text)
 
 
-def test_the_newest_layer_counts_and_older_readers_may_ask_again() -> None:
+def test_newest_layer_of_settings_counts_and_older_topic_settings_are_refreshed() -> None:
     broker = BrokerConfig({"log.retention.minutes": 1})
     topic = TopicConfig({}, broker)
     assert topic.get("retention.ms") == 60_000

@@ -283,7 +283,7 @@ def test_a_leader_that_lags_behind_its_epoch_does_not_know_the_end(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
-def test_an_open_transaction_does_not_hide_the_end_from_a_new_leader(
+def test_list_offsets_of_a_new_leader_does_not_wait_for_an_open_transaction(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
     """Its high watermark is compared with where its epoch begins, not the last stable offset, which stays

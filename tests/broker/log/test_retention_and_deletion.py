@@ -16,16 +16,20 @@ from pykafka2.protocol.messages.log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
 )
-from pykafka2.protocol.messages.topics import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopic,
-)
+from pykafka2.protocol.messages.topics import DeleteRecordsRequest
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.batches import batch
-from tests.broker.support.data_requests import data_of, fetch, fetch_request, produce, produce_request
+from tests.broker.support.data_requests import (
+    data_of,
+    delete_records_request,
+    deleted,
+    error_name,
+    fetch,
+    fetch_request,
+    produce,
+    produce_request,
+)
 from tests.broker.support.leaders import append, ends
 from tests.broker.support.raw_client import RawClient
 
@@ -107,20 +111,6 @@ def test_rolled_segment_completes_a_waiting_fetch(
 # ---------------------------------------------------------------------- DeleteRecords
 
 
-def deletion(
-    offset: int, topic: str = "t", partition: int = 0, timeout_ms: int = 5000
-) -> DeleteRecordsRequest:
-    partitions = [DeleteRecordsPartition(partition_index=partition, offset=offset)]
-    topics = [DeleteRecordsTopic(name=topic, partitions=partitions)]
-    return DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms)
-
-
-def outcome(response: DeleteRecordsResponse) -> tuple[int, str]:
-    """Return the low watermark and the error of the only partition."""
-    found = response.topics[0].partitions[0]
-    return found.low_watermark, for_code(found.error_code).__name__ if found.error_code else "none"
-
-
 def delete(
     wire: RawClient,
     offset: int,
@@ -131,7 +121,8 @@ def delete(
     timeout_ms: int = 5000,
 ) -> tuple[int, str]:
     """Return the low watermark and the error."""
-    return outcome(wire.call(deletion(offset, topic, partition, timeout_ms), version))
+    request = delete_records_request(topic, partition, offset, timeout_ms=timeout_ms)
+    return deleted(wire.call(request, version))
 
 
 @one_broker
@@ -188,15 +179,15 @@ def test_delete_records_waits_for_live_replicas_only(
     produce(wire, *KEY, batch(), acks=1)  # a fetch under way can still read the first one
     assert kafka_cluster.partition(*KEY).high_watermark < 4
     assert delete(wire, 4) == (-1, "OffsetOutOfRange"), "records above the high watermark cannot be deleted"
-    wire.send(deletion(2, timeout_ms=200), 2)
+    wire.send(delete_records_request(*KEY, 2, timeout_ms=200), 2)
     # The smallest log start of the live replicas has not moved.
-    assert outcome(wire.receive(DeleteRecordsRequest, 2)[1]) == (1, "RequestTimedOut")
+    assert deleted(wire.receive(DeleteRecordsRequest, 2)[1]) == (1, "RequestTimedOut")
     assert kafka_cluster.partition(*KEY).replicas[leading].log_start_offset == 2, "the deletion has begun"
-    wire.send(deletion(2, timeout_ms=60_000), 2)
+    wire.send(delete_records_request(*KEY, 2, timeout_ms=60_000), 2)
     wait_for(lambda: kafka_cluster.broker(leading).replicas.deletes.waiting() == 1)
     kafka_cluster.controls.crash_broker(1 - leading)
     # Only live replicas count; the leader learns of the crash from new metadata.
-    assert outcome(wire.receive(DeleteRecordsRequest, 2)[1]) == (2, "none")
+    assert deleted(wire.receive(DeleteRecordsRequest, 2)[1]) == (2, "none")
 
 
 def test_delete_records_with_offset_minus_one_deletes_up_to_the_high_watermark(
@@ -213,10 +204,10 @@ def test_delete_records_with_offset_minus_one_deletes_up_to_the_high_watermark(
     wire.call(produce_request(*KEY, batch([b"kept"]), acks=1), 12)
     view = cluster.partition(*KEY)
     assert (view.high_watermark, view.log_end_offset) == (2, 3)
-    wire.send(deletion(-1, timeout_ms=5_000), 2)
+    wire.send(delete_records_request(*KEY, -1, timeout_ms=5_000), 2)
     simulation.run_for(1)
     cluster.controls.resume_followers()
-    assert outcome(wire.receive(DeleteRecordsRequest, 2)[1]) == (2, "none")
+    assert deleted(wire.receive(DeleteRecordsRequest, 2)[1]) == (2, "none")
     assert {one.log_start_offset for one in cluster.partition(*KEY).replicas.values()} == {2}
     assert cluster.log(*KEY).values() == [b"kept"]
     wire.close()
@@ -268,11 +259,11 @@ def test_leader_change_completes_a_waiting_delete_records(simulation: Simulation
     cluster.controls.pause_followers()
     simulation.run_for(1)
     wire = RawClient(cluster.broker(leading).address, simulation=simulation)
-    wire.send(deletion(1, timeout_ms=60_000), 2)
+    wire.send(delete_records_request(*KEY, 1, timeout_ms=60_000), 2)
     simulation.run_for(5)
     assert not wire.has_response()
     cluster.controls.move_leader(KEY, 1 - leading)
-    assert outcome(wire.receive(DeleteRecordsRequest, 2)[1]) == (-1, "NotLeaderOrFollower")
+    assert deleted(wire.receive(DeleteRecordsRequest, 2)[1]) == (-1, "NotLeaderOrFollower")
     wire.close()
 
 
@@ -299,22 +290,19 @@ def test_describe_log_dirs_returns_partition_sizes(leader: Leader, version: int)
     assert sizes([]) == {}
 
 
+def move_replica(wire: RawClient, path: str, topic: str) -> str:
+    """Move the first partition of a topic to a directory and return the error."""
+    topics = [AlterReplicaLogDirTopic(name=topic, partitions=[0])]
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
+    return error_name(wire.call(request, 2).results[0].partitions[0].error_code)
+
+
 @one_broker
 def test_replicas_can_only_move_to_the_directory_where_they_are(leader: Leader) -> None:
     wire = leader(*KEY)
-
-    def move(path: str, topic: str) -> int:
-        topics = [AlterReplicaLogDirTopic(name=topic, partitions=[0])]
-        request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
-        (result,) = wire.call(request, 2).results
-        return result.partitions[0].error_code
-
-    codes = [move("/tmp/kafka-logs", "t"), move("/elsewhere", "t"), move("/tmp/kafka-logs", "nosuch")]
-    assert [for_code(code).__name__ if code else "none" for code in codes] == [
-        "none",
-        "LogDirNotFound",
-        "UnknownTopicOrPartition",
-    ]
+    assert move_replica(wire, "/tmp/kafka-logs", "t") == "none"
+    assert move_replica(wire, "/elsewhere", "t") == "LogDirNotFound"
+    assert move_replica(wire, "/tmp/kafka-logs", "nosuch") == "UnknownTopicOrPartition"
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 4}, config={"log.dirs": "/one, /two"})
@@ -334,20 +322,14 @@ def test_replicas_are_spread_over_log_directories_and_moved(
             for one in topic.partitions
         }
 
-    def move(path: str, topic: str) -> str:
-        topics = [AlterReplicaLogDirTopic(name=topic, partitions=[0])]
-        request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
-        code = wire.call(request, 2).results[0].partitions[0].error_code
-        return for_code(code).__name__ if code else "none"
-
     before = places()
     assert sorted(before.values()) == ["/one", "/one", "/two", "/two"]
     to = "/one" if before["t", 0] == "/two" else "/two"
-    assert move(to, "t") == "none"
+    assert move_replica(wire, to, "t") == "none"
     assert places() == {**before, ("t", 0): to}
     assert kafka_cluster.log(*KEY).log_end_offset == 1
-    assert move("/three", "t") == "LogDirNotFound"
-    assert move("/two", "later") == "UnknownTopicOrPartition"
+    assert move_replica(wire, "/three", "t") == "LogDirNotFound"
+    assert move_replica(wire, "/two", "later") == "UnknownTopicOrPartition"
     kafka_cluster.create_topic("later")
     assert places()["later", 0] == "/two"
     kafka_cluster.delete_topic("t")

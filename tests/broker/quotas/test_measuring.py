@@ -1,4 +1,4 @@
-"""Which requests count for the quotas of their client, and what their responses say; without sockets."""
+"""Requests that count for the quotas of their client, and their throttle times; without sockets."""
 
 from __future__ import annotations
 

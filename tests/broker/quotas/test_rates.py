@@ -96,22 +96,6 @@ def test_only_quotas_of_users_apply_to_an_empty_client_id() -> None:
     assert quotas.max_fetch_bytes("ann", "") == 1000
 
 
-def test_clients_of_one_user_share_its_quota_and_others_do_not() -> None:
-    quotas = ClientQuotas(BrokerConfig({}))
-    quotas.apply(quotas_of("producer_byte_rate", U=100.0))
-    assert quotas.produced("ann", "one", 1000, 0.0) == 0
-    assert quotas.produced("ann", "two", 1000, 0.0) == 10_000
-    assert quotas.produced("bob", "one", 1000, 0.0) == 0
-
-
-def test_each_client_id_has_a_default_quota_of_its_own() -> None:
-    quotas = ClientQuotas(BrokerConfig({}))
-    quotas.apply(quotas_of("producer_byte_rate", C=100.0))
-    assert quotas.produced("ann", "one", 1000, 0.0) == 0
-    assert quotas.produced("bob", "one", 1000, 0.0) == 10_000
-    assert quotas.produced("ann", "two", 1000, 0.0) == 0
-
-
 @pytest.mark.parametrize(
     ("named", "client_ids_share", "users_share"),
     [
@@ -137,13 +121,6 @@ def test_clients_share_a_rate_by_the_kind_of_entity(
     bob.apply(quotas_of("producer_byte_rate", **{named: 100.0}))
     assert bob.produced("ann", "app", 900, 0.0) == 0
     assert (bob.produced("bob", "app", 900, 0.0) > 0) == users_share
-
-
-def test_default_quota_of_client_ids_does_not_apply_without_one() -> None:
-    quotas = ClientQuotas(BrokerConfig({}))
-    quotas.apply(quotas_of("consumer_byte_rate", C=1.0))
-    assert quotas.max_fetch_bytes("ann", "") is None
-    assert quotas.max_fetch_bytes("ann", "app") == 10
 
 
 def test_rate_of_a_client_is_forgotten_after_an_idle_hour_and_not_before() -> None:

@@ -44,12 +44,12 @@ class Scene:
         return self.wires[-1]
 
     def produce(self, wire: RawClient, size: int, partition: int = 0) -> int:
-        """Produce so many bytes and more; the throttle time."""
+        """Produce a record of this size and return the throttle time."""
         request = produce_request("t", partition, batch([b"x" * size]), acks=1)
         return wire.call(request, 12).throttle_time_ms
 
     def seconds(self, wire: RawClient, request: Any, version: int) -> float:
-        """How long a request takes."""
+        """Return how long a request takes."""
         began = self.simulation.now
         wire.call(request, version)
         return self.simulation.now - began
@@ -63,7 +63,7 @@ def scene(simulation: Simulation) -> Iterator[Scene]:
         wire.close()
 
 
-def test_produce_above_the_quota_is_answered_at_once_and_mutes_the_connection(scene: Scene) -> None:
+def test_produce_above_the_quota_gets_its_response_at_once_and_mutes_the_connection(scene: Scene) -> None:
     scene.cluster.controls.set_quota(client_id="app", producer_byte_rate=1000)
     wire, second = scene.connect(), scene.connect()
     assert scene.produce(wire, 5000) == 0
@@ -340,7 +340,7 @@ def test_throttled_clients_behave_the_same_with_the_same_seed() -> None:
 
 
 def test_topics_that_metadata_requests_create_count_for_the_mutation_quota(simulation: Simulation) -> None:
-    """As on Apache Kafka 4.3.1: above the quota they are not created, and the response is not throttled."""
+    """Above the quota they are not created, and the response is not throttled, as in Apache Kafka 4.3.1."""
     config = {"auto.create.topics.enable": True, "num.partitions": 20}
     cluster = simulation.cluster(brokers=2, config=config)
     cluster.controls.set_quota(client_id="app", controller_mutation_rate=1)

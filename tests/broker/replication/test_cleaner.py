@@ -37,7 +37,7 @@ def cleaner_of(*replicas: SimpleNamespace, config: dict[str, object] | None = No
 
 
 def rounds(cleaner: LogCleaner) -> float:
-    """Runs all steps that are due. Returns how long the cleaner rests then."""
+    """Run all steps that are due. Return how long the cleaner rests then."""
     due, now = 0.0, 0.0
     while due - now <= PAUSE * 1.5:
         now, due = due, cleaner.run(due, NOW_MS)

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): what they remember, refuse, leave out and make room for."""
+"""Fetch sessions (KIP-227): incremental fetches, errors, limits and evictions."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Reader:
         self.session_id = self.epoch = 0
 
     def request(
-        self, asked: dict[int, int] | None = None, forget: tuple[int, ...] = (), **options: Any
+        self, offsets: dict[int, int] | None = None, forget: tuple[int, ...] = (), **options: Any
     ) -> FetchRequest:
         partitions = [
             FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=1000)
-            for number, offset in (asked or {}).items()
+            for number, offset in (offsets or {}).items()
         ]
         names = {"topic": "t", "topic_id": self.topic_id}
         fields = {
@@ -69,16 +69,16 @@ class Reader:
         return 12 if self.topic_id == bytes(16) else 17
 
     def fetch(
-        self, asked: dict[int, int] | None = None, forget: tuple[int, ...] = (), **options: Any
+        self, offsets: dict[int, int] | None = None, forget: tuple[int, ...] = (), **options: Any
     ) -> FetchResponse:
-        response = self.wire.call(self.request(asked, forget, **options), self.version)
+        response = self.wire.call(self.request(offsets, forget, **options), self.version)
         if not response.error_code:
             self.session_id, self.epoch = response.session_id, self.epoch + 1
         return response
 
 
-def told(response: FetchResponse) -> dict[int, int]:
-    """Bytes by partition."""
+def sizes_of(response: FetchResponse) -> dict[int, int]:
+    """Return the bytes of records by partition."""
     assert response.error_code == 0
     return {
         data.partition_index: len(data.records or b"")
@@ -101,16 +101,16 @@ def reader(request: pytest.FixtureRequest, kafka_cluster: KafkaCluster, connect:
 @two_partitions
 def test_incremental_fetch_returns_only_changed_partitions(reader: Reader) -> None:
     first = reader.fetch({0: 0, 1: 0})
-    assert told(first) == {0: 0, 1: 0}, "a full answer names everything"
+    assert sizes_of(first) == {0: 0, 1: 0}, "a full response has all partitions"
     assert first.session_id > 0
-    assert told(reader.fetch()) == {}
+    assert sizes_of(reader.fetch()) == {}
     produce(reader.wire, "t", 1, batch([b"x"]))
     size = len(batch([b"x"]))
-    assert told(reader.fetch()) == {1: size}
-    assert told(reader.fetch()) == {1: size}, "until the reader says that it has it"
-    assert told(reader.fetch({1: 1})) == {}
+    assert sizes_of(reader.fetch()) == {1: size}
+    assert sizes_of(reader.fetch()) == {1: size}, "until the reader fetches from the next offset"
+    assert sizes_of(reader.fetch({1: 1})) == {}
     produce(reader.wire, "t", 1, batch([b"x"]))
-    assert told(reader.fetch()) == {1: size}
+    assert sizes_of(reader.fetch()) == {1: size}
 
 
 @two_partitions
@@ -118,7 +118,7 @@ def test_a_fetch_of_a_session_waits_for_any_of_its_partitions(reader: Reader, co
     reader.fetch({0: 0, 1: 0})
     reader.wire.send(reader.request(max_wait_ms=10_000), reader.version)
     produce(connect(), "t", 1, batch([b"x"]))
-    assert told(reader.wire.receive(FetchRequest, reader.version)[1]) == {1: len(batch([b"x"]))}
+    assert sizes_of(reader.wire.receive(FetchRequest, reader.version)[1]) == {1: len(batch([b"x"]))}
 
 
 @two_partitions
@@ -126,15 +126,15 @@ def test_forgotten_partition_is_not_returned(reader: Reader) -> None:
     reader.fetch({0: 0, 1: 0})
     produce(reader.wire, "t", 1, batch())
     produce(reader.wire, "t", 0, batch())
-    assert list(told(reader.fetch(forget=(1,)))) == [0]
-    assert sorted(told(reader.fetch({1: 0}))) == [0, 1]
+    assert list(sizes_of(reader.fetch(forget=(1,)))) == [0]
+    assert sorted(sizes_of(reader.fetch({1: 0}))) == [0, 1]
 
 
 @two_partitions
-def test_an_empty_session_ends(kafka_cluster: KafkaCluster, reader: Reader) -> None:
+def test_session_without_partitions_is_closed(kafka_cluster: KafkaCluster, reader: Reader) -> None:
     reader.fetch({0: 0})
     response = reader.fetch(forget=(0,))
-    assert (told(response), response.session_id) == ({}, 0)
+    assert (sizes_of(response), response.session_id) == ({}, 0)
     assert not kafka_cluster.broker(0).replicas.sessions.by_id
 
 
@@ -144,16 +144,16 @@ def test_fetch_session_repeats_an_error_until_it_is_over(kafka_cluster: KafkaClu
     for _ in range(2):
         data = reader.fetch().responses[0].partitions[0]
         assert (data.partition_index, data.error_code) == (1, errors.OffsetOutOfRange.code)
-    assert told(reader.fetch({1: 0})) == {1: 0}
+    assert sizes_of(reader.fetch({1: 0})) == {1: 0}
     kafka_cluster.delete_topic("t")
     codes = [data.error_code for topic in reader.fetch().responses for data in topic.partitions]
-    # The session knows its partitions by name, even where the ids were asked for.
+    # The session finds its partitions by name, also for requests with topic ids.
     assert codes == [errors.UnknownTopicOrPartition.code, errors.UnknownTopicOrPartition.code]
 
 
 @two_partitions
 def test_partition_fetched_before_its_creation_is_read_once_it_exists(reader: Reader) -> None:
-    """Readers name a partition once: the session must not keep what the first look at it came to."""
+    """Readers send a partition once, so the session must not keep the error of the first fetch."""
     for response in (reader.fetch({2: 0}), reader.fetch()):
         codes = [data.error_code for topic in response.responses for data in topic.partitions]
         assert codes == [errors.UnknownTopicOrPartition.code]
@@ -167,32 +167,32 @@ def test_partition_fetched_before_its_creation_is_read_once_it_exists(reader: Re
 
 
 @two_partitions
-def test_epochs_ids_and_kinds_must_fit(reader: Reader) -> None:
+def test_wrong_session_epoch_id_or_topic_id_use_fails_and_keeps_the_session(reader: Reader) -> None:
     reader.fetch({0: 0})
     assert code_of(reader.fetch(session_epoch=7)) == "InvalidFetchSessionEpoch"
     assert code_of(reader.fetch(session_id=77)) == "FetchSessionIdNotFound"
     other = 17 if reader.version == 12 else 12
     assert code_of(reader.wire.call(reader.request(), other)) == "FetchSessionTopicIdError"
-    assert told(reader.fetch()) == {}, "none of these has harmed the session"
+    assert sizes_of(reader.fetch()) == {}, "none of these closed the session"
 
 
 @two_partitions
 @pytest.mark.parametrize("epoch", [0, -1], ids=["opens another", "opens none"])
-def test_a_full_fetch_closes_the_session_that_it_names(reader: Reader, epoch: int) -> None:
+def test_full_fetch_closes_the_session_in_its_request(reader: Reader, epoch: int) -> None:
     old = reader.fetch({0: 0}).session_id
     response = reader.fetch({0: 0}, session_epoch=epoch)
-    assert told(response) == {0: 0}
+    assert sizes_of(response) == {0: 0}
     assert (response.session_id > 0) is (epoch == 0)
     assert code_of(reader.fetch(session_id=old, session_epoch=1)) == "FetchSessionIdNotFound"
 
 
 @two_partitions
-def test_the_limits_of_a_session_are_shared_fairly(reader: Reader) -> None:
+def test_partitions_of_a_session_take_turns_below_max_bytes(reader: Reader) -> None:
     reader.fetch({0: 0, 1: 0})
     for partition in (0, 1):
         produce(reader.wire, "t", partition, batch())
     small = {"max_bytes": 10}
-    assert [sorted(p for p, size in told(reader.fetch(**small)).items() if size) for _ in range(4)] == [
+    assert [sorted(p for p, size in sizes_of(reader.fetch(**small)).items() if size) for _ in range(4)] == [
         [0],
         [1],
         [0],
@@ -203,11 +203,11 @@ def test_the_limits_of_a_session_are_shared_fairly(reader: Reader) -> None:
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"max.incremental.fetch.session.cache.slots": 0})
 def test_without_slots_every_fetch_is_a_full_one(reader: Reader) -> None:
     response = reader.fetch({0: 0})
-    assert (told(response), response.session_id) == ({0: 0}, 0)
+    assert (sizes_of(response), response.session_id) == ({0: 0}, 0)
 
 
 class TestSlots:
-    """Two slots; a session's value: follower before consumer, then its size."""
+    """Two slots. Sessions of followers have priority over those of consumers, then larger ones."""
 
     def setup_method(self) -> None:
         self.sessions = FetchSessionCache(2, SeededEntropy(1))
@@ -279,15 +279,17 @@ class TestSlots:
         assert list(self.sessions.moved(("t1", 0))) == []
 
 
-def test_a_thousand_idle_partitions_cost_their_followers_nothing() -> None:
-    """Followers' fetches name nothing while nothing happens; what wakes up is copied all the same."""
+def test_followers_fetch_idle_partitions_with_small_session_requests() -> None:
+    """Their requests list no partition while none changes; a record is still replicated."""
     with Simulation(seed=3) as simulation:
         cluster = simulation.cluster(brokers=2, topics={"t": Topic(60)})
         simulation.run_for(2)
         sizes: list[int] = []
         cluster.links.on_frame = lambda source, target, frame: sizes.append(len(frame))
         simulation.run_for(10)
-        assert 60 <= len(sizes) <= 100, "two fetchers, two fetches a second, there and back"
+        assert 60 <= len(sizes) <= 100, (
+            "requests and responses of two fetchers, each with two fetches a second"
+        )
         assert max(sizes) < 100
         cluster.links.on_frame = None
         key = ("t", 7)
@@ -296,7 +298,7 @@ def test_a_thousand_idle_partitions_cost_their_followers_nothing() -> None:
         assert {one.high_watermark for one in cluster.partition(*key).replicas.values()} == {1}
 
 
-def test_paused_partition_leaves_the_isr_though_its_session_continues() -> None:
+def test_paused_partition_leaves_the_isr_while_its_session_continues() -> None:
     with Simulation(seed=3) as simulation:
         cluster = simulation.cluster(brokers=2, topics={"t": 3}, config={"replica.lag.time.max.ms": 2000})
         key = ("t", 0)
@@ -304,7 +306,7 @@ def test_paused_partition_leaves_the_isr_though_its_session_continues() -> None:
         follower = 1 - cluster.partition(*key).leader
         cluster.controls.pause_followers(key, brokers=[follower])
         simulation.run_for(10)
-        assert sorted(cluster.partition(*key).isr) == [0, 1], "it has all that there is"
+        assert sorted(cluster.partition(*key).isr) == [0, 1], "it has all records"
         append(cluster, key, b"x")
         simulation.run_for(4)
         assert cluster.partition(*key).isr == (1 - follower,)
@@ -323,12 +325,12 @@ def test_an_idle_cluster_with_internal_topics_takes_little_of_a_core() -> None:
         assert (time.process_time() - before) / (time.monotonic() - began) < 0.1  # about 0.01
 
 
-def test_session_epochs_wrap_past_those_that_have_a_meaning() -> None:
+def test_session_epochs_wrap_to_one() -> None:
     assert [next_epoch(epoch) for epoch in (0, 1, 2**31 - 2, 2**31 - 1)] == [1, 2, 2**31 - 1, 1]
 
 
 def test_unknown_topic_id_is_resolved_with_every_fetch() -> None:
-    """Metadata may be late: the session asked for a topic that this broker has not heard of yet."""
+    """The metadata of this broker can lack a topic of the session at first."""
     sessions = FetchSessionCache(10, SeededEntropy(1))
     topic_id = b"\x07" * 16
     item = FetchInfo(topic_id.hex(), topic_id, 0, 0, 1000, error=UnknownTopicId())
@@ -356,12 +358,12 @@ def test_unknown_topic_id_is_resolved_with_every_fetch() -> None:
 
 
 def test_resolved_topic_id_is_checked_against_the_acls() -> None:
-    """By its id a reader can ask for it before; with what it may read unchanged since."""
+    """A reader can fetch an unknown id first, without a change of its ACLs."""
     sessions = FetchSessionCache(10, SeededEntropy(1))
     topic_id = b"\x07" * 16
     unknown = FetchInfo(topic_id.hex(), topic_id, 0, 0, 1000, error=UnknownTopicId())
-    told = [FetchPartitionData(unknown, UnknownTopicId())]
-    session = sessions.create(told, uses_topic_ids=True, replica_id=-1, now=0.0)
+    results = [FetchPartitionData(unknown, UnknownTopicId())]
+    session = sessions.create(results, uses_topic_ids=True, replica_id=-1, now=0.0)
     assert session is not None
     rights = object()
     for names in ({}, {topic_id: "secret"}):
@@ -380,7 +382,7 @@ def test_resolved_topic_id_is_checked_against_the_acls() -> None:
 
 
 def test_recreated_topic_does_not_wake_the_session_of_the_deleted_one() -> None:
-    """The name of the new topic is that of the old one, whose id the session had followed by that name."""
+    """The session watched the old topic by its name, which is also the name of the new one."""
     sessions = FetchSessionCache(10, SeededEntropy(1))
     old_id = b"\x07" * 16
     item = FetchInfo("t", old_id, 0, 0, 1000)
@@ -399,7 +401,7 @@ def test_recreated_topic_does_not_wake_the_session_of_the_deleted_one() -> None:
             now=1.0,
         )
 
-    # Deleted: the reader moves on in it before it hears of that, and lets it go then.
+    # The reader advances in the deleted topic before it learns of the deletion and forgets it.
     fetch([kept, FetchInfo(old_id.hex(), old_id, 0, 5, 1000, error=UnknownTopicId())], [])
     fetch([], [(old_id, 0)])
     sessions.moved(("t", 0))  # of the new topic

@@ -1,4 +1,4 @@
-"""One replica at a time: whose log ends its high watermark waits for, who may join, what goes."""
+"""The high watermark of one replica: which followers limit it, and which join the ISR."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def test_replica_leaving_the_isr_counts_until_the_controller_confirms() -> None:
     [(1.0, (), 9), (-100.0, (), 10), (1.0, (2,), 10)],
     ids=["caught up of late", "long ago", "dead"],
 )
-def test_a_caught_up_follower_outside_the_isr_holds_the_high_watermark_back(
+def test_caught_up_follower_outside_the_isr_limits_the_high_watermark(
     last_fetch: float, dead: tuple[int, ...], expected: int
 ) -> None:
-    """Else it could never join: the mark would have run on whenever it has come there."""
+    """Otherwise it could never join: the high watermark would always be ahead of it."""
     leader = Leader(0, 1)
     leader.fetched(1, 10)
     leader.fetched(2, 10, now=last_fetch)
@@ -99,8 +99,7 @@ def test_high_watermark_does_not_advance_with_an_isr_below_min_isr() -> None:
 @pytest.mark.parametrize("offset", [-1, 11])
 def test_fetch_outside_of_the_log_does_not_change_the_follower_state(offset: int) -> None:
     leader = Leader(0, 1, 2)
-    asked = FetchInfo("t", bytes(16), 0, offset, 1)
-    assert not leader.replica.record_fetch(1, asked, 1.0)
+    assert not leader.replica.record_fetch(1, FetchInfo("t", bytes(16), 0, offset, 1), 1.0)
     leader.replica.log.advance_high_watermark(8)
     leader.replica.log.advance_log_start(5)
     assert not leader.replica.record_fetch(1, FetchInfo("t", bytes(16), 0, 4, 1), 1.0)
@@ -111,41 +110,42 @@ def test_fetch_outside_of_the_log_does_not_change_the_follower_state(offset: int
 def test_pending_isr_expansion_counts_for_min_insync_replicas(
     pending: frozenset[int] | None, error: bool
 ) -> None:
-    """An acks=all that finds itself replicated counts those who were let in already."""
+    """The check of acks=all after replication counts the members of a pending ISR."""
     leader = Leader(0, min_isr=2)
     leader.replica.pending_isr = pending
     assert (len(leader.replica.maximal_isr) < leader.replica.min_isr) is error
 
 
 @pytest.mark.parametrize(
-    ("epoch", "is_fenced", "may"), [(5, False, True), (-1, False, True), (4, False, False), (5, True, False)]
+    ("epoch", "is_fenced", "can_join"),
+    [(5, False, True), (-1, False, True), (4, False, False), (5, True, False)],
 )
-def test_a_follower_joins_only_under_the_registration_that_it_fetches_with(
-    epoch: int, is_fenced: bool, may: bool
+def test_follower_joins_the_isr_only_with_the_broker_epoch_of_its_fetch(
+    epoch: int, is_fenced: bool, can_join: bool
 ) -> None:
-    """What it had when it fetched may be gone since it registered anew (KIP-903)."""
+    """It can have lost its records before it registered again (KIP-903)."""
     brokers = {one: BrokerImage(one, "h", 9, None, 5, is_fenced and one == 2) for one in range(3)}
     hosted = HostedReplicas(0, ClusterImage(1, "c", brokers, {}, {}))
-    manager = IsrManager(hosted, MAX_LAG, lambda request, version, on_answer, now: None)
+    manager = IsrManager(hosted, MAX_LAG, lambda request, version, on_response, now: None)
     leader = Leader(0, 1)
     leader.fetched(1, 10)
     leader.fetched(2, 10)
     leader.replica.followers[2].broker_epoch = epoch
     manager.expand([leader.replica], 1.0)
-    assert leader.replica.pending_isr == (frozenset({0, 1, 2}) if may else None)
+    assert leader.replica.pending_isr == (frozenset({0, 1, 2}) if can_join else None)
 
 
 @pytest.mark.parametrize(("shuts_down", "epoch", "expected"), [(False, 5, 9), (True, 5, 10), (False, 4, 10)])
 def test_high_watermark_ignores_followers_ineligible_for_the_isr(
     shuts_down: bool, epoch: int, expected: int
 ) -> None:
-    """As Kafka's isReplicaIsrEligible: neither in its controlled shutdown nor of a former registration."""
+    """Kafka's isReplicaIsrEligible excludes brokers in controlled shutdown and former registrations."""
     brokers = {
         one: BrokerImage(one, "h", 9, None, 5, is_fenced=False, is_shutting_down=shuts_down and one == 2)
         for one in range(3)
     }
     hosted = HostedReplicas(0, ClusterImage(1, "c", brokers, {}, {}))
-    manager = IsrManager(hosted, MAX_LAG, lambda request, version, on_answer, now: None)
+    manager = IsrManager(hosted, MAX_LAG, lambda request, version, on_response, now: None)
     leader = Leader(0, 1)
     leader.fetched(1, 10)
     leader.fetched(2, 10)
@@ -156,8 +156,8 @@ def test_high_watermark_ignores_followers_ineligible_for_the_isr(
 
 
 def test_follower_without_the_leaders_epoch_truncates_to_its_own_previous_epoch() -> None:
-    """It has epochs 0 and 3, the leader says that the logs parted in epoch 2: everything of 3 goes, whatever
-    the end that the leader names; else it would ask the same again and be told the same, for ever.
+    """It has epochs 0 and 3, and the leader responds that the logs diverge in epoch 2. It truncates all of
+    epoch 3, whatever end the leader returns; otherwise it would get the same response for ever.
     """
     leader = Leader(0)
     leader.replica.log.append_as_leader(parse_batch(batch()), 3)
@@ -169,27 +169,27 @@ def test_follower_without_the_leaders_epoch_truncates_to_its_own_previous_epoch(
     assert leader.replica.log.log_end_offset == 7
 
 
-def answer_to_a_wish(leader: Leader, error: int) -> IsrManager:
-    """Broker 2 has come up to the end, its joining was asked for, and this is the answer."""
+def expand_isr(leader: Leader, error: int) -> IsrManager:
+    """Let broker 2 reach the log end, request its ISR membership, and respond with an error."""
     brokers = {one: BrokerImage(one, "h", 9, None, 5, False) for one in range(3)}
     hosted = HostedReplicas(0, ClusterImage(1, "c", brokers, {}, {}))
-    asked: list[tuple[AlterPartitionRequest, Callable[[Any, float], None]]] = []
+    sent: list[tuple[AlterPartitionRequest, Callable[[Any, float], None]]] = []
     manager = IsrManager(
-        hosted, MAX_LAG, lambda request, version, on_answer, now: asked.append((request, on_answer))
+        hosted, MAX_LAG, lambda request, version, on_response, now: sent.append((request, on_response))
     )
     leader.fetched(1, 10)
     leader.fetched(2, 10)
     manager.expand([leader.replica], 1.0)
-    leader.replica.followers[2].log_end_offset = 4  # records have come since, and it has not fetched them
+    leader.replica.followers[2].log_end_offset = 4  # it has not fetched the records since then
     leader.replica.followers[2].mark_lagging()
-    ((request, on_answer),) = asked
+    ((request, on_response),) = sent
     (topic,) = request.topics
-    told = AlterPartitionResponsePartitionData(
+    result = AlterPartitionResponsePartitionData(
         partition_index=0, error_code=error, leader_id=-1, leader_epoch=-1, isr=[], partition_epoch=-1
     )
-    on_answer(
+    on_response(
         AlterPartitionResponse(
-            topics=[AlterPartitionResponseTopicData(topic_id=topic.topic_id, partitions=[told])]
+            topics=[AlterPartitionResponseTopicData(topic_id=topic.topic_id, partitions=[result])]
         ),
         1.0,
     )
@@ -201,16 +201,18 @@ def answer_to_a_wish(leader: Leader, error: int) -> IsrManager:
     [FencedLeaderEpoch, InvalidUpdateVersion, InvalidRequest, UnknownTopicId, NotController],
     ids=lambda one: one.__name__,
 )
-def test_a_leader_that_is_behind_the_controller_commits_nothing_alone(error: type[BrokerError]) -> None:
-    """The follower may have been let in, and lead by now (seed 1029 of the simulated producers)."""
+def test_rejected_isr_expansion_still_limits_the_high_watermark_until_new_metadata(
+    error: type[BrokerError],
+) -> None:
+    """The follower can be in the ISR, and even the leader (seed 1029 of the simulated producers)."""
     leader = Leader(0, 1)
-    answer_to_a_wish(leader, error.code)
+    expand_isr(leader, error.code)
     assert leader.high_watermark() == 4
     leader.replica.lead(attrs.evolve(leader.replica.image, partition_epoch=1), 2.0)
-    assert leader.high_watermark() == 10, "the image says who is in sync"
+    assert leader.high_watermark() == 10, "the metadata has the ISR"
 
 
-def test_a_follower_that_may_not_join_is_not_waited_for() -> None:
+def test_ineligible_follower_does_not_limit_the_high_watermark() -> None:
     leader = Leader(0, 1)
-    answer_to_a_wish(leader, IneligibleReplica.code)
+    expand_isr(leader, IneligibleReplica.code)
     assert leader.high_watermark() == 10

@@ -1,4 +1,4 @@
-"""Membership of the ISR, fetches of replicas, and the replica that serves."""
+"""Membership of the ISR, fetches of replicas, topic ids, replica selectors and truncation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.replication.fetch import CachedPartition, FetchInfo, FetchSession
 from pykafka2.broker.replication.replica import NEVER, FollowerState
-from pykafka2.errors import ConfigurationError, for_code
+from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -20,7 +20,7 @@ from pykafka2.protocol.messages.fetch import (
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.batches import batch
-from tests.broker.support.data_requests import produce
+from tests.broker.support.data_requests import error_name, produce
 from tests.broker.support.leaders import append, ends
 from tests.broker.support.raw_client import RawClient
 
@@ -29,14 +29,14 @@ Connect = Callable[[int], RawClient]
 
 
 class TestLastCaughtUp:
-    def test_a_fetch_at_the_leaders_end_counts_by_its_own_time(self) -> None:
+    def test_fetch_at_the_log_end_is_caught_up_at_its_own_time(self) -> None:
         follower = FollowerState(1, last_caught_up=0.0)
         follower.fetched(10, 0, 10, now=5.0)
         assert follower.caught_up_at == 5.0
         follower.fetched(12, 0, 11, now=6.0)
         assert follower.caught_up_at == 6.0
 
-    def test_one_at_the_end_of_the_last_fetch_counts_by_the_time_of_that(self) -> None:
+    def test_fetch_at_the_log_end_of_the_last_fetch_is_caught_up_at_the_time_of_that(self) -> None:
         follower = FollowerState(1, last_caught_up=0.0)
         follower.fetched(8, 0, 10, now=5.0)
         assert follower.caught_up_at == 0.0
@@ -45,7 +45,7 @@ class TestLastCaughtUp:
         follower.fetched(14, 0, 20, now=9.0)
         assert follower.caught_up_at == 7.0
 
-    def test_any_other_changes_nothing(self) -> None:
+    def test_fetch_behind_both_log_ends_changes_nothing(self) -> None:
         follower = FollowerState(1, last_caught_up=3.0)
         follower.fetched(8, 0, 10, now=5.0)
         follower.fetched(9, 0, 12, now=7.0)
@@ -56,23 +56,23 @@ class TestLastCaughtUp:
         follower.fetched(10, 0, 10, now=5.0)
         assert follower.caught_up_at == 9.0
 
-    def test_out_of_sync_is_more_than_the_lag_time(self) -> None:
+    def test_follower_is_out_of_sync_after_more_than_the_lag_time(self) -> None:
         follower = FollowerState(1, last_caught_up=10.0)
         follower.fetched(5, 0, 6, now=11.0)
         assert follower.is_caught_up(6, now=40.0, max_lag=30.0)
         assert not follower.is_caught_up(6, now=40.1, max_lag=30.0)
-        assert follower.is_caught_up(5, now=99.0, max_lag=30.0), "it has all that there is"
+        assert follower.is_caught_up(5, now=99.0, max_lag=30.0), "it has all records"
 
-    def test_a_follower_may_join_at_the_high_watermark_and_not_before_the_leaders_epoch(self) -> None:
-        """A new leader's high watermark may be far behind what was committed before its time."""
+    def test_follower_joins_the_isr_at_the_high_watermark_and_the_start_of_the_leader_epoch(self) -> None:
+        """The high watermark of a new leader can be far behind the records committed before its epoch."""
         follower = FollowerState(1, last_caught_up=0.0)
-        for offset, may in ((3, False), (4, False), (5, False), (6, True), (7, True)):
+        for offset, can_join in ((3, False), (4, False), (5, False), (6, True), (7, True)):
             follower.fetched(offset, 0, 9, now=1.0)
-            assert follower.may_join(4, 6) is may
+            assert follower.may_join(4, 6) is can_join
             assert follower.may_join(offset, 0)
             assert not follower.may_join(offset + 1, 0)
 
-    def test_in_a_session_fetches_that_do_not_name_it_count_while_it_rests(self) -> None:
+    def test_session_fetches_without_the_partition_count_while_it_has_no_new_records(self) -> None:
         item = FetchInfo("t", bytes(16), 0, 10, 1)
         session = FetchSession(1, False, 1, 0.0, 0.0)
         place = session.partitions["t", 0] = CachedPartition(item, session)
@@ -81,7 +81,7 @@ class TestLastCaughtUp:
         follower.fetched(10, 0, 10, 5.0, place)
         session.fetched(8.0)
         assert follower.caught_up_at == 8.0
-        # The leader writes on: what counts is the last fetch before that.
+        # The leader appends: the last fetch before that counts.
         session.fetched(9.0)
         follower.fetched(10, 0, 12, 9.0, place)
         session.fetched(11.0)
@@ -89,7 +89,7 @@ class TestLastCaughtUp:
         session.fetched(13.0)
         follower.fetched(12, 0, 15, 13.0, place)
         assert follower.caught_up_at == 11.0
-        place.session = None  # it is paused: the session has forgotten it
+        place.session = None  # the partition is paused, so it is not in the session
         session.fetched(20.0)
         assert follower.caught_up_at == 11.0
 
@@ -110,7 +110,7 @@ class TestLastCaughtUp:
             assert followers[out].caught_up_at == NEVER
 
 
-# ---------------------------------------------------------------------- who may ask
+# ---------------------------------------------------------------------- fetches of replicas
 
 
 def replica_fetch(
@@ -122,7 +122,7 @@ def replica_fetch(
     offset: int = 0,
     leader_epoch: int = -1,
 ) -> PartitionData:
-    asked = FetchPartition(
+    requested = FetchPartition(
         partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=leader_epoch
     )
     topic_id = cluster.controller.image.topics["t"].id
@@ -130,7 +130,7 @@ def replica_fetch(
         replica_state=ReplicaState(replica_id=replica, replica_epoch=epoch),
         max_wait_ms=0,
         min_bytes=0,
-        topics=[FetchTopic(topic_id=topic_id, partitions=[asked])],
+        topics=[FetchTopic(topic_id=topic_id, partitions=[requested])],
     )
     return wire.call(request, 17).responses[0].partitions[0]
 
@@ -148,10 +148,10 @@ def test_replica_fetch_reads_to_the_log_end_with_its_current_broker_epoch_only(
 
     def error(replica: int, epoch: int, **options: int) -> str:
         data = replica_fetch(wire, kafka_cluster, replica, epoch, **options)
-        return for_code(data.error_code).__name__ if data.error_code else "none"
+        return error_name(data.error_code)
 
     assert len(replica_fetch(wire, kafka_cluster, follower, epoch).records or b"") == len(batch())
-    assert kafka_cluster.partition(*KEY).high_watermark == 0, "asking from 0 it has nothing yet"
+    assert kafka_cluster.partition(*KEY).high_watermark == 0, "a fetch from 0 acknowledges nothing"
     assert error(follower, epoch - 1) == "NotLeaderOrFollower"
     assert error(77, -1) == "NotLeaderOrFollower"
     assert error(follower, epoch, leader_epoch=5) == "UnknownLeaderEpoch"
@@ -164,12 +164,10 @@ def test_replica_fetch_reads_to_the_log_end_with_its_current_broker_epoch_only(
 def test_fetch_limits_bound_follower_fetches_except_for_the_first_batch(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: Callable[..., None]
 ) -> None:
-    """fetch.max.bytes is the leader's word to everybody; replica.fetch.response.max.bytes what a follower
-    asks for.
-    """
-    asked: list[int] = []
+    """fetch.max.bytes is the leader's limit, replica.fetch.response.max.bytes that in followers' requests."""
+    max_bytes: list[int] = []
     kafka_cluster.controls.rule(
-        api="Fetch", between_brokers=True, where=lambda one: asked.append(one.max_bytes), then="hold"
+        api="Fetch", between_brokers=True, where=lambda one: max_bytes.append(one.max_bytes), then="hold"
     )
     wire = leader(*KEY)
     kafka_cluster.controls.pause_followers()
@@ -186,24 +184,24 @@ def test_fetch_limits_bound_follower_fetches_except_for_the_first_batch(
     assert sizes == [2 * len(small), 2 * len(small), len(small), len(large)]
     kafka_cluster.controls.resume_followers()
     wait_for(lambda: kafka_cluster.partition(*KEY).high_watermark == 4)
-    assert set(asked) == {2000}
+    assert set(max_bytes) == {2000}
 
 
 # ---------------------------------------------------------------------- topic ids
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_a_topic_id_that_is_not_that_of_the_log_is_inconsistent(
+def test_fetch_with_a_topic_id_other_than_that_of_the_log_is_inconsistent(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
-    """The broker knows the new topic by metadata already, its log is still the old one's."""
+    """The metadata has the new topic, but the log is still that of the old one."""
     wire = connect(0)
     with kafka_cluster.lock:
         replica = kafka_cluster.broker(0).replicas.replicas[KEY]
         kept = replica.log
         replica.log = PartitionLog("t", 0, b"\x09" * 16)
     data = replica_fetch(wire, kafka_cluster, -1, -1)
-    assert for_code(data.error_code).__name__ == "InconsistentTopicId"
+    assert error_name(data.error_code) == "InconsistentTopicId"
     with kafka_cluster.lock:
         replica.log = kept
     assert replica_fetch(wire, kafka_cluster, -1, -1).error_code == 0
@@ -215,7 +213,7 @@ def test_a_topic_id_that_is_not_that_of_the_log_is_inconsistent(
 @pytest.mark.parametrize(
     "name", ["NoSuchSelector", "org.apache.kafka.common.replica.RackAwareReplicaSelektor"]
 )
-def test_a_selector_that_is_not_known_is_named(name: str) -> None:
+def test_unknown_replica_selector_raises_with_the_known_one(name: str) -> None:
     with pytest.raises(ConfigurationError, match="RackAwareReplicaSelector"):
         KafkaCluster(brokers=1, config={"replica.selector.class": name}).start()
 
@@ -223,10 +221,10 @@ def test_a_selector_that_is_not_known_is_named(name: str) -> None:
 # ---------------------------------------------------------------------- truncation
 
 
-def test_a_follower_that_was_leader_twice_removed_finds_where_it_parted(
+def test_former_leader_truncates_over_several_leader_epochs(
     simulation: Simulation,
 ) -> None:
-    """Its epoch and the leader's have several others between them: it truncates step by step (KIP-101)."""
+    """Several epochs are between its own and the leader's, so it truncates step by step (KIP-101)."""
     cluster = simulation.cluster(brokers=3, topics={"t": 1})
     simulation.run_for(1)
     append(cluster, KEY, b"common")

@@ -1,4 +1,4 @@
-"""The purgatory: tried twice, watched by key, completed exactly once."""
+"""The purgatory: operations are tried twice, watched by key, and completed exactly once."""
 
 from __future__ import annotations
 
@@ -42,6 +42,20 @@ def test_operation_is_tried_before_and_after_it_is_watched() -> None:
     assert purgatory.waiting() == 1
 
 
+def test_operation_that_completes_while_it_is_watched_returns_true() -> None:
+    class SecondTry(Wanted):
+        def try_complete(self, key: Hashable | None, now: float) -> bool:
+            if self.tries:
+                return super().try_complete(key, now)
+            self.tries = 1
+            return False
+
+    purgatory: Purgatory[str] = Purgatory("test", TimingWheel(0.0))
+    operation = SecondTry(1.0, {"a"}, {"a"})
+    assert purgatory.try_complete_else_watch(operation, ["a"], 0.0)
+    assert (operation.tries, operation.completions, purgatory.waiting()) == (2, 1, 0)
+
+
 def test_operation_that_completes_at_once_is_not_watched() -> None:
     purgatory: Purgatory[str] = Purgatory("test", TimingWheel(0.0))
     operation = Wanted(1.0, {"a"}, {"a"})
@@ -77,7 +91,7 @@ def test_a_discarded_operation_never_completes_and_leaves_no_timer() -> None:
     assert len(wheel) == 0
 
 
-def test_an_operation_that_starts_another_on_the_same_key_does_not_lose_it() -> None:
+def test_operation_started_by_another_on_the_same_key_is_not_lost() -> None:
     wheel = TimingWheel(0.0)
     purgatory: Purgatory[str] = Purgatory("test", wheel)
     granted: set[str] = set()
@@ -97,7 +111,7 @@ def test_an_operation_that_starts_another_on_the_same_key_does_not_lose_it() -> 
 
 
 def test_operation_added_to_a_key_during_its_check_is_not_lost() -> None:
-    """It has no other key to be found by, and it is in nobody's way that was there before it."""
+    """No other key completes it, and the operations before it are still checked."""
     wheel = TimingWheel(0.0)
     purgatory: Purgatory[str] = Purgatory("test", wheel)
     granted: set[str] = set()
@@ -117,7 +131,7 @@ def test_operation_added_to_a_key_during_its_check_is_not_lost() -> None:
     assert (older.completions, newcomer.completions, len(wheel)) == (1, 1, 0)
 
 
-def test_completed_operations_are_swept_out_of_keys_that_stay_silent() -> None:
+def test_completed_operations_are_purged_from_keys_without_checks() -> None:
     purgatory: Purgatory[str] = Purgatory("test", TimingWheel(0.0))
     granted: set[str] = set()
     for _ in range(PURGE_INTERVAL):
@@ -139,7 +153,7 @@ def test_completed_operations_are_swept_out_of_keys_that_stay_silent() -> None:
     )
 )
 def test_each_operation_completes_exactly_once(story: list[tuple[str, object, int]]) -> None:
-    """Whatever is granted when, each operation ends once: by its keys or by its deadline."""
+    """Its keys or its deadline complete it."""
     wheel = TimingWheel(0.0)
     purgatory: Purgatory[str] = Purgatory("test", wheel)
     granted: set[str] = set()
@@ -169,11 +183,11 @@ def test_each_operation_completes_exactly_once(story: list[tuple[str, object, in
 
 
 class Failing(Wanted):
-    """Its completion raises, as one does that makes an answer which cannot be encoded."""
+    """An operation whose completion raises, as with a response that cannot be encoded."""
 
     def on_complete(self, now: float) -> None:
         super().on_complete(now)
-        raise ValueError("no such answer")
+        raise ValueError("no such response")
 
 
 def test_failing_operation_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
@@ -191,35 +205,3 @@ def test_failing_operation_does_not_affect_others(caplog: pytest.LogCaptureFixtu
     assert [one.completions for one in (*operations, late)] == [1, 1, 1, 1]
     assert purgatory.waiting() == 0
     assert len(caplog.records) == 2
-
-
-class Counted(DelayedOperation):
-    """Can complete from its n-th try on."""
-
-    __slots__ = ("completions", "from_try", "tries")
-
-    def __init__(self, from_try: int) -> None:
-        super().__init__(60.0)
-        self.from_try = from_try
-        self.tries = 0
-        self.completions = 0
-
-    def try_complete(self, key: object, now: float) -> bool:
-        self.tries += 1
-        return self.tries >= self.from_try and self.force_complete(now)
-
-    def on_complete(self, now: float) -> None:
-        self.completions += 1
-
-
-def test_tried_once_before_and_once_after_watching_and_completed_once() -> None:
-    purgatory: Purgatory[str] = Purgatory("test", TimingWheel(0.0))
-    at_once, after_watching, later = Counted(1), Counted(2), Counted(3)
-    assert purgatory.try_complete_else_watch(at_once, ["k"], 0.0)
-    assert purgatory.watched() == 0
-    assert purgatory.try_complete_else_watch(after_watching, ["k"], 0.0)
-    assert not purgatory.try_complete_else_watch(later, ["k"], 0.0)
-    assert purgatory.check("k", 0.0) == 1
-    assert purgatory.check("k", 0.0) == 0
-    assert [one.completions for one in (at_once, after_watching, later)] == [1, 1, 1]
-    assert [one.tries for one in (at_once, after_watching, later)] == [1, 2, 3]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from pykafka2.broker.replication.fetch import FetchInfo, FetchParams, FetchPartitionData
@@ -16,16 +14,10 @@ from pykafka2.errors import (
 )
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
-from tests.broker.support.leaders import try_append
+from tests.broker.support.leaders import ends, marks, try_append
 from tests.gate import rest_in_gate
 
 KEY = ("t", 0)
-
-
-@pytest.fixture
-def simulation() -> Iterator[Simulation]:
-    with Simulation(seed=7) as world:
-        yield world
 
 
 def cluster_of(simulation: Simulation, brokers: int = 3, **configs: object) -> KafkaCluster:
@@ -36,18 +28,8 @@ def append(cluster: KafkaCluster, *values: bytes, acks: int = 1, broker: int | N
     return try_append(cluster, KEY, *values, acks=acks, broker=broker)
 
 
-def ends(cluster: KafkaCluster) -> list[int]:
-    views = cluster.partition(*KEY).replicas
-    return [views[broker].log_end_offset for broker in sorted(views)]
-
-
-def marks(cluster: KafkaCluster) -> list[int]:
-    views = cluster.partition(*KEY).replicas
-    return [views[broker].high_watermark for broker in sorted(views)]
-
-
-def assert_alike(cluster: KafkaCluster) -> None:
-    """All replicas hold the same bytes."""
+def assert_equal_logs(cluster: KafkaCluster) -> None:
+    """Assert that all replicas have the same bytes."""
     logs = [[bytes(one.buffer) for one in cluster.log(*KEY, broker=broker).batches()] for broker in range(3)]
     assert logs[0] == logs[1] == logs[2]
 
@@ -59,18 +41,18 @@ def test_followers_learn_the_high_watermark_one_fetch_later(simulation: Simulati
     simulation.wait_until(lambda: cluster.partition(*KEY).high_watermark == 1, 10)
     leading = cluster.partition(*KEY).leader
     followers = {0, 1, 2} - {leading}
-    # They have the record, and have told so by their next fetch, whose answer is still to come.
-    assert ends(cluster) == [1, 1, 1]
+    # Their next fetch has acknowledged the record, but has no response yet.
+    assert ends(cluster, KEY) == [1, 1, 1]
     assert [cluster.partition(*KEY).replicas[one].high_watermark for one in followers] == [0, 0]
     append(cluster, b"b")
     simulation.wait_until(lambda: cluster.partition(*KEY).high_watermark == 2, 10)
     assert [cluster.partition(*KEY).replicas[one].high_watermark for one in followers] == [1, 1]
     simulation.run_for(1)  # replica.fetch.wait.max.ms later at the latest
-    assert marks(cluster) == [2, 2, 2]
-    assert_alike(cluster)
+    assert marks(cluster, KEY) == [2, 2, 2]
+    assert_equal_logs(cluster)
 
 
-def test_the_high_watermark_waits_for_the_slowest_in_the_isr(simulation: Simulation) -> None:
+def test_high_watermark_waits_for_the_slowest_replica_in_the_isr(simulation: Simulation) -> None:
     cluster = cluster_of(simulation)
     simulation.run_for(1)
     leading = cluster.partition(*KEY).leader
@@ -81,7 +63,7 @@ def test_the_high_watermark_waits_for_the_slowest_in_the_isr(simulation: Simulat
     assert cluster.partition(*KEY).high_watermark == 0
     cluster.controls.heal()
     simulation.run_for(1)
-    assert marks(cluster) == [1, 1, 1]
+    assert marks(cluster, KEY) == [1, 1, 1]
 
 
 def test_lagging_follower_leaves_the_isr_and_returns(simulation: Simulation) -> None:
@@ -98,8 +80,8 @@ def test_lagging_follower_leaves_the_isr_and_returns(simulation: Simulation) -> 
     assert cluster.partition(*KEY).high_watermark == 1
     cluster.controls.resume_followers()
     simulation.run_for(2)
-    assert cluster.partition(*KEY).isr == (0, 1, 2), "in the order in which the leader asked for it"
-    assert marks(cluster) == [1, 1, 1]
+    assert cluster.partition(*KEY).isr == (0, 1, 2), "in the order of the leader's request"
+    assert marks(cluster, KEY) == [1, 1, 1]
 
 
 def test_an_idle_follower_stays_in_the_isr(simulation: Simulation) -> None:
@@ -124,38 +106,30 @@ def test_a_crashed_leader_is_replaced_from_the_isr(simulation: Simulation) -> No
     cluster.controls.restart_broker(before.leader)
     simulation.run_for(2)
     assert sorted(cluster.partition(*KEY).isr) == [0, 1, 2]
-    assert cluster.partition(*KEY).leader == after.leader, "it comes back as a follower"
+    assert cluster.partition(*KEY).leader == after.leader, "it restarts as a follower"
     assert cluster.log(*KEY).values() == [b"a", b"b"]
-    assert_alike(cluster)
+    assert_equal_logs(cluster)
 
 
-def test_a_pause_of_followers_holds_at_once(simulation: Simulation) -> None:
-    """What a waiting fetch would bring is not taken in: a record after the pause is on the leader alone."""
+def test_pause_followers_discards_the_waiting_fetches(simulation: Simulation) -> None:
+    """A record appended after the pause is on the leader only."""
     cluster = cluster_of(simulation)
     simulation.run_for(1)  # the followers' fetches wait at the leader
     cluster.controls.pause_followers()
     append(cluster, b"the leader's own")
     simulation.run_for(2)
-    assert sorted(replica.log_end_offset for replica in cluster.partition(*KEY).replicas.values()) == [
-        0,
-        0,
-        1,
-    ]
+    assert sorted(ends(cluster, KEY)) == [0, 0, 1]
     cluster.controls.resume_followers()
     simulation.run_for(1)
-    assert marks(cluster) == [1, 1, 1]
+    assert marks(cluster, KEY) == [1, 1, 1]
     # One partition alone, too.
     cluster.controls.pause_followers(KEY)
     append(cluster, b"again")
     simulation.run_for(2)
-    assert sorted(replica.log_end_offset for replica in cluster.partition(*KEY).replicas.values()) == [
-        1,
-        1,
-        2,
-    ]
+    assert sorted(ends(cluster, KEY)) == [1, 1, 2]
     cluster.controls.heal()
     simulation.run_for(1)
-    assert marks(cluster) == [2, 2, 2]
+    assert marks(cluster, KEY) == [2, 2, 2]
 
 
 def test_crash_loses_unreplicated_records(simulation: Simulation) -> None:
@@ -171,12 +145,12 @@ def test_crash_loses_unreplicated_records(simulation: Simulation) -> None:
     assert cluster.log(*KEY, broker=old).values() == [b"safe"]
 
 
-def test_a_leader_that_was_replaced_while_cut_off_truncates(simulation: Simulation) -> None:
+def test_leader_replaced_during_a_network_partition_truncates(simulation: Simulation) -> None:
     cluster = cluster_of(simulation)
     simulation.run_for(1)
     old = cluster.partition(*KEY).leader
     new = (old + 1) % 3
-    cluster.controls.move_controller(new)  # the old leader shall not hear of its replacement
+    cluster.controls.move_controller(new)  # so that the old leader does not learn of its replacement
     for other in {0, 1, 2} - {old}:
         cluster.controls.cut_link(old, other)
     append(cluster, b"lost")
@@ -186,11 +160,11 @@ def test_a_leader_that_was_replaced_while_cut_off_truncates(simulation: Simulati
     assert cluster.log(*KEY, broker=old).values() == [b"lost"]
     cluster.controls.heal()
     simulation.run_for(2)
-    assert_alike(cluster)
+    assert_equal_logs(cluster)
     assert cluster.log(*KEY).values() == [b"kept"]
 
 
-def test_without_a_replica_in_sync_there_is_no_leader_until_one_returns(
+def test_partition_has_no_leader_until_a_replica_in_sync_restarts(
     simulation: Simulation,
 ) -> None:
     cluster = cluster_of(simulation)
@@ -228,7 +202,7 @@ def test_stopped_broker_moves_its_leaderships_and_loses_no_record(simulation: Si
     assert sorted(cluster.partition(*KEY).isr) == [0, 1, 2]
 
 
-def test_the_isr_counts_for_acks_all(simulation: Simulation) -> None:
+def test_acks_all_needs_min_insync_replicas(simulation: Simulation) -> None:
     cluster = cluster_of(simulation, **{"min.insync.replicas": 2})
     simulation.run_for(1)
     leading = cluster.partition(*KEY).leader
@@ -240,8 +214,8 @@ def test_the_isr_counts_for_acks_all(simulation: Simulation) -> None:
     assert cluster.log(*KEY).values() == [b"a"]
 
 
-def test_an_isr_that_shrinks_after_the_high_watermark_has_passed(simulation: Simulation) -> None:
-    """The records are everywhere, then the ISR shrinks before the answer is made: the answer says so."""
+def test_isr_that_shrinks_before_the_response_fails_acks_all_after_the_append(simulation: Simulation) -> None:
+    """All replicas have the records, but the ISR shrinks before the response."""
     cluster = cluster_of(simulation, **{"min.insync.replicas": 2})
     simulation.run_for(1)
     leading = cluster.partition(*KEY).leader
@@ -261,7 +235,7 @@ def test_an_isr_that_shrinks_after_the_high_watermark_has_passed(simulation: Sim
 
 
 def test_fetch_from_before_a_follower_crash_is_ignored(simulation: Simulation) -> None:
-    """Sent before a crash that lost records, it must not count as "I have them"."""
+    """A fetch sent before a crash that lost records must not acknowledge them."""
     cluster = cluster_of(simulation)
     simulation.run_for(1)
     leading = cluster.partition(*KEY).leader
@@ -298,8 +272,8 @@ def test_a_delayed_link_delays_and_keeps_the_order(simulation: Simulation) -> No
     simulation.run_for(0.4)
     assert cluster.partition(*KEY).high_watermark == 0
     simulation.run_for(5)
-    assert marks(cluster) == [5, 5, 5]
-    assert_alike(cluster)
+    assert marks(cluster, KEY) == [5, 5, 5]
+    assert_equal_logs(cluster)
 
 
 def test_deleted_topic_is_removed_also_from_a_stopped_broker(simulation: Simulation) -> None:
@@ -319,8 +293,8 @@ def test_deleted_topic_is_removed_also_from_a_stopped_broker(simulation: Simulat
 
 @pytest.mark.parametrize("threads", ["shared", "separate"])
 @pytest.mark.parametrize("seed", rest_in_gate(range(3)))
-def test_a_storm_of_crashes_loses_nothing_that_was_safe(seed: int, threads: str) -> None:
-    """Appends under crashes, cuts and moves: what was below the high watermark stays, replicas agree."""
+def test_records_below_the_high_watermark_survive_crashes_cuts_and_moves(seed: int, threads: str) -> None:
+    """Append under crashes, cuts and moves: what was below the high watermark stays, replicas agree."""
     with Simulation(seed=seed) as simulation:
         cluster = simulation.cluster(
             brokers=3,
@@ -359,5 +333,5 @@ def test_a_storm_of_crashes_loses_nothing_that_was_safe(seed: int, threads: str)
         assert sorted(cluster.partition(*KEY).isr) == [0, 1, 2]
         assert cluster.log(*KEY).values()[: len(committed)] == committed
         assert len(committed) > 5
-        assert len(set(marks(cluster))) == 1
-        assert_alike(cluster)
+        assert len(set(marks(cluster, KEY))) == 1
+        assert_equal_logs(cluster)

@@ -1,9 +1,10 @@
-"""Produce, Fetch, ListOffsets, markers and DescribeProducers, each with a `RawClient` in one line."""
+"""Produce, Fetch, ListOffsets, DeleteRecords, markers and DescribeProducers, in one line each."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from pykafka2.errors import for_code
 from pykafka2.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -18,6 +19,12 @@ from pykafka2.protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
+)
+from pykafka2.protocol.messages.topics import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
 )
 from pykafka2.protocol.messages.transaction import (
     WritableTxnMarker,
@@ -137,6 +144,26 @@ def end_offset(wire: RawClient, topic: str = "t", partition: int = 0, *, committ
         topics=[ListOffsetsTopic(name=topic, partitions=[latest])],
     )
     return wire.call(request, 7).topics[0].partitions[0].offset
+
+
+def delete_records_request(
+    topic: str, partition: int, *offsets: int, timeout_ms: int = 5000
+) -> DeleteRecordsRequest:
+    """Return a request with the partition once for each offset."""
+    partitions = [DeleteRecordsPartition(partition_index=partition, offset=offset) for offset in offsets]
+    topics = [DeleteRecordsTopic(name=topic, partitions=partitions)]
+    return DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms)
+
+
+def deleted(response: DeleteRecordsResponse) -> tuple[int, str]:
+    """Return the low watermark and the error of the first partition."""
+    result = response.topics[0].partitions[0]
+    return result.low_watermark, error_name(result.error_code)
+
+
+def error_name(code: int) -> str:
+    """Return the name of an error's class, or "none"."""
+    return for_code(code).__name__ if code else "none"
 
 
 def producers_of(wire: RawClient, topic: str = "t", partition: int = 0) -> dict[int, ProducerState]:
