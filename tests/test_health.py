@@ -83,7 +83,8 @@ def test_health_of_a_failed_client_has_its_failure(
     clients: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, client in clients.items():
-        driver = (client._core.client if name == "producer" else client._cluster).driver
+        core = client._cluster if name == "admin" else client._core
+        driver = core.cluster.driver if name == "consumer" else core.driver
         with monkeypatch.context() as patch:
             patch.setattr(driver, "failure", ValueError("a bug"))
             health = client.health()

@@ -1,7 +1,7 @@
 """`KafkaAdminClient`: manages topics, ACLs, users, tokens and transactions of a cluster.
 
-A facade over one `ClusterClient`; each family of calls has its own file. Requests can go to any broker:
-brokers forward those for the controller.
+A facade over one `ClusterClient`, the core that the sync and the asyncio client share; each family of calls
+has its own file. Requests can go to any broker: brokers forward those for the controller.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pykafka2.admin.group_lag import GroupLagAdmin
 from pykafka2.admin.group_resets import GroupResetsAdmin
 from pykafka2.admin.inspection import InspectionCalls
 from pykafka2.admin.log_dirs import LogDirsAdmin
-from pykafka2.admin.options import ADMIN_OPTIONS, AdminConfig
+from pykafka2.admin.options import ADMIN_OPTIONS, AdminConfig, AdminOptions
 from pykafka2.admin.partitions import PartitionsAdmin
 from pykafka2.admin.producers import ProducersAdmin
 from pykafka2.admin.tokens import TokensAdmin
@@ -82,12 +82,14 @@ class KafkaAdminClient(
         runtime: Runtime | None = None,
         **options: Unpack[AdminConfig],
     ) -> None:
-        parsed = ADMIN_OPTIONS.parse(config, options)
-        self._cluster = ClusterClient(parsed, name=f"pykafka2-admin-{parsed.client_id}", runtime=runtime)
-        description = f"a KafkaAdminClient ({parsed.client_id})"
-        release = functools.partial(self._cluster.close, 0.0)
-        self._tracked = lifecycle.track(self, description, release)
+        self._hold(new_cluster(ADMIN_OPTIONS.parse(config, options), runtime))
+
+    def _hold(self, cluster: ClusterClient) -> None:
+        """Become the sync admin client of this core."""
+        self._cluster = cluster
         self._is_forked = False
+        description = f"a KafkaAdminClient ({cluster.options.client_id})"
+        self._tracked = lifecycle.track(self, description, functools.partial(cluster.close, 0.0))
 
     def close(self, timeout: float = 5.0) -> None:
         """Close all connections, within `timeout` seconds. Idempotent; any thread."""
@@ -125,3 +127,18 @@ class KafkaAdminClient(
     def _on_exit(self, timeout: float) -> int:
         self._cluster.close(timeout)
         return 0
+
+
+def new_cluster(
+    options: AdminOptions, runtime: Runtime | None = None, *, owns_runtime: bool = False
+) -> ClusterClient:
+    """Return the core of an admin client; with `owns_runtime` it closes its runtime."""
+    name = f"pykafka2-admin-{options.client_id}"
+    return ClusterClient(options, name=name, runtime=runtime, owns_runtime=owns_runtime)
+
+
+def admin_of(cluster: ClusterClient) -> KafkaAdminClient:
+    """Return a sync admin client that uses this core; for the asyncio client, which holds the core, too."""
+    admin: KafkaAdminClient = KafkaAdminClient.__new__(KafkaAdminClient)
+    admin._hold(cluster)
+    return admin

@@ -12,6 +12,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from pykafka2.admin.admin import KafkaAdminClient as SyncAdmin
+from pykafka2.admin.admin import admin_of, new_cluster
+from pykafka2.admin.options import ADMIN_OPTIONS
 from pykafka2.aio.aiokafka_options import adapt_options
 from pykafka2.aio.bridge import Bridge
 from pykafka2.aio.client import AsyncClient
@@ -69,11 +71,9 @@ class KafkaAdminClient(AsyncClient):
         **options: Unpack[AdminConfig],
     ) -> None:
         self._bridge = bridge = Bridge("KafkaAdminClient", runtime)
-        self._sync = self._admin = SyncAdmin(
-            adapt_options(config, bridge), runtime=bridge.runtime, **adapt_options(options, bridge)
-        )
-        if bridge.owns_runtime:
-            self._admin._cluster._own_runtime = bridge.runtime  # which ends with the client
+        parsed = ADMIN_OPTIONS.parse(adapt_options(config, bridge), adapt_options(options, bridge))
+        self._cluster = new_cluster(parsed, bridge.runtime, owns_runtime=bridge.owns_runtime)
+        self._sync = self._admin = admin_of(self._cluster)
 
     # ------------------------------------------------------------------ cluster, topics, partitions
 
@@ -164,7 +164,7 @@ class KafkaAdminClient(AsyncClient):
 
     async def start(self) -> Self:
         """Connect to the cluster now. Return the client; if that fails, the client is closed."""
-        cluster = self._admin._cluster
+        cluster = self._cluster
         try:
             await self._bridge.run(cluster.bootstrap, cluster.options.default_api_timeout)
         except KafkaError:

@@ -1,7 +1,7 @@
 """`KafkaConsumer` for asyncio: start and close. Its calls are in reads.py and consumer_calls.py.
 
 It runs the sync consumer, read on the event loop without a thread hop. Listeners and calls that block run on
-helper threads, one at a time (gate.py), and the loop can use the consumer while such a thread waits
+helper threads, one at a time (call_queue.py), and the loop can use the consumer while such a thread waits
 (runtime.py).
 """
 
@@ -14,16 +14,19 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, NoReturn, Self, Unpack
 
+from pykafka2 import lifecycle
 from pykafka2.aio.aiokafka_options import adapt_options
 from pykafka2.aio.bad_records import AwaitedBadRecords
 from pykafka2.aio.bridge import UNBOUND, Bridge, Call
+from pykafka2.aio.call_queue import CallQueue
 from pykafka2.aio.client import AsyncClient
 from pykafka2.aio.consumer_calls import ConsumerCalls
-from pykafka2.aio.gate import Gate
 from pykafka2.aio.listeners import Listeners
 from pykafka2.aio.reads import Reads, stopped
-from pykafka2.consumer.calls.arguments import checked_close
-from pykafka2.consumer.consumer import KafkaConsumer as SyncConsumer
+from pykafka2.consumer.calls.arguments import checked_close, split_topics
+from pykafka2.consumer.calls.steps import CallSteps
+from pykafka2.consumer.consumer import consumer_of
+from pykafka2.consumer.core import ConsumerCore
 from pykafka2.consumer.options import ConsumerConfig
 from pykafka2.errors import ClientClosed, IllegalState, KafkaError
 from pykafka2.flattened import flattened
@@ -63,25 +66,27 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
         **options: Unpack[ConsumerConfig[K, V]],
     ) -> None:
         self._bridge = bridge = Bridge("KafkaConsumer", runtime)
-        self._consumer: SyncConsumer[K, V] = SyncConsumer(
-            *(adapt_options(topic, bridge) for topic in topics),
-            runtime=bridge.runtime,
-            **adapt_options(options, bridge),
+        with lifecycle.loading:
+            from pykafka2.consumer.options import CONSUMER_OPTIONS
+        config, names = split_topics(tuple(adapt_options(topic, bridge) for topic in topics))
+        self._options = parsed = CONSUMER_OPTIONS.parse(config, adapt_options(options, bridge))
+        self._condition = bridge.runtime.condition
+        self._core = core = ConsumerCore(
+            parsed,
+            bridge.runtime,
+            owns_runtime=bridge.owns_runtime,
+            lock=self._condition,
+            closed_error=stopped(),
         )
-        self._sync = self._consumer
-        self._consumer._closed_error = stopped()
-        if bridge.owns_runtime:
-            self._consumer._cluster._own_runtime = bridge.runtime  # which ends with the client
-        self._consumer._lock = self._turn = bridge.runtime.turn  # type: ignore[assignment]
-        self._poller = self._consumer._poller
-        self._driver = self._consumer._cluster.driver
-        self._queue = self._consumer._iteration_queue
-        parsed = self._consumer._options
-        self._options = parsed
+        self._sync = self._consumer = consumer_of(core, names)
+        self._steps = CallSteps(core)
+        self._poller = core.poller
+        self._driver = core.cluster.driver
+        self._queue = core.iteration_queue
         self._listeners = Listeners(bridge, parsed.max_poll_interval, parsed.client_id)
         policy = parsed.on_bad_record
         self._bad_records = policy if isinstance(policy, AwaitedBadRecords) else None
-        self._gate = Gate()
+        self._call_queue = CallQueue()
         self._reads = asyncio.Lock()
         self._loop: object = UNBOUND
         self._attending: Call[None] | None = None
@@ -106,7 +111,7 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
         """
         try:
             await self._blocking(self._consumer.bootstrap)
-            await self._blocking(self._consumer._assign_subscribed)
+            await self._blocking(self._steps.assign_subscribed)
         except KafkaError:
             await self.close()
             raise
@@ -129,12 +134,12 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
         seconds = checked_close(None if isinstance(timeout, bool) else timeout, None)
         if self._bridge.has_lost_its_loop:
             self._listeners.abandon()
-            self._gate, self._reads = Gate(), asyncio.Lock()
+            self._call_queue, self._reads = CallQueue(), asyncio.Lock()
         loop = self._bridge.enter_to_close()
         if not self._is_stopped:
             self._is_stopped = True
             with suppress(ClientClosed):
-                self._consumer._rewind_iteration()  # no record is returned after the last commit
+                self._steps.rewind_iteration()  # no record is returned after the last commit
             if self._bad_records is not None:
                 self._bad_records.cancel()
             self._bridge.runtime.check_waiters()  # of pending reads
@@ -176,8 +181,7 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
 
     async def __aenter__(self) -> Self:
         self._bridge.enter()
-        if self._consumer._refusal is not None:
-            self._consumer._refuse()
+        self._core.check_open()
         return self
 
     async def __aexit__(

@@ -7,12 +7,14 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from pykafka2.aio.bridge import Bridge
-from pykafka2.aio.gate import Gate
+from pykafka2.aio.call_queue import CallQueue
 from pykafka2.aio.listeners import Listeners
 from pykafka2.cluster.arguments import checked_partition
 from pykafka2.cluster.client import GRACE
+from pykafka2.consumer.calls.steps import CallSteps
 from pykafka2.consumer.commit.committer import unacknowledged
 from pykafka2.consumer.consumer import KafkaConsumer as SyncConsumer
+from pykafka2.consumer.core import ConsumerCore
 from pykafka2.errors import IllegalArgument, LoopBlocked
 from pykafka2.interrupts import CancelOnError
 from pykafka2.option_fields import is_async
@@ -56,11 +58,13 @@ class ConsumerCalls:
     """Mixed into the consumer."""
 
     _bridge: Bridge
+    _core: ConsumerCore
     _consumer: SyncConsumer[Any, Any]
+    _steps: CallSteps
     _driver: Driver
     _options: ConsumerOptions
     _listeners: Listeners
-    _gate: Gate
+    _call_queue: CallQueue
 
     # ------------------------------------------------------------------ subscription
 
@@ -160,11 +164,10 @@ class ConsumerCalls:
             IllegalState: a partition is not assigned, or no partition is.
         """
         self._bridge.enter()
-        if self._consumer._refusal is not None:
-            self._consumer._refuse()
-        chosen = list(partitions) or self._consumer._subscription.some_assigned("seek_to_committed()")
+        self._core.check_open()
+        chosen = list(partitions) or self._core.subscription.some_assigned("seek_to_committed()")
         for partition in chosen:
-            self._consumer._subscription.find(checked_partition(partition))
+            self._core.subscription.find(checked_partition(partition))
         offsets: dict[TopicPartition, int | None] = {}
         for partition, committed in (await self.committed(chosen)).items():
             offsets[partition] = None if committed is None else committed.offset
@@ -200,7 +203,7 @@ class ConsumerCalls:
         """
         if self._options.isolation != READ_COMMITTED:
             return None
-        return self._consumer._fetcher.table.readable_ends.get(checked_partition(partition))
+        return self._core.fetcher.table.readable_ends.get(checked_partition(partition))
 
     @explaining
     async def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
@@ -251,13 +254,13 @@ class ConsumerCalls:
         If the task is cancelled, it is unknown whether the offsets were committed.
         """
         self._bridge.enter()
-        commit, timeout = self._consumer._begin_commit(offsets, timeout_ms)
+        commit, timeout = self._steps.begin_commit(offsets, timeout_ms)
         completion = commit.completion
         with CancelOnError(completion):
             seconds = timeout + GRACE
             if not await self._bridge.wait(self._driver, completion.done, seconds, completion.waiters):
                 raise unacknowledged(timeout)
-        self._consumer._end_commit(commit)
+        self._steps.end_commit(commit)
 
     async def commit_async(
         self,
@@ -307,7 +310,7 @@ class ConsumerCalls:
         timeout_ms: float | None = None,
     ) -> Any:
         """Return the group's committed offset; see `pykafka2.KafkaConsumer.committed`."""
-        return await self._blocking(self._consumer._fetch_committed, partition, metadata, timeout_ms)
+        return await self._blocking(self._consumer.committed, partition, metadata, timeout_ms)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return the membership metadata for a transactional producer (KIP-447)."""
@@ -339,5 +342,5 @@ class ConsumerCalls:
         if self._listeners.is_running:
             call = self._bridge.start(function, *args)
         else:
-            call = await self._gate.start(lambda: self._bridge.start(function, *args))
+            call = await self._call_queue.start(lambda: self._bridge.start(function, *args))
         return await call.own_result()

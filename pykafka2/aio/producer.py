@@ -1,8 +1,8 @@
 """`KafkaProducer` for asyncio: the sync producer, whose waits suspend tasks.
 
 On the event loop. `send` is the hot path: it appends on the loop's thread, and only a record that finds no
-metadata or no memory waits. Memory is waited for on the loop (accumulator/room.py keeps the place in the
-queue); metadata, and every other call that blocks, on a helper thread (bridge.py).
+metadata or no memory waits. Memory is waited for on the loop (accumulator/allocation.py keeps the place in
+the queue); metadata, and every other call that blocks, on a helper thread (bridge.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pykafka2.aio.aiokafka_options import adapt_options
 from pykafka2.aio.batch_builder import BatchBuilder
 from pykafka2.aio.bridge import UNBOUND, Bridge, Call
 from pykafka2.aio.client import AsyncClient
-from pykafka2.aio.line import Line, Place
+from pykafka2.aio.memory_queue import MemoryQueue, QueuedTask
 from pykafka2.aio.transactions import TransactionCalls
 from pykafka2.cluster.arguments import checked_timeout
 from pykafka2.cluster.client import GRACE
@@ -28,8 +28,8 @@ from pykafka2.errors import ClientClosed, IllegalState, KafkaError, LoopBlocked
 from pykafka2.flattened import flattened
 from pykafka2.option_fields import NOT_AWAITED, is_async
 from pykafka2.other_clients import explaining, unexpected_argument
+from pykafka2.producer.accumulator.allocation import Allocation, MemoryFull
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
-from pykafka2.producer.accumulator.room import NoRoom, Room
 from pykafka2.producer.append import Prepared
 from pykafka2.producer.arguments import K, V, refuse
 from pykafka2.producer.bulk.columns import ArrowData
@@ -108,8 +108,8 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         self._left = STEPS_BETWEEN_TURNS
         self._open_batches = core.open_batches
         self._wall_ns = self._driver.clock.wall_ns
-        self._line = Line()
-        self._waiting = self._line.waiting
+        self._memory_queue = MemoryQueue()
+        self._waiting = self._memory_queue.waiting
         self._send = self._producer.send
         self._route_calls: dict[tuple[str, int | None], _RouteCall] = {}
         self._is_registered = False
@@ -411,32 +411,32 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
     async def _place(self, prepared: Prepared) -> Delivery:
         """Append a prepared record, after as many attempts as it takes."""
         began = self._driver.clock.monotonic()
-        room = Room()
-        in_line = self._line.join() if self._waiting else None
+        allocation = Allocation()
+        queued = self._memory_queue.join() if self._waiting else None
         try:
-            if in_line is not None:
-                await self._wait_in_line(in_line, prepared[0], began)
+            if queued is not None:
+                await self._wait_in_queue(queued, prepared[0], began)
             while True:
                 try:
-                    return self._appender.place(prepared, None, room)
-                except NoRoom:
-                    if in_line is None:
-                        in_line = self._line.join()
-                    await self._wait_for_room(prepared[0], room, began)
+                    return self._appender.place(prepared, None, allocation)
+                except MemoryFull:
+                    if queued is None:
+                        queued = self._memory_queue.join()
+                    await self._wait_for_memory(prepared[0], allocation, began)
                 except LoopBlocked:
                     await self._wait_for_route(prepared[0], prepared[3], began)
         finally:
-            room.leave(self._accumulator.pool)
-            if in_line is not None:
-                in_line.leave()
+            allocation.leave(self._accumulator.pool)
+            if queued is not None:
+                queued.leave()
 
-    async def _wait_in_line(self, place: Place, topic: str, began: float) -> None:
+    async def _wait_in_queue(self, queued: QueuedTask, topic: str, began: float) -> None:
         remaining = began + self._max_block - self._driver.clock.monotonic()
-        if not await place.wait(max(0.0, remaining)):
+        if not await queued.wait(max(0.0, remaining)):
             raise self._accumulator.exhausted(f"a record for topic {topic!r}", self._max_block)
 
-    async def _wait_for_room(self, topic: str, room: Room, began: float) -> None:
-        permit, accumulator = room.permit, self._accumulator
+    async def _wait_for_memory(self, topic: str, allocation: Allocation, began: float) -> None:
+        permit, accumulator = allocation.permit, self._accumulator
         if permit is None or permit.waiters is None:
             return
         monotonic = self._driver.clock.monotonic

@@ -2,7 +2,7 @@
 
 Records are taken from the fetch buffer on the loop's thread, in the step that returns them, so a cancelled
 task never loses one. A read that finds none waits on the loop. Steps of the group that can block or call
-listeners run on a helper thread (gate.py).
+listeners run on a helper thread (call_queue.py).
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from pykafka2.aio.bad_records import AwaitedBadRecords
 from pykafka2.aio.bridge import Bridge, Call
-from pykafka2.aio.gate import Gate
+from pykafka2.aio.call_queue import CallQueue
 from pykafka2.aio.listeners import Listeners
 from pykafka2.clock import FOREVER
 from pykafka2.consumer.bad_records import HandlerRunning
-from pykafka2.consumer.calls.arguments import checked_timeout
-from pykafka2.consumer.consumer import KafkaConsumer as SyncConsumer
+from pykafka2.consumer.calls.arguments import checked_limit, checked_timeout
+from pykafka2.consumer.calls.steps import CallSteps
 from pykafka2.errors import ClientClosed, ConsumerStopped, ConsumerWakeup, IllegalState
 from pykafka2.other_clients import explaining
 from pykafka2.records.columns import Columns
 from pykafka2.types import ConsumerRecord, K, TopicPartition, V
 
 if TYPE_CHECKING:
-    from pykafka2.aio.runtime import Turn
+    from pykafka2.aio.runtime import CallCondition
     from pykafka2.consumer.options import ConsumerOptions
     from pykafka2.consumer.poll.poller import Poller
     from pykafka2.consumer.state.iteration_queue import IterationQueue
@@ -44,15 +44,15 @@ class Reads(Generic[K, V]):
     """Mixed into the consumer."""
 
     _bridge: Bridge
-    _consumer: SyncConsumer[K, V]
-    _turn: Turn
+    _steps: CallSteps
+    _condition: CallCondition
     _poller: Poller
     _driver: Driver
     _queue: IterationQueue
     _options: ConsumerOptions
     _listeners: Listeners
     _bad_records: AwaitedBadRecords | None
-    _gate: Gate
+    _call_queue: CallQueue
     _reads: asyncio.Lock
     _loop: object
     _attending: Call[None] | None
@@ -75,7 +75,10 @@ class Reads(Generic[K, V]):
             ConsumerStopped: the consumer was stopped, also during the call.
             WrongEventLoop: another loop, or no loop, runs in this thread.
         """
-        limit, timeout = self._consumer._limit(max_records), checked_timeout(timeout_ms)
+        limit, timeout = (
+            checked_limit(max_records, self._options.max_poll_records),
+            checked_timeout(timeout_ms),
+        )
         return await self._poll(timeout, limit, not update_offsets)
 
     @explaining
@@ -89,8 +92,11 @@ class Reads(Generic[K, V]):
         Raises:
             IllegalState: one of the partitions is not among those of `assign`.
         """
-        limit, timeout = self._consumer._limit(max_records), checked_timeout(timeout_ms)
-        only = self._consumer._checked_choice(partitions) if partitions else None
+        limit, timeout = (
+            checked_limit(max_records, self._options.max_poll_records),
+            checked_timeout(timeout_ms),
+        )
+        only = self._steps.checked_choice(partitions) if partitions else None
         return await self._poll(timeout, limit, only=only)
 
     async def _poll(
@@ -100,15 +106,15 @@ class Reads(Generic[K, V]):
         keep_position: bool = False,
         only: frozenset[TopicPartition] | None = None,
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        consumer = self._consumer
+        steps = self._steps
         async with self._reading():
             with suppress(ConsumerWakeup):
                 await self._begin_read()
                 if self._queue:
-                    queued = consumer._take_queued(limit, keep_position, only)
+                    queued = steps.take_queued(limit, keep_position, only)
                     if queued:
                         return queued
-                take = partial(consumer._take_records, limit, keep_position, only)
+                take = partial(steps.take_records, limit, keep_position, only)
                 return await self._read(take, timeout) or {}
         return {}
 
@@ -116,12 +122,15 @@ class Reads(Generic[K, V]):
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, Columns]:
         """Poll records as columns; see `pykafka2.KafkaConsumer.poll_columns`."""
-        limit, timeout = self._consumer._limit(max_records), checked_timeout(timeout_ms)
+        limit, timeout = (
+            checked_limit(max_records, self._options.max_poll_records),
+            checked_timeout(timeout_ms),
+        )
         async with self._reading():
             with suppress(ConsumerWakeup):
                 await self._begin_read()
-                self._consumer._put_back_iteration()
-                return await self._read(lambda: self._consumer._take_columns(limit), timeout) or {}
+                self._steps.put_back_iteration()
+                return await self._read(lambda: self._steps.take_columns(limit), timeout) or {}
         return {}
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
@@ -135,7 +144,7 @@ class Reads(Generic[K, V]):
         if self._loop is not running_loop():
             self._loop = self._bridge.enter()
         if partitions:
-            return await self._getone_of(self._consumer._checked_choice(partitions))
+            return await self._getone_of(self._steps.checked_choice(partitions))
         queue = self._queue
         for record in queue.slice:
             return record
@@ -145,12 +154,12 @@ class Reads(Generic[K, V]):
                 return record
 
     async def _getone_of(self, only: frozenset[TopicPartition]) -> ConsumerRecord[K, V]:
-        consumer = self._consumer
+        steps = self._steps
         async with self._reading():
             await self._begin_read()
-            found = consumer._take_queued(1, False, only) if self._queue else {}
+            found = steps.take_queued(1, False, only) if self._queue else {}
             while not found:
-                found = await self._read(partial(consumer._take_records, 1, False, only), FOREVER) or {}
+                found = await self._read(partial(steps.take_records, 1, False, only), FOREVER) or {}
         (records,) = found.values()
         record: ConsumerRecord[K, V] = records[0]
         return record
@@ -186,8 +195,8 @@ class Reads(Generic[K, V]):
         """Start the next slice of the iteration queue; reads records if it is empty."""
         async with self._reading():
             await self._begin_read()
-            if not self._consumer._continue_iteration():
-                await self._read(self._consumer._refill_iteration, timeout)
+            if not self._steps.continue_iteration():
+                await self._read(self._steps.refill_iteration, timeout)
 
     def _reading(self) -> asyncio.Lock:
         """Return the lock of reads, which one task at a time holds, in order."""
@@ -226,12 +235,12 @@ class Reads(Generic[K, V]):
             while True:
                 if self._attending is not None:
                     await self._end_attending()
-                with self._turn:
+                with self._condition:
                     is_news = poller.begin()
                     needs_to_attend = poller.needs_to_attend()
                 if needs_to_attend:
                     try:
-                        self._attending = await self._gate.start(
+                        self._attending = await self._call_queue.start(
                             lambda: self._bridge.start(self._attend), max(deadline - monotonic(), 0.0)
                         )
                     except TimeoutError:  # a call of another task waits for longer than this read
@@ -256,7 +265,7 @@ class Reads(Generic[K, V]):
                 if poller.collector.is_unfinished:
                     await asyncio.sleep(0)
                 else:
-                    with self._turn:
+                    with self._condition:
                         seconds = poller.wait_for(remaining)
                     await self._wait_for_news(
                         self._or_handler_ended(is_news) if is_handler_running else is_news, seconds
@@ -266,7 +275,7 @@ class Reads(Generic[K, V]):
                     raise stopped()
                 self._take_wakeup()
         finally:
-            with self._turn:
+            with self._condition:
                 poller.returned()
 
     def _has_handler_ended(self) -> bool:
@@ -293,7 +302,7 @@ class Reads(Generic[K, V]):
 
     def _attend(self) -> None:
         """Take the steps of the group. On a helper thread."""
-        with self._turn:
+        with self._condition:
             self._poller.attend()
 
     async def _end_attending(self) -> None:

@@ -2,8 +2,8 @@
 
 It wraps any other runtime: the machine's threads, or the simulation's. The sync clients block in one
 function, `wait_until`. On a loop's thread it raises `LoopBlocked` here, so a call that would wait has no
-effect and is repeated elsewhere. On a helper thread it lets the loop use the client meanwhile (`Turn`), and a
-cancelled call ends there as by a Ctrl-C.
+effect and is repeated elsewhere. On a helper thread it lets the loop use the client meanwhile
+(`CallCondition`), and a cancelled call ends there as by a Ctrl-C.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ class CallCancelled(BaseException):
     """Ends a call on a helper thread whose task was cancelled, as a KeyboardInterrupt ends one elsewhere."""
 
 
-class Turn:
-    """The lock of a client that one thread at a time uses; a waiting thread releases it.
+class CallCondition:
+    """The lock of a consumer's calls, which a thread releases while it waits, as by `threading.Condition`.
 
-    It takes the place of the consumer's lock, whose second thread gets `ConcurrentUse` at once.
+    It replaces the lock of the sync consumer, whose second thread gets `ConcurrentUse` at once.
     """
 
     def __init__(self) -> None:
         self._lock: Any = threading.RLock()
 
     def acquire(self, blocking: bool = True) -> bool:
-        """Take the turn. Always waits: a thread that holds it computes, and never blocks meanwhile."""
+        """Acquire the lock. Always waits: a thread that holds it computes, and never blocks meanwhile."""
         return bool(self._lock.acquire())
 
     def release(self) -> None:
@@ -72,7 +72,7 @@ class Turn:
         self._lock.release()
 
     def run_released(self, wait: Callable[[], bool]) -> bool:
-        """Run `wait` without the turn, and take it again."""
+        """Release the lock, run `wait`, and acquire the lock again."""
         if not self._lock._is_owned():
             return wait()
         depth = self._lock._release_save()
@@ -107,7 +107,7 @@ class LoopRuntime:
         self.clock = threads.clock
         self.entropy = threads.entropy
         self.network = threads.network
-        self.turn = Turn()
+        self.condition = CallCondition()
         self._current = threading.local()
         self._wait = threads.wait_until
         self._is_in_a_loop = threads.is_in_a_loop
@@ -159,7 +159,7 @@ class LoopRuntime:
         def is_over() -> bool:
             return call.is_cancelled or predicate()
 
-        is_true = self.turn.run_released(lambda: self._wait(is_over, timeout, *queues))
+        is_true = self.condition.run_released(lambda: self._wait(is_over, timeout, *queues))
         if call.is_cancelled:
             call.is_cancelled = False
             raise CallCancelled

@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, Unpack
 
 from pykafka2 import lifecycle
 from pykafka2.cluster.arguments import checked_partition, checked_partitions, checked_topic
@@ -25,16 +25,15 @@ from pykafka2.consumer.calls.arguments import (
     split_topics,
 )
 from pykafka2.consumer.calls.commit import CommitCalls
-from pykafka2.consumer.calls.guards import Handover, Owned, owned
-from pykafka2.consumer.calls.poll import ReadingCalls, SliceLength
+from pykafka2.consumer.calls.poll import ReadingCalls
 from pykafka2.consumer.calls.subscribe import SubscriptionCalls
+from pykafka2.consumer.core import ConsumerCore, Owned, owned
 from pykafka2.consumer.reset_policy import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from pykafka2.errors import (
     ClientClosed,
     ClientFailed,
     ConcurrentUse,
     ForkedClientError,
-    KafkaError,
 )
 from pykafka2.flattened import flattened
 from pykafka2.interrupts import run_all
@@ -43,12 +42,8 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.types import ConsumerHealth, K, OffsetAndTimestamp, TopicPartition, V
 
 if TYPE_CHECKING:
-    from pykafka2.cluster.client import ClusterClient
-    from pykafka2.consumer.fetch.fetcher import Fetcher
-    from pykafka2.consumer.fetch.offset_lookups import OffsetQueries
     from pykafka2.consumer.group.group import Group
-    from pykafka2.consumer.inspection import Inspection
-    from pykafka2.consumer.options import ConsumerConfig, ConsumerOptions
+    from pykafka2.consumer.options import ConsumerConfig
     from pykafka2.driver.runtime import Runtime
 
 
@@ -57,12 +52,6 @@ logger = logging.getLogger(__name__)
 
 class QueryCalls(Owned):
     """Mixed into the consumer."""
-
-    _options: ConsumerOptions
-    _cluster: ClusterClient
-    _fetcher: Fetcher
-    _queries: OffsetQueries
-    _inspection: Inspection
 
     # ------------------------------------------------------------------ offsets
 
@@ -78,7 +67,7 @@ class QueryCalls(Owned):
             UnknownUntilTimeout: a topic or partition does not exist after `timeout_ms`. It is both a
                 KafkaTimeoutError, as in Java, and an UnknownTopicOrPartition.
         """
-        return self._queries.ends(
+        return self._core.queries.ends(
             checked_partitions(partitions), EARLIEST_TIMESTAMP, self._seconds(timeout_ms)
         )
 
@@ -90,7 +79,9 @@ class QueryCalls(Owned):
 
         This is the offset of the next record that can be read. Raise the errors of `beginning_offsets`.
         """
-        return self._queries.ends(checked_partitions(partitions), LATEST_TIMESTAMP, self._seconds(timeout_ms))
+        return self._core.queries.ends(
+            checked_partitions(partitions), LATEST_TIMESTAMP, self._seconds(timeout_ms)
+        )
 
     @owned
     def offsets_for_times(
@@ -112,11 +103,11 @@ class QueryCalls(Owned):
                 implausible,
                 1970 + implausible // 31_556_952_000,
             )
-        return self._queries.at_times(wanted, self._seconds(timeout_ms))
+        return self._core.queries.at_times(wanted, self._seconds(timeout_ms))
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """Return the high watermark of the last fetch, or None before the first; sends no request."""
-        return self._fetcher.table.high_watermarks.get(partition)
+        return self._core.fetcher.table.high_watermarks.get(partition)
 
     # ------------------------------------------------------------------ the cluster
 
@@ -128,7 +119,9 @@ class QueryCalls(Owned):
             NoBrokersAvailable, KafkaTimeoutError: no broker responded within default_api_timeout_ms.
             TopicAuthorizationFailed, InvalidTopicException: the broker rejects the request.
         """
-        return self._queries.partition_numbers(checked_topic(topic), self._options.default_api_timeout)
+        return self._core.queries.partition_numbers(
+            checked_topic(topic), self._core.options.default_api_timeout
+        )
 
     @owned
     def topics(self) -> set[str]:
@@ -139,8 +132,8 @@ class QueryCalls(Owned):
         Raises:
             NoBrokersAvailable, KafkaTimeoutError: no broker responded within default_api_timeout_ms.
         """
-        response = self._cluster.request(MetadataRequest(topics=None, allow_auto_topic_creation=False))
-        is_hidden = self._options.exclude_internal_topics
+        response = self._core.cluster.request(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        is_hidden = self._core.options.exclude_internal_topics
         return {
             topic.name
             for topic in response.topics
@@ -157,20 +150,20 @@ class QueryCalls(Owned):
             NoBrokersAvailable, KafkaTimeoutError, TlsError: no broker responded within `timeout_ms`
                 (default_api_timeout_ms by default).
         """
-        if not refresh and self._cluster.metadata.version:
+        if not refresh and self._core.cluster.metadata.version:
             return
-        self._cluster.bootstrap(self._seconds(timeout_ms))
+        self._core.cluster.bootstrap(self._seconds(timeout_ms))
 
     def bootstrap_connected(self) -> bool:
         """Return whether any broker is connected."""
-        return self._cluster.nodes.has_connection
+        return self._core.cluster.nodes.has_connection
 
     def metrics(self, raw: bool = False) -> dict[str, float]:
         """Return totals and current values by name, as plain numbers. Any thread can call it.
 
         `raw` has no effect; it exists for kafka-python's programs.
         """
-        return self._inspection.metrics()
+        return self._core.inspection.metrics()
 
     def health(self) -> ConsumerHealth:
         """Return the state of the consumer as data for a monitor.  Any thread can call it.
@@ -179,14 +172,14 @@ class QueryCalls(Owned):
         position, the high watermark, the last error and the seconds without progress. `codec_libraries` has
         the package that each codec uses, or None if there is none.
         """
-        return self._inspection.health()
+        return self._core.inspection.health()
 
     def explain(self) -> str:
         """Explain in words what the consumer is waiting for.  Any thread can call it."""
-        return self._inspection.explain()
+        return self._core.inspection.explain()
 
     def _seconds(self, timeout_ms: float | None) -> float:
-        return self._options.default_api_timeout if timeout_ms is None else checked_timeout(timeout_ms)
+        return self._core.options.default_api_timeout if timeout_ms is None else checked_timeout(timeout_ms)
 
 
 # Seconds for LeaveGroup at interpreter exit.
@@ -225,62 +218,22 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
         **options: Unpack[ConsumerConfig[K, V]],
     ) -> None:
         with lifecycle.loading:  # importing the class loads none of its parts
-            from pykafka2.cluster.client import ClusterClient
-            from pykafka2.consumer.fetch.buffer import FetchBuffer
-            from pykafka2.consumer.fetch.fetcher import Fetcher
-            from pykafka2.consumer.fetch.offset_lookups import OffsetLookups, OffsetQueries
-            from pykafka2.consumer.inspection import Inspection
-            from pykafka2.consumer.interceptors import Interceptors
             from pykafka2.consumer.options import CONSUMER_OPTIONS
-            from pykafka2.consumer.poll.poller import Poller
-            from pykafka2.consumer.state.iteration_queue import IterationQueue
-            from pykafka2.consumer.state.subscription import Subscription
         config, names = split_topics(topics)
-        self._options = parsed = CONSUMER_OPTIONS.parse(config, options)
-        self._lock = threading.RLock()
-        self._refusal: KafkaError | None = None
-        self._closed_error: KafkaError = ClientClosed("the consumer is closed; create a new one")
-        """The error of calls after `close`; the asyncio consumer replaces it."""
-        self._iteration_queue = IterationQueue()
-        self._interceptors = Interceptors(parsed.interceptors)
-        self._subscription = Subscription(by_group=parsed.group_id is not None)
-        self._cluster = cluster = ClusterClient(parsed, name=parsed.client_id, runtime=runtime)
+        self._hold(ConsumerCore(CONSUMER_OPTIONS.parse(config, options), runtime), names)
+
+    def _hold(self, core: ConsumerCore, topics: Sequence[str]) -> None:
+        """Become the sync consumer of this core, and subscribe to these topics."""
+        self._core = core
+        self._iteration_queue = core.iteration_queue
         try:
-            self._buffer = FetchBuffer(cluster.driver.wake)
-            self._lookups = OffsetLookups(cluster, parsed.isolation)
-            self._fetcher = Fetcher(parsed, cluster, self._buffer, self._lookups)
-            self._group = group = self._new_group(parsed, cluster)
-            self._poller = Poller(
-                parsed,
-                cluster,
-                self._subscription,
-                self._fetcher,
-                self._interceptors,
-                start_positions=group.resume if group is not None else None,
-                poll_tasks=(group.rebalance, group.committer) if group is not None else (),
-            )
-            self._position_control = self._poller.position_control
-            self._handover = Handover(self._subscription, self._poller, self._iteration_queue)
-            self._slice_length = SliceLength(cluster.driver.clock)
-            self._queries = OffsetQueries(cluster, self._lookups)
-            self._inspection = Inspection(
-                cluster,
-                self._subscription,
-                self._buffer,
-                self._fetcher,
-                self._poller.collector,
-                self._poller.bad_records,
-                self._poller.stall_detector,
-                group,
-            )
-            cluster.add(self._lookups, self._fetcher)
-            if names:
-                self.subscribe(names)
+            if topics:
+                self.subscribe(topics)
         except BaseException:
-            cluster.discard()
+            core.cluster.discard()
             raise
-        description = f"a KafkaConsumer ({parsed.client_id})"
-        self._tracked = lifecycle.track(self, description, functools.partial(cluster.close, 0.0))
+        description = f"a KafkaConsumer ({core.options.client_id})"
+        self._tracked = lifecycle.track(self, description, functools.partial(core.cluster.close, 0.0))
 
     # ------------------------------------------------------------------ the end
 
@@ -310,31 +263,31 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
         Raises:
             ConcurrentUse: another thread is inside a call; call `wakeup` first.
         """
-        if isinstance(self._refusal, ForkedClientError):
+        if isinstance(self._core.refusal, ForkedClientError):
             return  # all resources belong to the parent process
-        if not self._lock.acquire(blocking=False):
+        if not self._core.lock.acquire(blocking=False):
             raise ConcurrentUse("another thread is inside a call of this KafkaConsumer; call wakeup() first")
         try:
             if timeout is None or isinstance(timeout, bool):  # kafka-python's first argument is autocommit
                 autocommit, timeout = autocommit and timeout is not False, None
-            deadline = self._cluster.driver.clock.monotonic() + checked_close(timeout, timeout_ms)
+            deadline = self._core.cluster.driver.clock.monotonic() + checked_close(timeout, timeout_ms)
             try:
-                if self._group is not None and self._refusal is None:
+                if self._core.group is not None and self._core.refusal is None:
                     # ClientFailed was logged before; with ClientClosed, a listener has closed the consumer.
                     with suppress(ClientFailed, ClientClosed):
-                        self._leave_group(self._group, deadline, leave_group, autocommit)
+                        self._leave_group(self._core.group, deadline, leave_group, autocommit)
             except BaseException as error:
-                if self._group is not None:
-                    self._group.rebalance.leave_if_interrupted(error, IS_CLOSED, leave_group)
+                if self._core.group is not None:
+                    self._core.group.rebalance.leave_if_interrupted(error, IS_CLOSED, leave_group)
                 raise
             finally:
-                self._refusal = self._closed_error
-                self._iteration_queue.clear()
-                self._cluster.close(max(deadline - self._cluster.driver.clock.monotonic(), 0.1))
+                self._core.refusal = self._core.closed_error
+                self._core.iteration_queue.clear()
+                self._core.cluster.close(max(deadline - self._core.cluster.driver.clock.monotonic(), 0.1))
                 self._tracked.end()
-                self._interceptors.close()
+                self._core.interceptors.close()
         finally:
-            self._lock.release()
+            self._core.lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -353,27 +306,30 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
         lifecycle.refuse_pickling(self)
 
     def __repr__(self) -> str:
-        return lifecycle.repr_of("KafkaConsumer", self.__dict__.get("_options"))
+        core = self.__dict__.get("_core")
+        return lifecycle.repr_of("KafkaConsumer", None if core is None else core.options)
 
     # ------------------------------------------------------------------ for lifecycle.py
 
     def _on_fork_in_child(self, error: ForkedClientError) -> None:
-        self._refusal = error
-        self._iteration_queue.clear()
-        self._lock = threading.RLock()  # its holder can be a thread that exists only in the parent
-        self._cluster.driver.abandon(error)
+        self._core.refusal = error
+        self._core.iteration_queue.clear()
+        self._core.lock = threading.RLock()  # its holder can be a thread that exists only in the parent
+        self._core.cluster.driver.abandon(error)
 
     def _on_exit(self, timeout: float) -> int:
-        self._refusal = ClientClosed("the interpreter is ending")
-        if self._group is not None:
-            self._group.rebalance.leave_at_exit("the program ended without close()", min(timeout, LAST_WORDS))
-        self._cluster.close(timeout)
+        self._core.refusal = ClientClosed("the interpreter is ending")
+        if self._core.group is not None:
+            self._core.group.rebalance.leave_at_exit(
+                "the program ended without close()", min(timeout, LAST_WORDS)
+            )
+        self._core.cluster.close(timeout)
         return 0
 
     # ------------------------------------------------------------------ inside
 
     def _leave_group(self, group: Group, deadline: float, leave_group: bool | None, autocommit: bool) -> None:
-        clock = self._cluster.driver.clock
+        clock = self._core.cluster.driver.clock
 
         def commit() -> None:
             with suppress(ClientFailed, ClientClosed):
@@ -385,16 +341,9 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
 
         run_all((commit, leave))
 
-    def _new_group(self, options: ConsumerOptions, cluster: ClusterClient) -> Group | None:
-        if options.group_id is None:
-            return None
-        with lifecycle.loading:
-            from pykafka2.consumer.group.group import Group
-        return Group.build(
-            options,
-            cluster,
-            self._subscription,
-            self._iteration_queue,
-            self._interceptors,
-            self._fetcher.table.is_of_old_topic,
-        )
+
+def consumer_of(core: ConsumerCore, topics: Sequence[str]) -> KafkaConsumer[Any, Any]:
+    """Return a sync consumer that uses this core; for the asyncio consumer, which holds the core, too."""
+    consumer: KafkaConsumer[Any, Any] = KafkaConsumer.__new__(KafkaConsumer)
+    consumer._hold(core, topics)
+    return consumer

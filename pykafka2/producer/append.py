@@ -12,10 +12,10 @@ from pykafka2.cluster.arguments import checked_topic
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import IllegalArgument, KafkaError, SerializationError
 from pykafka2.producer.accumulator.accumulator import Accumulator
+from pykafka2.producer.accumulator.allocation import Allocation
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
 from pykafka2.producer.accumulator.open_batch import NS_PER_MS, OpenBatch, note_open
 from pykafka2.producer.accumulator.partition_queue import PartitionQueue
-from pykafka2.producer.accumulator.room import Room
 from pykafka2.producer.arguments import (
     NO_TIMESTAMP_FROM,
     checked_headers,
@@ -206,15 +206,15 @@ class Appender:
         self,
         prepared: Prepared,
         open_batches: dict[str, OpenBatch] | None,
-        room: Room | None = None,
+        allocation: Allocation | None = None,
     ) -> Delivery:
         """Append a prepared record to its partition. If this raises, nothing was appended.
 
-        With `room` it does not wait for memory: it raises `NoRoom` instead, and can be repeated.
+        With `allocation` it does not wait for memory: it raises `MemoryFull` instead, and can be repeated.
         """
         topic, value, key, partition, is_now, row, size_bytes = prepared
-        if room is not None and room.partition is not None:
-            partition = room.partition  # the partitioner was called by an earlier attempt
+        if allocation is not None and allocation.partition is not None:
+            partition = allocation.partition  # the partitioner was called by an earlier attempt
         route, deadline = self._route(topic)
         key_bytes = row[1]
         is_sticky = False
@@ -229,8 +229,8 @@ class Appender:
             chosen = self._choose(route, key, key_bytes, value, row[0])
             queue = route.sticky if chosen is None else chosen
             is_sticky = chosen is None
-            if room is not None and chosen is not None:
-                room.partition = chosen.partition
+            if allocation is not None and chosen is not None:
+                allocation.partition = chosen.partition
         elif key_bytes is None or self._ignores_keys:
             queue = route.sticky
             is_sticky = True
@@ -239,7 +239,9 @@ class Appender:
             queue = queues[self._hashes[key_bytes] % len(queues)]
         delivery = queue.try_append(row, size_bytes)
         if delivery is None:
-            delivery = self._start_batch(route if is_sticky else None, queue, row, size_bytes, deadline, room)
+            delivery = self._start_batch(
+                route if is_sticky else None, queue, row, size_bytes, deadline, allocation
+            )
         if is_sticky and is_now and open_batches is not None:
             note_open(open_batches, topic, route.sticky.tail, row[2])
         return delivery
@@ -278,7 +280,7 @@ class Appender:
         row: Row,
         size_bytes: int,
         deadline: float | None,
-        room: Room | None = None,
+        allocation: Allocation | None = None,
     ) -> Delivery:
         """Append to a new batch. With a route, the record has no key and can go to another partition."""
         self.guard.check()
@@ -289,7 +291,7 @@ class Appender:
                 return delivery
         self.routes.use(queue.topic, self.clock.monotonic())
         timeout = self.options.max_block if deadline is None else self._remaining(deadline)
-        return self.accumulator.append_waiting(queue, row, size_bytes, timeout, room)
+        return self.accumulator.append_waiting(queue, row, size_bytes, timeout, allocation)
 
     def _remaining(self, deadline: float | None) -> float:
         """Return the seconds for which this call can still block."""

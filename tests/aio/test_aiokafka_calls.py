@@ -91,7 +91,7 @@ def test_buffer_full_of_other_partitions_does_not_starve_the_named_one(kafka_clu
         async with consumer_of(kafka_cluster, **options) as consumer:
             consumer.assign([FIRST])
             assert (await consumer.getone()).value == b"0"
-            await kafka_cluster.wait_until_async(consumer._consumer._fetcher.is_full)
+            await kafka_cluster.wait_until_async(consumer._core.fetcher.is_full)
             await asyncio.to_thread(fill, kafka_cluster, 3, 1, 7)
             consumer.incremental_assign([SECOND])
             async with asyncio.timeout(20):  # the stall detector would help after 30 s
@@ -106,7 +106,7 @@ def test_unread_partition_is_not_taken_for_stalled(kafka_cluster: KafkaCluster) 
 
     async def program() -> None:
         async with consumer_of(kafka_cluster, "orders") as consumer:
-            detector = consumer._consumer._poller.stall_detector
+            detector = consumer._core.poller.stall_detector
             await consumer.getone(FIRST)
             for _ in range(3):
                 detector._checked_at = detector.due_at = 0.0  # a check is due

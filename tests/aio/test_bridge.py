@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from pykafka2.aio.bridge import Bridge, Call
-from pykafka2.aio.gate import Gate
+from pykafka2.aio.call_queue import CallQueue
 from pykafka2.aio.runtime import CallCancelled
 from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Outcome
@@ -240,7 +240,7 @@ def test_ended_call_leaves_no_timer(bridge: Bridge, error: ClientClosed | None) 
 
 
 class Calls:
-    """Calls that begin when the gate lets them, and end when the test says so."""
+    """Calls that begin when the queue starts them, and end when the test says so."""
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
@@ -263,9 +263,9 @@ class Calls:
 
 def test_call_begins_after_the_end_of_the_one_before(bridge: Bridge) -> None:
     async def program() -> None:
-        gate, calls = Gate(), Calls(bridge)
-        await gate.start(calls.begin("first"))
-        waiting = [await started(gate.start(calls.begin(name))) for name in ("second", "third")]
+        queue, calls = CallQueue(), Calls(bridge)
+        await queue.start(calls.begin("first"))
+        waiting = [await started(queue.start(calls.begin(name))) for name in ("second", "third")]
         assert calls.begun == ["first"]
         await calls.end("first")
         assert calls.begun == ["first", "second"]
@@ -278,10 +278,10 @@ def test_call_begins_after_the_end_of_the_one_before(bridge: Bridge) -> None:
 
 def test_cancelled_wait_for_the_turn_neither_skips_the_line_nor_blocks_it(bridge: Bridge) -> None:
     async def program() -> None:
-        gate, calls = Gate(), Calls(bridge)
-        await gate.start(calls.begin("first"))
-        cancelled = await started(gate.start(calls.begin("cancelled")))
-        waiting = await started(gate.start(calls.begin("third")))
+        queue, calls = CallQueue(), Calls(bridge)
+        await queue.start(calls.begin("first"))
+        cancelled = await started(queue.start(calls.begin("cancelled")))
+        waiting = await started(queue.start(calls.begin("third")))
         cancelled.cancel()
         for _ in range(5):
             await asyncio.sleep(0)
@@ -298,10 +298,10 @@ def test_call_that_cannot_begin_lets_the_next_one_begin(bridge: Bridge) -> None:
         raise ClientClosed("the client is closed")
 
     async def program() -> None:
-        gate, calls = Gate(), Calls(bridge)
+        queue, calls = CallQueue(), Calls(bridge)
         with pytest.raises(ClientClosed):
-            await gate.start(fail)
+            await queue.start(fail)
         async with asyncio.timeout(5):
-            await gate.start(calls.begin("next"))
+            await queue.start(calls.begin("next"))
 
     run(program())

@@ -110,7 +110,7 @@ async def sends_with_a_serializer(cluster: KafkaCluster) -> int:
 
 
 async def sends_among_rivals(cluster: KafkaCluster) -> int:
-    """Cancel sends that stand in a line with those of other tasks, which all succeed."""
+    """Cancel sends that wait in a queue with those of other tasks, which all succeed."""
     cluster.controls.delay(ProduceRequest, 0.002)
     ledger, cases = Ledger(), 0
     async with producer_of(cluster, buffer_memory=20_000, batch_size=9500) as producer:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pykafka2.aio import KafkaProducer
-from pykafka2.aio.line import Line
+from pykafka2.aio.memory_queue import MemoryQueue
 from pykafka2.aio.producer import MOST_ROUTE_CALLS
 from pykafka2.cluster.client import GRACE
 from pykafka2.driver.thread_driver import MAX_CALL_THREADS
@@ -78,7 +78,9 @@ def test_each_task_in_the_line_for_memory_waits_max_block_ms_from_its_own_call(w
                 pytest.approx(start + MAX_BLOCK, abs=0.1) for start in (0, 2, 4)
             ]
             waited = producer.metrics()["bufferpool-wait-time-ns-total"]
-            assert waited == pytest.approx((MAX_BLOCK + 2 + 2) * 1e9, rel=0.05)  # of the first ones in line
+            assert waited == pytest.approx(
+                (MAX_BLOCK + 2 + 2) * 1e9, rel=0.05
+            )  # of the first ones in the queue
             world.cluster.controls.release(ProduceRequest)
 
     world.simulation.run(main)
@@ -152,8 +154,8 @@ def test_next_record_of_a_served_task_does_not_overtake_tasks_in_the_line(
 
 def test_place_in_the_line_that_timed_out_is_not_the_first_one() -> None:
     async def program() -> None:
-        line = Line()
-        first, second = line.join(), line.join()
+        queue = MemoryQueue()
+        first, second = queue.join(), queue.join()
         assert await first.wait(60)
         assert not await second.wait(0.001)
         first.leave()

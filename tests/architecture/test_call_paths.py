@@ -75,7 +75,7 @@ def files_of_poll(cluster: KafkaCluster, group_protocol: str) -> set[str]:
         for number in range(20):
             producer.send("t", b"%d" % number, partition=0)
         producer.flush()
-        while consumer._buffer.is_empty:
+        while consumer._core.buffer.is_empty:
             time.sleep(0.001)
         with profiled(files):
             assert consumer.poll(1000)

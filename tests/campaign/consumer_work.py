@@ -193,7 +193,7 @@ class Application:
     def _crash(self) -> None:
         """End like a process that is killed."""
         self._world.simulation.note(f"{self.life.name} crashes")
-        self.life.consumer._cluster.close(0)
+        self.life.consumer._core.cluster.close(0)
         self._end_life(CRASHED)
 
     def _end_of_fenced(self) -> None:

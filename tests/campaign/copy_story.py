@@ -192,7 +192,7 @@ class Copier:
         """End like a process that is killed: it neither leaves the group nor aborts."""
         self._world.simulation.note(f"{self.name} crashes")
         if self.consumer is not None:
-            self.consumer._cluster.close(0)
+            self.consumer._core.cluster.close(0)
         if self._producer is not None:
             self._producer._core.client.close(0)
         self._forget()

@@ -199,7 +199,7 @@ def test_a_large_batch_is_read_to_its_end_before_that_of_another_partition_is_op
         while sum(map(len, found.values())) < 80:
             for partition, records in consumer.poll(1000).items():
                 found.setdefault(partition, []).extend(record.offset for record in records)
-            waiting = [item for one in consumer.assignment() for item in consumer._buffer.items(one)]
+            waiting = [item for one in consumer.assignment() for item in consumer._core.buffer.items(one)]
             most = max(most, sum(item.open_bytes for item in waiting if isinstance(item, FetchedData)))
     assert list(found.values()) == [list(range(10))] * 8
     assert 500_000 < most < 600_000

@@ -342,7 +342,7 @@ def test_poll_has_its_records_before_the_next_fetch_is_written(
         consumer.seek(partition, 0)
         reader = threading.Thread(target=read_one)
         reader.start()
-        kafka_cluster.wait_until(lambda: consumer._fetcher.fetches == 1)
+        kafka_cluster.wait_until(lambda: consumer._core.fetcher.fetches == 1)
         is_awaited.set()
         producer.send("one", b"a").get(5)
         reader.join(10.0)

@@ -315,7 +315,7 @@ def test_reconnect_backoff(
 
 
 def link_failures(consumer: KafkaConsumer) -> int:
-    return consumer._cluster.nodes.failures
+    return consumer._core.cluster.nodes.failures
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,13 @@ def connect_timeout_ms(arguments: argparse.Namespace) -> float | None:
     return None if is_set else CONNECT_TIMEOUT_MS
 
 
+def api_timeout(arguments: argparse.Namespace, **defaults: Any) -> float:
+    """Return default_api_timeout_ms of a consumer, in seconds."""
+    from pykafka2.consumer.options import CONSUMER_OPTIONS
+
+    return CONSUMER_OPTIONS.parse(client_options(arguments, "consumer", **defaults), {}).default_api_timeout
+
+
 def client_options(
     arguments: argparse.Namespace,
     kind: Kind,

@@ -113,6 +113,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     client = connection.consumer(arguments, **_options(arguments))
     try:
         client.bootstrap(connection.connect_timeout_ms(arguments))
+        reading.api_timeout = connection.api_timeout(arguments, **_options(arguments))
         if arguments.group is None:
             reading.assign(client)
         else:
@@ -196,6 +197,8 @@ class Reading:
     """The offsets of a group that the consumer commits next."""
     quiet_since: float = attrs.Factory(time.monotonic)
     """When the last record came, or the brokers were checked."""
+    api_timeout: float = 60.0
+    """default_api_timeout_ms of the client, in seconds."""
     bar: Any = None
     interrupt: DeferredInterrupt = attrs.Factory(DeferredInterrupt)
     out: Any = None
@@ -288,7 +291,7 @@ class Reading:
 
         poll() waits for all of them, as a command without an end does.
         """
-        limit = client._options.default_api_timeout
+        limit = self.api_timeout
         attempt_ms = min(limit * 500, connection.CONNECT_TIMEOUT_MS)  # ends with the limit
         if time.monotonic() - self.quiet_since < limit - attempt_ms / 1000:
             return

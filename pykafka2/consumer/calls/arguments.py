@@ -16,7 +16,10 @@ MOST_SECONDS = 10
 """A float up to here with at most one decimal looks like confluent-kafka's seconds."""
 
 
-def checked_limit(max_records: int) -> int:
+def checked_limit(max_records: int | None, default: int) -> int:
+    """Return the maximum number of records of one call."""
+    if max_records is None:
+        return default
     if not isinstance(max_records, int) or max_records < 1:
         raise ValueError(f"max_records={max_records!r}: it must be an integer of at least 1")
     return max_records

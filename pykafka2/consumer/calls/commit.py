@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from pykafka2.cluster.arguments import checked_partition, checked_partitions, describe_argument
 from pykafka2.cluster.offset_arguments import OffsetsToCommit, checked_offsets
 from pykafka2.consumer.calls.arguments import checked_timeout
-from pykafka2.consumer.calls.guards import Owned, owned
+from pykafka2.consumer.core import Owned, owned
 from pykafka2.consumer.state.subscription import Mode
 from pykafka2.errors import IllegalState
 from pykafka2.option_fields import NOT_AWAITED, is_async
@@ -21,10 +21,6 @@ from pykafka2.other_clients import explaining
 from pykafka2.types import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from pykafka2.consumer.commit.commit_queue import Commit
-    from pykafka2.consumer.group.group import Group
-    from pykafka2.consumer.options import ConsumerOptions
-    from pykafka2.consumer.state.subscription import Subscription
     from pykafka2.driver.completion import Completion
 
 logger = logging.getLogger(__name__)
@@ -33,9 +29,6 @@ logger = logging.getLogger(__name__)
 class CommitCalls(Owned):
     """Mixed into the consumer."""
 
-    _options: ConsumerOptions
-    _subscription: Subscription
-    _group: Group | None
     _is_warned = False
 
     @owned
@@ -64,32 +57,15 @@ class CommitCalls(Owned):
             IllegalState: there is no group_id.
             IllegalArgument: an offset or partition is invalid.
         """
-        committer = self._with_group("commit").committer
-        timeout = self._options.default_api_timeout if timeout_ms is None else checked_timeout(timeout_ms)
+        committer = self._core.group_for("commit").committer
+        timeout = (
+            self._core.options.default_api_timeout if timeout_ms is None else checked_timeout(timeout_ms)
+        )
         committer.commit(None if offsets is None else checked_offsets(offsets), timeout)
 
     def commit_sync(self, offsets: OffsetsToCommit | None = None, timeout_ms: float | None = None) -> None:
         """`commit`, by the Java client's name."""
         self.commit(offsets, timeout_ms)
-
-    @owned
-    def _begin_commit(
-        self, offsets: OffsetsToCommit | None, timeout_ms: float | None
-    ) -> tuple[Commit, float]:
-        """Start the `commit` of a caller that waits by itself; return it and its timeout."""
-        committer = self._with_group("commit").committer
-        timeout = self._options.default_api_timeout if timeout_ms is None else checked_timeout(timeout_ms)
-        checked = None if offsets is None else checked_offsets(offsets)
-        return committer.begin_commit(checked, timeout), timeout
-
-    @owned
-    def _end_commit(self, commit: Commit) -> None:
-        """End a `commit`: call callbacks and interceptors, or raise its error."""
-        committer = self._with_group("commit").committer
-        try:
-            committer.end_commit(commit)
-        finally:
-            committer.call_back_once()
 
     @owned
     def commit_async(
@@ -111,7 +87,7 @@ class CommitCalls(Owned):
         Raises:
             IllegalState: there is no group_id.
         """
-        committer = self._with_group("commit_async").committer
+        committer = self._core.group_for("commit_async").committer
         if callback is not None and not callable(callback):
             raise TypeError(f"callback={callback!r} is not callable; pass f(offsets, error)")
         if is_async(callback):
@@ -135,8 +111,8 @@ class CommitCalls(Owned):
             IllegalState: there is no group_id, enable_auto_offset_store is True, or a partition is not
                 assigned.
         """
-        self._with_group("store_offsets")
-        if self._options.enable_auto_offset_store:
+        self._core.group_for("store_offsets")
+        if self._core.options.enable_auto_offset_store:
             raise IllegalState(
                 "store_offsets() needs enable_auto_offset_store=False; otherwise poll() stores the offsets"
             )
@@ -154,8 +130,8 @@ class CommitCalls(Owned):
         else:
             stored = checked_offsets(offsets or {})
         for partition in stored:
-            self._subscription.find(partition)
-        self._subscription.stored.update(stored)
+            self._core.subscription.find(partition)
+        self._core.subscription.stored.update(stored)
 
     @overload
     def committed(
@@ -201,8 +177,10 @@ class CommitCalls(Owned):
 
     @owned
     def _fetch_committed(self, partition: Any, metadata: bool, timeout_ms: float | None) -> Any:
-        committed = self._with_group("committed").committed
-        timeout = self._options.default_api_timeout if timeout_ms is None else checked_timeout(timeout_ms)
+        committed = self._core.group_for("committed").committed
+        timeout = (
+            self._core.options.default_api_timeout if timeout_ms is None else checked_timeout(timeout_ms)
+        )
         if _are_several(partition):
             return committed.of(checked_partitions(partition), timeout)
         partition = checked_partition(partition)
@@ -220,8 +198,8 @@ class CommitCalls(Owned):
         Raises:
             IllegalState: there is no group_id.
         """
-        group_status = self._with_group("group_metadata").group_status
-        options = self._options
+        group_status = self._core.group_for("group_metadata").group_status
+        options = self._core.options
         if options.enable_auto_commit and options.enable_auto_offset_store and not self._is_warned:
             self._is_warned = True
             logger.warning(
@@ -229,19 +207,11 @@ class CommitCalls(Owned):
                 "aborted transaction can be lost; set enable_auto_commit=False",
                 group_status.group_id,
             )
-        is_member = self._subscription.mode is Mode.TOPICS
+        is_member = self._core.subscription.mode is Mode.TOPICS
         identity = group_status.last_membership if is_member else group_status.identity
         return ConsumerGroupMetadata(
             group_status.group_id, identity.generation_id, identity.member_id, identity.group_instance_id
         )
-
-    def _with_group(self, call: str) -> Group:
-        if self._group is None:
-            raise IllegalState(
-                f"{call}() needs a consumer with group_id. Without a group, store position() yourself and "
-                "return to it with seek()."
-            )
-        return self._group
 
 
 def _are_several(partition: object) -> bool:

@@ -7,34 +7,28 @@ Used on the caller's thread. Neighbors: poll/poller.py, state/iteration_queue.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from pykafka2 import lifecycle
-from pykafka2.cluster.arguments import checked_partition, checked_partitions
+from pykafka2.cluster.arguments import checked_partition
 from pykafka2.consumer.calls.arguments import checked_isolation, checked_limit, checked_range, checked_timeout
-from pykafka2.consumer.calls.guards import handing_over, owned
 from pykafka2.consumer.calls.seek import PositionCalls
-from pykafka2.consumer.state.subscription import Mode
+from pykafka2.consumer.core import handing_over
 from pykafka2.types import ConsumerRecord, K, TopicPartition, V
 
 if TYPE_CHECKING:
-    from pykafka2.clock import Clock
-    from pykafka2.cluster.client import ClusterClient
-    from pykafka2.consumer.fetch.offset_lookups import OffsetQueries
     from pykafka2.consumer.fetch.range_reader import RangeReader
-    from pykafka2.consumer.group.group import Group
+    from pykafka2.consumer.state.iteration_queue import IterationQueue
     from pykafka2.records.columns import Columns
 
 
 class ReadingCalls(PositionCalls, Generic[K, V]):
     """Mixed into the consumer."""
 
-    _cluster: ClusterClient
-    _group: Group | None
-    _queries: OffsetQueries
-    _slice_length: SliceLength
+    _iteration_queue: IterationQueue
+    """That of the core, for `next(consumer)`."""
 
     @handing_over
     def poll(
@@ -68,12 +62,15 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
             ConcurrentUse, ClientClosed, ForkedClientError: another thread uses the consumer, it is closed, or
                 it belongs to the parent process.
         """
-        limit, timeout = self._limit(max_records), checked_timeout(timeout_ms)
-        if self._iteration_queue and not self._group_has_news():
-            if self._poller.take_wakeup():
+        limit, timeout = (
+            checked_limit(max_records, self._core.options.max_poll_records),
+            checked_timeout(timeout_ms),
+        )
+        if self._core.iteration_queue and not self._core.group_has_news():
+            if self._core.poller.take_wakeup():
                 return {}
-            return self._iteration_queue.take(limit, keep=not update_offsets)
-        return self._poller.poll(timeout, limit, keep_position=not update_offsets)
+            return self._core.iteration_queue.take(limit, keep=not update_offsets)
+        return self._core.poller.poll(timeout, limit, keep_position=not update_offsets)
 
     @handing_over
     def poll_columns(
@@ -86,9 +83,12 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         records are returned whole, so the result can have more than `max_records`. Raise the errors of
         `poll`.
         """
-        limit, timeout = self._limit(max_records), checked_timeout(timeout_ms)
-        self._handover.put_back(self._subscription.assigned)
-        return self._poller.poll_columns(timeout, limit)
+        limit, timeout = (
+            checked_limit(max_records, self._core.options.max_poll_records),
+            checked_timeout(timeout_ms),
+        )
+        self._core.handover.put_back(self._core.subscription.assigned)
+        return self._core.poller.poll_columns(timeout, limit)
 
     def read_range(
         self,
@@ -127,15 +127,21 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
             TopicAuthorizationFailed: the user has no READ access; raised at once.
             ClientClosed: the consumer was closed.
         """
-        if self._refusal is not None:
-            self._refuse()
+        self._core.check_open()
         partition = checked_partition(partition)
-        level = checked_isolation(self._options.isolation_level if isolation is None else isolation)
+        level = checked_isolation(self._core.options.isolation_level if isolation is None else isolation)
         checked_range(start, end, max_bytes)
         with lifecycle.loading:
             from pykafka2.consumer.fetch.range_reader import RangeReader
         reader = RangeReader(
-            self._options, self._cluster, self._queries, partition, start, end, level, max_bytes
+            self._core.options,
+            self._core.cluster,
+            self._core.queries,
+            partition,
+            start,
+            end,
+            level,
+            max_bytes,
         )
         return self._pieces_of(reader)
 
@@ -158,18 +164,20 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
     @handing_over
     def _next_slice(self) -> Iterator[ConsumerRecord[K, V]]:
         """Return an iterator over the next records; iteration returns them one by one."""
-        iteration_queue = self._iteration_queue
-        if iteration_queue and not self._group_has_news():
-            if self._poller.take_wakeup():
+        iteration_queue = self._core.iteration_queue
+        if iteration_queue and not self._core.group_has_news():
+            if self._core.poller.take_wakeup():
                 raise StopIteration
             if iteration_queue.is_between_slices:
-                iteration_queue.cut(self._slice_length.next())
+                iteration_queue.cut(self._core.slice_length.next())
             return iteration_queue.slice
-        self._slice_length.pause()
-        iteration_queue.put(self._poller.poll(self._options.consumer_timeout, self._options.max_poll_records))
+        self._core.slice_length.pause()
+        iteration_queue.put(
+            self._core.poller.poll(self._core.options.consumer_timeout, self._core.options.max_poll_records)
+        )
         if not iteration_queue:
             raise StopIteration
-        iteration_queue.cut(self._slice_length.next())
+        iteration_queue.cut(self._core.slice_length.next())
         return iteration_queue.slice
 
     def wakeup(self) -> None:
@@ -178,134 +186,14 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         Records that are available then are returned by the call after that. An iteration first returns the
         records of its current slice (about 0.1 s of work).
         """
-        self._poller.is_woken = True
-        self._cluster.driver.notify()
-
-    # ------------------------------------------------------------------ steps of pykafka2.aio
-
-    @handing_over
-    def _take_queued(
-        self, limit: int, keep_position: bool, only: Collection[TopicPartition] | None = None
-    ) -> dict[TopicPartition, Any]:
-        """Return records that iteration has polled, if the group needs no poll first."""
-        if not self._iteration_queue or self._group_has_news():
-            return {}
-        return self._iteration_queue.take(limit, keep=keep_position, only=only)
-
-    @handing_over
-    def _rewind_iteration(self) -> None:
-        """Read the queued records again instead of returning them by iteration."""
-        self._handover.rewind(self._subscription.assigned)
-
-    @handing_over
-    def _put_back_iteration(self) -> None:
-        """Read the queued records again from the fetch buffer, where they can be taken at once."""
-        self._handover.put_back(self._subscription.assigned)
-
-    @handing_over
-    def _take_records(
-        self, limit: int, keep_position: bool, only: Collection[TopicPartition] | None = None
-    ) -> dict[TopicPartition, Any]:
-        """Return the records that are available now, of all partitions or of some."""
-        return self._poller.pass_records(limit, keep_position=keep_position, only=only)
-
-    @owned
-    def _assign_subscribed(self) -> None:
-        """Assign the partitions of the subscribed topics, if there is no group."""
-        subscription = self._subscription
-        if subscription.reads_all_partitions:
-            for topic in sorted(subscription.topics):
-                self._queries.partition_numbers(topic, self._options.default_api_timeout)
-            self._poller.assign_known()
-
-    @owned
-    def _checked_choice(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Return the partitions that a read is limited to.
-
-        Raise IllegalState if one cannot be assigned during the read, because `assign` chose others.
-        """
-        chosen = frozenset(checked_partitions(partitions))
-        if self._subscription.mode is not Mode.TOPICS:
-            for partition in chosen:
-                self._subscription.find(partition)
-        return chosen
-
-    @handing_over
-    def _take_columns(self, limit: int) -> dict[TopicPartition, Columns]:
-        """Return the columns that are available now."""
-        self._handover.put_back(self._subscription.assigned)
-        return self._poller.pass_columns(limit)
-
-    @handing_over
-    def _continue_iteration(self) -> bool:
-        """Start the next slice of the queued records; False without one, or if the group needs a poll."""
-        if not self._iteration_queue or self._group_has_news():
-            self._slice_length.pause()
-            return False
-        if self._iteration_queue.is_between_slices:
-            self._iteration_queue.cut(self._slice_length.next())
-        return True
-
-    @handing_over
-    def _refill_iteration(self) -> bool:
-        """Queue the records that are available now and start a slice; False without records."""
-        self._iteration_queue.put(self._poller.pass_records(self._options.max_poll_records))
-        if not self._iteration_queue:
-            return False
-        self._iteration_queue.cut(self._slice_length.next())
-        return True
+        self._core.poller.is_woken = True
+        self._core.cluster.driver.notify()
 
     # ------------------------------------------------------------------ inside
 
     def _pieces_of(self, reader: RangeReader) -> Iterator[Columns]:
         """Keep a reference to the consumer until the pieces are read: garbage collection would close it."""
         yield from reader.pieces()
-
-    def _limit(self, max_records: int | None) -> int:
-        return self._options.max_poll_records if max_records is None else checked_limit(max_records)
-
-    def _group_has_news(self) -> bool:
-        """Run due commits between two polls; return whether the group needs a poll first.
-
-        If it does, the remaining records of the last poll are read again.
-        """
-        if self._group is None:
-            return False
-        if self._group.rebalance.has_news():
-            self._handover.rewind(self._subscription.assigned)
-            return True
-        self._group.rebalance.on_iteration()
-        self._group.committer.attend(0.0)
-        return False
-
-
-WANTED_SECONDS = 0.1
-MOST_RECORDS = 500
-
-
-class SliceLength:
-    """The number of records that iteration returns between two checks of commits and the group."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._length = 1
-        self._began_at: float | None = None
-
-    def next(self) -> int:
-        """Return the length of the next slice; called at the end of the current one."""
-        now = self._clock.monotonic()
-        if self._began_at is not None:
-            took = now - self._began_at
-            if took < WANTED_SECONDS / 2:
-                self._length = min(self._length * 2, MOST_RECORDS)
-            elif took > WANTED_SECONDS:
-                self._length = max(int(self._length * WANTED_SECONDS / took), 1)
-        self._began_at = now
-        return self._length
-
-    def pause(self) -> None:
-        """Mark the following time as waiting, which does not count for max_poll_interval_ms."""
-        self._began_at = None
 
 
 class Slices:

@@ -9,30 +9,15 @@ from typing import TYPE_CHECKING
 
 from pykafka2.cluster.arguments import checked_partition, checked_partitions
 from pykafka2.consumer.calls.arguments import checked_offset, checked_timeout
-from pykafka2.consumer.calls.guards import Owned, owned
+from pykafka2.consumer.core import Owned, owned
 from pykafka2.consumer.reset_policy import EARLIEST, LATEST
 
 if TYPE_CHECKING:
-    from pykafka2.consumer.fetch.fetcher import Fetcher
-    from pykafka2.consumer.group.group import Group
-    from pykafka2.consumer.options import ConsumerOptions
-    from pykafka2.consumer.poll.poller import Poller
-    from pykafka2.consumer.poll.position_control import PositionControl
-    from pykafka2.consumer.state.iteration_queue import IterationQueue
-    from pykafka2.consumer.state.subscription import Subscription
     from pykafka2.types import TopicPartition
 
 
 class PositionCalls(Owned):
     """Mixed into the consumer."""
-
-    _options: ConsumerOptions
-    _subscription: Subscription
-    _iteration_queue: IterationQueue
-    _fetcher: Fetcher
-    _poller: Poller
-    _position_control: PositionControl
-    _group: Group | None
 
     @owned
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
@@ -46,13 +31,13 @@ class PositionCalls(Owned):
             KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition: no position within `timeout_ms`.
             KafkaError: the errors of `poll`.
         """
-        default = self._options.default_api_timeout
+        default = self._core.options.default_api_timeout
         timeout = default if timeout_ms is None else checked_timeout(timeout_ms)
         partition = checked_partition(partition)
-        offset = self._iteration_queue.first_offset(partition)
+        offset = self._core.iteration_queue.first_offset(partition)
         if offset is not None:
             return offset
-        return self._poller.position(partition, timeout)
+        return self._core.poller.position(partition, timeout)
 
     @owned
     def lag(self, partition: TopicPartition) -> int | None:
@@ -65,11 +50,11 @@ class PositionCalls(Owned):
             IllegalState: the partition is not assigned.
         """
         partition = checked_partition(partition)
-        self._subscription.find(partition)
-        position = self._iteration_queue.first_offset(partition)
+        self._core.subscription.find(partition)
+        position = self._core.iteration_queue.first_offset(partition)
         if position is None:
-            position = self._subscription.positions.get(partition)
-        end = self._fetcher.table.readable_ends.get(partition)
+            position = self._core.subscription.positions.get(partition)
+        end = self._core.fetcher.table.readable_ends.get(partition)
         return None if position is None or end is None else max(end - position, 0)
 
     @owned
@@ -83,9 +68,9 @@ class PositionCalls(Owned):
         """
         offset = checked_offset(offset)
         partition = checked_partition(partition)
-        self._subscription.find(partition)
-        self._handover.rewind([partition])
-        self._position_control.seek(partition, offset)
+        self._core.subscription.find(partition)
+        self._core.handover.rewind([partition])
+        self._core.position_control.seek(partition, offset)
 
     @owned
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -114,28 +99,28 @@ class PositionCalls(Owned):
         """
         chosen = checked_partitions(partitions)
         for partition in chosen:
-            self._subscription.find(partition)
-        self._handover.rewind(chosen)
-        self._position_control.pause(chosen, True)
+            self._core.subscription.find(partition)
+        self._core.handover.rewind(chosen)
+        self._core.position_control.pause(chosen, True)
 
     @owned
     def resume(self, *partitions: TopicPartition) -> None:
         """Return records of these partitions again."""
-        self._position_control.pause(checked_partitions(partitions), False)
+        self._core.position_control.pause(checked_partitions(partitions), False)
 
     @owned
     def paused(self) -> set[TopicPartition]:
         """Return the paused partitions."""
-        return self._subscription.paused()
+        return self._core.subscription.paused()
 
     # ------------------------------------------------------------------ inside
 
     def _seek_to(self, policy: str, partitions: tuple[TopicPartition, ...], call: str) -> None:
-        is_in_listener = self._group is not None and self._group.rebalance.is_in_listener
+        is_in_listener = self._core.group is not None and self._core.group.rebalance.is_in_listener
         chosen = checked_partitions(partitions)
-        if not chosen and (self._subscription.assigned or not is_in_listener):
-            chosen = self._subscription.some_assigned(call)
+        if not chosen and (self._core.subscription.assigned or not is_in_listener):
+            chosen = self._core.subscription.some_assigned(call)
         for partition in chosen:
-            self._subscription.find(partition)
-        self._handover.rewind(chosen)
-        self._position_control.reset(chosen, policy)
+            self._core.subscription.find(partition)
+        self._core.handover.rewind(chosen)
+        self._core.position_control.reset(chosen, policy)

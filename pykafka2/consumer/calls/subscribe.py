@@ -10,19 +10,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.cluster.arguments import checked_partitions, checked_topic
-from pykafka2.consumer.calls.guards import Owned, owned
+from pykafka2.consumer.core import Owned, owned
 from pykafka2.consumer.group.listeners import Callback, listeners_of
 from pykafka2.consumer.state.subscription import Mode, topic_pattern
 from pykafka2.errors import ConfigurationError, IllegalArgument, IllegalState
 from pykafka2.types import SubscriptionPattern, TopicPartition
 
 if TYPE_CHECKING:
-    from pykafka2.cluster.client import ClusterClient
-    from pykafka2.consumer.group.group import Group
-    from pykafka2.consumer.options import ConsumerOptions
-    from pykafka2.consumer.poll.position_control import PositionControl
-    from pykafka2.consumer.state.iteration_queue import IterationQueue
-    from pykafka2.consumer.state.subscription import Subscription
+    pass
 
 # Seconds for unsubscribe() to commit and to leave the group.
 LEAVE_TIMEOUT = 5.0
@@ -30,13 +25,6 @@ LEAVE_TIMEOUT = 5.0
 
 class SubscriptionCalls(Owned):
     """Mixed into the consumer."""
-
-    _options: ConsumerOptions
-    _cluster: ClusterClient
-    _subscription: Subscription
-    _iteration_queue: IterationQueue
-    _position_control: PositionControl
-    _group: Group | None
 
     @owned
     def subscribe(
@@ -77,29 +65,29 @@ class SubscriptionCalls(Owned):
         if pattern is not None and names:
             raise IllegalState("subscribe() takes either topics or a pattern, not both")
         listeners = listeners_of(listener, on_assigned, on_revoked, on_lost)
-        if self._group is None and (listener or on_assigned or on_revoked or on_lost):
+        if self._core.group is None and (listener or on_assigned or on_revoked or on_lost):
             raise ConfigurationError(
                 "subscribe(): a listener is called only in a group; set group_id, or leave the listener out"
             )
         is_remote = isinstance(pattern, SubscriptionPattern)
         if isinstance(pattern, SubscriptionPattern):
             self._check_remote_pattern(pattern)
-            self._subscription.subscribe_to_remote_pattern(pattern.pattern)
+            self._core.subscription.subscribe_to_remote_pattern(pattern.pattern)
         elif pattern is not None:
-            named = topic_pattern(pattern, hides_internal=self._options.exclude_internal_topics)
-            self._subscription.subscribe_to_pattern(named)
-            self._subscription.match(self._cluster.metadata.snapshot)
+            named = topic_pattern(pattern, hides_internal=self._core.options.exclude_internal_topics)
+            self._core.subscription.subscribe_to_pattern(named)
+            self._core.subscription.match(self._core.cluster.metadata.snapshot)
         elif names:
-            self._subscription.subscribe(names)
+            self._core.subscription.subscribe(names)
         else:
             self.unsubscribe()
             return
-        self._cluster.metadata.want_all_topics(pattern is not None and not is_remote)
-        if self._group is not None:
-            self._group.rebalance.subscribed(listeners)
+        self._core.cluster.metadata.want_all_topics(pattern is not None and not is_remote)
+        if self._core.group is not None:
+            self._core.group.rebalance.subscribed(listeners)
         else:
-            topics_now = self._subscription.topics
-            self._release([p for p in self._subscription.assigned if p.topic not in topics_now])
+            topics_now = self._core.subscription.topics
+            self._release([p for p in self._core.subscription.assigned if p.topic not in topics_now])
 
     @owned
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -118,14 +106,14 @@ class SubscriptionCalls(Owned):
             self.unsubscribe()
 
     def _assign(self, wanted: list[TopicPartition]) -> None:
-        if self._group is not None and self._subscription.mode is Mode.PARTITIONS:
+        if self._core.group is not None and self._core.subscription.mode is Mode.PARTITIONS:
             stays = frozenset(wanted)
-            self._group.committer.leave(
-                [partition for partition in self._subscription.assigned if partition not in stays]
+            self._core.group.committer.leave(
+                [partition for partition in self._core.subscription.assigned if partition not in stays]
             )
-        change = self._subscription.assign(wanted)
-        self._iteration_queue.forget(change.removed)
-        self._position_control.send_changes()
+        change = self._core.subscription.assign(wanted)
+        self._core.iteration_queue.forget(change.removed)
+        self._core.position_control.send_changes()
 
     @owned
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -135,7 +123,7 @@ class SubscriptionCalls(Owned):
             IllegalState: topics are subscribed to.
         """
         wanted = checked_partitions(partitions)
-        self._assign(list(dict.fromkeys([*self._subscription.assigned, *wanted])))
+        self._assign(list(dict.fromkeys([*self._core.subscription.assigned, *wanted])))
 
     @owned
     def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -145,10 +133,10 @@ class SubscriptionCalls(Owned):
             IllegalState: topics are subscribed to, or a partition is not assigned; nothing is removed.
         """
         going = dict.fromkeys(checked_partitions(partitions))
-        if self._subscription.mode is not Mode.TOPICS:
+        if self._core.subscription.mode is not Mode.TOPICS:
             for partition in going:
-                self._subscription.find(partition)
-        self._assign([partition for partition in self._subscription.assigned if partition not in going])
+                self._core.subscription.find(partition)
+        self._assign([partition for partition in self._core.subscription.assigned if partition not in going])
 
     @owned
     def unsubscribe(self) -> None:
@@ -159,29 +147,29 @@ class SubscriptionCalls(Owned):
         """
         reason = "the consumer unsubscribed"
         try:
-            if self._group is not None:
-                self._group.rebalance.end(reason, LEAVE_TIMEOUT, commit=True)
+            if self._core.group is not None:
+                self._core.group.rebalance.end(reason, LEAVE_TIMEOUT, commit=True)
         except BaseException as error:
-            if self._group is not None:
-                self._group.rebalance.leave_if_interrupted(error, reason)
+            if self._core.group is not None:
+                self._core.group.rebalance.leave_if_interrupted(error, reason)
             raise
         finally:
-            self._cluster.metadata.want_all_topics(False)
-            if self._group is not None:
-                self._group.committer.leave(list(self._subscription.assigned))
-            removed = self._subscription.unsubscribe().removed
-            self._iteration_queue.forget(removed)
-            self._position_control.send_changes()
+            self._core.cluster.metadata.want_all_topics(False)
+            if self._core.group is not None:
+                self._core.group.committer.leave(list(self._core.subscription.assigned))
+            removed = self._core.subscription.unsubscribe().removed
+            self._core.iteration_queue.forget(removed)
+            self._core.position_control.send_changes()
 
     @owned
     def assignment(self) -> set[TopicPartition]:
         """Return the assigned partitions; empty after `subscribe` until `poll` has joined the group."""
-        return set(self._subscription.assigned)
+        return set(self._core.subscription.assigned)
 
     @owned
     def subscription(self) -> set[str]:
         """Return the subscribed topics, including those that match the pattern; empty after `assign`."""
-        return set(self._subscription.topics)
+        return set(self._core.subscription.topics)
 
     @owned
     def enforce_rebalance(self, reason: str = "the application asked for it") -> None:
@@ -193,18 +181,18 @@ class SubscriptionCalls(Owned):
             IllegalState: no topics are subscribed to, there is no group_id, or group_protocol='consumer',
                 where the coordinator decides.
         """
-        if self._group is None:
+        if self._core.group is None:
             raise IllegalState(
                 "enforce_rebalance() needs a member of a group; set group_id, and call subscribe()"
             )
-        self._group.rebalance.enforce(reason)
+        self._core.group.rebalance.enforce(reason)
 
     # ------------------------------------------------------------------ inside
 
     def _check_remote_pattern(self, pattern: SubscriptionPattern) -> None:
         from pykafka2.consumer.options import CONSUMER  # loaded by the constructor
 
-        if self._options.group_protocol != CONSUMER or self._group is None:
+        if self._core.options.group_protocol != CONSUMER or self._core.group is None:
             raise ConfigurationError(
                 f"subscribe(): pattern={pattern!r} is resolved by the coordinator of a group with "
                 "group_protocol='consumer'; set that and group_id, or pass pattern=re.compile(...)"
@@ -214,9 +202,9 @@ class SubscriptionCalls(Owned):
 
     def _release(self, partitions: list[TopicPartition]) -> None:
         """Unassign partitions that a new subscription does not contain."""
-        self._subscription.remove_partitions(partitions)
-        self._iteration_queue.forget(partitions)
-        self._position_control.send_changes()
+        self._core.subscription.remove_partitions(partitions)
+        self._core.iteration_queue.forget(partitions)
+        self._core.position_control.send_changes()
 
 
 def _checked_names(topics: object) -> list[str]:

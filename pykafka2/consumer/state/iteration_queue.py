@@ -1,7 +1,7 @@
 """Records that iteration has polled but not yet returned.
 
 Used on the caller's thread. The positions are beyond these records, so seek and pause must discard or
-rewind them (calls/guards.py), and a commit stops before them (commit/committer.py). List iterators return
+rewind them (core.py), and a commit stops before them (commit/committer.py). List iterators return
 them, a slice at a time, so no Python call is made per record; the length hint of the iterator shows how many
 are left.
 """
@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator
 from operator import length_hint
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pykafka2.types import ConsumerRecord, TopicPartition
+
+if TYPE_CHECKING:
+    from pykafka2.clock import Clock
 
 Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 
@@ -129,3 +132,32 @@ class IterationQueue:
         # Without a call between them, as above.
         self._records, self._cut, self._slice, self.slice = records, 0, none, iterator
         before.clear()  # ends iterators over the old slice
+
+
+WANTED_SECONDS = 0.1
+MOST_RECORDS = 500
+
+
+class SliceLength:
+    """The number of records that iteration returns between two checks of commits and the group."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._length = 1
+        self._began_at: float | None = None
+
+    def next(self) -> int:
+        """Return the length of the next slice; called at the end of the current one."""
+        now = self._clock.monotonic()
+        if self._began_at is not None:
+            took = now - self._began_at
+            if took < WANTED_SECONDS / 2:
+                self._length = min(self._length * 2, MOST_RECORDS)
+            elif took > WANTED_SECONDS:
+                self._length = max(int(self._length * WANTED_SECONDS / took), 1)
+        self._began_at = now
+        return self._length
+
+    def pause(self) -> None:
+        """Mark the following time as waiting, which does not count for max_poll_interval_ms."""
+        self._began_at = None

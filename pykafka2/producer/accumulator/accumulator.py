@@ -17,6 +17,7 @@ from pykafka2.compression import codec as find_codec
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import BufferExhausted, ClientClosed, IllegalState, KafkaError, RecordTooLarge
 from pykafka2.metrics import Metrics
+from pykafka2.producer.accumulator.allocation import Allocation, MemoryFull
 from pykafka2.producer.accumulator.batch import BatchHooks, BatchState, ProducerBatch, raise_here
 from pykafka2.producer.accumulator.batch_records import ColumnRecords
 from pykafka2.producer.accumulator.batch_sizes import (
@@ -28,7 +29,6 @@ from pykafka2.producer.accumulator.batch_sizes import (
 from pykafka2.producer.accumulator.buffer_pool import BufferPool, Permit
 from pykafka2.producer.accumulator.locked_steps import LockedSteps, locked_step
 from pykafka2.producer.accumulator.partition_queue import PartitionQueue
-from pykafka2.producer.accumulator.room import NoRoom, Room
 from pykafka2.producer.delivery.batch_outcome import BatchOutcome, WaitUntil
 from pykafka2.producer.delivery.callbacks import Interrupt
 from pykafka2.producer.delivery.delivery import Delivery
@@ -125,11 +125,17 @@ class Accumulator:
             self.locked_steps.check()
 
     def append_waiting(
-        self, queue: PartitionQueue, row: Row, size_bytes: int, timeout: float, room: Room | None = None
+        self,
+        queue: PartitionQueue,
+        row: Row,
+        size_bytes: int,
+        timeout: float,
+        allocation: Allocation | None = None,
     ) -> Delivery:
         """Append a record, to a new batch if necessary. Wait at most `timeout` seconds for memory.
 
-        With `room` it does not wait: it raises `NoRoom`, and the caller waits for the permit and repeats.
+        With `allocation` it does not wait: it raises `MemoryFull`, and the caller waits for the permit and
+        repeats.
 
         Raises:
             RecordTooLarge: the record does not fit into a request or the buffer.
@@ -141,7 +147,7 @@ class Accumulator:
         """
         if self.locked_steps.running:
             self.locked_steps.check()
-        permit = None if room is None else room.take()
+        permit = None if allocation is None else allocation.take()
         is_new = permit is None
         if permit is None:
             needed_bytes = HEADER_BYTES + size_bytes + LONGER_OVERHEAD_BYTES
@@ -153,9 +159,9 @@ class Accumulator:
             if is_new:
                 self.pool.request(permit)
             if not permit.is_granted:
-                if room is not None:
+                if allocation is not None:
                     self._wake()  # memory is short: batches need not linger
-                    room.keep(permit)
+                    allocation.keep(permit)
                 self._wait_for_memory(queue, permit, timeout)
             batch = self._new_batch(queue, permit)
             delivery, is_new = self._append_with(queue, batch, row, size_bytes)
@@ -164,7 +170,7 @@ class Accumulator:
                 self._wake()
             else:
                 self._return(permit)
-        except NoRoom:
+        except MemoryFull:
             raise
         except BaseException:
             self._undo_append(queue, batch, permit)

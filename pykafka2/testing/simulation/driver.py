@@ -64,9 +64,9 @@ class SimClock:
 
     def file_ms(self) -> int:
         """Return the wall clock for times of files, whose use does not count as a reading."""
-        offset = self._wall_offset
-        if self._world is not None:
-            offset += self._world._wall_offset
+        offset, world = self._wall_offset, self._world
+        if world is not None:
+            offset += world._wall_offset
         return EPOCH_MS + int((self._scheduler.now + offset) * 1000)
 
     def wall_ns(self) -> int:

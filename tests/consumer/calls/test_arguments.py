@@ -51,7 +51,7 @@ def test_a_plain_tuple_names_a_partition_in_every_call(cluster: LogCluster, call
         read = offsets(consumer)
         assert read == {"seek": [1, 2], "seek_to_end": []}.get(call, [0, 1, 2])
         assert consumer.health()["state"] == "open"
-        assert {type(one) for one in consumer._subscription.positions} == {TopicPartition}
+        assert {type(one) for one in consumer._core.subscription.positions} == {TopicPartition}
 
 
 REFUSED: dict[str, tuple[Callable[[Any], object], type[Exception], str]] = {

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import TopicPartition
-from pykafka2.consumer.calls.guards import Handover, Owned, handing_over
+from pykafka2.consumer.core import Handover, Owned, handing_over
 from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.types import ConsumerRecord
 
@@ -194,9 +194,7 @@ def test_interrupt_before_the_call_began_takes_nothing_back() -> None:
 
     class Consumer(Owned):
         def __init__(self, handover: Any) -> None:
-            self._lock = threading.RLock()
-            self._refusal = None
-            self._handover = handover
+            self._core: Any = SimpleNamespace(lock=threading.RLock(), refusal=None, handover=handover)
 
         @handing_over
         def poll(self) -> None:
@@ -206,7 +204,7 @@ def test_interrupt_before_the_call_began_takes_nothing_back() -> None:
         raise KeyboardInterrupt
 
     taken_back: list[bool] = []
-    consumer = Consumer(SimpleNamespace(begin=interrupt, take_back=taken_back.append))
+    consumer = Consumer(SimpleNamespace(begin=interrupt, undo_interrupted_call=taken_back.append))
     with pytest.raises(KeyboardInterrupt):
         consumer.poll()
     assert taken_back == []

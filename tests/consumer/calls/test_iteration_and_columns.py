@@ -62,9 +62,9 @@ def test_partition_that_is_put_back_and_not_read_yet_has_no_leader_epoch(cluster
     """That of the last returned record could be newer than the position's, as in a commit."""
     with reader(cluster) as consumer:
         next(consumer)
-        assert set(consumer._subscription.leader_epochs) == set(ORDERS)
+        assert set(consumer._core.subscription.leader_epochs) == set(ORDERS)
         (read,) = consumer.poll_columns(0, max_records=1)
-        assert set(consumer._subscription.leader_epochs) <= {read}
+        assert set(consumer._core.subscription.leader_epochs) <= {read}
 
 
 def test_poll_columns_after_next_raises_for_the_damage_behind_the_records(cluster: LogCluster) -> None:
@@ -112,6 +112,6 @@ def test_bytes_of_records_that_are_read_again_count_once(cluster: LogCluster, ta
         consumer.poll_columns(0)
         assert consumer.metrics()["bytes-consumed-total"] == total
         for _ in range(2):
-            consumer._poller.collector.undo_last_pass()
+            consumer._core.poller.collector.undo_last_pass()
             consumer.poll_columns(0)
             assert consumer.metrics()["bytes-consumed-total"] == total

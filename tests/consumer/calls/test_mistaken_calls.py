@@ -209,8 +209,8 @@ def test_method_of_another_client_names_the_equivalent(cluster: LogCluster, name
 
 def test_attribute_of_an_unfinished_consumer_raises_attribute_error() -> None:
     half_built = KafkaConsumer.__new__(KafkaConsumer)
-    with pytest.raises(AttributeError, match="_options"):
-        half_built._options  # noqa: B018
+    with pytest.raises(AttributeError, match="_core"):
+        half_built._core  # noqa: B018
 
 
 SEEKS: dict[str, Call] = {

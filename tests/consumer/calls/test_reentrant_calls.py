@@ -112,7 +112,7 @@ def test_partitions_unassigned_by_a_deserializer_have_no_position(call: str) -> 
             consumer.poll(1000)
         else:
             assert [record.offset for record in consumer.poll(1000)[ORDERS_0]] == list(range(8))
-            assert consumer._subscription.positions == {}
+            assert consumer._core.subscription.positions == {}
 
 
 def test_poll_inside_a_deserializer_is_refused_at_once() -> None:

@@ -8,9 +8,8 @@ import pytest
 
 from pykafka2 import BadRecord, ConsumerRecord
 from pykafka2.consumer.bad_records import BadRecords
-from pykafka2.consumer.calls.poll import SliceLength
 from pykafka2.consumer.fetch.fetched_data import FetchedData
-from pykafka2.consumer.state.iteration_queue import IterationQueue
+from pykafka2.consumer.state.iteration_queue import IterationQueue, SliceLength
 from pykafka2.errors import CorruptData, KafkaError, KafkaTimeoutError
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -92,7 +91,7 @@ def test_the_epoch_before_damage_is_that_of_the_last_record_or_unknown(call: str
     with cluster.consumer() as consumer:
         consumer.assign([ORDERS_0])
         getattr(consumer, call)(1000)
-        assert consumer._subscription.leader_epochs[ORDERS_0] == 1
+        assert consumer._core.subscription.leader_epochs[ORDERS_0] == 1
         cluster.epoch = 2
         log = cluster.log("orders")
         log.append(b"1")
@@ -105,7 +104,7 @@ def test_the_epoch_before_damage_is_that_of_the_last_record_or_unknown(call: str
         cluster.arrive()
         assert getattr(consumer, call)(1000)
         assert consumer.position(ORDERS_0) == 2
-        assert consumer._subscription.leader_epochs[ORDERS_0] == epoch
+        assert consumer._core.subscription.leader_epochs[ORDERS_0] == epoch
 
 
 def test_records_taken_back_are_returned_again_with_the_former_position() -> None:
@@ -114,15 +113,15 @@ def test_records_taken_back_are_returned_again_with_the_former_position() -> Non
     with cluster.consumer() as consumer:
         consumer.assign([ORDERS_0])
         assert len(consumer.poll(1000)[ORDERS_0]) == 2
-        consumer._poller.collector.undo_last_pass()
+        consumer._core.poller.collector.undo_last_pass()
         assert consumer.position(ORDERS_0) == 0
-        assert ORDERS_0 not in consumer._subscription.leader_epochs
+        assert ORDERS_0 not in consumer._core.subscription.leader_epochs
         assert read(consumer) == [b"0", b"1"]
         cluster.epoch = 2
         cluster.write(b"2")
         assert read(consumer, 1) == [b"2"]
-        consumer._poller.collector.undo_last_pass()
-        assert consumer._subscription.leader_epochs[ORDERS_0] == 1
+        consumer._core.poller.collector.undo_last_pass()
+        assert consumer._core.subscription.leader_epochs[ORDERS_0] == 1
 
 
 def test_seek_away_skips_damage_behind_returned_records(cluster: LogCluster) -> None:
@@ -146,7 +145,7 @@ def test_records_taken_back_are_returned_again_before_the_damage(cluster: LogClu
         consumer.assign([ORDERS_0])
         for _ in range(3):
             assert read(consumer, 1) == [b"0"]
-            consumer._poller.collector.undo_last_pass()
+            consumer._core.poller.collector.undo_last_pass()
 
 
 def test_poll_without_position_updates_raises_leading_damage(cluster: LogCluster) -> None:
@@ -164,9 +163,9 @@ def test_prefetched_records_of_a_reset_position_leave_no_gap(cluster: LogCluster
     with cluster.consumer() as consumer:
         consumer.assign([ORDERS_0])
         assert consumer.poll(1000) == {}
-        generation = consumer._subscription.assigned[ORDERS_0].generation
+        generation = consumer._core.subscription.assigned[ORDERS_0].generation
         ahead = memoryview(build_batch([(None, b"5")], 5))
-        consumer._buffer.put(FetchedData(ORDERS_0, generation, 5, ahead))
+        consumer._core.buffer.put(FetchedData(ORDERS_0, generation, 5, ahead))
         assert consumer.poll(0) == {}
         assert consumer.position(ORDERS_0) == 0
         cluster.append("orders", 0, *[b"%d" % number for number in range(6)])
@@ -202,13 +201,13 @@ def test_health_reports_metadata_age_and_throttling(cluster: LogCluster) -> None
         assert (group["last_commit_age"], group["last_heartbeat_age"]) == (None, None)
         consumer.assign([ORDERS_0])
         consumer.beginning_offsets([ORDERS_0])
-        link: Any = consumer._cluster.nodes.known_link(0)
+        link: Any = consumer._core.cluster.nodes.known_link(0)
         link.connection.throttled_until = cluster.now + 3600
         assert "throttle" in consumer.explain()
         link.connection.throttled_until = 0
         cluster.on(MetadataRequest, lambda request, broker: Hold())
         cluster.runtime.run_for(20)
-        consumer._cluster.metadata.request_update()
+        consumer._core.cluster.metadata.request_update()
         cluster.runtime.run_for(10)
         health = consumer.health()
         assert health["metadata_age"] >= 30 > health["metadata_request_age"]
@@ -278,6 +277,6 @@ def test_a_peek_at_records_of_a_new_leader_leaves_the_epoch_of_each_position() -
         cluster.write(b"1")
         for _ in range(2):
             assert len(consumer.poll(1000, update_offsets=False)[ORDERS_0]) == 1
-            assert consumer._subscription.leader_epochs[ORDERS_0] == 1
+            assert consumer._core.subscription.leader_epochs[ORDERS_0] == 1
         assert read(consumer, 1) == [b"1"]
-        assert consumer._subscription.leader_epochs[ORDERS_0] == 2
+        assert consumer._core.subscription.leader_epochs[ORDERS_0] == 2

@@ -256,7 +256,7 @@ def test_driver_turn_does_not_visit_commits_in_flight(simulation: Simulation, cl
     for offset in range(1, 501):
         consumer.commit_async({FIRST: offset}, callbacks)
     simulation.run_for(1)
-    commits = consumer._group.commits  # type: ignore[union-attr]
+    commits = consumer._core.group.commits  # type: ignore[union-attr]
     assert commits.count == 500
     calls = []
     sys.setprofile(lambda frame, event, argument: calls.append(event))
@@ -314,7 +314,7 @@ def test_ctrl_c_at_close_is_raised_though_a_callback_raised(
         raise KeyboardInterrupt
 
     def refuse(offsets: object, error: object) -> None:
-        monkeypatch.setattr(consumer._cluster.driver, "wait_until", press)
+        monkeypatch.setattr(consumer._core.cluster.driver, "wait_until", press)
         raise RuntimeError("not mine")
 
     consumer.commit_async({FIRST: 1}, callback=refuse)

@@ -122,9 +122,9 @@ def test_commit_waits_while_the_last_commit_before_a_revocation_may_be_retried(
     """That of partitions that are given away is not waited for: a commit of the application may follow it."""
     consumer = reader(simulation, cluster, [FIRST], enable_auto_commit=True)
     read(consumer, 1)
-    assert consumer._group is not None
+    assert consumer._core.group is not None
     cluster.controls.fail_next(OffsetCommitRequest, CoordinatorLoadInProgress)
-    last = consumer._group.committer.commit_before_rebalance([FIRST], 10.0)
+    last = consumer._core.group.committer.commit_before_rebalance([FIRST], 10.0)
     consumer.commit_async({FIRST: 5})
     simulation.run_for(5)
     assert last is not None
@@ -145,12 +145,12 @@ def test_queued_commit_ends_at_its_own_deadline(
     """
     consumer = reader(simulation, cluster, [FIRST], enable_auto_commit=True, request_timeout_ms=20_000)
     read(consumer, 1)
-    assert consumer._group is not None
+    assert consumer._core.group is not None
     if first == "is repeated":
         cluster.controls.fail_next(OffsetCommitRequest, CoordinatorLoadInProgress, times=10_000)
     else:
         cluster.controls.delay(OffsetCommitRequest, 15.0)
-    last = consumer._group.committer.commit_before_rebalance([FIRST], 60.0)
+    last = consumer._core.group.committer.commit_before_rebalance([FIRST], 60.0)
     began_at = simulation.now
     with pytest.raises(KafkaTimeoutError, match=r"orders-0 to group .* not acknowledged within 0\.5 s"):
         consumer.commit({FIRST: 5}, timeout_ms=500)

@@ -165,7 +165,7 @@ def test_commit_of_positions_leaves_out_a_topic_that_was_deleted_before(
     )
     read(consumer, 25)
     cluster.delete_topic("others")
-    consumer._cluster.metadata.request_update()
+    consumer._core.cluster.metadata.request_update()
     simulation.sleep(20)
     began_at = simulation.now
     if how == "commit_async":
@@ -191,7 +191,7 @@ def test_explicit_commit_with_a_topic_that_was_deleted_before_commits_the_others
     )
     read(consumer, 25)
     cluster.delete_topic("others")
-    consumer._cluster.metadata.request_update()
+    consumer._core.cluster.metadata.request_update()
     simulation.sleep(5)
     with pytest.raises(UnknownTopicOrPartition, match="others does not exist"):
         consumer.commit({other: 4, FIRST: 7})

@@ -93,8 +93,8 @@ def test_a_commit_just_as_the_membership_is_lost_is_the_members(
     """
     consumer = member(simulation, cluster)
     read_some(consumer, 5)
-    assert consumer._group is not None
-    real = consumer._group.group_status
+    assert consumer._core.group is not None
+    real = consumer._core.group.group_status
 
     class LostAfterTheFirstLook:
         looks = 0
@@ -105,7 +105,7 @@ def test_a_commit_just_as_the_membership_is_lost_is_the_members(
                 real.commit_error, real.identity = CommitFailed("lost"), GroupIdentity()
             return getattr(real, name)
 
-    monkeypatch.setattr(consumer._group.committer, "_group_status", LostAfterTheFirstLook())
+    monkeypatch.setattr(consumer._core.group.committer, "_group_status", LostAfterTheFirstLook())
     with pytest.raises(CommitFailed):
         consumer.commit()
     assert all(one.member_id for one in cluster.history.requests(OffsetCommitRequest))

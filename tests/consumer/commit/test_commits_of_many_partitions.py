@@ -42,11 +42,14 @@ def test_returned_positions_are_found_without_a_search() -> None:
     for number in range(2):
         cluster.append("orders", number, b"x")
     with cluster.consumer(group_id="g", enable_auto_commit=False) as consumer:
-        assert consumer._group is not None
+        assert consumer._core.group is not None
         consumer.assign(MANY[:2])
         for number in range(2):
             consumer.seek(MANY[number], number)
-        committer, owned_partitions = consumer._group.committer, consumer._group.rebalance._owned_partitions
+        committer, owned_partitions = (
+            consumer._core.group.committer,
+            consumer._core.group.rebalance._owned_partitions,
+        )
         assert list(committer.consumed_offsets(Unsearched(MANY[1:]))) == [MANY[1]]
         assert owned_partitions.begin_revocation(MANY[:2], of_other_topics=Unsearched(MANY[:2]))
 

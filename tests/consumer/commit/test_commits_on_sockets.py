@@ -123,9 +123,9 @@ def test_consumer_with_a_dead_io_thread_can_be_closed(kafka_cluster: KafkaCluste
     def fail(now: float) -> None:
         raise LookupError("a bug")
 
-    consumer._cluster.driver.call_soon(fail)
+    consumer._core.cluster.driver.call_soon(fail)
     deadline = time.monotonic() + 10
-    while consumer._cluster.driver.failure is None and time.monotonic() < deadline:
+    while consumer._core.cluster.driver.failure is None and time.monotonic() < deadline:
         time.sleep(0.001)
     with pytest.raises(ClientFailed, match="a bug"):
         consumer.commit()

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import ConsumerRecord, TopicPartition
-from pykafka2.consumer.calls.poll import MOST_RECORDS, SliceLength
-from pykafka2.consumer.state.iteration_queue import IterationQueue
+from pykafka2.consumer.state.iteration_queue import MOST_RECORDS, IterationQueue, SliceLength
 from pykafka2.errors import ClientClosed, ConcurrentUse
 from tests.consumer.logs import LogCluster
 
@@ -157,7 +156,7 @@ def test_an_iteration_in_another_thread_is_refused_at_the_next_slice() -> None:
             except ConcurrentUse as error:
                 errors.append(error)
 
-        with consumer._lock:
+        with consumer._core.lock:
             thread = threading.Thread(target=iterate)
             thread.start()
             thread.join()

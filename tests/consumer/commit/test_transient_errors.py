@@ -94,8 +94,8 @@ def test_committed_offsets_are_those_of_the_own_group_and_no_partition_may_be_mi
     cluster: OldCluster,
 ) -> None:
     with reader(cluster) as consumer:
-        assert consumer._group is not None
-        committed = consumer._group.resume._committed
+        assert consumer._core.group is not None
+        committed = consumer._core.group.resume._committed
         response = OffsetFetchResponse(groups=[fetched("old", 5, 0, 1), fetched("another", 70, 0, 1)])
         assert committed.refusal(response, ORDERS, NO_IDS) is None
         found = committed.read(response, ORDERS)
@@ -113,8 +113,8 @@ def test_abandoned_commit_does_not_block_later_ones(cluster: OldCluster) -> None
     with reader(cluster) as consumer:
         consumer.commit({FIRST: 0})
         cluster.on(OffsetCommitRequest, lambda request, broker: Hold())
-        assert consumer._group is not None
-        abandoned = consumer._group.committer._begin(
+        assert consumer._core.group is not None
+        abandoned = consumer._core.group.committer._begin(
             {FIRST: OffsetAndMetadata(1, "", -1)}, 60, is_retried=True
         )
         cluster.runtime.run_for(0.1)
@@ -135,8 +135,8 @@ def test_member_with_a_new_epoch_repeats_its_commit_at_once(cluster: OldCluster)
         return refused(StaleMemberEpoch.code)
 
     with reader(cluster) as consumer:
-        assert consumer._group is not None
-        group_status = consumer._group.group_status
+        assert consumer._core.group is not None
+        group_status = consumer._core.group.group_status
         group_status.identity = GroupIdentity("me", 5, None, 1)
         cluster.on(OffsetCommitRequest, stale_once)
         consumer.commit({FIRST: 1})
@@ -189,12 +189,12 @@ def test_automatic_commits_wait_where_there_is_no_member(
         reader(cluster, enable_auto_commit=True, auto_commit_interval_ms=100) as consumer,
     ):
         consumer.seek(FIRST, 0)
-        assert consumer._group is not None
-        consumer._group.group_status.commit_error = RebalanceInProgress("not now")
+        assert consumer._core.group is not None
+        consumer._core.group.group_status.commit_error = RebalanceInProgress("not now")
         for _ in range(5):
             consumer.poll(200)
         assert not [message for message in caplog.messages if "automatic commit" in message]
-        consumer._group.group_status.commit_error = None
+        consumer._core.group.group_status.commit_error = None
         consumer.poll(200)
         cluster.runtime.run_for(0.1)
         assert sent(cluster)
@@ -232,7 +232,7 @@ def test_a_commit_that_a_ctrl_c_ended_is_not_sent_later(cluster: OldCluster) -> 
     cluster.on(OffsetCommitRequest, lambda request, broker: held)
     with reader(cluster) as consumer:
         consumer.commit_async({FIRST: 1})
-        driver = consumer._cluster.driver
+        driver = consumer._core.cluster.driver
         wait_until = driver.wait_until
 
         def interrupted(*arguments: Any) -> bool:
@@ -288,7 +288,7 @@ def test_invalid_committed_offset_is_not_read_as_none(cluster: OldCluster) -> No
 def test_topics_are_named_by_ids_only_where_all_have_one(cluster: OldCluster) -> None:
     with reader(cluster) as consumer:
         consumer.poll(100)
-        metadata = consumer._cluster.metadata
+        metadata = consumer._core.cluster.metadata
         assert set(TopicIds.of(["orders"], metadata).by_name) == {"orders"}
         assert TopicIds.of(["orders", "unknown"], metadata).by_name == {}
 

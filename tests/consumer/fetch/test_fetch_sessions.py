@@ -130,7 +130,7 @@ def test_partitions_assigned_again_within_a_session_have_their_high_watermarks(
             consumer.seek(ORDERS[number], end)
         assert read(consumer) == [b"b"]
         assert [consumer.highwater(partition) for partition in ORDERS] == [1, 2, 0, 0]
-        assert not consumer._fetcher.table.without_end, "each response would search for the ends again"
+        assert not consumer._core.fetcher.table.without_end, "each response would search for the ends again"
     assert cluster.made == 1
     assert not cluster.errors
 

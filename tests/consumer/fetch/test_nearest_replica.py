@@ -166,7 +166,7 @@ def test_stalled_follower_read_restarts_at_the_leader() -> None:
         assert values(consumer, 2) == [b"0"]
         cluster.brokers[1].on(FetchRequest, lambda request, broker: Hold())
         values(consumer, 2)
-        fetcher = consumer._fetcher
+        fetcher = consumer._core.fetcher
         assert set(fetcher._nodes.in_flight) == {1}
         fetcher.reset_brokers_of(ORDERS_0)
         assert not fetcher._nodes.in_flight
@@ -191,4 +191,4 @@ def test_a_real_follower_serves_its_rack() -> None:
             assert read(consumer, 200) == expected
             expected = produce(cluster, 100, 200)
             assert read(consumer, 100) == expected
-            assert consumer._fetcher.table.states[ORDERS_0].replica == near
+            assert consumer._core.fetcher.table.states[ORDERS_0].replica == near

@@ -155,7 +155,7 @@ def test_a_closed_consumer_ends_the_range(cluster: LogCluster) -> None:
 def test_read_range_raises_client_closed_if_closed_by_another_thread(cluster: LogCluster) -> None:
     """Another thread has begun to close it, and the IO thread has not ended the request yet."""
     consumer = cluster.consumer()
-    pieces, client = consumer.read_range(ORDERS_0, 95, 101), consumer._cluster
+    pieces, client = consumer.read_range(ORDERS_0, 95, 101), consumer._core.cluster
     next(pieces)
     cluster.runtime.call_later(0.2, lambda: setattr(client, "is_closed", True))
     cluster.runtime.call_later(0.25, lambda: None)  # so that time stands there for a moment

@@ -167,7 +167,7 @@ def test_an_answer_to_a_fetch_from_behind_is_not_taken_in(cluster: LogCluster) -
         assert late.topics[0].partitions[0].fetch_offset == 1
         consumer.pause(ORDERS_0)
         cluster.runtime.run_for(0.01)
-        consumer._fetcher._drop_paused(1)
+        consumer._core.fetcher._drop_paused(1)
         held.release(cluster.fetch_now(late, cluster.brokers[0]))
         del cluster.brokers[0].handlers[FetchRequest]
         cluster.runtime.run_for(0.1)
@@ -217,7 +217,7 @@ def test_backoff_after_an_error_ends_with_good_responses(cluster: LogCluster, is
         read(consumer, 1)
         cluster.log("orders").error_code = 56  # the disk of the broker: passes
         read(consumer, 4)
-        assert consumer._fetcher.table.states[ORDERS_0].backoff.attempts > 2
+        assert consumer._core.fetcher.table.states[ORDERS_0].backoff.attempts > 2
         cluster.log("orders").error_code = 0
         if not is_empty:
             for number in range(50):
@@ -225,7 +225,7 @@ def test_backoff_after_an_error_ends_with_good_responses(cluster: LogCluster, is
             consumer.poll(1000, max_records=1)
         else:
             read(consumer, 2)
-        assert consumer._fetcher.table.states[ORDERS_0].backoff.attempts == 0
+        assert consumer._core.fetcher.table.states[ORDERS_0].backoff.attempts == 0
 
 
 def test_a_place_out_of_range_after_a_good_fetch_is_a_first_one(cluster: LogCluster) -> None:

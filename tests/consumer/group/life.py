@@ -53,7 +53,7 @@ class Member:
     waits: int = 0
 
     def __attrs_post_init__(self) -> None:
-        driver = self.consumer._cluster.driver
+        driver = self.consumer._core.cluster.driver
         wait_until = driver.wait_until
 
         def counted(predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
@@ -133,7 +133,7 @@ class Member:
         """End without leaving the group, like a killed process."""
         self.is_stalled = True
         self.group.members.remove(self)
-        self.consumer._cluster.close(0)
+        self.consumer._core.cluster.close(0)
 
 
 class Group:

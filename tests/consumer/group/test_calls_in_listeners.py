@@ -165,7 +165,7 @@ def test_ctrl_c_is_raised_though_a_listener_raised(
         raise KeyboardInterrupt
 
     def refuse(what: str, partitions: list[object]) -> None:
-        monkeypatch.setattr(member.consumer._cluster.driver, "wait_until", press)
+        monkeypatch.setattr(member.consumer._core.cluster.driver, "wait_until", press)
         raise RuntimeError("not now")
 
     member.in_listener = refuse  # type: ignore[assignment]
@@ -182,7 +182,7 @@ def test_ctrl_c_in_the_last_commit_is_raised_though_the_listener_raised(
     member = group.member("a")
     group.settle()
     group.turn_until(lambda: len(member.read) == 12, 10)
-    driver, strikes = member.consumer._cluster.driver, [KeyboardInterrupt()]
+    driver, strikes = member.consumer._core.cluster.driver, [KeyboardInterrupt()]
     wait_until = driver.wait_until
 
     def press(predicate: Callable[[], bool], timeout: float) -> bool:

@@ -55,9 +55,9 @@ def test_heartbeats_follow_heartbeat_interval_ms(simulation: Simulation, interva
 def test_each_consumer_has_assignors_of_its_own(simulation: Simulation) -> None:
     group = Group(simulation, partition_assignment_strategy="sticky")
     first, second = group.member("a"), group.member("b")
-    assert first.consumer._group is not None
-    assert second.consumer._group is not None
-    ours, theirs = (one.consumer._group.rebalance.protocol for one in (first, second))
+    assert first.consumer._core.group is not None
+    assert second.consumer._core.group is not None
+    ours, theirs = (one.consumer._core.group.rebalance.protocol for one in (first, second))
     assert isinstance(ours, Rebalance)
     assert isinstance(theirs, Rebalance)
     assert ours._assignors.assignors[0] is not theirs._assignors.assignors[0]

@@ -81,8 +81,8 @@ def test_no_lock_is_held_while_a_listener_runs(kafka_cluster: KafkaCluster) -> N
         assert consumer.health()["partitions"].keys() == {f"orders-{number}" for number in range(6)}
         assert consumer.metrics()["assigned-partitions"] == 6
         assert consumer.explain()
-        assert consumer._poller._buffer._lock.acquire(blocking=False)
-        consumer._poller._buffer._lock.release()
+        assert consumer._core.poller._buffer._lock.acquire(blocking=False)
+        consumer._core.poller._buffer._lock.release()
         consumer.wakeup()
         with pytest.raises(ConcurrentUse):
             consumer.poll()

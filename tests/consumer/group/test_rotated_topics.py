@@ -72,7 +72,7 @@ def test_rotated_topic_does_not_stop_the_others(
 ) -> None:
     group = group_of(simulation, protocol, assignor)
     members = members_of(group, how)
-    metadata = members[0].consumer._cluster.metadata
+    metadata = members[0].consumer._core.cluster.metadata
     old_ids = {metadata.topic_id(topic) for topic in ("log-1", "log-2")}
     group.cluster.history.clear()
     group.recreated = frozenset({"log-1", "log-2"}) if how == "names" else frozenset()

@@ -123,7 +123,7 @@ def play(at: int, way: str, protocol: str, within: str = "") -> Interruption:
         )
         story = Story(consumer)
         consumer.subscribe(["orders"], listener=story)
-        interruption = Interruption(at, within, consumer._cluster.driver.is_own_thread)
+        interruption = Interruption(at, within, consumer._core.cluster.driver.is_own_thread)
         read = getattr(story, way)
         with interruption.strikes():
             for turn in range(40):
@@ -209,7 +209,7 @@ def give_up(at: int, protocol: str, within: str) -> Interruption:
         first = group.member("a")
         group.turn_until(lambda: len(first.read) == 30, 20)
         second = group.member("b")
-        drivers = [member.consumer._cluster.driver for member in group.members]
+        drivers = [member.consumer._core.cluster.driver for member in group.members]
         interruption = Interruption(at, within, lambda: any(driver.is_own_thread() for driver in drivers))
         while not group.is_settled():
             with interruption.strikes(), suppress(Interrupted):
@@ -237,7 +237,7 @@ def end(at: int, protocol: str, call: str) -> Interruption:
         group = (consumer_group if protocol == "consumer" else Group)(simulation, brokers=1)
         first, second = group.member("a"), group.member("b")
         group.settle()
-        drivers = [member.consumer._cluster.driver for member in group.members]
+        drivers = [member.consumer._core.cluster.driver for member in group.members]
         interruption = Interruption(at, "", lambda: any(driver.is_own_thread() for driver in drivers))
         with interruption.strikes(), suppress(Interrupted):
             getattr(first.consumer, call)()
@@ -272,7 +272,7 @@ def test_records_that_are_taken_back_from_an_iteration_come_once() -> None:
                 read[TopicPartition(record.topic, record.partition)].append(record.offset)
                 if number == 15:
                     break
-            interruption = Interruption(at, "", consumer._cluster.driver.is_own_thread)
+            interruption = Interruption(at, "", consumer._core.cluster.driver.is_own_thread)
             with interruption.strikes(), suppress(Interrupted):
                 consumer.pause(*ORDERS)
             consumer.resume(*ORDERS)
@@ -291,7 +291,7 @@ def test_a_seek_after_a_pause_that_was_interrupted_is_not_undone(monkeypatch: py
     with cluster.consumer("orders", consumer_timeout_ms=2000) as consumer:
         assert next(consumer).offset == 0
         with monkeypatch.context() as patched:
-            patched.setattr(consumer._position_control, "rewind", interrupt)
+            patched.setattr(consumer._core.position_control, "rewind", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 consumer.pause(ORDERS[0])
         consumer.seek(ORDERS[0], RECORDS - 1)
@@ -309,7 +309,7 @@ def interrupt_amid_iteration(
             cluster.append(topic, number, *[b"x"] * RECORDS)
         with cluster.consumer("orders", consumer_timeout_ms=2000) as consumer:
             assert [next(consumer).offset, next(consumer).offset] == [0, 1]
-            interruption = Interruption(at, within, consumer._cluster.driver.is_own_thread)
+            interruption = Interruption(at, within, consumer._core.cluster.driver.is_own_thread)
             with interruption.strikes(), suppress(Interrupted):
                 call(consumer)
             yield consumer, interruption.where

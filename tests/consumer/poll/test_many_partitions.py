@@ -41,10 +41,10 @@ def test_stall_check_visits_each_connection_once() -> None:
     cluster = LogCluster({"orders": [0, 1] * (count // 2)}, brokers=2)
     with cluster.consumer(fetch_max_wait_ms=60_000) as consumer:
         consumer.assign([TopicPartition("orders", number) for number in range(count)])
-        while len(consumer._subscription.positions) < count:
+        while len(consumer._core.subscription.positions) < count:
             consumer.poll(100)
         for partition in consumer.assignment():  # there are records, which do not come
-            consumer._fetcher.table.readable_ends[partition] = 5
+            consumer._core.fetcher.table.readable_ends[partition] = 5
         cluster.runtime.run_for(11)
         with Calls() as calls:
             consumer.poll()

@@ -54,7 +54,7 @@ def test_brokers_that_cannot_be_reached_are_warned_of_once_a_minute(
         while cluster.now < until:
             assert consumer.poll(1000) == {}
         said = [message for message in caplog.messages if "] waiting for a broker: " in message]
-        assert all(message.startswith(f"[{consumer._options.client_id}] ") for message in said)
+        assert all(message.startswith(f"[{consumer._core.options.client_id}] ") for message in said)
         assert len(said) == 3, caplog.messages
         assert "waiting for orders" not in caplog.text, "one cause is enough"
         assert "No broker is connected" in consumer.explain()
@@ -273,7 +273,7 @@ def test_unknown_coordinator_does_not_mean_that_assigned_partitions_cannot_be_re
             assert consumer.poll(1000) == {}
         said = [message for message in caplog.messages if "] waiting for " in message]
         assert [message.split(", without which")[0] for message in said] == [
-            f"[{consumer._options.client_id}] waiting for the coordinator of group 'billing'"
+            f"[{consumer._core.options.client_id}] waiting for the coordinator of group 'billing'"
         ] * 2
         assert ".; " not in said[0]
 
@@ -345,7 +345,7 @@ def test_an_error_that_each_poll_raises_does_not_grow() -> None:
     cluster = LogCluster({"orders": [0]}, brokers=1)
     with cluster.consumer("orders") as consumer:
         consumer.poll(100)
-        error = consumer._cluster.metadata.last_error = SaslAuthenticationFailed("no such user")
+        error = consumer._core.cluster.metadata.last_error = SaslAuthenticationFailed("no such user")
         for _ in range(3):
             with pytest.raises(SaslAuthenticationFailed, match="no such user"):
                 consumer.poll()
@@ -378,6 +378,6 @@ def test_missing_partition_is_warned_of_while_another_always_has_records(
         while cluster.now - began < 119:
             cluster.runtime.run_for(0.1)
             assert consumer.poll(1000)
-        assert not consumer._buffer.is_empty
+        assert not consumer._core.buffer.is_empty
         said = [message for message in caplog.messages if "no partition 7" in message]
         assert len(said) == 2, caplog.messages

@@ -269,7 +269,7 @@ def test_partition_paused_when_unassigned_is_read_when_reassigned() -> None:
         consumer.seek(ORDERS[0], 0)
         consumer.pause(ORDERS[0])
         consumer.poll(100)
-        consumer._subscription.unsubscribe()
+        consumer._core.subscription.unsubscribe()
         consumer.assign(ORDERS[:1])
         assert consumer.paused() == set()
         assert read(consumer, 2) == {ORDERS[0]: [0, 1, 2]}

@@ -500,7 +500,7 @@ def poll_interrupted(nth: int) -> tuple[list[bytes], bool, bool]:
                 sys.settrace(None)
             if not polled:
                 cluster.runtime.run_for(0.1)
-        positions = consumer._subscription.positions
+        positions = consumer._core.subscription.positions
         was_too_late = not polled and bool(positions) and positions != before
         for _ in range(10):
             for some in polled.values():

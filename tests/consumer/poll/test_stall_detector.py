@@ -110,9 +110,9 @@ def test_lost_fetch_response_is_recovered_by_the_stall_detector() -> None:
     cluster.is_stuck = False
     with cluster.consumer("orders") as consumer:
         assert len(consumer.poll(1000)[ORDERS_0]) == 3
-        consumer._fetcher._nodes.in_flight[0].node_id = 99  # its answer is lost now
+        consumer._core.fetcher._nodes.in_flight[0].node_id = 99  # its answer is lost now
         cluster.append("orders", 0, b"x")
-        consumer._fetcher.table.readable_ends[ORDERS_0] = 4
+        consumer._core.fetcher.table.readable_ends[ORDERS_0] = 4
         began = cluster.now
         while ORDERS_0 not in consumer.poll(1000):
             assert cluster.now - began < 60
@@ -130,9 +130,9 @@ def test_conditions_outside_the_client_are_no_stall(outage: str) -> None:
             cluster.brokers[0].stop()
         elif outage == "no leader":
             cluster.topics["orders"].leaders[:] = [-1, -1]
-            consumer._cluster.metadata.request_update()
+            consumer._core.cluster.metadata.request_update()
         elif outage == "throttled":
-            link: Any = consumer._cluster.nodes.known_link(0)
+            link: Any = consumer._core.cluster.nodes.known_link(0)
             link.connection.throttled_until = cluster.now + 3600
         elif outage == "paused":
             consumer.pause(ORDERS_0)
@@ -218,7 +218,7 @@ def test_waiting_poll_checks_for_stalls_rarely() -> None:
     with cluster.consumer("orders") as consumer:
         for _ in range(5):
             assert consumer.poll(7000) == {}
-            assert consumer._poller.stall_detector.due_at > cluster.now
+            assert consumer._core.poller.stall_detector.due_at > cluster.now
 
 
 def test_a_leader_that_throttles_is_ridden_out_though_another_broker_answers() -> None:
@@ -227,7 +227,7 @@ def test_a_leader_that_throttles_is_ridden_out_though_another_broker_answers() -
     cluster.brokers[1].on(FetchRequest, lambda request, broker: FetchResponse(responses=[]))
     with cluster.consumer("orders") as consumer:
         consumer.poll(1000)
-        link: Any = consumer._cluster.nodes.known_link(1)
+        link: Any = consumer._core.cluster.nodes.known_link(1)
         link.connection.throttled_until = cluster.now + 3600
         assert poll_for(cluster, consumer, 200) is None
 

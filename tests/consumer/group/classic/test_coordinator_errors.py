@@ -225,7 +225,7 @@ def test_assignor_that_never_returns_is_raised_at_the_leader_and_the_group_conti
 ) -> None:
     group = Group(simulation)
     member = group.member("a", max_poll_interval_ms=7000)
-    runtime = member.consumer._cluster.runtime
+    runtime = member.consumer._core.cluster.runtime
     offload = runtime.offload
 
     def hang_in_assignor(work: Any, then: Any, lane: Lane) -> None:

@@ -607,7 +607,7 @@ def test_former_leader_requests_only_the_topics_that_it_reads(simulation: Simula
     group = Group(simulation, {"orders": 2, "refunds": 2, "bills": 2}, metadata_max_age_ms=2000)
     leader, other = group.member("a", ["orders"]), group.member("b", ["refunds", "bills"])
     group.settle()
-    assert leader.consumer._group.membership.is_leading  # type: ignore[union-attr]
+    assert leader.consumer._core.group.membership.is_leading  # type: ignore[union-attr]
     leader.consumer.unsubscribe()
     leader.consumer.assign([TopicPartition("orders", 0)])
     group.cluster.history.clear()
@@ -626,7 +626,7 @@ def test_leader_does_not_recreate_deleted_topics_that_other_members_unsubscribed
     group = Group(simulation, {"orders": 2, "refunds": 2, "bills": 2, "notes": 2}, metadata_max_age_ms=2000)
     leader, other = group.member("a", ["orders"]), group.member("b", ["refunds", "bills"])
     group.settle()
-    assert leader.consumer._group.membership.is_leading  # type: ignore[union-attr]
+    assert leader.consumer._core.group.membership.is_leading  # type: ignore[union-attr]
     other.consumer.subscribe(["notes"], listener=other)
     group.settle()
     for topic in ("refunds", "bills"):
@@ -638,7 +638,7 @@ def test_leader_does_not_recreate_deleted_topics_that_other_members_unsubscribed
     assert {topic.name for request in requests for topic in request.topics or []} == {"orders", "notes"}
     leader.consumer.close()
     group.members.remove(leader)
-    group.turn_until(lambda: other.consumer._group.membership.is_leading)  # type: ignore[union-attr]
+    group.turn_until(lambda: other.consumer._core.group.membership.is_leading)  # type: ignore[union-attr]
     group.cluster.history.clear()
     group.turn(10)
     requests = group.cluster.history.requests(MetadataRequest)
@@ -652,7 +652,7 @@ def test_former_leader_does_not_request_the_topics_of_the_other_members(
     group = Group(simulation, {"orders": 2, "refunds": 2, "bills": 2}, metadata_max_age_ms=2000)
     first, other = group.member("a", ["orders"]), group.member("b", ["refunds", "bills"])
     group.settle()
-    assert first.consumer._group.membership.is_leading  # type: ignore[union-attr]
+    assert first.consumer._core.group.membership.is_leading  # type: ignore[union-attr]
     if end == "follower":
         group.cluster.controls.fail_next(JoinGroupRequest, UnknownMemberId, client_id="a")
         first.consumer.enforce_rebalance()
@@ -660,7 +660,7 @@ def test_former_leader_does_not_request_the_topics_of_the_other_members(
         group.members.remove(first)
         first.consumer.unsubscribe()
         first.consumer.assign([TopicPartition("orders", 0)])
-    group.turn_until(lambda: other.consumer._group.membership.is_leading, 60)  # type: ignore[union-attr]
+    group.turn_until(lambda: other.consumer._core.group.membership.is_leading, 60)  # type: ignore[union-attr]
     group.settle()
     group.cluster.history.clear()
     for _ in range(5):

@@ -49,7 +49,7 @@ def cluster() -> LogCluster:
 def member(cluster: LogCluster) -> Iterator[Membership]:
     """A member in generation 5, without a known coordinator."""
     with cluster.consumer(group_id="g") as consumer:
-        group = consumer._group
+        group = consumer._core.group
         assert group is not None
         assert isinstance(group.membership, Membership)
         group.membership.state = MemberState.STABLE
@@ -141,8 +141,8 @@ def test_join_interrupted_by_ctrl_c_is_repeated_by_the_next_poll(
         raise KeyboardInterrupt
 
     with cluster.consumer("orders", group_id="g") as consumer:
-        assert consumer._group is not None
-        membership, protocol = consumer._group.membership, consumer._group.rebalance.protocol
+        assert consumer._core.group is not None
+        membership, protocol = consumer._core.group.membership, consumer._core.group.rebalance.protocol
         with monkeypatch.context() as patch:
             patch.setattr(membership, "join", strike)
             with pytest.raises(KeyboardInterrupt):
@@ -155,8 +155,8 @@ def test_join_interrupted_by_ctrl_c_is_repeated_by_the_next_poll(
 def test_member_out_of_the_group_requests_no_further_rebalance(cluster: LogCluster) -> None:
     """Else its next assignment, which takes nothing away, would have the group rebalance once more."""
     with cluster.consumer(group_id="g") as consumer:
-        assert consumer._group is not None
-        protocol = consumer._group.rebalance.protocol
+        assert consumer._core.group is not None
+        protocol = consumer._core.group.rebalance.protocol
         assert isinstance(protocol, Rebalance)
         protocol._has_revoked = True
         protocol.forget()

@@ -34,15 +34,15 @@ def consumer_group(
 
 
 def membership(member: Member) -> ConsumerMembership:
-    assert member.consumer._group is not None
-    found = member.consumer._group.membership
+    assert member.consumer._core.group is not None
+    found = member.consumer._core.group.membership
     assert isinstance(found, ConsumerMembership)
     return found
 
 
 def reconciliation(member: Member) -> Reconciliation:
-    assert member.consumer._group is not None
-    found = member.consumer._group.rebalance.protocol
+    assert member.consumer._core.group is not None
+    found = member.consumer._core.group.rebalance.protocol
     assert isinstance(found, Reconciliation)
     return found
 

@@ -228,7 +228,7 @@ def test_a_broker_that_knows_nothing_of_the_topic_does_not_keep_the_last_commit_
     group.settle()
     values = group.produce(60)
     group.turn_until(lambda: len(member.read) == len(values), 10)
-    metadata = member.consumer._cluster.metadata
+    metadata = member.consumer._core.cluster.metadata
     group.cluster.controls.rule(
         api=MetadataRequest, client_id="a", times=2, then="replace_reply", reply=knowing_nothing
     )
@@ -252,7 +252,7 @@ def test_revocation_does_not_wait_for_commits_of_a_deleted_topic(simulation: Sim
     group.cluster.delete_topic("orders")
     assert group.turn_until(lambda: not member.owned, 20) < 5
     # Nor does another commit behind it.
-    parts = member.consumer._group
+    parts = member.consumer._core.group
     assert parts is not None
     assert group.turn_until(lambda: not parts.commits.count, 30) < 2
 

@@ -300,9 +300,9 @@ def test_member_losing_its_membership_takes_no_assignment(
     seen: list[list[str]] = []
 
     def look_and_forget(self: ConsumerMembership) -> None:
-        assert member.consumer._group is not None
+        assert member.consumer._core.group is not None
         if self.losses:
-            member.consumer._group.rebalance.attend(0.0)
+            member.consumer._core.group.rebalance.attend(0.0)
             seen.append([call.what for call in member.calls])
         forget(self)
 
@@ -346,13 +346,13 @@ def test_member_that_left_after_ctrl_c_takes_no_assignment_of_the_old_membership
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(member.consumer._cluster.driver, "wait_until", press)
+        patch.setattr(member.consumer._core.cluster.driver, "wait_until", press)
         with pytest.raises(KeyboardInterrupt):
             member.consumer.unsubscribe()
     member.owned.clear()
     member.consumer.subscribe(["orders"], listener=member)
-    assert member.consumer._group is not None
-    member.consumer._group.rebalance.attend(0.0)
+    assert member.consumer._core.group is not None
+    member.consumer._core.group.rebalance.attend(0.0)
     assert member.what("assigned") == []
     group.settle(20)
     assert member.what("assigned") == [[0, 1, 2, 3, 4, 5]]

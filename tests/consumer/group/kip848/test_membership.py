@@ -47,8 +47,8 @@ def cluster() -> LogCluster:
 def member(cluster: LogCluster) -> Iterator[ConsumerMembership]:
     """It has sent its first heartbeat."""
     with cluster.consumer(group_id="g", group_protocol="consumer") as consumer:
-        assert consumer._group is not None
-        membership = consumer._group.membership
+        assert consumer._core.group is not None
+        membership = consumer._core.group.membership
         assert isinstance(membership, ConsumerMembership)
         join(membership, 1)
         yield membership
@@ -278,8 +278,8 @@ def known() -> Iterator[tuple[LogCluster, KafkaConsumer, Reconciliation]]:
         consumer.subscribe(["orders"])
         consumer.partitions_for_topic("bills")
         consumer.partitions_for_topic("orders")
-        assert consumer._group is not None
-        protocol = consumer._group.rebalance.protocol
+        assert consumer._core.group is not None
+        protocol = consumer._core.group.rebalance.protocol
         assert isinstance(protocol, Reconciliation)
         yield cluster, consumer, protocol
 
@@ -300,7 +300,7 @@ def test_partition_of_a_recreated_topic_is_a_new_partition(known: Known) -> None
     assert reconciliation._reconcile(Target(1, {cluster.topics["orders"].topic_id: frozenset({0})}), 0)
     reconciliation._ids[TopicPartition("orders", 0)] = b"x" * 16  # it was of the topic of before
     assert reconciliation._reconcile(Target(2, {cluster.topics["orders"].topic_id: frozenset({0})}), 0)
-    assert consumer._subscription.held(Hold.REVOKING) == [TopicPartition("orders", 0)]
+    assert consumer._core.subscription.held(Hold.REVOKING) == [TopicPartition("orders", 0)]
 
 
 def test_partitions_of_unsubscribed_topics_are_revoked_before_a_new_assignment(
@@ -310,10 +310,10 @@ def test_partitions_of_unsubscribed_topics_are_revoked_before_a_new_assignment(
     target = Target(1, {cluster.topics[name].topic_id: frozenset({0}) for name in ("orders", "bills")})
     consumer.subscribe(["orders", "bills"])
     assert [reconciliation._reconcile(target, 0) for _ in range(3)] == [True, False, False]
-    consumer._subscription.subscribe(["orders"])
+    consumer._core.subscription.subscribe(["orders"])
     assert reconciliation._reconcile(target, 0)
-    assert consumer._subscription.held(Hold.REVOKING) == [TopicPartition("bills", 0)]
-    assert consumer._subscription.held(Hold.OWNED) == [TopicPartition("orders", 0)]
+    assert consumer._core.subscription.held(Hold.REVOKING) == [TopicPartition("bills", 0)]
+    assert consumer._core.subscription.held(Hold.OWNED) == [TopicPartition("orders", 0)]
 
 
 def test_assigned_partition_without_metadata_is_kept(known: Known, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,21 +327,21 @@ def test_assigned_partition_without_metadata_is_kept(known: Known, monkeypatch: 
     )
     assert reconciliation._reconcile(Target(2, {orders: frozenset({0}), bills: frozenset({0})}), 0)
     assert consumer.assignment() == {TopicPartition("orders", 0), TopicPartition("bills", 0)}
-    assert consumer._subscription.held(Hold.REVOKING) == []
+    assert consumer._core.subscription.held(Hold.REVOKING) == []
     assert reconciliation.unnamed_topics == frozenset()
 
 
 def test_expelled_member_awaits_no_topic_names_and_a_refused_one_subscribes_once(known: Known) -> None:
     _, consumer, reconciliation = known
-    assert consumer._group is not None
+    assert consumer._core.group is not None
     reconciliation._await_names(frozenset({b"?" * 16}))
     reconciliation.forget()
     assert reconciliation.unnamed_topics == frozenset()
-    consumer._group.membership.state = MemberState.FATAL
+    consumer._core.group.membership.state = MemberState.FATAL
     reconciliation.subscribed()
     reconciliation._send_subscription(0)
     assert not reconciliation._has_resubscribed, "the next refusal is raised"
-    consumer._group.membership.state = MemberState.UNSUBSCRIBED
+    consumer._core.group.membership.state = MemberState.UNSUBSCRIBED
 
 
 def strike(*said: object) -> None:
@@ -351,8 +351,8 @@ def strike(*said: object) -> None:
 def test_join_interrupted_by_ctrl_c_is_not_awaited(known: Known, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Ctrl-C came first: the next look asks for it."""
     cluster, consumer, reconciliation = known
-    assert consumer._group is not None
-    membership = consumer._group.membership
+    assert consumer._core.group is not None
+    membership = consumer._core.group.membership
     monkeypatch.setattr(membership, "join", strike)
     with pytest.raises(KeyboardInterrupt):
         reconciliation.step(0)
@@ -367,8 +367,8 @@ def test_leave_interrupted_by_ctrl_c_keeps_the_membership(
 ) -> None:
     """A Ctrl-C came first: the assigned partitions are read further, or no member would read them."""
     cluster, consumer, reconciliation = known
-    assert consumer._group is not None
-    membership = consumer._group.membership
+    assert consumer._core.group is not None
+    membership = consumer._core.group.membership
     assert isinstance(membership, ConsumerMembership)
     membership.target = Target(1, {cluster.topics["orders"].topic_id: frozenset({0})})
 

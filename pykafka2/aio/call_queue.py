@@ -1,4 +1,4 @@
-"""The order of a consumer's calls on helper threads: one after the other, first come, first served.
+"""The queue of a consumer's calls on helper threads: one at a time, first in, first out.
 
 On the event loop. A call whose task was cancelled keeps its place until it has really ended.
 """
@@ -15,7 +15,7 @@ from pykafka2.clock import FOREVER
 T = TypeVar("T")
 
 
-class Gate:
+class CallQueue:
     """Starts each call after the end of the one before it."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A place in the queue for memory, kept by a caller that does not block while it waits.
+"""The allocation of memory for one record, kept by a caller that does not block while it waits.
 
 Used on the thread of an event loop (pykafka2/aio): the permit keeps its place between two attempts to append.
 """
@@ -11,11 +11,11 @@ from pykafka2.errors import BufferExhausted
 from pykafka2.producer.accumulator.buffer_pool import BufferPool, Permit
 
 
-class NoRoom(BufferExhausted):
+class MemoryFull(BufferExhausted):
     """The memory is full now; internal, because the caller waits and repeats."""
 
 
-class Room:
+class Allocation:
     """The state that an attempt to append a record keeps for the next one.
 
     Attributes:
@@ -35,9 +35,9 @@ class Room:
         return permit
 
     def keep(self, permit: Permit) -> NoReturn:
-        """Keep a permit that is not granted yet. Raise NoRoom."""
+        """Keep a permit that is not granted yet. Raise MemoryFull."""
         self.permit = permit
-        raise NoRoom("buffer_memory is full")
+        raise MemoryFull("buffer_memory is full")
 
     def leave(self, pool: BufferPool) -> None:
         """Return a permit that no batch has taken."""
