@@ -12,12 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.handlers.api import api
-from pykafka2.broker.handlers.authorization import (
-    Checked,
-    Verdict,
-    code_of,
-)
+from pykafka2.broker.handlers.authorization import Checked, Verdict, code_of
 from pykafka2.broker.handlers.metadata import leader_endpoints, leader_hint
 from pykafka2.broker.handlers.throttling import client_of, handling_time, mute
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
@@ -115,7 +112,7 @@ def handle(
         refused = refuse(request, context.version, UnknownServerError.code)
         refused.error_code = UnknownServerError.code
         return refused
-    params = _plan(services, context, request, now)
+    params = _params(services, context, request, now)
 
     def on_done(results: list[FetchPartitionData]) -> None:
         if not context.is_complete:
@@ -124,29 +121,31 @@ def handle(
                 context, lambda: _measured(services, context, request, params, results, done_at)
             )
 
-    operation = services.replicas.reader.fetch(params, request.max_wait_ms / 1000.0, on_done, now)
-    if operation is not None:
-        context.abandon = lambda at: services.replicas.fetches.discard(operation)
+    found = services.replicas.reader.fetch(params, request.max_wait_ms / 1000.0, on_done, now)
+    if isinstance(found, list):
+        return _measured(services, context, request, params, found, services.clock.monotonic())
+    context.abandon = lambda at: services.replicas.fetches.discard(found)
     return None
 
 
-def _plan(services: Services, context: RequestContext, request: FetchRequest, now: float) -> FetchParams:
+def _params(services: Services, context: RequestContext, request: FetchRequest, now: float) -> FetchParams:
     replica_id, replica_epoch = request.replica_id, -1
     if context.version >= FIRST_VERSION_WITH_REPLICA_STATE:
         replica_id = request.replica_state.replica_id
         replica_epoch = request.replica_state.replica_epoch
     is_consumer = replica_id < 0
     # applies to followers' fetches, too
-    max_bytes = min(request.max_bytes, services.config.int("fetch.max.bytes"))
+    max_bytes = min(request.max_bytes, services.max_fetch_bytes)
     if is_consumer and services.quotas.is_active:
         most = services.quotas.max_fetch_bytes(*client_of(context))
         max_bytes = max_bytes if most is None else min(max_bytes, most)
     may_follow = is_consumer and context.version >= FIRST_VERSION_FOR_FOLLOWERS
     is_future = replica_id == FUTURE_REPLICA
-    access = services.access_of(context) if is_consumer else None
+    access = services.access_of(context) if is_consumer and services.gate is not None else None
+    image = services.image
     params = FetchParams(
         replica_id,
-        [info for topic in request.topics for info in _infos(services, context, topic, access)],
+        [info for topic in request.topics for info in _infos(image, context.version, topic, access)],
         min(request.min_bytes, max_bytes),
         max_bytes,
         read_committed=request.isolation_level == READ_COMMITTED and not is_future,
@@ -285,23 +284,21 @@ def _refusal(access: Access, topic: str) -> TopicAuthorizationFailed | None:
     return None if access.may(Operation.READ, ResourceType.TOPIC, topic) else TopicAuthorizationFailed()
 
 
-def _infos(
-    services: Services, context: RequestContext, topic: FetchTopic, access: Access | None
-) -> list[FetchInfo]:
+def _infos(image: ClusterImage, version: int, topic: FetchTopic, access: Access | None) -> list[FetchInfo]:
     name = topic.topic
     error: BrokerError | None = None
-    if context.version >= FIRST_VERSION_WITH_IDS:
-        known = services.image.topic_by_id(topic.topic_id)
+    if version >= FIRST_VERSION_WITH_IDS:
+        known = image.topic_names.get(topic.topic_id)
         if known is None:
             name, error = topic.topic_id.hex(), UnknownTopicId()
         else:
-            name = known.name
+            name = known
     if error is None and access is not None:
         error = _refusal(access, name)
     known_partitions = range(0)
     if error is None:
-        image = services.image.topics.get(name)
-        known_partitions = range(0 if image is None else len(image.partitions))
+        topic_image = image.topics.get(name)
+        known_partitions = range(0 if topic_image is None else len(topic_image.partitions))
     return [
         FetchInfo(
             name,

@@ -328,10 +328,10 @@ def _identify(services: Services, context: RequestContext, topic: TopicProduceDa
     Return an error if it is unknown.
     """
     if context.version >= FIRST_VERSION_WITH_IDS:
-        known = services.image.topic_by_id(topic.topic_id)
-        if known is None:
+        name = services.image.topic_names.get(topic.topic_id)
+        if name is None:
             return UnknownTopicId()
-        topic.name = known.name
+        topic.name = name
     return None
 
 

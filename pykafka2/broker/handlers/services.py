@@ -26,7 +26,7 @@ from pykafka2.broker.security.acls import Acls
 from pykafka2.broker.security.authorizer import Access
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.responses import Responses
-from pykafka2.clock import Clock, Entropy
+from pykafka2.clock import Entropy
 from pykafka2.errors import BrokerError
 from pykafka2.protocol.struct import Response
 
@@ -84,6 +84,9 @@ class Services:
         gate: Gate | None = None,
     ) -> None:
         self.node = node
+        self.clock = node.clock
+        self.max_fetch_bytes = node.config.int("fetch.max.bytes")
+        """Not dynamic in Kafka either, so each Fetch reads it here."""
         self.logs = logs
         self.replicas = replicas
         self.coordinators = coordinators
@@ -111,10 +114,6 @@ class Services:
     @property
     def config(self) -> BrokerConfig:
         return self.node.config
-
-    @property
-    def clock(self) -> Clock:
-        return self.node.clock
 
     @property
     def image(self) -> ClusterImage:

@@ -352,21 +352,22 @@ class FetchSessionCache:
         if isinstance(info.error, UnknownTopicOrPartition):
             # Each fetch checks the topic again: it can exist by then, and the session does not name it again.
             info = attrs.evolve(info, error=None)
-        ident = session.ident_of(info)
+        ident, key = session.ident_of(info), info.key
         known = session.partitions.get(ident)
         if known is None:
             session.partitions[ident] = CachedPartition(info, session)
         else:
             # the topic was deleted or created since, so its id has another name
-            if known.info.key != info.key:
-                self._unwatch(session, ident, known.info.key)
+            before = known.info.key
+            if before != key:
+                self._unwatch(session, ident, before)
             known.info = info
         session.dirty[ident] = None
         if isinstance(info.error, UnknownTopicId):
             session.unresolved[ident] = None
         else:
             session.unresolved.pop(ident, None)
-            self._watching.setdefault(info.key, {})[session] = ident
+            self._watching.setdefault(key, {})[session] = ident
 
     def _forget(self, session: FetchSession, ident: Ident) -> None:
         known = session.partitions.pop(ident, None)

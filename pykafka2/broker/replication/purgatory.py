@@ -308,8 +308,8 @@ def follower_key(follower: int) -> Key:
 class Reader(Protocol):
     """Reads from the replicas for a waiting fetch (replica_reader.py)."""
 
-    def readable_bytes(self, params: FetchParams, info: FetchInfo) -> int | None:
-        """Return the number of readable bytes of a partition; None if the fetch must complete at once."""
+    def has_enough(self, params: FetchParams, infos: Iterable[FetchInfo]) -> bool:
+        """Return whether enough can be read of these partitions, or the fetch must complete."""
         ...
 
     def read(self, params: FetchParams) -> list[FetchPartitionData]: ...
@@ -338,22 +338,14 @@ class DelayedFetch(DelayedOperation):
     def is_ready(self, key: Hashable | None) -> bool:
         """Return whether enough can be read, or the fetch must complete for another reason."""
         params = self._params
-        if params.min_bytes <= 0 or (params.is_from_follower and key == follower_key(params.replica_id)):
+        if params.is_from_follower and key == follower_key(params.replica_id):
             return True
         # If one byte is enough, only the changed partition is checked; a session knows which ones changed.
         if key is None or params.min_bytes > 1 or params.session is not None:
             infos = params.current_partitions()
         else:
             infos = params.infos_of(key)  # type: ignore[arg-type]
-        available = 0
-        for info in infos:
-            size = self._reader.readable_bytes(params, info)
-            if size is None:
-                return True
-            available += size
-            if available >= params.min_bytes:
-                return True
-        return False
+        return self._reader.has_enough(params, infos)
 
     def on_complete(self, now: float) -> None:
         self._on_done(self._reader.read(self._params))

@@ -400,7 +400,7 @@ class ReplicaManager:
 
     def notify_sessions(self) -> dict[FetchSession, None]:
         """Return the fetch sessions that contain moved partitions."""
-        if not self.sessions.by_id:
+        if not self._moved or not self.sessions.by_id:
             return {}
         return dict.fromkeys(session for key in self._moved for session in self.sessions.moved(key))
 

@@ -112,19 +112,18 @@ class ReplicaReader:
         max_wait: float,
         on_done: Callable[[list[FetchPartitionData]], None],
         now: float,
-    ) -> DelayedFetch | None:
-        """Read, or wait until there is enough to read. Return the operation if it must wait."""
+    ) -> list[FetchPartitionData] | DelayedFetch:
+        """Return the results, or wait until there is enough to read; `on_done` is then called with them."""
         self._notify_sessions()
-        operation = DelayedFetch(now + max_wait, self, params, on_done)
-        is_ready = max_wait <= 0 or not (params.infos or params.session) or operation.is_ready(None)
+        infos = params.current_partitions()
+        is_ready = max_wait <= 0 or not (params.infos or params.session) or self.has_enough(params, infos)
         # A follower's response is read before its own fetch moves anything: it learns of the move one fetch
         # later.
-        results = self.read(params) if is_ready else []
-        if params.is_from_follower:
+        results = self.read(params, infos) if is_ready else []
+        if params.replica_id >= 0:
             self._isrs.follower_fetched(params, now)
         if is_ready:
-            on_done(results)
-            return None
+            return results
         # A session knows which of its partitions moved, so the session is watched instead of each partition.
         keys: Iterable[Key | FetchSession] = {info.key: None for info in params.infos}
         if params.session is not None:
@@ -132,8 +131,8 @@ class ReplicaReader:
         if params.is_from_follower:
             keys = [*keys, follower_key(params.replica_id)]
         params.has_waited = True
-        if self._fetches.try_complete_else_watch(operation, keys, now, was_tried=True):
-            return None
+        operation = DelayedFetch(now + max_wait, self, params, on_done)
+        self._fetches.try_complete_else_watch(operation, keys, now, was_tried=True)
         return operation
 
     def join_session(self, params: FetchParams, session: FetchSession) -> None:
@@ -146,12 +145,12 @@ class ReplicaReader:
             if follower is not None and follower.log_end_offset == info.offset:
                 follower.in_session = session.partition_of(info)
 
-    def read(self, params: FetchParams) -> list[FetchPartitionData]:
-        """Read every partition of a fetch within its limits."""
+    def read(self, params: FetchParams, infos: list[FetchInfo] | None = None) -> list[FetchPartitionData]:
+        """Read every partition of a fetch within its limits. `infos` are its current partitions, if known."""
         results: list[FetchPartitionData] = []
         left = params.max_bytes
         min_one = True
-        for info in params.current_partitions():
+        for info in params.current_partitions() if infos is None else infos:
             result = self._read_one(params, info, left, min_one)
             if len(result.records):
                 min_one = False
@@ -191,7 +190,19 @@ class ReplicaReader:
             return FetchPartitionData(info, error)
         return result
 
-    def readable_bytes(self, params: FetchParams, info: FetchInfo) -> int | None:
+    def has_enough(self, params: FetchParams, infos: Iterable[FetchInfo]) -> bool:
+        """Return whether min_bytes can be read of these partitions, or the fetch must complete at once."""
+        missing = params.min_bytes
+        for info in infos:
+            if missing <= 0:
+                break
+            size = self._readable_bytes(params, info)
+            if size is None:
+                return True
+            missing -= size
+        return missing <= 0
+
+    def _readable_bytes(self, params: FetchParams, info: FetchInfo) -> int | None:
         """Return the number of readable bytes of a partition; None if the fetch must complete at once."""
         try:
             replica, upper = self._readable(params, info)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykafka2.broker.replication.fetch import FetchInfo, FetchParams, FetchPartitionData
+from pykafka2.broker.replication.fetch import FetchInfo, FetchParams
 from pykafka2.broker.replication.purgatory import DelayedProduce, ProduceResult
 from pykafka2.errors import (
     NotEnoughReplicas,
@@ -248,13 +248,9 @@ def test_fetch_from_before_a_follower_crash_is_ignored(simulation: Simulation) -
         epoch = cluster.brokers[follower].epoch
         item = FetchInfo("t", bytes(16), 0, 1, 1000, last_fetched_epoch=0)
         for stale, expected in ((epoch - 1, NotLeaderOrFollower), (epoch, type(None))):
-            results: list[FetchPartitionData] = []
-            manager.reader.fetch(
-                FetchParams(follower, [item], 1, 1000, replica_epoch=stale),
-                0.0,
-                results.extend,
-                simulation.now,
-            )
+            params = FetchParams(follower, [item], 1, 1000, replica_epoch=stale)
+            results = manager.reader.fetch(params, 0.0, lambda late: None, simulation.now)
+            assert isinstance(results, list)
             assert type(results[0].error) is expected
             known = manager.replicas[KEY].followers[follower].log_end_offset
             assert known == (0 if stale < epoch else 1)
