@@ -14,8 +14,9 @@ from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request
 
 REFUSAL: Final = Refusal(silent=errors.BrokerError)
+OFFSET_FETCH: Final = Refusal(blank={"committed_offset": -1, "metadata": ""})
 _DEVIATIONS: Final = {
-    ApiKey.OFFSET_FETCH: Refusal(blank={"committed_offset": -1, "metadata": ""}),
+    ApiKey.OFFSET_FETCH: OFFSET_FETCH,
     ApiKey.JOIN_GROUP: Refusal(repeats=("member_id",)),
     ApiKey.INIT_PRODUCER_ID: Refusal(blank={"producer_epoch": -1}),
     ApiKey.ADD_PARTITIONS_TO_TXN: Refusal(top=False),

@@ -13,7 +13,7 @@ from pykafka2.broker.controller.control.acls import create_acls, delete_acls
 from pykafka2.broker.handlers.api import api
 from pykafka2.broker.handlers.authorization import on_cluster
 from pykafka2.broker.security.acls import Acl, AclFilter
-from pykafka2.broker.server.responses import Refusal
+from pykafka2.broker.server.responses import REFUSAL, Refusal
 from pykafka2.errors import BrokerError, SecurityDisabled, UnknownServerError
 from pykafka2.protocol.acl_terms import Operation
 from pykafka2.protocol.messages.acls import (
@@ -45,7 +45,9 @@ def handle_describe(
     services: Services, context: RequestContext, request: DescribeAclsRequest, now: float
 ) -> DescribeAclsResponse:
     if services.gate is None:
-        return _describe_refused(SecurityDisabled("No Authorizer is configured on the broker"))
+        return REFUSAL(
+            request, context.version, SecurityDisabled("No Authorizer is configured on the broker")
+        )
     acl_filter = _filter_of(request)
     found = [acl for acl in services.image.acls if acl_filter.matches(acl)]
     return DescribeAclsResponse(resources=_by_resource(found))
@@ -63,7 +65,7 @@ def handle_create(
     services: Services, context: RequestContext, request: CreateAclsRequest, now: float
 ) -> CreateAclsResponse:
     if services.gate is None:
-        return _create_refused(request, NO_AUTHORIZER)
+        return REFUSAL(request, context.version, NO_AUTHORIZER)
     refusals = create_acls(services.controller, map(_acl_of, request.creations))
     return CreateAclsResponse(
         results=[
@@ -81,7 +83,7 @@ def handle_delete(
     services: Services, context: RequestContext, request: DeleteAclsRequest, now: float
 ) -> DeleteAclsResponse:
     if services.gate is None:
-        return _delete_refused(request, NO_AUTHORIZER)
+        return REFUSAL(request, context.version, NO_AUTHORIZER)
     results = []
     for outcome in delete_acls(services.controller, map(_filter_of, request.filters)):
         if isinstance(outcome, BrokerError):
@@ -159,26 +161,3 @@ def _removed(acls: Iterable[Acl]) -> list[DeleteAclsMatchingAcl]:
         )
         for acl in acls
     ]
-
-
-# ---------------------------------------------------------------------- refusals
-
-
-def _describe_refused(error: BrokerError) -> DescribeAclsResponse:
-    return DescribeAclsResponse(error_code=error.code or 0, error_message=str(error), resources=[])
-
-
-def _create_refused(request: CreateAclsRequest, error: BrokerError) -> CreateAclsResponse:
-    code = error.code or 0
-    message = None if isinstance(error, UnknownServerError) else str(error)
-    results = [AclCreationResult(error_code=code, error_message=message) for _ in request.creations]
-    return CreateAclsResponse(results=results)
-
-
-def _delete_refused(request: DeleteAclsRequest, error: BrokerError) -> DeleteAclsResponse:
-    code, message = error.code or 0, str(error)
-    results = [
-        DeleteAclsFilterResult(error_code=code, error_message=message, matching_acls=[])
-        for _ in request.filters
-    ]
-    return DeleteAclsResponse(filter_results=results)

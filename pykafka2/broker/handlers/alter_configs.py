@@ -41,7 +41,7 @@ Outcome = tuple[Any, "BrokerError | None"]
     0,
     1,
     at=CONTROLLER,
-    access=check_configs(AclOperation.ALTER_CONFIGS, "responses", names_loggers=True),
+    access=check_configs(AclOperation.ALTER_CONFIGS, names_loggers=True),
     refusal=Refusal(silent=UnknownServerError),
 )
 def handle_incremental(
@@ -72,7 +72,7 @@ def handle_incremental(
     0,
     2,
     at=CONTROLLER,
-    access=check_configs(AclOperation.ALTER_CONFIGS, "responses"),
+    access=check_configs(AclOperation.ALTER_CONFIGS),
     refusal=Refusal(silent=UnknownServerError),
 )
 def handle(

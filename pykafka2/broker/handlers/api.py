@@ -25,7 +25,7 @@ from pykafka2.broker.coordinators.refusals import refusal as of_coordinator
 from pykafka2.broker.handlers.authorization import BROKERS, Check
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.server.request_context import RequestContext
-from pykafka2.broker.server.responses import Refusal
+from pykafka2.broker.server.responses import REFUSAL
 from pykafka2.clock import FOREVER
 from pykafka2.errors import RequestTimedOut
 from pykafka2.protocol.registry import API_KEYS, name_of
@@ -95,7 +95,7 @@ def api(
     `access` must be given: a check of handlers/authorization.py, or OPEN or BROKERS. Without it this raises
     `TypeError`, so that nothing is open by omission. At the controller `services.controller` is the active
     one. At a coordinator no function is needed, because the request is submitted to its shard. `refusal` is
-    given only if Kafka's error responses deviate from `Refusal()`, or from coordinators/refusals.py. Versions
+    given only if Kafka's error responses deviate from `REFUSAL`, or from coordinators/refusals.py. Versions
     from `oldest` on are served as an older release that has them (`KafkaCluster(as_version=...)`).
     """
     key = request.API_KEY
@@ -107,7 +107,7 @@ def api(
         )
     if key in APIS:
         raise TypeError(f"the API {name_of(key)} is declared twice")
-    default: Refuse = of_coordinator if at in (GROUP_COORDINATOR, TRANSACTION_COORDINATOR) else Refusal()
+    default: Refuse = of_coordinator if at in (GROUP_COORDINATOR, TRANSACTION_COORDINATOR) else REFUSAL
 
     def register(handle: H) -> H:
         lowest = first if oldest is None else oldest

@@ -22,6 +22,7 @@ from pykafka2.broker.security.acls import NO_ACLS, Acls
 from pykafka2.broker.security.authorizer import MAX_CALLERS, Access, Authorizer, Rights, Settings
 from pykafka2.broker.security.principal import Caller
 from pykafka2.broker.server.request_context import RequestContext
+from pykafka2.broker.server.responses import lists_of_entries
 from pykafka2.clock import Clock
 from pykafka2.errors import (
     BrokerError,
@@ -147,30 +148,28 @@ def topic_name(entry: Any, image: ClusterImage) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def each_topic(operation: int, entries: str = "topics", responses: str = "topics", **options: Any) -> Check:
-    """Return a check: every topic of a list needs this operation; see `each`."""
-    return each(operation, ResourceType.TOPIC, entries, responses, topic_name, **options)
+def each_topic(operation: int, **options: Any) -> Check:
+    """Return a check: every topic of the request needs this operation; see `each`."""
+    return each(operation, ResourceType.TOPIC, topic_name, **options)
 
 
 def each(
     operation: int,
     resource_type: ResourceType,
-    entries: str,
-    responses: str,
     name_of: Callable[[Any, ClusterImage], str | None] = lambda entry, image: str(entry),
     *,
     message: str | None = "",
     skip_duplicates: bool = False,
     unless: Callable[[Checked], bool] = lambda checked: False,
 ) -> Check:
-    """Return a check: every entry of a list needs this operation, and those without it get an error.
+    """Return a check: every entry of the request needs this operation, and those without it get an error.
 
-    `entries` and `responses` are the fields of the request and of the response. Entries for which `name_of`
-    returns None are left to the handler, and with `skip_duplicates` also duplicates. `message` is by default
-    Kafka's for this error.
+    Entries for which `name_of` returns None are left to the handler, and with `skip_duplicates` also
+    duplicates. `message` is by default Kafka's for this error.
     """
 
     def check(checked: Checked) -> Verdict:
+        entries, responses = lists_of_entries(checked.context.api_key, checked.version)
         requested: list[Any] = getattr(checked.request, entries) or []
         if not requested or unless(checked):
             return None
@@ -194,7 +193,7 @@ def each(
         if not refused:
             return None
         code = code_of(resource_type)
-        add_refusals(checked, entries, responses, refused, code, WORDS[code] if message == "" else message)
+        add_refusals(checked, refused, code, WORDS[code] if message == "" else message)
         if kept:
             checked.replace(**{entries: kept})
             return None
@@ -213,10 +212,9 @@ def _duplicates(names: Iterable[str | None]) -> set[str | None]:
     return duplicates
 
 
-def add_refusals(
-    checked: Checked, entries: str, responses: str, refused: list[Any], code: int, message: str | None
-) -> list[Any]:
-    """Add errors for these entries to the response. Return them."""
+def add_refusals(checked: Checked, refused: list[Any], code: int, message: str | None) -> None:
+    """Add errors for these entries of the request to the response."""
+    entries, responses = lists_of_entries(checked.context.api_key, checked.version)
     others = copy(checked.request)
     setattr(others, entries, refused)
     refusal = checked.services.responses.refusal_of(checked.context, others, code)
@@ -225,7 +223,6 @@ def add_refusals(
         if getattr(error, "error_message", None):
             error.error_message = message
     checked.amend(lambda response: getattr(response, responses).extend(more))
-    return more
 
 
 READ_GROUP: Final = on_named(Operation.READ, ResourceType.GROUP, "group_id")
@@ -250,7 +247,7 @@ TOPIC_CONFIGS, LOGGER_CONFIGS, GROUP_CONFIGS = 2, 8, 32
 """Numbers of configurable resources; resources of other types need rights on the cluster."""
 
 
-def check_configs(operation: int, responses: str, *, names_loggers: bool = False) -> Check:
+def check_configs(operation: int, *, names_loggers: bool = False) -> Check:
     """Return a check for DESCRIBE_CONFIGS or ALTER_CONFIGS on each resource.
 
     The right is needed on the topic, the group or the cluster.
@@ -270,7 +267,7 @@ def check_configs(operation: int, responses: str, *, names_loggers: bool = False
                 refused.setdefault((resource_type, is_logger), []).append(resource)
         for (resource_type, is_logger), resources in refused.items():
             code = code_of(resource_type)
-            add_refusals(checked, "resources", responses, resources, code, None if is_logger else WORDS[code])
+            add_refusals(checked, resources, code, None if is_logger else WORDS[code])
         if refused:
             checked.replace(resources=kept)
         return None

@@ -41,12 +41,12 @@ from pykafka2.broker.config.keys import (
 from pykafka2.broker.handlers.api import api
 from pykafka2.broker.handlers.authorization import check_configs, on_cluster
 from pykafka2.broker.handlers.services import Services
+from pykafka2.broker.server.responses import REFUSAL
 from pykafka2.errors import BrokerError, InvalidRequest, UnknownTopicOrPartition, UnsupportedVersion
 from pykafka2.protocol.acl_terms import Operation
 from pykafka2.protocol.messages.configs import (
     ConfigResource,
     DescribeConfigsRequest,
-    DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
@@ -166,7 +166,7 @@ def _entry(
     DescribeConfigsRequest,
     1,
     4,
-    access=check_configs(Operation.DESCRIBE_CONFIGS, "results"),
+    access=check_configs(Operation.DESCRIBE_CONFIGS),
     oldest=0,
 )
 def handle_describe_configs(
@@ -177,7 +177,9 @@ def handle_describe_configs(
         try:
             configs = _configs(services, resource.resource_type, resource.resource_name)
         except BrokerError as error:
-            results.append(_failed(resource, error.code or 0, error.args[0] if error.args else str(error)))
+            failed = REFUSAL.entry(DescribeConfigsResult, resource, context.version, error)
+            failed.error_message = error.args[0] if error.args else str(error)
+            results.append(failed)
             continue
         wanted = resource.configuration_keys
         if wanted:  # an empty list means all, like null
@@ -235,16 +237,6 @@ def _check_id(services: Services, name: str, expected: str) -> None:
         raise InvalidRequest(
             f"Unexpected broker id, expected {expected.format(services.id)} but received {name}"
         )
-
-
-def _failed(resource: DescribeConfigsResource, code: int, message: str) -> DescribeConfigsResult:
-    return DescribeConfigsResult(
-        error_code=code,
-        error_message=message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        configs=[],
-    )
 
 
 LISTED = (GROUP_RESOURCE, METRICS_RESOURCE, LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE)

@@ -22,6 +22,7 @@ from pykafka2.broker.base.image import (
 from pykafka2.broker.handlers.api import api
 from pykafka2.broker.handlers.authorization import Checked, Verdict, code_of
 from pykafka2.broker.handlers.metadata import ALL_TOPIC_OPERATIONS, set_topic_operations
+from pykafka2.broker.server.responses import REFUSAL
 from pykafka2.errors import (
     BrokerError,
     InvalidRequest,
@@ -63,7 +64,12 @@ def check_topic_partitions(checked: Checked) -> Verdict:
         cursor = None
     if len(kept) < len(names):
         described = set(kept)
-        refused = [_refused_partitions(name) for name in names if name not in described] if named else []
+        code = code_of(ResourceType.TOPIC)
+        refused = [
+            REFUSAL.entry(DescribeTopicPartitionsResponseTopic, name, checked.version, code)
+            for name in (names if named else ())
+            if name not in described
+        ]
         if not kept:
             return DescribeTopicPartitionsResponse(topics=refused)
         checked.replace(topics=[TopicRequest(name=name) for name in kept], cursor=cursor)
@@ -150,10 +156,4 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
         is_internal=name in INTERNAL_TOPICS,
         partitions=[],
         topic_authorized_operations=ALL_TOPIC_OPERATIONS,
-    )
-
-
-def _refused_partitions(name: str) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(
-        error_code=code_of(ResourceType.TOPIC), name=name, topic_id=ZERO_UUID, partitions=[]
     )

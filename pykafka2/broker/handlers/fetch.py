@@ -10,7 +10,7 @@ Consumers read below the high watermark, followers up to the leader's log end. A
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.handlers.api import api
@@ -30,6 +30,7 @@ from pykafka2.broker.replication.fetch import (
     next_epoch,
 )
 from pykafka2.broker.security.authorizer import Access
+from pykafka2.broker.server.responses import Refusal
 from pykafka2.errors import (
     BrokerError,
     FetchSessionIdNotFound,
@@ -84,23 +85,14 @@ def check_fetch(checked: Checked) -> Verdict:
     return code_of(ResourceType.TOPIC)
 
 
+IN_PARTITIONS: Final = Refusal(top=False, blank={"high_watermark": -1, "records": b""})
+
+
 def refuse(request: FetchRequest, version: int, code: int) -> FetchResponse:
-    """Return the error at the top level, if it is the session's, or in each partition."""
-    topics = [
-        FetchableTopicResponse(
-            topic=topic.topic,
-            topic_id=topic.topic_id,
-            partitions=[
-                PartitionData(
-                    partition_index=partition.partition, error_code=code, high_watermark=-1, records=b""
-                )
-                for partition in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
-    is_of_session = code in SESSION_ERROR_CODES
-    return FetchResponse(error_code=code if is_of_session else 0, responses=[] if is_of_session else topics)
+    """Return the error in the response itself, if it is the session's, or in each partition."""
+    if code in SESSION_ERROR_CODES:
+        return FetchResponse(error_code=code, responses=[])
+    return IN_PARTITIONS(request, version, code)
 
 
 @api(FetchRequest, 4, 18, access=check_fetch, refusal=refuse)

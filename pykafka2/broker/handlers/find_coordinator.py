@@ -14,8 +14,7 @@ are not implemented.
 
 from __future__ import annotations
 
-from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from pykafka2.broker.coordinators.internal_topics import (
     OFFSETS_TOPIC,
@@ -24,13 +23,12 @@ from pykafka2.broker.coordinators.internal_topics import (
     partition_for,
 )
 from pykafka2.broker.handlers.api import api
-from pykafka2.broker.handlers.authorization import Checked, Verdict, code_of
+from pykafka2.broker.handlers.authorization import Checked, Verdict, add_refusals, code_of
 from pykafka2.broker.server.responses import Refusal
 from pykafka2.errors import (
     BrokerError,
     CoordinatorNotAvailable,
     InvalidRequest,
-    error_of,
 )
 from pykafka2.protocol.acl_terms import Operation, ResourceType
 from pykafka2.protocol.messages.coordinator import (
@@ -61,17 +59,15 @@ def check_find_coordinator(checked: Checked) -> Verdict:
         may_find = is_allowed(Operation.DESCRIBE, resource_type, request.key)
         return None if may_find else code_of(resource_type)
     keys = request.coordinator_keys
-    refused = {key: None for key in keys if not is_allowed(Operation.DESCRIBE, resource_type, key)}
+    refused = {key for key in keys if not is_allowed(Operation.DESCRIBE, resource_type, key)}
     if not refused:
         return None
-    others = copy(request)
-    others.coordinator_keys = [key for key in keys if key in refused]
-    refusal: Any = checked.services.responses.refusal_of(checked.context, others, code_of(resource_type))
-    for coordinator in refusal.coordinators:
-        coordinator.error_message = ""
+    add_refusals(checked, [key for key in keys if key in refused], code_of(resource_type), "")
     checked.replace(coordinator_keys=[key for key in keys if key not in refused])
-    checked.amend(lambda response: response.coordinators.extend(refusal.coordinators))
     return None
+
+
+UNKNOWN: Final = Refusal(blank={"node_id": -1, "port": -1})
 
 
 @api(
@@ -79,7 +75,7 @@ def check_find_coordinator(checked: Checked) -> Verdict:
     0,
     6,
     access=check_find_coordinator,
-    refusal=Refusal(blank={"node_id": -1, "port": -1}),
+    refusal=UNKNOWN,
 )
 def handle(
     services: Services, context: RequestContext, request: FindCoordinatorRequest, now: float
@@ -91,7 +87,7 @@ def handle(
             try:
                 node = _coordinator(services, request.key_type, key)
             except BrokerError as error:
-                failed = _failed(key, error.code or 0)
+                failed = UNKNOWN.entry(Coordinator, key, context.version, error.code or 0)
                 if request.key_type in (GROUP, TRANSACTION, SHARE):
                     failed.error_message = ""  # Kafka has a message only for unknown kinds
                 coordinators.append(failed)
@@ -102,7 +98,7 @@ def handle(
     try:
         node = _coordinator(services, request.key_type, request.key)
     except BrokerError as error:
-        return _failed_old(error.code or 0)
+        return UNKNOWN(request, context.version, error.code or 0)
     host, port = node.address_by(listener)
     return FindCoordinatorResponse(node_id=node.id, host=host, port=port, error_message="NONE")
 
@@ -120,18 +116,6 @@ def _coordinator(services: Services, kind: int, key: str) -> BrokerImage:
     if not services.image.is_alive(leader):
         raise CoordinatorNotAvailable
     return services.image.brokers[leader]
-
-
-def _failed(key: str, code: int) -> Coordinator:
-    return Coordinator(
-        key=key, node_id=-1, host="", port=-1, error_code=code, error_message=str(error_of(code))
-    )
-
-
-def _failed_old(code: int) -> FindCoordinatorResponse:
-    return FindCoordinatorResponse(
-        error_code=code, error_message=str(error_of(code)), node_id=-1, host="", port=-1
-    )
 
 
 FIND_GROUP, FIND_TRANSACTION, FIND_SHARE = 0, 1, 2

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pykafka2.broker.coordinators.internal_topics import OFFSETS_TOPIC, partition_for
+from pykafka2.broker.coordinators.refusals import OFFSET_FETCH, REFUSAL
 from pykafka2.broker.handlers.api import GROUP_COORDINATOR, api, submit_to_groups
 from pykafka2.broker.handlers.authorization import (
     READ_EACH_TOPIC,
@@ -23,6 +24,7 @@ from pykafka2.broker.handlers.authorization import (
     WRITE_TRANSACTION,
     Checked,
     Verdict,
+    add_refusals,
     code_of,
     each,
     in_turn,
@@ -164,13 +166,12 @@ def check_offset_fetch(checked: Checked) -> Verdict:
 
 def _check_offsets_of_groups(checked: Checked) -> Verdict:
     request = checked.request
-    others = copy(request)
-    others.groups = []
+    denied: list[Any] = []
     groups: list[Any] = []
     refused_topics: list[list[Any]] = []  # for each of `groups`
     for group in request.groups:
         if not checked.access.may(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
-            others.groups.append(group)
+            denied.append(group)
             continue
         refused: list[Any] = []
         allowed = group
@@ -181,7 +182,6 @@ def _check_offsets_of_groups(checked: Checked) -> Verdict:
                 allowed.topics = kept
         groups.append(allowed)
         refused_topics.append(refused)
-    refusal: Any = checked.services.responses.refusal_of(checked.context, others, code_of(ResourceType.GROUP))
     checked.replace(groups=groups)
 
     def amend(response: Any) -> None:
@@ -191,9 +191,9 @@ def _check_offsets_of_groups(checked: Checked) -> Verdict:
                 _keep_described(checked, response_group)
             elif not response_group.error_code:
                 response_group.topics.extend(_without_offsets(topic, checked) for topic in refused)
-        response.groups.extend(refusal.groups)
 
     checked.amend(amend)
+    add_refusals(checked, denied, code_of(ResourceType.GROUP), None)
     return None
 
 
@@ -220,20 +220,8 @@ def _keep_described(checked: Checked, response_group: Any) -> None:
 def _without_offsets(topic: Any, checked: Checked) -> Any:
     """Return the result for a topic of an OffsetFetch that the client cannot describe."""
     by_groups = checked.version >= FIRST_OFFSET_FETCH_WITH_GROUPS
-    of_partition = (
-        offsets.OffsetFetchResponsePartitions if by_groups else offsets.OffsetFetchResponsePartition
-    )
-    partitions: Any = [
-        of_partition(
-            partition_index=number, committed_offset=-1, metadata="", error_code=code_of(ResourceType.TOPIC)
-        )
-        for number in topic.partition_indexes
-    ]
-    if by_groups:
-        return offsets.OffsetFetchResponseTopics(
-            name=topic.name, topic_id=topic.topic_id, partitions=partitions
-        )
-    return offsets.OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
+    cls: Any = offsets.OffsetFetchResponseTopics if by_groups else offsets.OffsetFetchResponseTopic
+    return OFFSET_FETCH.entry(cls, topic, checked.version, code_of(ResourceType.TOPIC))
 
 
 def check_offset_delete(checked: Checked) -> Verdict:
@@ -244,7 +232,8 @@ def check_offset_delete(checked: Checked) -> Verdict:
         if checked.access.may(Operation.READ, ResourceType.TOPIC, topic.name):
             kept.append(topic)
         else:
-            refused.append(_offsets_not_deleted(topic))
+            code = code_of(ResourceType.TOPIC)
+            refused.append(REFUSAL.entry(offsets.OffsetDeleteResponseTopic, topic, checked.version, code))
     if not refused:
         return None
     if not kept:
@@ -252,18 +241,6 @@ def check_offset_delete(checked: Checked) -> Verdict:
     checked.replace(topics=kept)
     checked.amend(lambda response: None if response.error_code else response.topics.extend(refused))
     return None
-
-
-def _offsets_not_deleted(topic: Any) -> offsets.OffsetDeleteResponseTopic:
-    return offsets.OffsetDeleteResponseTopic(
-        name=topic.name,
-        partitions=[
-            offsets.OffsetDeleteResponsePartition(
-                partition_index=partition.partition_index, error_code=code_of(ResourceType.TOPIC)
-            )
-            for partition in topic.partitions
-        ],
-    )
 
 
 # ---------------------------------------------------------------------- the APIs
@@ -287,14 +264,14 @@ api(
     0,
     6,
     at=GROUP_COORDINATOR,
-    access=in_turn(each(Operation.DESCRIBE, ResourceType.GROUP, "groups", "groups"), set_group_operations),
+    access=in_turn(each(Operation.DESCRIBE, ResourceType.GROUP), set_group_operations),
 )
 api(
     DeleteGroupsRequest,
     0,
     2,
     at=GROUP_COORDINATOR,
-    access=each(Operation.DELETE, ResourceType.GROUP, "groups_names", "results"),
+    access=each(Operation.DELETE, ResourceType.GROUP),
 )
 api(
     OffsetDeleteRequest,
@@ -340,7 +317,7 @@ def handle_consumer_heartbeat(
     1,
     at=GROUP_COORDINATOR,
     access=in_turn(
-        each(Operation.DESCRIBE, ResourceType.GROUP, "group_ids", "groups"),
+        each(Operation.DESCRIBE, ResourceType.GROUP),
         hide_consumer_groups_topics,
         set_group_operations,
     ),

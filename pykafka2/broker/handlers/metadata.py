@@ -33,7 +33,7 @@ from pykafka2.broker.handlers.api import api
 from pykafka2.broker.handlers.authorization import Checked, Verdict, code_of, topic_name
 from pykafka2.broker.handlers.throttling import charge_on
 from pykafka2.broker.security.authorizer import Access
-from pykafka2.broker.server.responses import Refusal
+from pykafka2.broker.server.responses import REFUSAL, Refusal
 from pykafka2.errors import (
     BrokerError,
     FencedLeaderEpoch,
@@ -258,14 +258,13 @@ def handle_describe_cluster(
     services: Services, context: RequestContext, request: DescribeClusterRequest, now: float
 ) -> DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
-        return _cluster_refusal(
-            MismatchedEndpointType(
-                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type "
-                "CONTROLLER"
-            )
+        mismatch = (
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
         )
+        return REFUSAL(request, context.version, MismatchedEndpointType(mismatch))
     if request.endpoint_type != BROKERS:
-        return _cluster_refusal(UnsupportedEndpointType(f"Unsupported endpoint type {request.endpoint_type}"))
+        unsupported = UnsupportedEndpointType(f"Unsupported endpoint type {request.endpoint_type}")
+        return REFUSAL(request, context.version, unsupported)
     image = services.image
     listener = context.caller.listener
     shown = [node for node in image.brokers.values() if request.include_fenced_brokers or not node.is_fenced]
@@ -283,12 +282,6 @@ def handle_describe_cluster(
         controller_id=services.shown_controller(),
         brokers=brokers,
         cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if with_operations else NOT_REQUESTED,
-    )
-
-
-def _cluster_refusal(error: BrokerError) -> DescribeClusterResponse:
-    return DescribeClusterResponse(
-        error_code=error.code or 0, error_message=str(error), cluster_id="", brokers=[]
     )
 
 

@@ -17,7 +17,7 @@ from pykafka2.broker.handlers.authorization import Checked, each_topic
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.record_validation import SLICE
 from pykafka2.broker.replication.purgatory import DeleteResult
-from pykafka2.broker.server.responses import Refusal
+from pykafka2.broker.server.responses import REFUSAL, Refusal
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.compression.steps import Steps
 from pykafka2.errors import (
@@ -213,13 +213,12 @@ def _in_steps(
                 if count[partition.partition_index] > 1:
                     raise InvalidRequest(f"{topic.name}-{partition.partition_index} is requested twice")
                 found = yield from _find(services, context, request, topic.name, partition)
-            except BrokerError as error:
-                partitions.append(_failed(partition, error.code or 0))
-                continue
-            except CorruptData:
-                # Appended by its header alone (without log.validate=strict), and the records cannot be
-                # decoded.
-                partitions.append(_failed(partition, UnknownServerError.code or 0))
+            except (BrokerError, CorruptData) as error:
+                # Corrupt: appended by its header alone (without log.validate=strict).
+                known = error if isinstance(error, BrokerError) else UnknownServerError()
+                partitions.append(
+                    REFUSAL.entry(ListOffsetsPartitionResponse, partition, context.version, known)
+                )
                 continue
             partitions.append(
                 ListOffsetsPartitionResponse(
@@ -288,10 +287,6 @@ def _check_high_watermark(replica: Replica, request: ListOffsetsRequest, version
         if version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
             raise OffsetNotAvailable
         raise LeaderNotAvailable
-
-
-def _failed(partition: ListOffsetsPartition, code: int) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=code)
 
 
 def _is_follower(checked: Checked) -> bool:

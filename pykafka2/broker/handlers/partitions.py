@@ -6,7 +6,7 @@ moves a partition to other brokers (KIP-455).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pykafka2.broker.controller.metadata.records import PartitionSet, Record
 from pykafka2.broker.controller.partition_changes import ongoing, reassigned, requested_election
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 PREFERRED, UNCLEAN = 0, 1
-FIRST_VERSION_WITH_AN_ERROR = 1
+IN_ENTRIES_TOO: Final = Refusal(entries=True)
 
 
 @api(
@@ -46,14 +46,14 @@ FIRST_VERSION_WITH_AN_ERROR = 1
     2,
     at=CONTROLLER,
     access=on_cluster(Operation.ALTER),
-    refusal=Refusal(entries=True),
+    refusal=IN_ENTRIES_TOO,
 )
 def handle_elect_leaders(
     services: Services, context: RequestContext, request: ElectLeadersRequest, now: float
 ) -> ElectLeadersResponse:
     kind = request.election_type
     if kind not in (PREFERRED, UNCLEAN):
-        return _election_refusal(request, context.version, InvalidRequest(f"Unknown election type {kind}"))
+        return IN_ENTRIES_TOO(request, context.version, InvalidRequest(f"Unknown election type {kind}"))
     controller = services.controller
     topics = controller.state.topics
     requested: list[tuple[str, list[int]]]
@@ -86,26 +86,13 @@ def _not_elected(number: int, error: BrokerError) -> PartitionResult:
     return PartitionResult(partition_id=number, error_code=error.code or 0, error_message=str(error))
 
 
-def _election_refusal(request: ElectLeadersRequest, version: int, error: BrokerError) -> ElectLeadersResponse:
-    return ElectLeadersResponse(
-        error_code=error.code or 0 if version >= FIRST_VERSION_WITH_AN_ERROR else 0,
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=[_not_elected(number, error) for number in topic.partitions],
-            )
-            for topic in request.topic_partitions or []
-        ],
-    )
-
-
 @api(
     AlterPartitionReassignmentsRequest,
     0,
     1,
     at=CONTROLLER,
     access=on_cluster(Operation.ALTER),
-    refusal=Refusal(entries=True),
+    refusal=IN_ENTRIES_TOO,
 )
 def handle_alter_partition_reassignments(
     services: Services, context: RequestContext, request: AlterPartitionReassignmentsRequest, now: float

@@ -432,4 +432,4 @@ def check_in_slices(
     return advance(now)
 
 
-TOPICS_OF_PRODUCE = each_topic(Operation.WRITE, "topic_data", "responses")
+TOPICS_OF_PRODUCE = each_topic(Operation.WRITE)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pykafka2.broker.controller.control.scram_users import Upsertion, alter_scram_users
 from pykafka2.broker.handlers.api import CONTROLLER, api
 from pykafka2.broker.handlers.authorization import on_cluster
-from pykafka2.errors import BrokerError, DuplicateResource, ResourceNotFound, error_of
+from pykafka2.broker.server.responses import REFUSAL
+from pykafka2.errors import BrokerError, DuplicateResource, ResourceNotFound
 from pykafka2.protocol.acl_terms import Operation
 from pykafka2.protocol.messages.users import (
     AlterUserScramCredentialsRequest,
@@ -64,18 +65,10 @@ def refuse_alter(
     request: AlterUserScramCredentialsRequest, version: int, code: int
 ) -> AlterUserScramCredentialsResponse:
     """Return the error once for each user, as in Kafka."""
-    users = dict.fromkeys(
-        [
-            *(deletion.name for deletion in request.deletions),
-            *(upsertion.name for upsertion in request.upsertions),
-        ]
-    )
-    return AlterUserScramCredentialsResponse(
-        results=[
-            AlterUserScramCredentialsResult(user=user, error_code=code, error_message=str(error_of(code)))
-            for user in users
-        ]
-    )
+    changes: list[Any] = [*request.deletions, *request.upsertions]
+    users = dict.fromkeys(change.name for change in changes)
+    results = [REFUSAL.entry(AlterUserScramCredentialsResult, user, version, code) for user in users]
+    return AlterUserScramCredentialsResponse(results=results)
 
 
 @api(

@@ -67,7 +67,7 @@ FIRST_STRICT_ADDITION = 3
     0,
     3,
     at=CONTROLLER,
-    access=each_topic(Operation.ALTER, responses="results", skip_duplicates=True, message=None),
+    access=each_topic(Operation.ALTER, skip_duplicates=True, message=None),
     refusal=Refusal(silent=(ThrottlingQuotaExceeded, UnknownTopicOrPartition)),
 )
 def handle_create_partitions(

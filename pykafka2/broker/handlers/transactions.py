@@ -176,7 +176,7 @@ api(
     0,
     at=TRANSACTION_COORDINATOR,
     access=in_turn(
-        each(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "transactional_ids", "transaction_states"),
+        each(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
         hide_transactions_topics,
     ),
 )

@@ -13,6 +13,7 @@ from pykafka2.broker.controller.controller import Controller
 from pykafka2.broker.controller.metadata.records import FeatureSet, Record
 from pykafka2.broker.handlers.api import CONTROLLER, api
 from pykafka2.broker.handlers.authorization import on_cluster
+from pykafka2.broker.server.responses import REFUSAL
 from pykafka2.errors import BrokerError, InvalidUpdateVersion
 from pykafka2.protocol.acl_terms import Operation
 from pykafka2.protocol.messages.cluster import (
@@ -101,7 +102,7 @@ def handle(
             )
     except BrokerError as error:
         message = f"The update failed for all features since the following feature had an error: {error}"
-        return _refusal(type(error)(message))
+        return REFUSAL(request, context.version, type(error)(message))
     if not request.validate_only:
         services.controller.write([record for record in records if record is not None])
     results = []
@@ -130,7 +131,3 @@ def _one_by_one(services: Services, request: UpdateFeaturesRequest) -> UpdateFea
     if not request.validate_only:
         services.controller.write([record for record in records if record is not None])
     return UpdateFeaturesResponse(error_message="", results=results)
-
-
-def _refusal(error: BrokerError) -> UpdateFeaturesResponse:
-    return UpdateFeaturesResponse(error_code=error.code or 0, error_message=str(error))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import cache
 from operator import attrgetter
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -18,6 +19,7 @@ from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import BrokerError, IllegalState, KafkaError, UnknownServerError, error_of
 from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.fields import Field
+from pykafka2.protocol.registry import request_class
 from pykafka2.protocol.struct import Request, Response, Struct
 from pykafka2.text import printable
 
@@ -213,6 +215,21 @@ class Refusal:
         entry = self._struct(made, requested.struct or object, version, has_error=has_error)
         listed = attrgetter(requested.name)
         return lambda request, code, text: [entry(one, code, text) for one in listed(request) or ()]
+
+
+REFUSAL: Final = Refusal()
+"""The refusal of an API that does nothing differently."""
+
+
+@cache
+def lists_of_entries(api_key: int, version: int) -> tuple[str, str]:
+    """Return the lists of a request and its response whose entries are about the same things."""
+    request = request_class(api_key)
+    for field in resolved_fields(request.RESPONSE):
+        requested = _list_for(field, request, version) if version in field.versions else None
+        if requested is not None:
+            return requested.name, field.name
+    raise IllegalState(f"version {version} of {request.NAME} has no errors of single entries")
 
 
 def _repeated(key: Callable[[Any], Any], blank: Part) -> Part:

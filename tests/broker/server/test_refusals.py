@@ -11,11 +11,12 @@ from typing import Any, Final
 import pytest
 
 from pykafka2.broker.handlers.api import APIS, load
-from pykafka2.broker.server.responses import Refusal
+from pykafka2.broker.server.responses import Refusal, lists_of_entries
 from pykafka2.errors import (
     BrokerError,
     FetchSessionIdNotFound,
     GroupIdNotFound,
+    IllegalState,
     InvalidRequest,
     NotController,
     RequestTimedOut,
@@ -246,3 +247,26 @@ def test_each_version_is_derived_once() -> None:
         refusal(TOPICS, version, NotController.code)
         refusal(DeleteGroupsRequest(groups_names=["a"]), 2, NotController.code)
     assert len(refusal._derived) == 3
+
+
+@pytest.mark.parametrize(
+    ("key", "requested", "responded"),
+    [
+        (ApiKey.PRODUCE, "topic_data", "responses"),
+        (ApiKey.LIST_OFFSETS, "topics", "topics"),
+        (ApiKey.DELETE_GROUPS, "groups_names", "results"),
+        (ApiKey.CONSUMER_GROUP_DESCRIBE, "group_ids", "groups"),
+        (ApiKey.DESCRIBE_TRANSACTIONS, "transactional_ids", "transaction_states"),
+        (ApiKey.INCREMENTAL_ALTER_CONFIGS, "resources", "responses"),
+        (ApiKey.CREATE_PARTITIONS, "topics", "results"),
+    ],
+)
+def test_lists_with_the_same_entries_are_found(key: int, requested: str, responded: str) -> None:
+    for version in range(APIS[key].min_version, APIS[key].max_version + 1):
+        assert lists_of_entries(key, version) == (requested, responded)
+
+
+def test_api_without_errors_of_single_entries_has_no_such_lists() -> None:
+    for key in (ApiKey.HEARTBEAT, ApiKey.DESCRIBE_LOG_DIRS):
+        with pytest.raises(IllegalState, match="has no errors of single entries"):
+            lists_of_entries(key, 1)
