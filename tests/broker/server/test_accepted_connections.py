@@ -1,7 +1,4 @@
-"""A broker that dies between accepting a connection and taking it over still closes the socket.
-
-Seen as a `ResourceWarning` in a producer's crash test: the accepted socket was in nobody's hands.
-"""
+"""Accepted connections: their addresses, and their end if the broker stops before a processor has them."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ class AcceptedTransport:
 
 class QuietProcessor(Processor):
     def signal(self) -> None:
-        """No loop turns this one."""
+        """Do nothing, as no loop runs this processor."""
 
 
 def test_connection_accepted_but_not_adopted_is_closed_with_the_others() -> None:
@@ -53,6 +50,6 @@ def test_connection_accepted_but_not_adopted_is_closed_with_the_others() -> None
         ("host.example:9092", "host.example"),
     ],
 )
-def test_addresses_are_those_that_rules_name(peer: str, address: str) -> None:
-    """A listener at "::" takes IPv4, too, and names it as IPv6: a rule would not mean it."""
+def test_address_of_a_peer_has_no_port_and_no_ipv6_mapping(peer: str, address: str) -> None:
+    """A listener at "::" accepts IPv4, too, and shows it as IPv6, which rules do not match."""
     assert address_of(peer) == address

@@ -30,7 +30,7 @@ class BytesFile:
 
 
 class BytesTransport:
-    """Cannot send files. Accepts as many bytes of each write as the list says, then everything."""
+    """A transport without files that accepts these numbers of bytes in its writes, then everything."""
 
     peer = "narrow"
 
@@ -62,7 +62,7 @@ class BytesTransport:
 
 
 class NarrowTransport(BytesTransport):
-    """Can send files, too."""
+    """A transport that can also send files."""
 
     def write_before_file(self, buffers: Sequence[Buffer]) -> int:
         return self._take("bytes before a file", b"".join(buffers))
@@ -137,7 +137,7 @@ def test_write_ends_after_one_of_several_files() -> None:
 
 
 def test_empty_part_behind_sent_bytes_is_not_left_unsent() -> None:
-    """The connection would wait until its socket is writable, which it is at once, and again."""
+    """Otherwise the connection would wait for a writable socket again and again."""
     transport = NarrowTransport([3, 1])
     send = PendingSend(transport)
     for part in (b"abc", b"", b"de", b"", b""):
@@ -147,7 +147,7 @@ def test_empty_part_behind_sent_bytes_is_not_left_unsent() -> None:
     assert transport.received == b"abcde"
 
 
-def test_nothing_more_is_tried_once_the_transport_is_full() -> None:
+def test_no_write_follows_once_the_transport_is_full() -> None:
     transport = NarrowTransport([2, 0])
     send = PendingSend(transport)
     send.add(b"abc")

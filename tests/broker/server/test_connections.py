@@ -45,12 +45,17 @@ def header(api_key: int, version: int, correlation_id: int = 1) -> bytes:
     return struct.pack(">hhih", api_key, version, correlation_id, -1)
 
 
+def metadata_requests(count: int, client_id: str) -> bytes:
+    """Return requests with the correlation ids from 0."""
+    return b"".join(b"".join(encode_request(METADATA, 12, number, client_id)) for number in range(count))
+
+
 def framed(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def assert_costs_one_connection(connect: Connect, data: bytes) -> None:
-    """The sender's connection is closed; another one, opened before, goes on."""
+def assert_closes_only_the_sender(connect: Connect, data: bytes) -> None:
+    """Assert that the broker closes the sender's connection and no other."""
     other, hostile = connect(), connect()
     other.call(METADATA, 12)
     hostile.socket.sendall(data)
@@ -59,15 +64,15 @@ def assert_costs_one_connection(connect: Connect, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 100 * 1024 * 1024 + 1, 2**31 - 1])
-def test_a_frame_of_an_illegal_size_closes_the_connection(connect: Connect, size: int) -> None:
-    assert_costs_one_connection(connect, struct.pack(">i", size))
+def test_frame_of_an_illegal_size_closes_only_its_connection(connect: Connect, size: int) -> None:
+    assert_closes_only_the_sender(connect, struct.pack(">i", size))
 
 
 @pytest.mark.kafka(brokers=1, config={"socket.request.max.bytes": 1000})
 def test_socket_request_max_bytes_is_the_limit(connect: Connect) -> None:
-    assert_costs_one_connection(connect, struct.pack(">i", 1001))
+    assert_closes_only_the_sender(connect, struct.pack(">i", 1001))
     too_large = b"".join(encode_request(METADATA, 12, 1, "c" * 1000))
-    assert_costs_one_connection(connect, too_large)
+    assert_closes_only_the_sender(connect, too_large)
 
 
 @pytest.mark.parametrize(
@@ -92,18 +97,18 @@ def test_socket_request_max_bytes_is_the_limit(connect: Connect) -> None:
     ],
 )
 def test_invalid_request_bytes_close_only_that_connection(connect: Connect, data: bytes) -> None:
-    assert_costs_one_connection(connect, data)
+    assert_closes_only_the_sender(connect, data)
 
 
 def test_bytes_after_the_body_are_ignored(connect: Connect) -> None:
-    """As in Kafka; librdkafka sends some after a Metadata request for all topics."""
+    """Kafka ignores them, too; librdkafka sends some after a Metadata request for all topics."""
     wire = connect()
     wire.socket.sendall(framed(header(3, 0, 7) + struct.pack(">i", 0) + b"more"))
     assert wire.receive(MetadataRequest, 0)[0] == 7
     wire.call(METADATA, 12)
 
 
-def test_a_frame_may_come_byte_by_byte(connect: Connect) -> None:
+def test_frame_can_arrive_byte_by_byte(connect: Connect) -> None:
     wire = connect()
     wire.send(METADATA, 12)
     wire.receive(MetadataRequest, 12)
@@ -113,7 +118,7 @@ def test_a_frame_may_come_byte_by_byte(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767])
-def test_an_unknown_version_of_api_versions_is_answered_in_version_0(connect: Connect, version: int) -> None:
+def test_unknown_version_of_api_versions_gets_a_response_in_version_0(connect: Connect, version: int) -> None:
     wire = connect()
     wire.socket.sendall(framed(header(18, version, 5) + b"\x00whatever this is"))
     frame = wire.receive_frame()
@@ -121,11 +126,11 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(connect: Co
     assert struct.unpack(">i", frame[:4]) == (5,)
     assert response.error_code == errors.UnsupportedVersion.code
     assert [(api.api_key, api.max_version) for api in response.api_keys] == [(18, 4)]
-    # The connection goes on.
+    # The connection stays open.
     wire.call(METADATA, 12)
 
 
-def test_the_header_of_an_api_versions_reply_is_always_version_0(connect: Connect) -> None:
+def test_response_header_of_api_versions_is_always_version_0(connect: Connect) -> None:
     wire = connect()
     wire.send(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
     frame = wire.receive_frame()
@@ -134,7 +139,9 @@ def test_the_header_of_an_api_versions_reply_is_always_version_0(connect: Connec
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "x-", "ü"])
-def test_the_name_of_the_software_must_match_the_pattern(connect: Connect, name: str) -> None:
+def test_client_software_name_that_does_not_match_the_pattern_is_rejected(
+    connect: Connect, name: str
+) -> None:
     request = ApiVersionsRequest(client_software_name=name, client_software_version="1.0")
     assert connect().call(request, 3).error_code == errors.InvalidRequest.code
 
@@ -143,19 +150,19 @@ def test_api_versions_lists_exactly_the_served_apis(connect: Connect) -> None:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
     offered = {api.api_key: (api.min_version, api.max_version) for api in connect().call(request, 4).api_keys}
     assert set(offered) == {key for key, api in APIS.items() if not api.between_brokers}
-    # Produce says 0 for librdkafka's sake (KAFKA-18659).
+    # Produce lists version 0 for librdkafka (KAFKA-18659).
     assert offered[0] == (0, 13)
     assert offered[1] == (4, 18)
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_an_answer_that_cannot_be_encoded_costs_its_one_connection(
+def test_response_that_cannot_be_encoded_closes_only_its_connection(
     kafka_cluster: KafkaCluster,
     leader: Callable[[str, int], RawClient],
     wait_for: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also where it is given late, from the purgatory."""
+    """The response is delayed, in the purgatory."""
     kafka_cluster.controls.pause_followers()
     wire = leader("t", 0)
     wire.send(produce_request("t", 0, batch(), timeout_ms=60_000), 12)
@@ -172,18 +179,18 @@ def test_an_answer_that_cannot_be_encoded_costs_its_one_connection(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_acks_0_is_never_answered(
+def test_acks_0_has_no_response(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: Callable[..., None]
 ) -> None:
     wire = connect()
     wire.send(produce_request("t", 0, batch([b"silent"]), acks=0), 12)
-    # The next reply is that of the next request.
+    # The next response is that of the next request.
     wire.call(METADATA, 12)
     assert kafka_cluster.log("t", 0).values() == [b"silent"]
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_an_error_with_acks_0_closes_the_connection(connect: Connect) -> None:
+def test_error_with_acks_0_closes_the_connection(connect: Connect) -> None:
     wire = connect()
     wire.send(produce_request("nosuch", 0, batch(), acks=0), 12)
     assert wire.is_closed_by_broker()
@@ -194,25 +201,25 @@ def serial(**config: object) -> pytest.MarkDecorator:
 
 
 @serial()
-def test_serial_mode_takes_the_next_request_when_the_reply_has_left(
+def test_serial_mode_handles_the_next_request_after_the_response_was_sent(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: WaitFor
 ) -> None:
     kafka_cluster.controls.pause_followers()
     wire = leader("t", 0)
     for value in (b"1", b"2"):
         wire.send(produce_request("t", 0, batch([value])), 12)
-    asked = wire.send(METADATA, 12)
+    metadata = wire.send(METADATA, 12)
     wait_for(lambda: len(kafka_cluster.log("t", 0).values()) == 1)
     assert kafka_cluster.history.in_flight_max("Produce") == 1
     kafka_cluster.controls.resume_followers()
     offsets = [partition_of(wire.receive(ProduceRequest, 12)[1]).base_offset for _ in range(2)]
     assert offsets == [0, 1]
-    assert wire.receive(MetadataRequest, 12)[0] == asked
+    assert wire.receive(MetadataRequest, 12)[0] == metadata
     assert kafka_cluster.history.in_flight_max("Produce") == 1
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"queued.max.requests": 1, "threads": "separate"})
-def test_a_full_request_queue_stops_the_reading_not_the_work(connect: Connect) -> None:
+def test_all_requests_are_handled_with_a_request_queue_for_one(connect: Connect) -> None:
     wires = [connect() for _ in range(8)]
     for wire in wires:
         for _ in range(5):
@@ -224,23 +231,24 @@ def test_a_full_request_queue_stops_the_reading_not_the_work(connect: Connect) -
 def fill_queue(
     cluster: KafkaCluster, many: RawClient, one: RawClient, wait_for: WaitFor
 ) -> Callable[[], None]:
-    """`many` has the queue's only place and more to ask, `one` waits for room; call what is returned, and
-    the handlers go on.
+    """Fill the queue with a request of `many`, which sends more, and let `one` wait for room.
+
+    Return a function that lets the handlers continue.
     """
     broker = cluster.brokers[0]
     queue = broker.parts.queue
     taken = queue.take
 
-    def go_on() -> None:
+    def resume() -> None:
         queue.take = taken  # type: ignore[method-assign]
         broker.parts.handlers[0].signal()
 
     queue.take = lambda: None  # type: ignore[method-assign]
-    many.socket.sendall(b"".join(b"".join(encode_request(METADATA, 12, n, "many")) for n in range(20)))
+    many.socket.sendall(metadata_requests(20, "many"))
     wait_for(lambda: queue.is_full)
     one.send(METADATA, 12)
     wait_for(lambda: any(found.wants_room for part in broker.processors for found in [*part.connections]))
-    return go_on
+    return resume
 
 
 @pytest.mark.kafka(brokers=1, config={"queued.max.requests": 1})
@@ -248,36 +256,26 @@ def test_connection_that_waits_for_room_in_a_full_request_queue_is_not_read(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     many, one = connect(), connect()
-    go_on = fill_queue(kafka_cluster, many, one, wait_for)
+    resume = fill_queue(kafka_cluster, many, one, wait_for)
     found = [each for part in kafka_cluster.brokers[0].processors for each in part.connections]
     (waiting,) = [each for each in found if each.wants_room]
     one.send(METADATA, 12)
     wait_for(lambda: waiting._interest == 0)
-    go_on()
+    resume()
     for _ in range(2):
         one.receive(MetadataRequest, 12)
 
 
 @pytest.mark.kafka(brokers=1, config={"queued.max.requests": 1})
 def test_room_in_a_full_request_queue_goes_to_the_waiting_processor(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, responded: list[str | None]
 ) -> None:
-    """And not to who was answered just now and has the next request at hand."""
+    """It does not go to the connection with the last response, which has its next request in the buffer."""
     many, one = connect(), connect()
-    requests = kafka_cluster.brokers[0].requests
-    answer = requests.respond
-    answered: list[str | None] = []
-
-    def spy(context: RequestContext, now: float) -> None:
-        if not context.is_from_broker:
-            answered.append(context.client_id)
-        answer(context, now)
-
-    requests.respond = spy  # type: ignore[method-assign]
     fill_queue(kafka_cluster, many, one, wait_for)()
     assert one.receive(MetadataRequest, 12)[0] == 1
     assert [many.receive(MetadataRequest, 12)[0] for _ in range(20)] == [*range(20)]
-    assert answered.index("wire") == 1, answered
+    assert responded.index("wire") == 1, responded
 
 
 @pytest.mark.parametrize("start", [b"", b"\0\0", b"\0\0\0\x20half"])
@@ -285,25 +283,25 @@ def test_room_in_a_full_request_queue_goes_to_the_waiting_processor(
 def test_reset_connection_without_a_request_is_closed_while_the_request_queue_is_full(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, start: bytes
 ) -> None:
-    """Thousands of them took a turn after each request, and the others waited for a minute."""
+    """Otherwise thousands of them would delay the other connections."""
     many, one, ended = connect(), connect(), connect()
     ended.call(METADATA, 12)
     ended.socket.sendall(start)
-    go_on = fill_queue(kafka_cluster, many, one, wait_for)
+    resume = fill_queue(kafka_cluster, many, one, wait_for)
     (processor,) = kafka_cluster.brokers[0].processors
     before = len(processor.connections)
     ended.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     ended.socket.close()
     wait_for(lambda: len(processor.connections) == before - 1)
-    go_on()
+    resume()
     assert one.receive(MetadataRequest, 12)[0] == 1
 
 
 @pytest.mark.kafka(brokers=1, config={"queued.max.requests": 1, "num.network.threads": 2})
-def test_processor_that_missed_room_is_signalled_again(
+def test_processor_that_missed_room_in_the_request_queue_is_signalled_again(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
-    """The next request of a connection of the other one was in its place."""
+    """A request of the other processor can take the room that it was signalled for."""
     wires = [connect(), connect()]
     for wire in wires:
         wire.call(METADATA, 12)
@@ -317,29 +315,21 @@ def test_processor_that_missed_room_is_signalled_again(
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.kafka(brokers=1, config={"queued.max.requests": 2, "num.network.threads": 2})
 def test_room_in_a_full_request_queue_is_shared_between_connections_of_all_processors(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, which: int
+    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, responded: list[str | None], which: int
 ) -> None:
-    """Whichever is turned first: five connections of one, which ask without end, and one of the other."""
+    """Five connections of one processor send many requests, one of the other sends few."""
     wires = [connect() for _ in range(10)]
     for wire in wires:
         wire.call(METADATA, 12)
+    responded.clear()
     many, one = wires[which::2], wires[1 - which]
     broker = kafka_cluster.brokers[0]
-    requests, queue = broker.requests, broker.parts.queue
-    answer, taken = requests.respond, queue.take
-    answered: list[str | None] = []
-
-    def spy(context: RequestContext, now: float) -> None:
-        if not context.is_from_broker:
-            answered.append(context.client_id)
-        answer(context, now)
-
-    requests.respond = spy  # type: ignore[method-assign]
+    queue, taken = broker.parts.queue, broker.parts.queue.take
     queue.take = lambda: None  # type: ignore[method-assign]
     for wire in many:
-        wire.socket.sendall(b"".join(b"".join(encode_request(METADATA, 12, n, "many")) for n in range(20)))
+        wire.socket.sendall(metadata_requests(20, "many"))
     wait_for(lambda: queue.is_full)
-    one.socket.sendall(b"".join(b"".join(encode_request(METADATA, 12, n, "one")) for n in range(10)))
+    one.socket.sendall(metadata_requests(10, "one"))
     wait_for(
         lambda: sum(found.wants_room for part in broker.processors for found in [*part.connections]) >= 4
     )
@@ -348,21 +338,21 @@ def test_room_in_a_full_request_queue_is_shared_between_connections_of_all_proce
     for wire in (*many, one):
         for _ in range(10 if wire is one else 20):
             wire.receive(MetadataRequest, 12)
-    at = [-1, *(number for number, client in enumerate(answered) if client == "one")]
+    at = [-1, *(number for number, client in enumerate(responded) if client == "one")]
     assert len(at) == 11
-    # Each of the five once, and what was in the queue already.
-    assert max(after - before for before, after in pairwise(at)) <= 5 + 2 + 1, answered
+    # One request of each of the five, and those in the queue before.
+    assert max(after - before for before, after in pairwise(at)) <= 5 + 2 + 1, responded
 
 
 @pytest.mark.kafka(brokers=1, config={"queued.max.requests": 1, "num.network.threads": 2})
 def test_room_kept_for_closed_connections_goes_to_the_next_processor(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
-    """Their processor stands first in line for room, with nobody who wants it."""
+    """Their processor is the first that waits for room, but has no connection that needs it."""
     wires = [connect() for _ in range(4)]
     for wire in wires:
         wire.call(METADATA, 12)
-    first, one, gone = wires[0], wires[1], wires[2]
+    first, one, dropped = wires[0], wires[1], wires[2]
     broker = kafka_cluster.brokers[0]
     queue, taken = broker.parts.queue, broker.parts.queue.take
 
@@ -374,7 +364,7 @@ def test_room_kept_for_closed_connections_goes_to_the_next_processor(
     queue.take = lambda: None  # type: ignore[method-assign]
     first.send(METADATA, 12)
     wait_for(lambda: queue.is_full)
-    gone.send(METADATA, 12)
+    dropped.send(METADATA, 12)
     wait_for(lambda: len(waiting()) == 1)
     ((processor, _),) = waiting()
     one.send(METADATA, 12)
@@ -395,7 +385,7 @@ BETWEEN_BROKERS = [
 ]
 
 
-def test_the_requests_of_brokers_to_the_controller_are_those_of_kafka() -> None:
+def test_inter_broker_apis_are_those_of_kafka() -> None:
     names = {APIS[key].name for key, _ in BETWEEN_BROKERS}
     assert names == {
         "AllocateProducerIds",
@@ -408,12 +398,12 @@ def test_the_requests_of_brokers_to_the_controller_are_those_of_kafka() -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), BETWEEN_BROKERS)
-def test_requests_between_brokers_cost_a_client_its_connection(
+def test_client_that_sends_an_inter_broker_request_is_disconnected(
     connect: Connect, kafka_cluster: KafkaCluster, key: int, version: int
 ) -> None:
-    """Kafka serves them on the controller's listener alone."""
+    """Kafka serves them only on the controller's listener."""
     data = framed(header(key, version) + b"\0" * 64)
-    assert_costs_one_connection(connect, data)
+    assert_closes_only_the_sender(connect, data)
     (refused,) = kafka_cluster.events.events("refused")
     assert f"{APIS[key].name} is not served to clients" in refused.text
 
@@ -442,7 +432,7 @@ def test_part_of_a_request_ends_the_idle_time(
 def test_client_is_active_by_the_bytes_it_sends_and_not_by_its_connection(
     connect: Connect, kafka_cluster: KafkaCluster, wait_for: WaitFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While clients are active, readers get smaller pieces of files; a blocked reader is none of them."""
+    """While clients are active, readers get smaller pieces of files; a blocked reader is not active."""
     (processor,) = kafka_cluster.brokers[0].processors
     loop, senders = processor.loop, list[object]()
     monkeypatch.setattr(loop, "note_sender", lambda sender, now: senders.append(sender))
@@ -462,10 +452,10 @@ def test_processors_and_no_other_parts_run_at_the_end_of_a_long_turn(kafka_clust
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"connections.max.idle.ms": 50})
-def test_a_request_that_waits_does_not_keep_its_connection(
+def test_idle_connection_is_closed_while_its_request_waits(
     connect: Connect, kafka_cluster: KafkaCluster, wait_for: WaitFor
 ) -> None:
-    """As in Kafka: a long poll of more than connections.max.idle.ms is never answered."""
+    """A long poll of more than connections.max.idle.ms gets no response, as in Kafka."""
     wire = connect()
     wire.send(fetch_request("t", 0, 0, max_wait_ms=60_000), 12)
     assert wire.is_closed_by_broker()
@@ -473,7 +463,7 @@ def test_a_request_that_waits_does_not_keep_its_connection(
 
 
 @pytest.mark.kafka(brokers=1, config={"connections.max.idle.ms": -1})
-def test_a_negative_idle_limit_closes_nothing(connect: Connect) -> None:
+def test_negative_connections_max_idle_ms_closes_no_connection(connect: Connect) -> None:
     wire = connect()
     wire.call(METADATA, 12)
     wire.call(METADATA, 12)
@@ -482,7 +472,9 @@ def test_a_negative_idle_limit_closes_nothing(connect: Connect) -> None:
 @pytest.mark.kafka(
     brokers=3, topics={"t": 3}, config={"threads": "separate", "num.network.threads": 2, "num.io.threads": 2}
 )
-def test_several_threads_a_broker_work_the_same(leader: Callable[[str, int], RawClient]) -> None:
+def test_broker_with_several_network_and_io_threads_handles_requests_in_order(
+    leader: Callable[[str, int], RawClient],
+) -> None:
     for partition in range(3):
         wire = leader("t", partition)
         for number in range(20):
@@ -490,7 +482,7 @@ def test_several_threads_a_broker_work_the_same(leader: Callable[[str, int], Raw
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"queued.max.request.bytes": 1})
-def test_the_queue_may_be_bounded_in_bytes(leader: Callable[[str, int], RawClient]) -> None:
+def test_request_above_queued_max_request_bytes_is_handled(leader: Callable[[str, int], RawClient]) -> None:
     wires = [leader("t", 0) for _ in range(3)]
     for wire in wires:
         wire.send(produce_request("t", 0, batch([bytes(100)])), 12)
@@ -501,7 +493,7 @@ def test_the_queue_may_be_bounded_in_bytes(leader: Callable[[str, int], RawClien
 def test_closed_connection_is_not_kept_by_the_loop_that_read_it_last(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
-    """Its buffer can hold a request of socket.request.max.bytes of which the end has not arrived."""
+    """Its buffer can hold an incomplete request of socket.request.max.bytes."""
     wire = connect()
     wire.call(METADATA, 12)
     (processor,) = kafka_cluster.brokers[0].processors
@@ -519,7 +511,7 @@ def test_closed_connection_is_not_kept_by_the_loop_that_read_it_last(
 
 
 @pytest.mark.kafka(brokers=1, config={"max.connections": 2})
-def test_above_max_connections_a_new_one_waits_until_another_ends(
+def test_connection_above_max_connections_waits_until_another_is_closed(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
     first, second = connect(), connect()
@@ -537,7 +529,7 @@ def test_above_max_connections_a_new_one_waits_until_another_ends(
 
 
 @pytest.mark.kafka(brokers=1, config={"max.connections.per.ip": 1})
-def test_above_max_connections_per_ip_a_new_one_is_closed(
+def test_connection_above_max_connections_per_ip_is_closed(
     connect: Connect, wait_for: WaitFor, kafka_cluster: KafkaCluster
 ) -> None:
     first = connect()
@@ -553,7 +545,7 @@ def test_above_max_connections_per_ip_a_new_one_is_closed(
     brokers=1,
     config={"max.connections.per.ip": 0, "max.connections.per.ip.overrides": "10.0.0.1:0,127.0.0.1:1"},
 )
-def test_an_address_may_have_a_limit_of_its_own(connect: Connect) -> None:
+def test_max_connections_per_ip_overrides_sets_the_limit_of_an_address(connect: Connect) -> None:
     connect().call(METADATA, 12)
     assert connect().is_closed_by_broker()
 
@@ -563,8 +555,8 @@ def test_invalid_connection_limit_is_rejected() -> None:
         KafkaCluster(config={"max.connections.per.ip.overrides": "127.0.0.1"})
 
 
-def test_the_rate_of_new_connections_is_limited() -> None:
-    """Virtual time: of ten connections that come at once three are served in each second."""
+def test_max_connection_creation_rate_delays_new_connections() -> None:
+    """The broker accepts three of ten simultaneous connections in each second of virtual time."""
     with Simulation(seed=3) as simulation:
         cluster = simulation.cluster(brokers=1, config={"max.connection.creation.rate": 3})
         options = SocketOptions(-1, -1)
@@ -582,10 +574,10 @@ def test_the_rate_of_new_connections_is_limited() -> None:
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(assignment=[[0, 1], [0, 1]])})
-def test_a_connection_ends_with_the_reply_it_is_to_end_with(
+def test_close_after_rule_closes_the_connection_after_that_response_only(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the next reply is there before its last byte has left."""
+    """The next response is complete before the last byte of that one is sent."""
     write = TcpTransport.write
     is_blocked = True
 
@@ -606,7 +598,7 @@ def test_a_connection_ends_with_the_reply_it_is_to_end_with(
     pending_bytes = connection.pending_bytes
     kafka_cluster.controls.shrink_isr(("t", 1), 1)
     wait_for(lambda: connection.pending_bytes > pending_bytes)
-    wire.send(produce_request("t", 0, batch([b"what comes now is not read any more"]), acks=1), 12)
+    wire.send(produce_request("t", 0, batch([b"not read"]), acks=1), 12)
     with connect(0) as other:
         for _ in range(3):
             other.call(METADATA, 12)
@@ -617,7 +609,7 @@ def test_a_connection_ends_with_the_reply_it_is_to_end_with(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_after_a_throttled_reply_the_connection_stays_muted(
+def test_connection_is_muted_for_the_throttle_time(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient]
 ) -> None:
     kafka_cluster.controls.throttle("wire", ProduceRequest, 0.15, times=1)
@@ -632,19 +624,17 @@ def test_after_a_throttled_reply_the_connection_stays_muted(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_the_reply_is_there_while_its_connection_is_muted(
+def test_throttled_response_is_sent_at_once(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient]
 ) -> None:
-    """However long the machine takes: muted for half an hour."""
+    """The connection is muted for half an hour."""
     kafka_cluster.controls.throttle("wire", ProduceRequest, 1800.0, times=1)
     wire = leader("t", 0)
     assert wire.call(produce_request("t", 0, batch(), acks=1), 12).throttle_time_ms == 1_800_000
 
 
 @pytest.mark.kafka(brokers=1)
-def test_an_answer_that_a_rule_replaces_is_throttled_like_any_other(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
+def test_response_replaced_by_a_rule_is_throttled(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     kafka_cluster.controls.rule(api="Metadata", then="replace_reply", reply={"cluster_id": "another"})
     kafka_cluster.controls.throttle("wire", MetadataRequest, 0.05, times=1)
     answer = connect().call(METADATA, 12)
@@ -672,7 +662,7 @@ def test_other_clients_other_apis_and_other_connections_are_not_throttled(
 ) -> None:
     controls = kafka_cluster.controls
     rule = controls.throttle("wire", ProduceRequest, 30.0)
-    controls.throttle("somebody else", None, 30.0)
+    controls.throttle("another client", None, 30.0)
     muted, other = leader("t", 0), leader("t", 0)
     assert muted.call(produce_request("t", 0, batch(), acks=1), 12).throttle_time_ms == 30_000
     other.call(METADATA, 12)
@@ -683,22 +673,22 @@ def test_other_clients_other_apis_and_other_connections_are_not_throttled(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_acks_0_is_throttled_without_a_reply(
+def test_acks_0_is_throttled_without_a_response(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient]
 ) -> None:
     kafka_cluster.controls.throttle(None, ProduceRequest, 0.1, times=1)
     wire = leader("t", 0)
     wire.send(produce_request("t", 0, batch(), acks=0), 12)
     wire.call(METADATA, 12)
-    (produced,), (asked,) = (
+    (produced,), (metadata,) = (
         kafka_cluster.history.entries("Produce"),
         kafka_cluster.history.entries("Metadata"),
     )
-    assert asked.received_at - produced.received_at >= 0.1
+    assert metadata.received_at - produced.received_at >= 0.1
 
 
 @pytest.mark.kafka(brokers=1)
-def test_a_throttle_that_cannot_be_is_refused(kafka_cluster: KafkaCluster) -> None:
+def test_invalid_throttle_is_rejected(kafka_cluster: KafkaCluster) -> None:
     with pytest.raises(ConfigurationError, match="use a number from 0"):
         kafka_cluster.controls.throttle(None, None, -1.0)
     with pytest.raises(ConfigurationError, match="use a number of at least 1"):
@@ -706,7 +696,9 @@ def test_a_throttle_that_cannot_be_is_refused(kafka_cluster: KafkaCluster) -> No
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_without_sasl_a_handshake_is_out_of_place(connect: Connect, version: int) -> None:
+def test_sasl_handshake_on_a_listener_without_sasl_is_an_illegal_state(
+    connect: Connect, version: int
+) -> None:
     wire = connect()
     response = wire.call(SaslHandshakeRequest(mechanism="PLAIN"), version)
     assert (response.error_code, response.mechanisms) == (errors.IllegalSaslState.code, [])
@@ -750,8 +742,8 @@ def test_has_frame_is_true_if_next_frame_returns_or_raises(data: bytes, has_fram
 
 
 def test_unauthenticated_frames_are_read_in_small_pieces() -> None:
-    """Sockets, TLS above all, keep room for what is read at once: not half a megabyte of one who has not
-    authenticated; of others a long frame is read whole.
+    """Sockets allocate a buffer for each read, above all with TLS. Only authenticated clients get a large one
+    for a long frame.
     """
     for limit, wanted in ((512 << 10, READ_BYTES), (100 << 20, 4 + (400 << 10) - 5)):
         frames = ReceiveBuffer(limit)
@@ -764,7 +756,7 @@ def test_unauthenticated_frames_are_read_in_small_pieces() -> None:
 @settings(max_examples=examples(100), deadline=None)
 @example([b"", b""], [4])  # a read is a whole frame, and another one follows
 @example([bytes(4000)] * 3, [4004])
-@example([bytes(5), b"", bytes(4000)], [1])  # of larger requests it would take seconds
+@example([bytes(5), b"", bytes(4000)], [1])  # larger requests would take seconds
 @given(
     st.lists(st.sampled_from([0, 1, 5, 4000, 65_536, 90_000]).map(bytes), max_size=5),
     st.lists(st.sampled_from([9, 40, 999, 4004, 70_000]), min_size=1, max_size=6),
@@ -841,7 +833,7 @@ def test_requests_and_responses_leave_the_registration_of_the_socket(
 def test_connection_that_must_not_be_read_is_reported_once(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then its registration ends, and the loop sleeps until the response is sent."""
+    """The broker unregisters its socket then, and sleeps until the response is sent."""
     wire = connect()
     wire.call(METADATA, 12)
     reported: list[Connection] = []

@@ -1,6 +1,6 @@
-"""Mistakes of ours inside the brokers: each costs one connection or one turn, none is passed over.
+"""Bugs inside brokers: each closes one connection or ends one turn, and is reported.
 
-The mistakes are planted; what they cost is looked at from outside.
+The tests plant errors and observe their effects from outside.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ def planted(*arguments: Any, **named: Any) -> NoReturn:
     raise ZeroDivisionError("planted")
 
 
-def ask(wire: RawClient | RawClient) -> int:
-    """The number of brokers that the broker knows."""
+def known_brokers(wire: RawClient) -> int:
+    """Return the number of brokers in the broker's metadata."""
     return len(wire.call(MetadataRequest(topics=[]), 12).brokers)
 
 
-def costs_its_connection(wire: RawClient) -> None:
+def assert_is_closed(wire: RawClient) -> None:
     with pytest.raises(ConnectionError):
-        ask(wire)
+        known_brokers(wire)
 
 
 def taken(cluster: KafkaCluster) -> list[str]:
-    """Where problems were; they are forgotten."""
+    """Return the places of the problems and forget them."""
     found = cluster.problems.take()
     assert all(isinstance(one.error, ZeroDivisionError) for one in found)
     return [one.where for one in found]
 
 
-def test_an_acceptor_that_gets_no_socket_rests(
+def test_acceptor_rests_after_accept_fails(
     kafka_cluster: KafkaCluster,
     connect: Connect,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """As with too many open files: the listener is reported ready all the time."""
+    """With too many open files, the listener is reported as ready all the time."""
     (acceptor,) = kafka_cluster.brokers[0].process._acceptors
     listener: Any = acceptor._listener
     accept, calls = listener.accept, []
@@ -71,26 +71,26 @@ def test_an_acceptor_that_gets_no_socket_rests(
         return accept()
 
     monkeypatch.setattr(listener, "accept", fail_for_a_while)
-    assert ask(connect(0)) == 2
+    assert known_brokers(connect(0)) == 2
     assert calls[1] - calls[0] > REST / 2
     assert calls[2] - calls[1] > REST / 2
     # Once until a connection is accepted.
     assert caplog.text.count("accepts no connections for now: too many open files") == 1
     calls.clear()
-    assert ask(connect(0)) == 2
+    assert known_brokers(connect(0)) == 2
     assert caplog.text.count("accepts no connections for now: too many open files") == 2
 
 
-def test_a_part_that_fails_costs_its_own_turn(
+def test_failing_part_rests_and_does_not_affect_others(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
-    """All brokers share a loop; it once ended for all of them.  And a part that goes on failing rests."""
+    """All brokers share a loop, which must not end with an error of one part."""
     part = kafka_cluster.brokers[0].parts.timers
     runs = []
 
     def fail(now: float) -> float:
         runs.append(now)
-        part.signal()  # it would spin
+        part.signal()  # would spin without rests
         raise ZeroDivisionError("planted")
 
     part.run = fail  # type: ignore[method-assign]
@@ -98,7 +98,7 @@ def test_a_part_that_fails_costs_its_own_turn(
     wait_for(lambda: len(kafka_cluster.problems) >= 3)
     assert min(after - before for before, after in pairwise(runs)) >= 0.1
     kafka_cluster.create_topic("u")
-    assert ask(connect(0)) == ask(connect(1)) == 2
+    assert known_brokers(connect(0)) == known_brokers(connect(1)) == 2
     del part.run
     wait_for(lambda: part.wake_at > runs[-1] + 0.1)
     assert set(taken(kafka_cluster)) == {"timers-0"}
@@ -109,28 +109,28 @@ def test_failure_on_a_connection_closes_only_that_connection(
     kafka_cluster: KafkaCluster, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other = connect(0), connect(0)
-    assert ask(one) == ask(other) == 2
+    assert known_brokers(one) == known_brokers(other) == 2
     history: Any = kafka_cluster.history
-    history.received = planted  # as the request is taken in
-    costs_its_connection(one)
+    history.received = planted  # when the request is received
+    assert_is_closed(one)
     del history.received
-    assert ask(other) == 2
+    assert known_brokers(other) == 2
     assert "ZeroDivisionError: planted" in caplog.text
-    history.ended = planted  # as it is answered
-    costs_its_connection(connect(0))
+    history.ended = planted  # when the response is ready
+    assert_is_closed(connect(0))
     del history.ended
     faults: Any = kafka_cluster.faults
     kafka_cluster.controls.delay("Heartbeat", 1.0)
-    faults.intercept = planted  # as a handler takes it up
-    costs_its_connection(connect(0))
+    faults.intercept = planted  # when a handler takes the request
+    assert_is_closed(connect(0))
     del faults.intercept
     metrics: Any = kafka_cluster.brokers[0].metrics
-    metrics.record = planted  # as its answer leaves
+    metrics.record = planted  # when the response was sent
     wire = connect(0)
-    assert ask(wire) == 2
+    assert known_brokers(wire) == 2
     assert wire.is_closed_by_broker()
     del metrics.record
-    assert ask(other) == 2
+    assert known_brokers(other) == 2
     where = taken(kafka_cluster)
     assert sum(one == "handler-0-0: MetadataRequest" for one in where) == 1
     assert sum("responding to MetadataRequest" in one for one in where) == 1
@@ -141,18 +141,18 @@ def test_failure_on_a_connection_closes_only_that_connection(
 def test_failed_inter_broker_request_is_failed_under_the_lock(
     kafka_cluster: KafkaCluster, wait_for: WaitFor
 ) -> None:
-    """Its handler's thread has let go of the lock, which guards the links between brokers."""
+    """The handler's thread has released the lock, which guards the links between brokers."""
     view = kafka_cluster.partition("t", 0)
     lock: Any = kafka_cluster.brokers[0].lock
     requests: Any = kafka_cluster.brokers[view.leader].requests
     links: Any = kafka_cluster.brokers[view.leader].process._shared.links
     with_lock: list[bool] = []
-    answer, fail = requests.respond, links._fail
+    respond, fail = requests.respond, links._fail
 
     def fails_once(context: RequestContext, now: float) -> None:
         if context.is_from_broker and not with_lock:
             raise ZeroDivisionError("planted")
-        answer(context, now)
+        respond(context, now)
 
     def spy(*arguments: Any) -> None:
         with_lock.append(lock._is_owned())
@@ -167,10 +167,10 @@ def test_failed_inter_broker_request_is_failed_under_the_lock(
     assert len(taken(kafka_cluster)) == 1
 
 
-def test_an_answer_that_fails_late_closes_its_connection(
+def test_delayed_response_that_fails_closes_its_connection(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: WaitFor
 ) -> None:
-    """It comes from the purgatory, where nobody else waits for it; the client must not wait in vain."""
+    """It is in the purgatory, so only the close of its connection can end the wait of the client."""
     kafka_cluster.controls.pause_followers()
     wire = leader("t", 0)
     wire.send(produce_request("t", 0, batch(), timeout_ms=60_000), 12)
@@ -179,10 +179,10 @@ def test_an_answer_that_fails_late_closes_its_connection(
     history.ended = planted
     kafka_cluster.controls.resume_followers()
     assert wire.is_closed_by_broker()
-    # The processor drops the connection afterwards, and meets the planted failure once more.
+    # The processor drops the connection afterwards, which fails again.
     wait_for(lambda: not any(one.connections for one in kafka_cluster.broker(0).processors))
     del history.ended
-    assert ask(leader("t", 0)) == 2  # the turn in which it did so is over
+    assert known_brokers(leader("t", 0)) == 2  # the turn of the drop is over
     assert any("responding to ProduceRequest" in where for where in taken(kafka_cluster))
 
 
@@ -198,7 +198,7 @@ def test_failure_while_closing_a_connection_does_not_affect_others(
     one.close()
     wait_for(lambda: len(kafka_cluster.problems) > 0)
     del history.ended
-    assert ask(other) == 2
+    assert known_brokers(other) == 2
     assert len(taken(kafka_cluster)) == 1
 
 
@@ -209,10 +209,10 @@ def test_failing_listener_is_not_retried_at_once(
     quotas.room_at = planted
     wire = connect(0)
     wait_for(lambda: len(kafka_cluster.problems) >= 2)
-    assert ask(connect(1)) == 2
+    assert known_brokers(connect(1)) == 2
     assert len(kafka_cluster.problems) < 20
     del quotas.room_at
-    assert ask(wire) == 2
+    assert known_brokers(wire) == 2
     assert len(taken(kafka_cluster)) < 20
 
 
@@ -249,7 +249,7 @@ def test_failing_partition_does_not_make_its_follower_spin(
     assert set(taken(kafka_cluster)) == {f"fetchers-{follower}: t-0"}
 
 
-def test_a_simulation_with_a_problem_has_failed() -> None:
+def test_simulation_exit_raises_internal_problems() -> None:
     world = Simulation(1)
     cluster = world.cluster(brokers=1)
     timers = cluster.brokers[0].parts.timers
@@ -257,7 +257,7 @@ def test_a_simulation_with_a_problem_has_failed() -> None:
     world.run_for(10.0)
     del timers.run
     world.run_for(1.0)
-    assert ask(RawClient(cluster.brokers[0].address, simulation=world)) == 1  # it goes on
+    assert known_brokers(RawClient(cluster.brokers[0].address, simulation=world)) == 1  # the broker continues
     with pytest.raises(LoopFailed, match=r"timers-0 failed: .*planted") as caught:
         world.__exit__(None, None, None)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
@@ -268,10 +268,10 @@ def test_cluster_exit_raises_internal_problems() -> None:
     cluster.problems.note("handler-0-0", ZeroDivisionError("planted"))
     with pytest.raises(IllegalState, match=r"handler-0-0 failed: ZeroDivisionError\('planted'\)"):
         cluster.close()
-    cluster.close()  # nothing is left to be said, or to be closed
+    cluster.close()  # idempotent
     other = KafkaCluster(brokers=1).start()
     other.problems.note("handler-0-0", ZeroDivisionError("planted"))
-    own = ValueError("what the block raised comes first")
+    own = ValueError("raised by the block")
     other.__exit__(ValueError, own, None)
     assert "handler-0-0 failed" in own.__notes__[0]
 
@@ -298,7 +298,7 @@ def test_problems_of_a_cluster_in_another_process_are_raised_here(kafka_cluster:
         process.call("topics")
 
 
-def test_the_first_hundred_are_kept_and_all_are_counted() -> None:
+def test_first_hundred_problems_are_kept_and_all_are_counted() -> None:
     problems = Problems()
     problems.raise_any()
     for number in range(MAX_KEPT + 10):

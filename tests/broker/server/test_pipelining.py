@@ -1,4 +1,4 @@
-"""Promises of pipelined acks=all, over raw sockets; requests behind a held produce keep the order of replies.
+"""Pipelined acks=all over raw sockets: responses to requests behind a held produce keep their order.
 
 The tables of states are checked in tests/acceptance/test_channel_serial.py and test_channel_pipelined.py.
 """
@@ -30,30 +30,30 @@ two_brokers = pytest.mark.kafka(brokers=2, topics={"t": 1})
 
 
 def held(wire: RawClient, value: bytes = b"held", *, timeout_ms: int = 60_000) -> int:
-    """An acks=all produce that waits while the followers are paused."""
+    """Send an acks=all produce that waits while the followers are paused."""
     return wire.send(produce_request("t", 0, batch([value]), timeout_ms=timeout_ms), 12)
 
 
 @pytest.fixture
 def wire(kafka_cluster: KafkaCluster, leader: Leader) -> RawClient:
-    """A connection to the leader of t-0, whose followers are paused: acks=all waits on it."""
+    """A connection to the leader of t-0 with paused followers, so that acks=all waits."""
     kafka_cluster.controls.pause_followers()
     return leader("t", 0)
 
 
 def base_offsets(wire: RawClient, count: int) -> list[int]:
-    """Of the next answers to produces, in the order in which they come."""
+    """Return the base offsets of the next Produce responses in their order."""
     return [partition_of(wire.receive(ProduceRequest, 12)[1]).base_offset for _ in range(count)]
 
 
 def channel_of(cluster: KafkaCluster) -> Channel:
-    """The channel of the one connection to the leader of t-0."""
+    """Return the channel of the only connection to the leader of t-0."""
     broker = cluster.brokers[cluster.partition("t", 0).leader]
 
     def channels() -> list[Channel]:
         return [one.channel for processor in broker.processors for one in list(processor.connections)]
 
-    # Nobody is notified when the connection that asked for the leader has gone: look again.
+    # The close of the connection that found the leader notifies no waiter, so poll.
     for _ in range(100):
         if cluster.runtime.wait_until(lambda: len(channels()) == 1, 0.05):
             break
@@ -66,10 +66,10 @@ def is_silent(wire: RawClient, seconds: float = 0.02) -> bool:
 
 
 @two_brokers
-def test_replies_are_fifo_under_any_order_of_completion(
+def test_responses_are_fifo_under_any_order_of_completion(
     kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor
 ) -> None:
-    """Those behind complete at once or time out first; all wait for the first."""
+    """Later requests complete at once or time out first; all responses wait for the first."""
     sent = [
         held(wire),
         held(wire, timeout_ms=1),
@@ -88,19 +88,19 @@ def test_replies_are_fifo_under_any_order_of_completion(
 @pytest.mark.kafka(
     brokers=2, topics={"t": 1}, config={"threads": "separate", "num.io.threads": 4, "num.network.threads": 2}
 )
-def test_appends_follow_the_order_of_receipt_also_across_handlers(
+def test_appends_follow_the_order_of_requests_across_handlers(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
 ) -> None:
     kafka_cluster.controls.pause_followers()
     wires = [leader("t", 0) for _ in range(2)]
     for number in range(60):
-        for who, wire in enumerate(wires):
-            held(wire, b"%d %d" % (who, number))
+        for client, wire in enumerate(wires):
+            held(wire, b"%d %d" % (client, number))
     wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 120)
     values = kafka_cluster.log("t", 0).values()
-    for who in range(2):
-        own = [value for value in values if value is not None and value.startswith(b"%d " % who)]
-        assert own == [b"%d %d" % (who, number) for number in range(60)]
+    for client in range(2):
+        own = [value for value in values if value is not None and value.startswith(b"%d " % client)]
+        assert own == [b"%d %d" % (client, number) for number in range(60)]
     kafka_cluster.controls.resume_followers()
     for wire in wires:
         offsets = base_offsets(wire, 60)
@@ -140,7 +140,7 @@ def test_batches_behind_a_rejected_batch_are_out_of_order(
 
 @two_brokers
 def test_each_request_keeps_its_own_timeout(kafka_cluster: KafkaCluster, wire: RawClient) -> None:
-    """The second times out first, and its reply still waits for its turn."""
+    """The second times out first, and its response waits for that of the first."""
     held(wire, timeout_ms=600)
     held(wire, timeout_ms=20)
     codes = [partition_of(wire.receive(ProduceRequest, 12)[1]).error_code for _ in range(2)]
@@ -150,7 +150,7 @@ def test_each_request_keeps_its_own_timeout(kafka_cluster: KafkaCluster, wire: R
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"max.pipelined.requests": 2})
-def test_at_the_cap_of_unanswered_requests_the_connection_is_muted(
+def test_max_pipelined_requests_mutes_the_connection(
     kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor
 ) -> None:
     for number in range(5):
@@ -164,8 +164,10 @@ def test_at_the_cap_of_unanswered_requests_the_connection_is_muted(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"max.pipelined.bytes": 25_000})
-def test_at_the_cap_of_bytes_too(kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor) -> None:
-    """One request above the cap still comes in: else it could never be answered."""
+def test_max_pipelined_bytes_mutes_the_connection(
+    kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor
+) -> None:
+    """One request above the limit is still read; otherwise it would never get a response."""
     for _ in range(5):
         held(wire, bytes(10_000))
     wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 3)
@@ -176,21 +178,21 @@ def test_at_the_cap_of_bytes_too(kafka_cluster: KafkaCluster, wire: RawClient, w
 
 @pytest.mark.slow
 @two_brokers
-def test_throttling_mutes_in_every_state(
+def test_throttled_response_mutes_a_connection_with_a_held_produce(
     kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor
 ) -> None:
-    """An acks=1 behind a held produce is throttled: what follows waits, though the held one is answered."""
+    """An acks=1 behind a held produce is throttled: the next request waits even after the held response."""
     held(wire)
     wait_for(lambda: channel_of(kafka_cluster).state is ChannelState.REQCACHED_AND_RESPONSE_PENDING)
     kafka_cluster.controls.throttle("wire", ProduceRequest, 0.5, times=2)
     wire.send(produce_request("t", 0, batch(), acks=1), 12)
     wait_for(lambda: channel_of(kafka_cluster).state is ChannelState.MUTED_AND_THROTTLED_AND_REQCACHED)
     kafka_cluster.controls.resume_followers()
-    asked = wire.send(METADATA, 12)
+    metadata = wire.send(METADATA, 12)
     throttled = [wire.receive(ProduceRequest, 12)[1].throttle_time_ms for _ in range(2)]
     assert throttled == [500, 500]
     wait_for(lambda: channel_of(kafka_cluster).state is ChannelState.MUTED_AND_THROTTLED)
-    assert wire.receive(MetadataRequest, 12)[0] == asked
+    assert wire.receive(MetadataRequest, 12)[0] == metadata
     produced, entry = (
         kafka_cluster.history.entries("Produce")[1],
         kafka_cluster.history.entries("Metadata")[0],
@@ -200,7 +202,7 @@ def test_throttling_mutes_in_every_state(
 
 
 @two_brokers
-def test_a_client_that_leaves_takes_its_pending_replies_along(
+def test_closed_connection_cancels_its_waiting_requests(
     kafka_cluster: KafkaCluster, leader: Leader, wire: RawClient, wait_for: WaitFor
 ) -> None:
     broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
@@ -208,7 +210,7 @@ def test_a_client_that_leaves_takes_its_pending_replies_along(
         held(wire)
     wire.send(METADATA, 12)
     wait_for(lambda: broker.replicas.produces.waiting() == 3)
-    # The follower's long poll was answered by the first append, and it is paused now.
+    # The first append has completed the follower's long poll, and the follower is paused.
     wait_for(lambda: len(broker.wheel) == 3)
     wire.close()
     wait_for(lambda: broker.replicas.produces.waiting() == 0)
@@ -221,7 +223,7 @@ def test_a_client_that_leaves_takes_its_pending_replies_along(
 
 
 @two_brokers
-def test_a_fetch_or_metadata_behind_a_stuck_produce_waits(
+def test_fetch_and_metadata_responses_wait_behind_a_held_produce(
     kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor
 ) -> None:
     sent = [held(wire), wire.send(fetch_request("t", 0, 0), 12), wire.send(METADATA, 12)]
@@ -231,7 +233,7 @@ def test_a_fetch_or_metadata_behind_a_stuck_produce_waits(
     received = wire.receive(ProduceRequest, 12)[0]
     fetched, data = wire.receive(FetchRequest, 12)
     assert [received, fetched, wire.receive(MetadataRequest, 12)[0]] == sent
-    # It was processed before the produce was answered, so it saw nothing of it.
+    # It was processed before the produce completed, so its high watermark is older.
     assert data_of(data).high_watermark == 0
 
 
@@ -254,25 +256,11 @@ def test_request_is_read_after_a_response_that_waits_behind_a_held_produce(
     assert received == sent
 
 
-@pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"channel.mode": "serial"})
-def test_a_switch_restores_apaches_muting(
-    kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor
-) -> None:
-    """`KafkaCluster(pipelined=False)`, `pykafka2 broker --serial`."""
-    held(wire, b"1")
-    held(wire, b"2")
-    wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 1)
-    assert channel_of(kafka_cluster).state is ChannelState.MUTED_AND_RESPONSE_PENDING
-    kafka_cluster.controls.resume_followers()
-    assert base_offsets(wire, 2) == [0, 1]
-    assert kafka_cluster.history.in_flight_max("Produce") == 1
-
-
 @two_brokers
-def test_acks_0_acks_1_metadata_and_a_refused_produce_are_processed_behind_a_held_one(
+def test_requests_behind_a_held_produce_are_processed_at_once(
     kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor
 ) -> None:
-    """All are processed, replies come in order, the channel ends NOT_MUTED."""
+    """Their responses are in order, and the channel is NOT_MUTED in the end."""
     sent = [held(wire, b"held")]
     wire.send(produce_request("t", 0, batch([b"acks 0"]), acks=0), 12)
     sent.append(wire.send(produce_request("t", 0, batch([b"acks 1"]), acks=1), 12))
@@ -293,7 +281,7 @@ def test_acks_0_acks_1_metadata_and_a_refused_produce_are_processed_behind_a_hel
 def test_history_has_the_most_unanswered_requests_of_a_connection(
     kafka_cluster: KafkaCluster, wire: RawClient, leader: Leader, wait_for: WaitFor
 ) -> None:
-    """Requests with acks=1 are answered at once; their responses wait behind those of the held ones."""
+    """Requests with acks=1 complete at once; their responses wait behind those of the held ones."""
     history = kafka_cluster.history
     for count, acks in enumerate([-1, -1, 1, -1, 1], 1):
         wire.send(produce_request("t", 0, batch(), acks=acks), 12)
@@ -310,10 +298,10 @@ def test_history_has_the_most_unanswered_requests_of_a_connection(
 
 
 @two_brokers
-def test_request_that_closes_the_connection_drops_its_cached_replies(
+def test_request_that_closes_the_connection_drops_its_cached_responses(
     kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor
 ) -> None:
-    """acks=0 with an error closes, whatever waits before it."""
+    """An error with acks=0 closes the connection also while earlier requests wait."""
     broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
     held(wire)
     wire.send(produce_request("nosuch", 0, batch(), acks=0), 12)
@@ -324,13 +312,15 @@ def test_request_that_closes_the_connection_drops_its_cached_replies(
 @pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"channel.mode": "serial"})
-def test_a_muted_connection_holds_its_client_back_and_the_brokers_memory_does_not_grow(
+def test_muted_connection_blocks_its_client_and_bounds_the_memory_of_the_broker(
     kafka_cluster: KafkaCluster, wire: RawClient, wait_for: WaitFor
 ) -> None:
-    """The client's socket stops being writable; after the release everything arrives in order."""
-    wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 17)  # the kernel would take megabytes
+    """The client's socket becomes unwritable; after the release all responses arrive in order."""
+    wire.socket.setsockopt(
+        socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 17
+    )  # otherwise the kernel accepts megabytes
     wire.socket.setblocking(False)
-    kafka_cluster.history.is_on = False  # it would hold all that is sent
+    kafka_cluster.history.is_on = False  # it would keep all requests
     count = 60
     data = memoryview(
         b"".join(
@@ -342,10 +332,10 @@ def test_a_muted_connection_holds_its_client_back_and_the_brokers_memory_does_no
     sent = 0
     while select.select([], [wire.socket], [], 0.1)[1]:
         sent += wire.socket.send(data[sent:])
-    assert sent < len(data) // 2, "the broker went on reading"
+    assert sent < len(data) // 2, "the broker continued to read"
     broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
     (connection,) = broker.processors[0].connections
-    # One read may bring in what came with the first request, but no more than that.
+    # One read can return bytes after the first request, but not more.
     assert len(connection.frames._buffer) <= 1 << 20
     assert kafka_cluster.log("t", 0).log_end_offset == 1
     kafka_cluster.controls.resume_followers()

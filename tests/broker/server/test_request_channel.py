@@ -1,4 +1,4 @@
-"""The queue between processors and handlers, and the order in which a loop turns its parts."""
+"""The queue between processors and handlers, and the order in which a loop runs its parts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_processors_have_room_one_after_another(takes_the_room: bool) -> None:
     assert (first.is_signalled, second.is_signalled) == (True, False)
     assert channel.has_room_for(first)
     assert not channel.has_room_for(second)
-    assert not channel.has_room_for(Part("who has come just now"))
+    assert not channel.has_room_for(Part("third"))
     if takes_the_room:
         channel.put(REQUEST)
     channel.leave_line(first)
@@ -106,8 +106,19 @@ def test_request_put_back_is_taken_next() -> None:
     assert [channel.take() for _ in range(3)] == waiting
 
 
+def a_context(client_id: str = "other") -> RequestContext:
+    return cast(RequestContext, SimpleNamespace(progress=Progress(), client_id=client_id))
+
+
+def spend(seconds: float) -> None:
+    """Take this time of the loop."""
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
 class Worker(Part):
-    """Notes its turns; has work for `count` of them."""
+    """A part that records its turns and has work for `count` of them."""
 
     def __init__(self, name: str, turns: list[str], count: int) -> None:
         super().__init__(name)
@@ -137,7 +148,7 @@ def runtime() -> Iterator[ThreadRuntime]:
     with_threads.close()
 
 
-def test_a_part_that_runs_last_waits_until_the_others_have_nothing_to_do(runtime: ThreadRuntime) -> None:
+def test_part_that_runs_last_waits_until_the_others_are_idle(runtime: ThreadRuntime) -> None:
     turns: list[str] = []
     loops = Loops(runtime, "test", separate=False)
     loops.add_all([Last("last", turns, 1), Worker("worker", turns, 5)])
@@ -147,7 +158,7 @@ def test_a_part_that_runs_last_waits_until_the_others_have_nothing_to_do(runtime
 
 
 class Busy(Part):
-    """Has always something to do, each time for a third of a turn; in its tenth it sends a byte."""
+    """A part that is always busy, for a third of a turn each time; in its tenth run it sends a byte."""
 
     def __init__(self, turns: list[str], sending: socket.socket) -> None:
         super().__init__("busy")
@@ -155,9 +166,7 @@ class Busy(Part):
         self._sending = sending
 
     def run(self, now: float) -> float:
-        until = time.perf_counter() + MAX_TURN / 3
-        while time.perf_counter() < until:
-            pass
+        spend(MAX_TURN / 3)
         self._turns.append(self.name)
         if len(self._turns) == 10:
             self._sending.send(b"x")
@@ -167,7 +176,7 @@ class Busy(Part):
 
 
 class Receiving(Part):
-    """Notes when a byte has come."""
+    """A part that records the arrival of a byte."""
 
     def __init__(self, turns: list[str], receiving: TcpTransport) -> None:
         super().__init__("receiving")
@@ -186,7 +195,7 @@ class Receiving(Part):
 def test_busy_loop_polls_sockets_and_runs_the_last_parts(
     runtime: ThreadRuntime,
 ) -> None:
-    """Counted in runs of a third of a turn; a machine under load does fewer of them in a turn."""
+    """Each run takes a third of a turn, or longer on a busy machine."""
     turns: list[str] = []
     loops = Loops(runtime, "test", separate=False)
     sending, receiving = socket.socketpair()
@@ -200,23 +209,21 @@ def test_busy_loop_polls_sockets_and_runs_the_last_parts(
 
 
 class Slow(Part):
-    """Takes a whole turn, in which other parts get something to do."""
+    """A part that takes a whole turn and signals other parts."""
 
     def __init__(self, *others: Part) -> None:
         super().__init__("slow")
         self._others = others
 
     def run(self, now: float) -> float:
-        until = time.perf_counter() + MAX_TURN
-        while time.perf_counter() < until:
-            pass
+        spend(MAX_TURN)
         for other in self._others:
             other.signal()
         return FOREVER
 
 
 class Target:
-    """Notes its events."""
+    """A target of the selector that records its events."""
 
     def __init__(self, name: str, turns: list[str]) -> None:
         self._name = name
@@ -228,7 +235,7 @@ class Target:
 
 @pytest.fixture
 def loop(runtime: ThreadRuntime) -> Loop:
-    """A loop whose turns the test runs."""
+    """A loop whose turns are run by the test."""
     ended = Loop(runtime, "test")
     ended.stop(5)
     return ended
@@ -295,14 +302,10 @@ def test_handler_without_further_requests_is_not_run_again(loop: Loop) -> None:
     )
     for part in (handler, Worker("other", [], 1)):
         loop.add(part)
-    channel.put(cast(RequestContext, SimpleNamespace(progress=Progress())), is_fresh=True)
+    channel.put(a_context(), is_fresh=True)
     loop.run_once(0.0, ())
     assert turns == ["handled", "end"]
     assert not handler.is_signalled
-
-
-def a_context() -> RequestContext:
-    return cast(RequestContext, SimpleNamespace(progress=Progress()))
 
 
 def test_handlers_are_signalled_in_turn() -> None:
@@ -333,7 +336,7 @@ def test_handler_takes_64_requests_in_a_pass_and_the_others_in_the_next(
 
 
 class Putting(Part):
-    """Puts a request into the queue in its first turn."""
+    """A part that puts a request into the queue in its first turn."""
 
     def __init__(self, channel: RequestChannel) -> None:
         super().__init__("putting")
@@ -366,7 +369,7 @@ def test_request_that_arrives_in_the_pass_in_which_handlers_stopped_is_handled_i
 
 
 def test_last_parts_run_less_often_while_there_is_work(runtime: ThreadRuntime) -> None:
-    """There is always something to do for both; so many runs of one are at most as many turns."""
+    """Both are always busy, so the runs of one are at most as many as the turns."""
     turns: list[str] = []
     loops = Loops(runtime, "test", separate=False)
     sending, receiving = socket.socketpair()
@@ -380,31 +383,11 @@ def test_last_parts_run_less_often_while_there_is_work(runtime: ThreadRuntime) -
     assert 0 < at_work.count("last") <= at_work.count("busy") // (MAX_HELD_BACK + 1) + 1
 
 
-def test_handler_pauses_for_replies_to_fresh_requests(runtime: ThreadRuntime) -> None:
-    handled: list[int] = []
-    names: list[str] = []
-    channel = RequestChannel(100)
-    handler = Handler(
-        "handler",
-        channel,
-        lambda context, now: names.append(cast(str, context.client_id)),
-        lambda now: handled.append(len(names)),
-    )
-    for number in range(40):
-        context = SimpleNamespace(progress=Progress(), client_id="fresh" if number == 20 else "other")
-        channel.put(cast(RequestContext, context), is_fresh=number == 20)
-    loops = Loops(runtime, "test", separate=False)
-    loops.add_all([handler, Worker("other", [], 1)])
-    assert runtime.wait_until(lambda: bool(handled) and handled[-1] == 40, 10)
-    loops.stop()
-    assert names[: handled[0]] == ["fresh"]
-
-
-class Replying(Part):
-    """Notes how many requests were handled when it has replies to write."""
+class Responding(Part):
+    """A part that records how many requests were handled before it writes responses."""
 
     def __init__(self, names: list[str]) -> None:
-        super().__init__("replying")
+        super().__init__("responding")
         self._names = names
         self.at: list[int] = []
 
@@ -413,54 +396,51 @@ class Replying(Part):
         return FOREVER
 
 
-def test_handlers_of_a_shared_loop_all_pause_for_replies_to_fresh_requests(
+def test_handlers_of_a_shared_loop_pause_for_the_response_to_a_fresh_request(
     runtime: ThreadRuntime,
 ) -> None:
     names: list[str] = []
-    channel, replying = RequestChannel(100), Replying(names)
+    channel, responding = RequestChannel(100), Responding(names)
 
     def handle(context: RequestContext, now: float) -> None:
         names.append(cast(str, context.client_id))
-        replying.signal()
+        responding.signal()
 
     handlers = tuple(Handler(f"handler-{number}", channel, handle, lambda now: None) for number in range(3))
     channel.connect(handlers)
     for number in range(40):
-        context = SimpleNamespace(progress=Progress(), client_id="fresh" if number == 20 else "other")
-        channel.put(cast(RequestContext, context), is_fresh=number == 20)
+        channel.put(a_context("fresh" if number == 20 else "other"), is_fresh=number == 20)
     loops = Loops(runtime, "test", separate=False)
-    loops.add_all([*handlers, replying])
+    loops.add_all([*handlers, responding])
     assert runtime.wait_until(lambda: len(names) == 40, 10)
     loops.stop()
     assert names[0] == "fresh"
-    assert 1 in replying.at, replying.at
+    assert 1 in responding.at, responding.at
 
 
 def test_handlers_that_share_a_loop_stop_together_when_the_turn_is_over(runtime: ThreadRuntime) -> None:
-    """Each request takes a whole turn here, so after each of them somebody else has one."""
+    """Each request takes a whole turn, so the other part runs after each of them."""
     names: list[str] = []
-    channel, replying = RequestChannel(100), Replying(names)
+    channel, responding = RequestChannel(100), Responding(names)
 
     def handle(context: RequestContext, now: float) -> None:
-        until = time.perf_counter() + MAX_TURN
-        while time.perf_counter() < until:
-            pass
+        spend(MAX_TURN)
         names.append("handled")
-        replying.signal()
+        responding.signal()
 
     handlers = tuple(Handler(f"handler-{number}", channel, handle, lambda now: None) for number in range(3))
     channel.connect(handlers)
     for _ in range(12):
-        channel.put(cast(RequestContext, SimpleNamespace(progress=Progress())))
+        channel.put(a_context())
     loops = Loops(runtime, "test", separate=False)
-    loops.add_all([*handlers, replying])
-    assert runtime.wait_until(lambda: bool(replying.at) and replying.at[-1] == 12, 10)
+    loops.add_all([*handlers, responding])
+    assert runtime.wait_until(lambda: bool(responding.at) and responding.at[-1] == 12, 10)
     loops.stop()
-    assert max(after - before for before, after in pairwise([0, *replying.at])) == 1, replying.at
+    assert max(after - before for before, after in pairwise([0, *responding.at])) == 1, responding.at
 
 
-class Responding(Replying):
-    """Sends responses at the end of a turn."""
+class SendingResponses(Responding):
+    """A part that sends responses at the end of a turn."""
 
     sends = True
 
@@ -475,12 +455,10 @@ def test_responses_are_sent_before_the_sockets_are_polled_if_the_turn_is_over(
 ) -> None:
     """Another poll would delay them, and cost as much as a tenth of a small request."""
     names: list[str] = []
-    channel, sending = RequestChannel(100), Responding(names)
+    channel, sending = RequestChannel(100), SendingResponses(names)
 
     def respond(now: float) -> None:
-        until = time.perf_counter() + MAX_TURN
-        while time.perf_counter() < until:
-            pass
+        spend(MAX_TURN)
         names.append("handled")
         sending.signal()
 
@@ -504,19 +482,19 @@ def test_responses_are_sent_before_the_sockets_are_polled_if_the_turn_is_over(
         names.append("polled" if timeout == 0 else "slept")
         return poll(timeout)
 
-    def ask() -> None:
+    def put() -> None:
         loop.selector.select = select  # type: ignore[method-assign]
         names.clear()
-        channel.put(cast(RequestContext, SimpleNamespace(progress=Progress())), is_fresh=True)
+        channel.put(a_context(), is_fresh=True)
 
-    loop.call(ask)
+    loop.call(put)
     assert runtime.wait_until(lambda: "slept" in names, 10)
     loops.stop()
     assert names[:3] == ["handled", "sent", "slept"]
 
 
 class Ending(Part):
-    """Has another part removed in its turn, then raises."""
+    """A part that removes another part and itself in its turn, then raises."""
 
     def __init__(self, other: Part) -> None:
         super().__init__("ending")
@@ -528,41 +506,39 @@ class Ending(Part):
         raise ZeroDivisionError("planted")
 
 
-def test_a_part_that_was_removed_in_a_turn_is_not_run_again(runtime: ThreadRuntime) -> None:
-    """Neither in that turn nor after a rest, where it has failed at its end."""
+def test_part_removed_in_a_turn_is_not_run_again(runtime: ThreadRuntime) -> None:
+    """It is run neither in that turn nor after the rest that follows its failure."""
     turns: list[str] = []
-    other, going_on = Worker("other", turns, 1), Worker("going on", turns, 1)
+    other, last = Worker("other", turns, 1), Worker("last", turns, 1)
     loops = Loops(runtime, "test", separate=False)
     ending = Ending(other)
-    loops.add_all([ending, other, going_on])
-    assert runtime.wait_until(lambda: "going on" in turns, 10)
-    loop = going_on.loop
-    loops.call(going_on, lambda: None)
+    loops.add_all([ending, other, last])
+    assert runtime.wait_until(lambda: "last" in turns, 10)
+    loop = last.loop
+    loops.call(last, lambda: None)
     assert not loop._resting
-    assert not set(loop._parts) - {going_on}
+    assert not set(loop._parts) - {last}
     loops.stop()
-    assert turns == ["going on"]
+    assert turns == ["last"]
     assert [one.where for one in loops.problems.take()] == ["ending"]
 
 
 @pytest.mark.parametrize("separate", [False, True])
-def test_a_handler_stops_when_the_turn_is_over(runtime: ThreadRuntime, separate: bool) -> None:
-    """Each request takes a third of a turn here.  On a thread of its own it holds up nobody."""
+def test_handler_stops_when_the_turn_is_over(runtime: ThreadRuntime, separate: bool) -> None:
+    """Each request takes a third of a turn. A handler on its own thread handles all requests."""
     handled: list[int] = []
     count = 0
 
     def handle(context: RequestContext, now: float) -> None:
         nonlocal count
         count += 1
-        until = time.perf_counter() + MAX_TURN / 3
-        while time.perf_counter() < until:
-            pass
+        spend(MAX_TURN / 3)
 
     channel = RequestChannel(100)
     handler = Handler("handler", channel, handle, lambda now: handled.append(count))
     channel.connect((handler,))
     for _ in range(40):
-        channel.put(cast(RequestContext, SimpleNamespace(progress=Progress())))
+        channel.put(a_context())
     loops = Loops(runtime, "test", separate=separate)
     loops.add_all([handler, Worker("other", [], 1)])
     assert runtime.wait_until(lambda: bool(handled) and handled[-1] == 40, 10)
@@ -572,7 +548,7 @@ def test_a_handler_stops_when_the_turn_is_over(runtime: ThreadRuntime, separate:
 
 
 def test_delayed_requests_are_completed_after_all_available_requests() -> None:
-    """So that a follower's fetch takes along everything that one read has brought."""
+    """So the response to a follower's fetch has all records of one read from the sockets."""
     assert Completions.runs_last
     with KafkaCluster(brokers=1) as cluster:
         assert any(isinstance(part, Completions) for part in cluster.brokers[0].parts.loop_parts())

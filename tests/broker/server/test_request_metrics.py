@@ -123,7 +123,7 @@ def test_a_misspelt_api_raises_and_names_the_nearest(kafka_cluster: KafkaCluster
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_waiting_for_followers_is_remote_time(
+def test_wait_for_followers_is_remote_time(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: Callable[..., None]
 ) -> None:
     broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
@@ -139,7 +139,7 @@ def test_waiting_for_followers_is_remote_time(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_in_pipelined_mode_the_wait_for_ones_turn_is_response_queue_time(
+def test_wait_behind_an_earlier_response_is_response_queue_time(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: Callable[..., None]
 ) -> None:
     broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
@@ -148,6 +148,6 @@ def test_in_pipelined_mode_the_wait_for_ones_turn_is_response_queue_time(
     wire.send(produce_request("t", 0, batch()), 12)
     wire.send(MetadataRequest(topics=None), 12)
     wait_for(lambda: broker.metrics.api("Metadata").count == 1)
-    asked = broker.metrics.api("Metadata")
-    assert asked.response_queue.max > 0.08
-    assert asked.local.max + asked.remote.max < 0.08
+    metadata = broker.metrics.api("Metadata")
+    assert metadata.response_queue.max > 0.08
+    assert metadata.local.max + metadata.remote.max < 0.08

@@ -1,4 +1,4 @@
-"""Clients that send and do not read: what they cost is bounded, and others are served meanwhile."""
+"""Clients that send and do not read: the broker bounds their responses and serves the others."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def connections_of(cluster: KafkaCluster, broker: int) -> list[Connection]:
 
 
 def filled(wire: RawClient, batches: int) -> None:
-    """A partition with so many batches of RECORD_BYTES."""
+    """Produce this number of batches of RECORD_BYTES."""
     for _ in range(batches):
         assert produce(wire, "t", 0, batch([bytes(RECORD_BYTES)])).error_code == 0
 
 
 def large_fetch() -> FetchRequest:
-    """What all of it is read with: more than the kernel keeps of a connection."""
+    """Return a fetch of the whole partition, whose response does not fit into the kernel's buffers."""
     return fetch_request("t", 0, 0, max_bytes=1 << 30, partition_max_bytes=1 << 30)
 
 
 def stuff(wires: list[RawClient], data: bytes) -> int:
-    """Send over each without waiting for room; how many bytes were taken."""
+    """Send over each without waiting for room, and return how many bytes were accepted."""
     taken = 0
     for wire in wires:
         wire.socket.setblocking(False)
@@ -59,20 +59,22 @@ def stuff(wires: list[RawClient], data: bytes) -> int:
 
 @pytest.mark.gate
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_a_request_behind_a_large_reply_is_answered(leader: Leader) -> None:
-    """It came along with the one before, so no byte of the client's tells the broker to look again."""
+def test_request_behind_a_large_response_gets_its_response(leader: Leader) -> None:
+    """It arrived with the request before, so no further byte makes the socket readable."""
     wire = leader("t", 0)
-    wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17)  # else the kernel keeps megabytes
+    wire.socket.setsockopt(
+        socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17
+    )  # otherwise the kernel keeps megabytes
     filled(wire, 8)
     first = b"".join(encode_request(large_fetch(), 12, 101, "wire"))
     wire.socket.sendall(first + b"".join(encode_request(METADATA, 12, 102, "wire")))
-    time.sleep(0.2)  # the broker has written what the kernel takes
+    time.sleep(0.2)  # until the kernel's buffers are full
     assert wire.receive(FetchRequest, 12)[0] == 101
     assert wire.receive(MetadataRequest, 12)[0] == 102
 
 
 @pytest.mark.kafka(brokers=1)
-def test_others_are_answered_while_some_send_and_never_read(connect: Connect) -> None:
+def test_other_clients_are_served_while_some_send_and_never_read(connect: Connect) -> None:
     good = connect()
     hostile = [connect() for _ in range(8)]
     for wire in hostile:
@@ -88,43 +90,43 @@ def test_others_are_answered_while_some_send_and_never_read(connect: Connect) ->
 
 
 @pytest.mark.kafka(brokers=1)
-def test_single_client_is_answered_between_requests_of_busy_connections(
+def test_single_client_is_served_between_requests_of_busy_connections(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     broker = kafka_cluster.brokers[0]
     requests, (processor,) = broker.requests, broker.processors
-    answer, responses_sent = requests.respond, processor.responses_sent
+    respond, responses_sent = requests.respond, processor.responses_sent
     seen: list[tuple[str, str | None]] = []
 
-    def spy_answer(context: RequestContext, now: float) -> None:
-        seen.append(("answered", context.client_id))
-        answer(context, now)
+    def spy_respond(context: RequestContext, now: float) -> None:
+        seen.append(("responded", context.client_id))
+        respond(context, now)
 
-    def spy_left(connection: Connection, slots: Sequence[Slot]) -> None:
-        seen.append(("left", connection.client_id))
+    def spy_sent(connection: Connection, slots: Sequence[Slot]) -> None:
+        seen.append(("sent", connection.client_id))
         responses_sent(connection, slots)
 
-    requests.respond = spy_answer  # type: ignore[method-assign]
-    processor.responses_sent = spy_left  # type: ignore[method-assign]
+    requests.respond = spy_respond  # type: ignore[method-assign]
+    processor.responses_sent = spy_sent  # type: ignore[method-assign]
     good = connect()
     hostile = [connect() for _ in range(12)]
     for number, wire in enumerate(hostile):
         stuff([wire], b"".join(encode_request(METADATA, 12, 1, f"hostile-{number}")) * 400)
-    good.call(METADATA, 12)  # beside the first requests of all, which have come together
-    wait_for(lambda: ("left", "wire") in seen)
+    good.call(METADATA, 12)  # with the first requests of all
+    wait_for(lambda: ("sent", "wire") in seen)
     seen.clear()
     for _ in range(10):
         good.call(METADATA, 12)
-    wait_for(lambda: seen.count(("left", "wire")) == 10)
+    wait_for(lambda: seen.count(("sent", "wire")) == 10)
     between: list[str | None] = []
     others: list[int] = []
     for what, client in seen:
-        if what == "left" and client == "wire":
+        if what == "sent" and client == "wire":
             others.append(len(between))
-        elif what == "answered":
+        elif what == "responded":
             between = [] if client == "wire" else [*between, client]
-    assert "hostile-0" in {client for _, client in seen}, "it was alone: the test shows nothing"
-    # The first in line may have been taken in before its reply is written.
+    assert "hostile-0" in {client for _, client in seen}, "no other client has sent a request"
+    # The next request in the queue can be handled before the response is written.
     assert max(others) <= 1, others
 
 
@@ -149,17 +151,9 @@ def test_only_the_first_of_pipelined_requests_is_fresh(kafka_cluster: KafkaClust
 
 
 @pytest.mark.kafka(brokers=1)
-def test_connections_with_endless_requests_take_turns(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    requests = kafka_cluster.brokers[0].requests
-    answer = requests.respond
-    seen: list[str] = []
-
-    def spy(context: RequestContext, now: float) -> None:
-        if context.client_id in clients:
-            seen.append(context.client_id)
-        answer(context, now)
-
-    requests.respond = spy  # type: ignore[method-assign]
+def test_connections_with_endless_requests_take_turns(
+    kafka_cluster: KafkaCluster, connect: Connect, responded: list[str | None]
+) -> None:
     clients = [f"hostile-{number}" for number in range(5)]
     wires = [connect() for _ in clients]
     kafka_cluster.controls.pause_broker(0)
@@ -170,6 +164,7 @@ def test_connections_with_endless_requests_take_turns(kafka_cluster: KafkaCluste
         wire.socket.setblocking(True)
         for _ in range(50):
             wire.receive(MetadataRequest, 12)
+    seen = [client for client in responded if client in clients]
     assert len(seen) == 250
     first_whole = max(map(seen.index, clients))
     rounds = [seen[first_whole + 1 :][at : at + 5] for at in range(0, 200, 5)]
@@ -178,10 +173,10 @@ def test_connections_with_endless_requests_take_turns(kafka_cluster: KafkaCluste
 
 @pytest.mark.gate
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_unread_replies_are_bounded(
+def test_unread_responses_are_bounded(
     kafka_cluster: KafkaCluster, leader: Leader, connect: Connect, wait_for: WaitFor
 ) -> None:
-    """Replies behind a produce that waits for its replicas are kept, as long as they are not too many."""
+    """Responses behind a produce that waits for its replicas are kept up to a limit."""
     wire = leader("t", 0)
     filled(wire, 3)
     broker = kafka_cluster.partition("t", 0).leader
@@ -202,14 +197,14 @@ def test_unread_replies_are_bounded(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_connections_with_unsent_replies_are_not_read_while_their_total_is_too_large(
+def test_connections_with_unsent_responses_are_not_read_while_their_total_is_too_large(
     kafka_cluster: KafkaCluster,
     leader: Leader,
     connect: Connect,
     wait_for: WaitFor,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However few bytes each has; who has none is served."""
+    """A connection without unsent responses is served."""
     monkeypatch.setattr("pykafka2.broker.server.channel.MAX_ALL_PENDING_BYTES", 1000)
     wires = [leader("t", 0) for _ in range(2)]
     broker = kafka_cluster.partition("t", 0).leader
@@ -219,7 +214,7 @@ def test_connections_with_unsent_replies_are_not_read_while_their_total_is_too_l
         wire.send(METADATA, 12)
     wait_for(lambda: len(connections_of(kafka_cluster, broker)) == 2)
     connections = connections_of(kafka_cluster, broker)
-    # Neither is above a bound of its own: the first below that of all, both together not.
+    # Each is below its own limit, and both together are above that of all.
     wait_for(lambda: all(one.pending_bytes for one in connections))
     for _ in range(20):
         wires[0].send(METADATA, 12)
@@ -228,11 +223,11 @@ def test_connections_with_unsent_replies_are_not_read_while_their_total_is_too_l
     assert 1000 <= sum(kept) < 2000
     assert connect(broker).call(METADATA, 12).brokers
     assert [one.pending_bytes for one in connections] == kept
-    looked_at: list[object] = []
+    ready: list[object] = []
     on_ready = Connection.on_ready
 
     def spy(connection: Connection, bits: int, now: float) -> None:
-        looked_at.append(connection)
+        ready.append(connection)
         on_ready(connection, bits, now)
 
     monkeypatch.setattr(Connection, "on_ready", spy)
@@ -240,7 +235,7 @@ def test_connections_with_unsent_replies_are_not_read_while_their_total_is_too_l
     good = connect(broker)
     for _ in range(20):
         good.call(METADATA, 12)
-    assert max(map(looked_at.count, connections)) <= 1, "it is not read, and the loop never sleeps for it"
+    assert max(map(ready.count, connections)) <= 1, "it is not read, and does not keep the loop from sleeping"
     kafka_cluster.controls.resume_followers()
     assert [wires[0].receive(ProduceRequest, 12)[0]] == [1]
     assert [wires[0].receive(MetadataRequest, 12)[0] for _ in range(21)] == [*range(2, 23)]
@@ -250,7 +245,7 @@ def test_connections_with_unsent_replies_are_not_read_while_their_total_is_too_l
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_unsent_replies_of_a_connection_that_ended_count_no_more(
+def test_unsent_responses_of_a_closed_connection_do_not_count(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
 ) -> None:
     kafka_cluster.controls.pause_followers()
@@ -266,7 +261,9 @@ def test_unsent_replies_of_a_connection_that_ended_count_no_more(
 
 @pytest.mark.gate
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"connections.max.idle.ms": 2000})
-def test_a_connection_is_idle_once_it_accepts_no_byte(leader: Leader, kafka_cluster: KafkaCluster) -> None:
+def test_connection_is_idle_once_its_client_reads_no_byte(
+    leader: Leader, kafka_cluster: KafkaCluster
+) -> None:
     slow = leader("t", 0)
     filled(slow, 20)
     slow.send(large_fetch(), 12)
@@ -276,8 +273,8 @@ def test_a_connection_is_idle_once_it_accepts_no_byte(leader: Leader, kafka_clus
         assert select.select([slow.socket], [], [], 1.0)[0]
         read += len(slow.socket.recv(400_000))
     (connection,) = connections_of(kafka_cluster, 0)
-    assert connection.pending_bytes, "all of it has left: the test shows nothing"
+    assert connection.pending_bytes, "the whole response was sent"
     deadline = time.monotonic() + 30.0
     while connections_of(kafka_cluster, 0):
-        assert time.monotonic() < deadline, "a client that reads nothing any more is kept"
+        assert time.monotonic() < deadline, "the connection of a client that reads nothing stays open"
         time.sleep(0.02)

@@ -175,7 +175,7 @@ def test_connections_that_read_slowly_get_everything_at_the_same_time(
 
 
 def waiting_fetch(cluster: KafkaCluster, slow: RawClient) -> Connection:
-    """Sends a fetch whose response does not fit into the socket's buffers."""
+    """Send a fetch whose response does not fit into the socket's buffers."""
     slow.socket.sendall(b"".join(encode_request(everything(), 12, 1, "slow")))
     processor = cluster.brokers[0].processors[0]
     port = slow.socket.getsockname()[1]
@@ -261,7 +261,7 @@ def test_file_is_released_when_the_client_disconnects(
     assert connection.pending_bytes == 0
 
 
-def test_others_are_answered_between_the_pieces_of_a_file(
+def test_file_is_sent_in_pieces_of_a_limited_size(
     cluster: KafkaCluster, wire: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(wire)
@@ -371,7 +371,7 @@ def test_beyond_the_limit_of_held_files_the_file_is_read(
 def test_without_sendfile_the_file_is_read(
     tmp_path: Path, cluster: KafkaCluster, wire: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On other systems accepted connections are of a class without it."""
+    """Other systems have another class of accepted connections."""
     fill(wire)
     monkeypatch.setattr("pykafka2.network.tcp.ACCEPTED", TcpTransport)
     sent = Sent(monkeypatch)
@@ -407,17 +407,10 @@ def test_file_that_cannot_be_read_closes_the_connection(
     assert "cannot be read: [Errno 5] Input/output error" in caplog.text
 
 
-def test_accepted_connections_of_linux_can_send_files(cluster: KafkaCluster, wire: RawClient) -> None:
-    wire.call(fetch_request("t", 0, 0), 12)
-    (connection,) = cluster.brokers[0].processors[0].connections
-    assert connection.sends_files
-    assert isinstance(connection._transport, SendfileTransport)
-
-
 def test_tls_connection_is_closed_if_the_file_has_become_shorter(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The bytes are read on the handler's thread, which goes on for other connections."""
+    """The handler's thread reads the bytes, and continues for other connections."""
     with KafkaCluster(brokers=1, topics={"t": 2}, tls=True, data_dir=tmp_path) as cluster:
         tls = ssl.create_default_context(cafile=cluster.ca_file)
         with (
