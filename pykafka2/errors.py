@@ -298,6 +298,12 @@ class Disconnected(InvalidMetadataError, ConnectionError):
     """The connection ended before the response; it is unknown whether the request was processed."""
 
 
+class MisroutedConnection(Disconnected):
+    """The address belongs to another broker or cluster than the metadata says (KIP-1242)."""
+
+    what_to_do = "Nothing: the client closes the connection and restarts from `bootstrap_servers`."
+
+
 class NoBrokersAvailable(RetriableError, ConnectionError):
     """No broker could be reached; the message lists each address with its reason."""
 

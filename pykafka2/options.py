@@ -126,6 +126,11 @@ class ClientOptions(SecurityOptions):
         300_000,
         "The client starts again from bootstrap_servers after this time without metadata.",
     )
+    metadata_cluster_check_enable: bool = flag(
+        "metadata_cluster_check_enable",
+        True,
+        "Whether brokers check that a new connection has reached the broker and the cluster of the metadata.",
+    )
     allow_auto_create_topics: bool = flag(
         "allow_auto_create_topics",
         True,
@@ -311,6 +316,7 @@ class ClientConfig(SecurityConfig, total=False):
     metadata_max_age_ms: float
     metadata_recovery_strategy: RecoveryStrategy
     metadata_recovery_rebootstrap_trigger_ms: float
+    metadata_cluster_check_enable: bool
     allow_auto_create_topics: bool
     send_buffer_bytes: int | None
     receive_buffer_bytes: int | None

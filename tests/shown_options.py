@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from pykafka2.testing.cluster import KafkaCluster
+
 ROOT = Path(__file__).parents[1]
 ROUTER = "tests/cluster/test_router.py"
 REBOOTSTRAP = (ROUTER, "test_brokers_without_metadata_responses_cause_a_rebootstrap")
@@ -61,6 +63,10 @@ SECURITY_SHOWN_BY = {
 SHARED_SHOWN_BY = {
     "bootstrap_servers": ("tests/cluster/test_bootstrap.py", "test_bootstrap_continues_in_the_background"),
     "client_dns_lookup": (ROUTER, "test_bootstrap_names_alone_are_made_canonical"),
+    "metadata_cluster_check_enable": (
+        "tests/cluster/test_misrouted_connections.py",
+        "test_nothing_is_checked_without_the_option_or_without_rebootstrap",
+    ),
     "metadata_recovery_rebootstrap_trigger_ms": REBOOTSTRAP,
     "metadata_recovery_strategy": REBOOTSTRAP,
     "receive_buffer_bytes": SOCKET,
@@ -78,3 +84,8 @@ def assert_shown(shown_by: Mapping[str, tuple[str, str]], options: Iterable[str]
         if not re.search(rf"def {test}\(", (ROOT / path).read_text(encoding="utf-8"))
     }
     assert missing == set()
+
+
+def connections_to(cluster: KafkaCluster, broker: int) -> set[str]:
+    """Return the connections on which a broker has received requests."""
+    return {entry.peer for entry in cluster.history.entries(broker=broker)}

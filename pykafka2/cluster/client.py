@@ -31,6 +31,7 @@ from pykafka2.errors import (
     ClientFailed,
     KafkaError,
     KafkaTimeoutError,
+    MisroutedConnection,
     RequestTimeout,
 )
 from pykafka2.interrupts import CancelOnError, run_all
@@ -430,14 +431,25 @@ class ClusterClient:
 
     def _make_link(self, node: Node, purpose: Purpose) -> NodeLink:
         return NodeLink(
-            node, purpose, self.options, self.driver, self._tls, self._sasl, on_lost=self._on_lost
+            node,
+            purpose,
+            self.options,
+            self.driver,
+            self._tls,
+            self._sasl,
+            cluster_id=lambda: self.metadata.snapshot.cluster_id,
+            on_lost=self._on_lost,
         )
 
     def _on_lost(self, link: NodeLink, error: KafkaError) -> None:
         """Refresh metadata and coordinators after a lost connection; both can be out of date."""
         if link.purpose is Purpose.COORDINATOR:
             self.coordinators.forget_node(link.node.id)
-        if self.metadata.snapshot.nodes:
+        if isinstance(error, MisroutedConnection):
+            self.nodes.forget_address(link.node)
+            self.nodes.rebootstrap()
+            self.metadata.request_update(error)
+        elif self.metadata.snapshot.nodes:
             self.metadata.request_update(error)
 
     def _new_backoff(self) -> Backoff:

@@ -24,6 +24,7 @@ from pykafka2.errors import (
     IllegalState,
     IllegalTransition,
     KafkaError,
+    MisroutedConnection,
     NoBrokersAvailable,
     UnsupportedVersion,
 )
@@ -31,6 +32,7 @@ from pykafka2.logs import ClientLogger
 from pykafka2.network.connection import Connection, ConnectionOptions
 from pykafka2.network.connection_setup import OnWorkDone
 from pykafka2.network.endpoint import Endpoint
+from pykafka2.network.handshake import ExpectedBroker, handshake
 from pykafka2.network.port_probe import VERDICTS, ProbeTransport
 from pykafka2.network.sasl.mechanism import SaslMechanism
 from pykafka2.network.script import Lane, Offload
@@ -95,6 +97,7 @@ class NodeLink:
         tls: TlsWrapper | None,
         sasl: SaslMechanism | None = None,
         *,
+        cluster_id: Callable[[], str | None] = lambda: None,
         on_lost: Callable[[NodeLink, KafkaError], None],
     ) -> None:
         self.node = node
@@ -104,6 +107,8 @@ class NodeLink:
         self.failures = 0
         self.has_failed = False
         self.last_error: KafkaError | None = None
+        self.is_misrouted = False
+        """True if another broker is at the address (KIP-1242), until the metadata lists the node again."""
         self.retry_at = -FOREVER
         """No attempt to connect before this moment."""
         self.quiet_until = -FOREVER
@@ -113,6 +118,7 @@ class NodeLink:
         self._driver = driver
         self._tls = tls
         self._sasl = sasl
+        self._cluster_id = cluster_id
         self._on_lost = on_lost
         self._endpoints: list[Endpoint] = []
         self._attempt = 0
@@ -192,6 +198,8 @@ class NodeLink:
 
     def want(self, now: float) -> None:
         """Connect, unless an attempt is under way; in back-off, `poll` returns the time of the next one."""
+        if self.is_misrouted:
+            return
         self._is_wanted = True
         self.quiet_until = -FOREVER
         if self.state is LinkState.IDLE or (self.state is LinkState.BACKING_OFF and now >= self.retry_at):
@@ -221,6 +229,7 @@ class NodeLink:
         """Set the node that the metadata lists; if its address has changed, the connection is closed."""
         has_moved = (node.host, node.port) != (self.node.host, self.node.port)
         self.node = node
+        self.is_misrouted = False
         if has_moved and self.state not in (LinkState.CLOSED, LinkState.IDLE):
             self._drop(Disconnected(f"{self.name} has moved to another address"), now)
             self._move_to(LinkState.IDLE)
@@ -330,7 +339,11 @@ class NodeLink:
             ),
             on_ready=self._on_ready,
             on_closed=self._on_closed,
-            shake_hands=None if probe is None else probe.script(self.name),
+            shake_hands=(
+                handshake(self.name, self._sasl, expected=self._expected())
+                if probe is None
+                else probe.script(self.name)
+            ),
             event_sink=self._driver.event_sink,
         )
         try:
@@ -344,6 +357,14 @@ class NodeLink:
         except KafkaError as error:
             connection.close(now, error)
             self._on_closed(error, now)
+
+    def _expected(self) -> ExpectedBroker | None:
+        """Return the broker that must be at the address, if brokers should check it (KIP-1242)."""
+        options = self._options
+        if not options.metadata_cluster_check_enable or options.metadata_recovery_strategy == "none":
+            return None
+        cluster_id = self._cluster_id() if self.node.id >= 0 else None
+        return None if cluster_id is None else ExpectedBroker(cluster_id, self.node.id)
 
     def _offload(self, step: Offload, on_done: OnWorkDone) -> None:
         self._driver.offload(
@@ -377,6 +398,8 @@ class NodeLink:
                 was_unanswered = connection.has_ended_unanswered
             error = self._diagnosis.closed(error, was_unanswered=was_unanswered)
         may_differ_elsewhere = error.retriable or isinstance(error, VERDICTS)
+        if isinstance(error, MisroutedConnection):
+            may_differ_elsewhere = False
         if self.state is LinkState.OPENING and self._endpoints and may_differ_elsewhere:
             self.last_error = error
             self._open(now)

@@ -18,6 +18,7 @@ from pykafka2.cluster.snapshot import (
     TopicSnapshot,
     merge_response,
     with_leader,
+    without_node,
     without_topics,
 )
 from pykafka2.driver.pollable import AnyNode, PollResult
@@ -234,6 +235,12 @@ class Metadata:
         self.snapshot = new
         self.waiters.wake()
         return True
+
+    def forget_address(self, node: Node) -> None:
+        """Forget a node's wrong address, unless the metadata has another one meanwhile."""
+        known = self.snapshot.nodes.get(node.id)
+        if known is not None and (known.host, known.port) == (node.host, node.port):
+            self.snapshot = without_node(self.snapshot, node.id)
 
     def poll(self, now: float) -> PollResult:
         if now < self._quiet.wake_at and not self._has_changed:

@@ -214,6 +214,15 @@ class Nodes:
                 refusal = link.last_error
         return refusal
 
+    def forget_address(self, node: Node) -> None:
+        """Forget the address of a node that is not there; no link connects to it (KIP-1242)."""
+        self._metadata.forget_address(node)
+        self._hints.pop(node.id, None)
+        for purpose in Purpose:
+            link = self._links.get((node.id, purpose))
+            if link is not None and (link.node.host, link.node.port) == (node.host, node.port):
+                link.is_misrouted = True
+
     def rebootstrap(self) -> None:
         """Use the bootstrap addresses until the next successful metadata response."""
         self._rebootstrap_until_version = self._metadata.version + 1

@@ -158,6 +158,11 @@ def with_leader(
     return attrs.evolve(old, nodes=nodes, topics={**old.topics, topic: changed})
 
 
+def without_node(old: ClusterSnapshot, node_id: int) -> ClusterSnapshot:
+    """Return the snapshot without a node whose address is wrong; the next response can list it again."""
+    return attrs.evolve(old, nodes={known: node for known, node in old.nodes.items() if known != node_id})
+
+
 def without_topics(old: ClusterSnapshot, names: Collection[str]) -> ClusterSnapshot:
     """Return the snapshot without these topics, which are no longer used."""
     topics = {name: topic for name, topic in old.topics.items() if name not in names}

@@ -11,6 +11,8 @@ from typing import Any
 from pykafka2.errors import (
     IllegalSaslState,
     KafkaError,
+    MisroutedConnection,
+    RebootstrapRequired,
     SaslAuthenticationFailed,
     UnsupportedSaslMechanism,
     UnsupportedVersion,
@@ -27,13 +29,23 @@ from pykafka2.version import __version__
 
 SOFTWARE_NAME = "pykafka2"
 SOFTWARE_VERSION = __version__
+FIRST_VERSION_WITH_EXPECTATION = 5
 LAST_VERSION_WITHOUT_EXPECTATION = 4
+"""Used if there is nothing to check, as older brokers reject a newer version first."""
 MOST_OFFERED = 200
 """Characters of mechanism names that an error shows."""
 NO_SASL_HERE = (
     " This port does not use SASL. Use the broker's SASL port, or set security_protocol=PLAINTEXT "
     "(SSL with TLS)."
 )
+
+
+@slotted(frozen=True)
+class ExpectedBroker:
+    """The broker that should be at an address, which it checks itself (KIP-1242)."""
+
+    cluster_id: str
+    node_id: int
 
 
 @slotted(frozen=True)
@@ -49,29 +61,47 @@ def handshake(
     broker: str,
     sasl: SaslMechanism | None = None,
     *,
+    expected: ExpectedBroker | None = None,
     software_name: str = SOFTWARE_NAME,
     software_version: str = SOFTWARE_VERSION,
 ) -> Script[Agreement]:
     """Negotiate API versions, then authenticate.
 
-    Raise UnsupportedVersion, UnsupportedSaslMechanism, SaslAuthenticationFailed, or the broker's error.
+    Raise UnsupportedVersion, UnsupportedSaslMechanism, SaslAuthenticationFailed, MisroutedConnection if it is
+    not the expected broker, or the broker's error.
     """
+    if sasl is None:
+        return Agreement((yield from negotiate(broker, software_name, software_version, expected)))
     versions = yield from negotiate(broker, software_name, software_version)
-    lifetime_ms = 0 if sasl is None else (yield from authenticate(broker, versions, sasl))
+    lifetime_ms = yield from authenticate(broker, versions, sasl)
+    checked = versions.ranges.get(ApiVersionsRequest.API_KEY, (0, 0))[1] >= FIRST_VERSION_WITH_EXPECTATION
+    if expected is not None and checked:
+        # Again, because a broker does not check it before authentication.
+        versions = yield from negotiate(broker, software_name, software_version, expected)
     return Agreement(versions, lifetime_ms)
 
 
-def negotiate(broker: str, software_name: str, software_version: str) -> Script[ApiVersions]:
-    """Send the newest ApiVersions; a broker that does not support it responds with its range (KIP-511).
+def negotiate(
+    broker: str, software_name: str, software_version: str, expected: ExpectedBroker | None = None
+) -> Script[ApiVersions]:
+    """Send ApiVersions; a broker that does not support its version responds with its range (KIP-511).
 
     Brokers before 2.4 respond without a range, so version 0 is used for them.
     """
     request = ApiVersionsRequest(client_software_name=software_name, client_software_version=software_version)
     version = LAST_VERSION_WITHOUT_EXPECTATION
+    if expected is not None:
+        request.cluster_id, request.node_id = expected.cluster_id, expected.node_id
+        version = FIRST_VERSION_WITH_EXPECTATION
     response = yield from call(request, version)
     if response.error_code == UnsupportedVersion.code:
         version = _version_after_rejection(response, version)
         response = yield from call(request, version)
+    if response.error_code == RebootstrapRequired.code and expected is not None:
+        raise MisroutedConnection(
+            f"{broker}: its address belongs to another broker or cluster now, not to node {expected.node_id} "
+            f"of cluster {expected.cluster_id}; the client restarts from bootstrap_servers"
+        )
     if response.error_code:
         raise error_of(response.error_code, f"{broker} rejected ApiVersions version {version}")
     return ApiVersions.of(broker, response)

@@ -9,11 +9,10 @@ import pytest
 from pykafka2 import KafkaAdminClient
 from pykafka2.admin.options import ADMIN_OPTIONS
 from pykafka2.errors import KafkaError
-from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster, Simulation
 from tests.producer.test_producer_option_effects import SHOWN_BY as SHOWN_BY_PRODUCERS
-from tests.shown_options import assert_shown
+from tests.shown_options import assert_shown, connections_to
 
 HERE = "tests/admin/test_admin_option_effects.py"
 
@@ -62,10 +61,10 @@ def test_connections_max_idle_ms(
 ) -> None:
     with admin_of(simulation, cluster, connections_max_idle_ms=idle_ms) as admin:
         admin.describe_log_dirs()
-        before = cluster.history.count(ApiVersionsRequest)
+        before = len(connections_to(cluster, 0))
         simulation.sleep(3)
         admin.describe_log_dirs()
-        assert cluster.history.count(ApiVersionsRequest) - before + 1 == connections
+        assert len(connections_to(cluster, 0)) - before + 1 == connections
 
 
 @pytest.mark.parametrize("timeout_ms", [30_000, 2000])

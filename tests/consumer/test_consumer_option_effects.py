@@ -9,7 +9,6 @@ import pytest
 from pykafka2 import KafkaConsumer
 from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.errors import KafkaError, LeaderNotAvailable, UnknownTopicOrPartition
-from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.offsets import ListOffsetsRequest
@@ -17,7 +16,7 @@ from pykafka2.testing import KafkaCluster, Simulation
 from pykafka2.types import TopicPartition
 from tests.gate import rest_in_gate
 from tests.internal_topics import FEW_PARTITIONS
-from tests.shown_options import SHARED_SHOWN_BY, assert_shown
+from tests.shown_options import SHARED_SHOWN_BY, assert_shown, connections_to
 
 HERE = "tests/consumer/test_consumer_option_effects.py"
 CONSUMER = "tests/consumer/test_consumer.py"
@@ -272,10 +271,10 @@ def test_connections_max_idle_ms(
     consumer = consumer_of(simulation, cluster, connections_max_idle_ms=idle_ms)
     consumer.beginning_offsets([ORDERS_0])
     leader = cluster.partition("orders", 0).leader
-    before = cluster.history.count(ApiVersionsRequest, broker=leader)
+    before = len(connections_to(cluster, leader))
     simulation.sleep(3)
     consumer.beginning_offsets([ORDERS_0])
-    assert cluster.history.count(ApiVersionsRequest, broker=leader) - before + 1 == connections
+    assert len(connections_to(cluster, leader)) - before + 1 == connections
 
 
 def test_receive_message_max_bytes(simulation: Simulation) -> None:
@@ -336,7 +335,7 @@ def test_socket_connection_setup_timeout(
         socket_connection_setup_timeout_max_ms=maximum_ms,
         default_api_timeout_ms=5000,
     )
-    cluster.controls.rule(api=ApiVersionsRequest, then="swallow")
+    cluster.controls.rule(api="ApiVersions", then="swallow")
     with pytest.raises(KafkaError):
         consumer.topics()
     assert least <= link_failures(consumer) <= most

@@ -44,8 +44,8 @@ SUBJECTS: Mapping[str, str] = {
         ConfigurationError UnknownOption IllegalArgument IllegalState ClientClosed ConcurrentUse
         ForkedClientError WrongEventLoop LoopBlocked ClientFailed ClientNotStarted IllegalTransition""",
     "Connections": """
-        NoBrokersAvailable KafkaTimeoutError RequestTimeout Disconnected LinkCut NetworkException
-        UnsupportedVersion RebootstrapRequired MismatchedEndpointType UnsupportedEndpointType
+        NoBrokersAvailable KafkaTimeoutError RequestTimeout Disconnected MisroutedConnection LinkCut
+        NetworkException UnsupportedVersion RebootstrapRequired MismatchedEndpointType UnsupportedEndpointType
         InconsistentClusterId""",
     "TLS": """
         TlsError TlsCertificateRejected TlsHostNameMismatch TlsNotSpoken TlsClientCertificateRefused

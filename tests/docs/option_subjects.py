@@ -118,6 +118,11 @@ METADATA: Subject = {
     "metadata_recovery_rebootstrap_trigger_ms": Advice(
         LOW, "Lower it if the addresses of all brokers can change at once, as in a container platform."
     ),
+    "metadata_cluster_check_enable": Advice(
+        LOW,
+        "Keep it. Brokers before 4.4 do not check, and connections to them need one more round trip; set "
+        '`False` if they are far away. `metadata_recovery_strategy="none"` switches it off, too.',
+    ),
 }
 
 TLS: Subject = {

@@ -10,6 +10,8 @@ import pykafka2
 from pykafka2.errors import (
     IllegalSaslState,
     KafkaError,
+    MisroutedConnection,
+    RebootstrapRequired,
     SaslAuthenticationFailed,
     UnknownErrorCode,
     UnknownServerError,
@@ -17,10 +19,10 @@ from pykafka2.errors import (
     UnsupportedVersion,
 )
 from pykafka2.network.api_versions import ApiVersions
-from pykafka2.network.handshake import authenticate, handshake
+from pykafka2.network.handshake import ExpectedBroker, authenticate, handshake
 from pykafka2.network.sasl.mechanism import Exchange
 from pykafka2.network.script import Call, Script
-from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -162,3 +164,60 @@ def test_a_broker_without_sasl_is_named() -> None:
     versions = ApiVersions("node 1", {18: (0, 3)})
     with pytest.raises(UnsupportedVersion, match="node 1 does not support SaslHandshake"):
         authenticate("node 1", versions, ThreeTokens()).send(None)
+
+
+EXPECTED = ExpectedBroker("cluster-a", 7)
+
+
+def test_expected_broker_is_sent_in_api_versions_5() -> None:
+    script = handshake("node 7", expected=EXPECTED)
+    step = advance(script, None)
+    assert step.version == 5
+    assert (step.request.cluster_id, step.request.node_id) == ("cluster-a", 7)
+    finish(script, api_versions_response({18: (0, 5)}))
+
+
+def test_broker_without_api_versions_5_checks_nothing() -> None:
+    script = handshake("node 7", expected=EXPECTED)
+    advance(script, None)
+    rejection = api_versions_response({18: (0, 4)})
+    rejection.error_code = 35
+    assert advance(script, rejection).version == 4
+    assert finish(script, api_versions_response({18: (0, 4)})).versions.ranges[18] == (0, 4)
+
+
+def test_broker_that_is_another_one_ends_the_handshake_as_misrouted() -> None:
+    script = handshake("node 7 (b:9092)", expected=EXPECTED)
+    advance(script, None)
+    with pytest.raises(MisroutedConnection, match=r"another broker .*, not to node 7 of cluster cluster-a"):
+        script.send(ApiVersionsResponse(error_code=129, api_keys=[]))
+
+
+def test_rebootstrap_code_without_an_expected_broker_keeps_its_class() -> None:
+    script = handshake("bootstrap broker b:9092")
+    advance(script, None)
+    with pytest.raises(RebootstrapRequired):
+        script.send(ApiVersionsResponse(error_code=129, api_keys=[]))
+
+
+@pytest.mark.parametrize("highest", [4, 5])
+def test_expected_broker_is_sent_after_sasl_if_the_broker_supports_it(highest: int) -> None:
+    """A broker does not check it before authentication."""
+    script = handshake("node 7", ThreeTokens(), expected=EXPECTED)
+    step = advance(script, None)
+    assert (step.version, step.request.cluster_id) == (4, None)
+    versions = api_versions_response({17: (0, 1), 36: (0, 2), 18: (0, highest)})
+    advance(script, versions)
+    for response in (
+        SaslHandshakeResponse(mechanisms=["THREE-TOKENS"]),
+        SaslAuthenticateResponse(auth_bytes=b"one?"),
+        SaslAuthenticateResponse(auth_bytes=b"two?"),
+    ):
+        step = advance(script, response)
+    done = SaslAuthenticateResponse(auth_bytes=b"fine", session_lifetime_ms=60_000)
+    if highest < 5:
+        assert finish(script, done).session_lifetime_ms == 60_000
+        return
+    step = advance(script, done)
+    assert (step.version, step.request.cluster_id, step.request.node_id) == (5, "cluster-a", 7)
+    assert finish(script, versions).session_lifetime_ms == 60_000

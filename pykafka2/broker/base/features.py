@@ -276,6 +276,8 @@ def _is_since(name: str, first: str) -> bool:
 
 DEFAULT: Final = _release(DEFAULT_NAME)
 SUPPORTED: Final = DEFAULT.supported
+IMPLEMENTED: Final = _release(RELEASES[-1]).supported
+"""The levels that a metadata log can have, whatever release a cluster imitates."""
 LATEST: Final = DEFAULT.finalized
 """The level of each feature that a new cluster finalizes."""
 

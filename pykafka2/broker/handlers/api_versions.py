@@ -1,5 +1,8 @@
 """ApiVersions: the APIs and versions of this broker (KIP-35, KIP-511), and the cluster's features (KIP-584).
 
+A client can name the cluster and the node that it expects; another broker responds with
+REBOOTSTRAP_REQUIRED (KIP-1242), but as in Kafka not before authentication.
+
 A request of an unknown version gets UNSUPPORTED_VERSION in version 0, with only the range of this API, so
 that the client can retry with a lower version.
 """
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING
 from pykafka2.broker.base.features import release_of
 from pykafka2.broker.handlers.api import api, client_ranges
 from pykafka2.broker.handlers.authorization import OPEN
-from pykafka2.errors import InvalidRequest, UnsupportedVersion
+from pykafka2.errors import InvalidRequest, RebootstrapRequired, UnsupportedVersion
 from pykafka2.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -36,18 +39,24 @@ FIRST_VERSION_WITH_LEVEL_0 = 4
 ADVERTISED_MINIMUM = {ApiKey.PRODUCE: 0}
 
 
-@api(ApiVersionsRequest, 0, 4, access=OPEN)
+@api(ApiVersionsRequest, 0, 5, access=OPEN)
 def handle(
     services: Services, context: RequestContext, request: ApiVersionsRequest, now: float
 ) -> ApiVersionsResponse:
     if context.received.is_unsupported:
         own = [one for one in _ranges(services.node.release.name) if one.api_key == ApiKey.API_VERSIONS]
         return ApiVersionsResponse(error_code=UnsupportedVersion.code or 0, api_keys=own)
+    if (request.cluster_id is None) != (request.node_id == -1):
+        raise InvalidRequest("the client expects a cluster without a node, or a node without a cluster")
     if context.version >= FIRST_VERSION_WITH_SOFTWARE and not (
         SOFTWARE.match(request.client_software_name) and SOFTWARE.match(request.client_software_version)
     ):
         raise InvalidRequest("the name or version of the client's software is malformed")
     image, release = services.image, services.node.release
+    is_authenticated = context.authentication is None or context.authentication.is_complete
+    expected = (request.cluster_id, request.node_id)
+    if is_authenticated and expected not in ((None, -1), (image.cluster_id, services.node.id)):
+        raise RebootstrapRequired(f"the client expects node {request.node_id} of {request.cluster_id}")
     if context.authentication is not None:
         context.authentication.versions_sent()
     return ApiVersionsResponse(

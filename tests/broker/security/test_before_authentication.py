@@ -10,6 +10,7 @@ import struct
 
 import pytest
 
+from pykafka2.errors import name_of
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -233,3 +234,17 @@ def test_a_refusal_takes_as_long_as_configured() -> None:
         (entry,) = cluster.history.entries("SaslAuthenticate")
         assert entry.latency is not None
         assert entry.latency >= 0.079
+
+
+def test_expected_broker_is_checked_only_after_authentication() -> None:
+    """As by Apache Kafka, whose SASL exchange does not look at it (KIP-1242)."""
+    expecting = ApiVersionsRequest(
+        client_software_name="a", client_software_version="1", cluster_id="another", node_id=0
+    )
+    with (
+        KafkaCluster(1, listeners=["SASL_PLAINTEXT"], users=USERS, as_version="4.4") as cluster,
+        RawClient(address_of(cluster, "SASL_PLAINTEXT")) as wire,
+    ):
+        assert wire.call(expecting, 5).error_code == 0
+        assert log_in(wire).error_code == 0
+        assert name_of(wire.call(expecting, 5).error_code) == "REBOOTSTRAP_REQUIRED"

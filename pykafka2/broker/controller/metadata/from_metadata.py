@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from pykafka2.broker.base.features import METADATA_VERSION, SUPPORTED, Levels
+from pykafka2.broker.base.features import IMPLEMENTED, METADATA_VERSION, Levels
 from pykafka2.broker.base.image import (
     INTERNAL_TOPICS,
     TOPIC_RESOURCE,
@@ -51,7 +51,7 @@ def records_of(
     image: MetadataImage,
     secret_key: str | None,
     entropy: Entropy,
-    features: Mapping[str, Levels] = SUPPORTED,
+    features: Mapping[str, Levels] = IMPLEMENTED,
 ) -> Iterator[Record]:
     """Iterate over the records that produce the controller's state.
 
@@ -82,7 +82,7 @@ def records_of(
             yield DelegationTokenSet(_token(token, secret_key, entropy))
 
 
-def check_features(image: MetadataImage, features: Mapping[str, Levels] = SUPPORTED) -> None:
+def check_features(image: MetadataImage, features: Mapping[str, Levels] = IMPLEMENTED) -> None:
     """Raise `CorruptData` for a level of a feature that this release does not implement."""
     for name, level in image.features.items():
         known = features.get(name)

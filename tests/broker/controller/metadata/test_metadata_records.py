@@ -183,9 +183,9 @@ def test_features_of_other_releases_stay_in_the_log_but_not_in_the_state() -> No
 
 def test_newer_metadata_version_is_corrupt_data_with_the_supported_versions() -> None:
     image = MetadataImage()
-    image.replay(FeatureLevelRecord(name="metadata.version", feature_level=31))
+    image.replay(FeatureLevelRecord(name="metadata.version", feature_level=34))
     with pytest.raises(
-        CorruptData, match=r"metadata.version is 31, and this release supports versions 7 to 30"
+        CorruptData, match=r"metadata.version is 34, and this release supports versions 7 to 33"
     ):
         restored(image)
 

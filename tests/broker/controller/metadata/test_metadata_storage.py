@@ -277,8 +277,8 @@ def appended(cluster: Cluster, *records: Any) -> None:
 
 def test_newer_metadata_version_is_refused(tmp_path: Path) -> None:
     cluster = with_topics(tmp_path)
-    appended(cluster, FeatureLevelRecord(name="metadata.version", feature_level=31))
-    assert "metadata.version is 31, and this release supports versions 7 to 30" in refusal_of(tmp_path)
+    appended(cluster, FeatureLevelRecord(name="metadata.version", feature_level=34))
+    assert "metadata.version is 34, and this release supports versions 7 to 33" in refusal_of(tmp_path)
 
 
 def test_contradictory_record_is_refused_with_its_offset(tmp_path: Path) -> None:

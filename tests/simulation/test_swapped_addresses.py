@@ -1,0 +1,124 @@
+"""Two clusters swap the address of a broker while clients run (KIP-1242)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykafka2 import KafkaConsumer, KafkaProducer
+from pykafka2.testing import Topic
+from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.testing.simulation import Simulation
+
+ADDRESSES = {"a": [9000, 9001], "b": [9100, 9101]}
+SWAPPED = {"a": [9100, 9001], "b": [9000, 9101]}
+"""Broker 0 of each cluster is at the address of the other's; the second one is the bootstrap address."""
+
+
+def start(simulation: Simulation, name: str, ports: list[int]) -> KafkaCluster:
+    return simulation.cluster(
+        2,
+        {"orders": Topic(2, 1)},
+        seed=f"{simulation.seed}/{name}",
+        host="host-{id}",
+        ports=ports,
+        data_dir=f"/{name}",
+        as_version="4.4",
+    )
+
+
+class Side:
+    """One cluster with a producer and a consumer, which bootstrap from its second broker."""
+
+    def __init__(self, simulation: Simulation, name: str, **options: Any) -> None:
+        self.simulation, self.name = simulation, name
+        self.cluster = start(simulation, name, ADDRESSES[name])
+        self.cluster_id = self.cluster.cluster_id
+        options["bootstrap_servers"] = f"host-1:{ADDRESSES[name][1]}"
+        self.producer: KafkaProducer[Any, Any] = simulation.producer(
+            self.cluster, client_id=f"producer-{name}", linger_ms=0, **options
+        )
+        self.consumer: KafkaConsumer[Any, Any] = simulation.consumer(
+            self.cluster,
+            "orders",
+            client_id=f"consumer-{name}",
+            group_id="readers",
+            auto_offset_reset="earliest",
+            **options,
+        )
+        self.sent: list[bytes] = []
+        self.received: list[bytes] = []
+
+    def send(self, count: int) -> None:
+        for _ in range(count):
+            value = b"%s-%d" % (self.name.encode(), len(self.sent))
+            self.producer.send("orders", value, partition=len(self.sent) % 2)
+            self.sent.append(value)
+
+    def receive(self, seconds: float) -> None:
+        """Poll until every record sent so far was received, at most for so long."""
+        deadline = self.simulation.now + seconds
+        while self.simulation.now < deadline and len(self.received) < len(self.sent):
+            for records in self.consumer.poll(timeout_ms=500).values():
+                self.received += [record.value for record in records]
+
+    def requests_of(self, name: str) -> set[str]:
+        """Return the APIs of requests from the clients of a cluster."""
+        entries = self.cluster.history
+        return {entry.api for entry in entries if (entry.client_id or "").endswith(f"-{name}")}
+
+
+def swapped(simulation: Simulation, sides: dict[str, Side]) -> None:
+    """Stop both clusters, then start them at the other's addresses; the clients go on meanwhile."""
+    for side in sides.values():
+        side.send(4)
+        side.cluster.close()
+        side.send(4)
+    simulation.sleep(5)
+    for name, side in sides.items():
+        side.cluster = start(simulation, name, SWAPPED[name])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_clients_of_two_clusters_that_swap_addresses_stay_with_their_own(seed: int) -> None:
+    with Simulation(seed) as simulation:
+        check_swap(simulation)
+
+
+def check_swap(simulation: Simulation) -> None:
+    sides = {name: Side(simulation, name) for name in ADDRESSES}
+    for side in sides.values():
+        side.send(10)
+        side.receive(60)
+    assert [len(side.received) for side in sides.values()] == [10, 10]
+    swapped(simulation, sides)
+    for side in sides.values():
+        side.send(10)
+        side.producer.flush(120)
+        side.receive(120)
+    for name, side in sides.items():
+        assert side.cluster.cluster_id == side.cluster_id
+        assert sorted(side.received) == sorted(side.sent)
+        other = "b" if name == "a" else "a"
+        assert side.requests_of(other) <= {"ApiVersions"}
+        assert "Produce" in side.requests_of(name)
+        logs = [side.cluster.log("orders", number) for number in (0, 1)]
+        assert sorted(value for log in logs for value in log.values()) == sorted(side.sent)
+
+
+def test_without_the_check_requests_reach_the_other_cluster() -> None:
+    with Simulation(1) as simulation:
+        check_strangers(simulation)
+
+
+def check_strangers(simulation: Simulation) -> None:
+    sides = {name: Side(simulation, name, metadata_cluster_check_enable=False) for name in ADDRESSES}
+    for side in sides.values():
+        side.send(10)
+        side.receive(60)
+    swapped(simulation, sides)
+    for side in sides.values():
+        side.receive(10)
+    strangers = sides["a"].requests_of("b") | sides["b"].requests_of("a")
+    assert strangers > {"ApiVersions"}
