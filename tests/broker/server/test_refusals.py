@@ -243,10 +243,13 @@ def test_entry_of_a_response_is_derived_alone() -> None:
 
 def test_each_version_is_derived_once() -> None:
     refusal = Refusal()
+    derived = []
     for version in (12, 13, 12, 13):
         refusal(TOPICS, version, NotController.code)
         refusal(DeleteGroupsRequest(groups_names=["a"]), 2, NotController.code)
-    assert len(refusal._derived) == 3
+        derived.append(dict(refusal._derived))
+    assert derived[1] == derived[2] == derived[3]
+    assert len(derived[1]) == 3
 
 
 @pytest.mark.parametrize(
