@@ -1,6 +1,6 @@
 """Authorization of requests: the checks, and the gate that runs an API's check before its function.
 
-A check allows the request (None), rejects it as a whole (an error code), or answers it. A check that denies
+A check allows the request (None), rejects it as a whole (an error code), or responds. A check that denies
 some entries removes them from the request and adds their errors to the response. Checks are stateless.
 
 The gate exists if authorizer.class.name names Kafka's StandardAuthorizer. It uses the ACLs of the broker's

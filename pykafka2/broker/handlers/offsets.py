@@ -1,7 +1,7 @@
 """ListOffsets, OffsetForLeaderEpoch and DeleteRecords: offsets in the leader's log.
 
 An offset by timestamp is looked up in short steps: first the batch, then the record in it.
-OffsetForLeaderEpoch returns the end of an epoch (KIP-320). DeleteRecords advances log starts and is answered
+OffsetForLeaderEpoch returns the end of an epoch (KIP-320). DeleteRecords advances log starts and responds
 once all live replicas have followed; meanwhile the connection's next request waits, as with every API except
 Produce.
 """

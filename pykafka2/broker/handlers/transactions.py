@@ -6,9 +6,9 @@ transactional id. The versions are those of Apache Kafka 4.3.1. Coordinators are
 transaction.
 
 WriteTxnMarkers is how a transaction coordinator has a leader write the markers that end a transaction
-(KIP-98). A marker is appended as a separate batch and answered once the replicas have it, as with acks=all.
-In a partition of __consumer_offsets the group coordinator processes it, so that the transaction's offsets are
-committed or dropped. DescribeProducers describes a partition's producers to clients (KIP-664).
+(KIP-98). A marker is appended as a separate batch, with a response once the replicas have it, as with
+acks=all. In a partition of __consumer_offsets the group coordinator processes it, so that the transaction's
+offsets are committed or dropped. DescribeProducers describes a partition's producers to clients (KIP-664).
 """
 
 from __future__ import annotations

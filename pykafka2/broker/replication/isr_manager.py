@@ -67,7 +67,7 @@ class IsrManager:
         self._max_lag = max_lag
         self._moved = hosted.moved
         self._send = send
-        self._unsent: dict[Key, Replica] = {}
+        self._to_send: dict[Key, Replica] = {}
         self._is_in_flight = False
 
     def is_stale(self, params: FetchParams) -> bool:
@@ -161,14 +161,14 @@ class IsrManager:
 
     def _request(self, replica: Replica, isr: set[int]) -> None:
         replica.pending_isr = frozenset(isr)
-        self._unsent[replica.key] = replica
+        self._to_send[replica.key] = replica
 
     def _send_pending(self, now: float) -> None:
-        if self._is_in_flight or not self._unsent:
+        if self._is_in_flight or not self._to_send:
             return
         pending: PendingChanges = {}
         topics: dict[bytes, list[AlterPartitionRequestPartitionData]] = {}
-        for replica in self._unsent.values():
+        for replica in self._to_send.values():
             wanted = replica.pending_isr
             if wanted is None or not replica.is_leader:
                 continue
@@ -184,7 +184,7 @@ class IsrManager:
                     partition_epoch=replica.image.partition_epoch,
                 )
             )
-        self._unsent = {}
+        self._to_send = {}
         if not pending:
             return
         self._is_in_flight = True
@@ -239,7 +239,7 @@ class IsrManager:
                 self.advance_high_watermark(replica, now)
             self._moved[replica.key] = True
         self._send_pending(now)
-        self._unsent.update(again)
+        self._to_send.update(again)
 
 
 def _take_over(replica: Replica, decided: AlterPartitionResponsePartitionData) -> None:

@@ -53,14 +53,14 @@ class DirectoryAssignments:
         self._logs = logs
         self._wheel = wheel
         self._send = send
-        self._unsent: dict[Key, None] = {}
+        self._to_send: dict[Key, None] = {}
         self._targets: dict[Key, bytes] = {}  # the directories that replicas are moving to
         self._is_in_flight = False
 
     def check(self, replica: Replica) -> None:
         """Note a replica whose directory is not the one in its image, to be sent by `send`."""
         if self._difference(replica) is not None:
-            self._unsent[replica.key] = None
+            self._to_send[replica.key] = None
 
     def is_stored(self, replica: Replica, directory: bytes, now: float) -> bool:
         """Return whether the metadata has the directory that a replica moves to. If not, report it."""
@@ -90,12 +90,12 @@ class DirectoryAssignments:
     def send(self, now: float) -> None:
         """Report the noted replicas, unless a request is in flight."""
         own = self._hosted.image.brokers.get(self._hosted.broker_id)
-        if self._is_in_flight or not self._unsent or own is None:
+        if self._is_in_flight or not self._to_send or own is None:
             return
         sent: dict[Ident, Key] = {}
         directories: dict[bytes, dict[bytes, list[int]]] = {}
-        while self._unsent and len(sent) < MAX_REPLICAS:
-            key, _ = self._unsent.popitem()
+        while self._to_send and len(sent) < MAX_REPLICAS:
+            key, _ = self._to_send.popitem()
             replica = self._hosted.replicas.get(key)
             directory = None if replica is None else self._difference(replica)
             if replica is not None and directory is not None:
@@ -141,7 +141,7 @@ class DirectoryAssignments:
         rejected = [key for ident, key in sent.items() if ident not in stored]
         self.send(now)
         if rejected:
-            self._unsent.update(dict.fromkeys(rejected))
+            self._to_send.update(dict.fromkeys(rejected))
             self._wheel.add(now + RETRY_INTERVAL, self.send)
 
 

@@ -42,11 +42,6 @@ def high_watermark(log_ends: Iterable[int]) -> int:
     return min(log_ends)
 
 
-def effective_min_isr(min_insync_replicas: int, replicas: int) -> int:
-    """Return min.insync.replicas, limited to the number of replicas."""
-    return min(min_insync_replicas, replicas)
-
-
 UNKNOWN_OFFSET = -1
 NEVER = float("-inf")
 
@@ -187,7 +182,8 @@ class Replica:
 
     @property
     def min_isr(self) -> int:
-        return effective_min_isr(self._min_insync_replicas, len(self.image.replicas))
+        """min.insync.replicas, limited to the number of replicas."""
+        return min(self._min_insync_replicas, len(self.image.replicas))
 
     @property
     def has_enough_in_sync(self) -> bool:

@@ -9,7 +9,7 @@ Pure state without sockets and clocks; belongs to its processor's thread. A fram
 memory is used for it.
 
 A connection above its limit is not read until some of its responses are sent. If all connections of a
-processor together are above theirs, connections with unsent responses are not read. A response itself is
+processor together are above theirs, connections with responses to send are not read. A response itself is
 never rejected: a single one can be larger than both limits.
 
 Bytes leave by gathered writes, file parts by `FileTransport.write_file`. After a piece of a file other
@@ -361,12 +361,12 @@ MAX_ALL_PENDING_BYTES = 64 << 20
 
 @attrs.define
 class SendLimit:
-    """The unsent bytes of all connections of one processor; belongs to its thread."""
+    """The bytes to send of all connections of one processor; belongs to its thread."""
 
     bytes: int = 0
 
     def is_too_much(self, of_connection: int) -> bool:
-        """Return whether a connection with this many unsent bytes must send some before it is read."""
+        """Return whether a connection with this many bytes to send must send some before it is read."""
         if of_connection >= MAX_PENDING_BYTES:
             return True
         return of_connection > 0 and self.bytes >= MAX_ALL_PENDING_BYTES

@@ -150,8 +150,8 @@ class Connection:
         if self.is_closed:
             return
         if self.wants_room or not self.takes_requests:
-            # an earlier request is in progress, or other connections have more unsent bytes now; without this
-            # the socket would be reported repeatedly
+            # An earlier request is in progress, or other connections have more to send. Without this
+            # the socket would be reported repeatedly.
             self._set_interest(WRITABLE if self._send.parts else 0)
             return
         scratch = self._owner.scratch[: self.frames.wanted_bytes]
@@ -250,7 +250,7 @@ class Connection:
             self._selector.modify(self._transport, interest, self)
 
     def close(self, *, reset: bool = False) -> None:
-        """Close the connection and drop unsent bytes. Can be called repeatedly."""
+        """Close the connection and drop what was not sent. Can be called repeatedly."""
         if self.is_closed:
             return
         self.is_closed = True
