@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pykafka2.broker.base.image import BROKER_RESOURCE, LOGGER_RESOURCE
 from pykafka2.broker.controller.control.configs import ConfigChange, Operation, configured, replaced
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
 LOG_LEVELS = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
 
-Outcome = tuple[Any, "BrokerError | None"]
-"""A resource of the request, and the error if it was not changed."""
+ALTERED: Final = Refusal(silent=UnknownServerError)
+
+Outcome = tuple[Any, "BrokerError | int"]
+"""A resource of the request, and the error if it was not changed, or 0."""
 
 
 @api(
@@ -42,7 +44,7 @@ Outcome = tuple[Any, "BrokerError | None"]
     1,
     at=CONTROLLER,
     access=check_configs(AclOperation.ALTER_CONFIGS, names_loggers=True),
-    refusal=Refusal(silent=UnknownServerError),
+    refusal=ALTERED,
 )
 def handle_incremental(
     services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest, now: float
@@ -61,7 +63,9 @@ def handle_incremental(
     outcomes = _altered(services, receiver, request, change)
     return IncrementalAlterConfigsResponse(
         responses=[
-            IncrementalAlterConfigsResponseAlterConfigsResourceResponse(**_resource_response(resource, error))
+            ALTERED.entry(
+                IncrementalAlterConfigsResponseAlterConfigsResourceResponse, resource, context.version, error
+            )
             for resource, error in outcomes
         ]
     )
@@ -73,7 +77,7 @@ def handle_incremental(
     2,
     at=CONTROLLER,
     access=check_configs(AclOperation.ALTER_CONFIGS),
-    refusal=Refusal(silent=UnknownServerError),
+    refusal=ALTERED,
 )
 def handle(
     services: Services, context: RequestContext, request: AlterConfigsRequest, now: float
@@ -83,11 +87,9 @@ def handle(
         return replaced(services.controller, resource.resource_type, resource.resource_name, configs)
 
     outcomes = _altered(services, services_of_receiver(services, context), request, change)
+    cls = AlterConfigsResponseAlterConfigsResourceResponse
     return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResponseAlterConfigsResourceResponse(**_resource_response(resource, error))
-            for resource, error in outcomes
-        ]
+        responses=[ALTERED.entry(cls, resource, context.version, error) for resource, error in outcomes]
     )
 
 
@@ -107,7 +109,7 @@ def _altered(
         except BrokerError as error:
             outcomes.append((resource, error))
             continue
-        outcomes.append((resource, None))
+        outcomes.append((resource, 0))
         if record is not None:
             records.append(record)
     if not request.validate_only:
@@ -160,13 +162,3 @@ def _change_loggers(
         levels[change.name] = change.value
     if not validate_only:
         receiver.log_levels.update(levels)
-
-
-def _resource_response(resource: Any, error: BrokerError | None) -> dict[str, Any]:
-    silent = error is None or isinstance(error, UnknownServerError)
-    return {
-        "error_code": 0 if error is None else error.code or 0,
-        "error_message": None if silent else str(error),
-        "resource_type": resource.resource_type,
-        "resource_name": resource.resource_name,
-    }

@@ -216,7 +216,7 @@ def _described(services: Services, topic: str, index: int) -> PartitionResponse:
         check_topic_name(topic)
         producers = services.replicas.replica_of((topic, index)).log.producers
     except BrokerError as error:
-        return _without_producers(index, error.code or 0, None)
+        return PartitionResponse(partition_index=index, error_code=error.code or 0, active_producers=[])
     return PartitionResponse(
         partition_index=index,
         active_producers=[
@@ -237,12 +237,6 @@ def _described(services: Services, topic: str, index: int) -> PartitionResponse:
 
 def _or_none(offset: int | None) -> int:
     return -1 if offset is None else offset
-
-
-def _without_producers(index: int, code: int, message: str | None) -> PartitionResponse:
-    return PartitionResponse(
-        partition_index=index, error_code=code, error_message=message, active_producers=[]
-    )
 
 
 @attrs.define(eq=False)
