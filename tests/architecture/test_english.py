@@ -21,7 +21,6 @@ EXCLUDED = {
     "tests/broker/controller/": "waits for plain English",
     "tests/broker/coordinators/": "waits for plain English",
     "tests/broker/handlers/": "waits for plain English",
-    "tests/broker/security/": "waits for plain English",
     "tests/broker/support/": "waits for plain English",
     "tests/broker/test_broker_stop_and_pause": "waits for plain English",
     "tests/broker/test_fuzz": "waits for plain English",

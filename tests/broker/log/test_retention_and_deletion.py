@@ -232,8 +232,8 @@ def test_follower_adopts_the_log_start_offset_of_its_leader(simulation: Simulati
     cluster.controls.move_leader(KEY, 1 - leading)
     assert cluster.log(*KEY).values() == [b"c"]
     wire = RawClient(cluster.broker(1 - leading).address, simulation=simulation)
-    answers = [data_of(wire.call(fetch_request(*KEY, offset), 12)).error_code for offset in (0, 1, 2)]
-    assert answers == [errors.OffsetOutOfRange.code] * 2 + [0], "below its start and at it"
+    responses = [data_of(wire.call(fetch_request(*KEY, offset), 12)).error_code for offset in (0, 1, 2)]
+    assert responses == [errors.OffsetOutOfRange.code] * 2 + [0], "below its start and at it"
     wire.close()
 
 

@@ -165,9 +165,9 @@ def test_a_throttled_fetch_of_a_session_closed_meanwhile_gets_its_error(scene: S
     scene.simulation.run_for(0.5)
     final = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=session_id, session_epoch=-1, topics=[])
     other.call(final, 12)
-    _, answer = wire.receive(FetchRequest, 12)
-    assert name_of(answer.error_code) == "FETCH_SESSION_ID_NOT_FOUND"
-    assert answer.throttle_time_ms > 0
+    _, response = wire.receive(FetchRequest, 12)
+    assert name_of(response.error_code) == "FETCH_SESSION_ID_NOT_FOUND"
+    assert response.throttle_time_ms > 0
 
 
 def test_followers_are_not_subject_to_quotas(simulation: Simulation) -> None:
@@ -202,8 +202,8 @@ def test_connections_above_the_rate_of_their_address_are_closed_after_the_thrott
 def test_request_quota_counts_handling_but_not_waiting(scene: Scene) -> None:
     scene.cluster.controls.set_quota(client_id="app", request_percentage=0.001)
     wire = scene.connect()
-    answer = wire.call(fetch_request("t", 0, 0, max_wait_ms=5000), 12)
-    assert answer.throttle_time_ms == 0
+    response = wire.call(fetch_request("t", 0, 0, max_wait_ms=5000), 12)
+    assert response.throttle_time_ms == 0
 
 
 def test_topics_above_the_mutation_quota_are_rejected_on_any_broker(scene: Scene) -> None:
@@ -216,10 +216,10 @@ def test_topics_above_the_mutation_quota_are_rejected_on_any_broker(scene: Scene
         request = CreateTopicsRequest(topics=[topic_of(first, 15)], timeout_ms=5000)
         assert wire.call(request, 7).topics[0].error_code == 0
         request = CreateTopicsRequest(topics=[topic_of(second)], timeout_ms=5000)
-        answer = wire.call(request, 7)
-        assert (answer.topics[0].error_code, 3000 < answer.throttle_time_ms <= 4000) == (THROTTLED, True)
+        response = wire.call(request, 7)
+        assert (response.topics[0].error_code, 3000 < response.throttle_time_ms <= 4000) == (THROTTLED, True)
         # The broker that received the request mutes the connection.
-        assert scene.seconds(wire, METADATA, 12) == pytest.approx(answer.throttle_time_ms / 1000, abs=0.5)
+        assert scene.seconds(wire, METADATA, 12) == pytest.approx(response.throttle_time_ms / 1000, abs=0.5)
         assert wire.call(request, 7).topics[0].error_code == 0
 
 
@@ -251,10 +251,12 @@ def test_older_versions_of_topic_changes_are_throttled_and_not_rejected(
     scene.cluster.controls.set_quota(client_id="app", controller_mutation_rate=1)
 
     def outcome(request: Any, version: int) -> tuple[int, str | None, int]:
-        answer = scene.connect().call(request, version)
-        results: Any = getattr(answer, "topics", None) or getattr(answer, "results", None) or answer.responses
+        response = scene.connect().call(request, version)
+        results: Any = (
+            getattr(response, "topics", None) or getattr(response, "results", None) or response.responses
+        )
         message = getattr(results[0], "error_message", None)
-        return results[0].error_code, message, answer.throttle_time_ms
+        return results[0].error_code, message, response.throttle_time_ms
 
     assert outcome(change("large", 15), strict_since) == (0, None, 0)
     code, message, throttle_ms = outcome(change("next", 1), strict_since)

@@ -72,8 +72,8 @@ def test_topic_deletion_completes_a_waiting_produce(scene: Scene) -> None:
     scene.simulation.run_for(5)
     assert not scene.wire.has_response()
     scene.cluster.delete_topic("t")
-    answer = partition_of(scene.wire.receive(ProduceRequest, 12)[1])
-    assert error_name(answer.error_code) == "UnknownTopicOrPartition"
+    response = partition_of(scene.wire.receive(ProduceRequest, 12)[1])
+    assert error_name(response.error_code) == "UnknownTopicOrPartition"
 
 
 def test_topic_deletion_completes_a_waiting_delete_records(scene: Scene) -> None:
@@ -148,8 +148,8 @@ def list_offsets(wire: RawClient, *, isolation_level: int = 0, replica_id: int =
     latest = ListOffsetsPartition(partition_index=0, timestamp=-1)
     topics = [ListOffsetsTopic(name="t", partitions=[latest])]
     request = ListOffsetsRequest(replica_id=replica_id, isolation_level=isolation_level, topics=topics)
-    answer = wire.call(request, 7).topics[0].partitions[0]
-    return answer.offset, error_name(answer.error_code)
+    response = wire.call(request, 7).topics[0].partitions[0]
+    return response.offset, error_name(response.error_code)
 
 
 def test_list_offsets_of_a_new_leader_does_not_wait_for_an_open_transaction(simulation: Simulation) -> None:

@@ -1,4 +1,4 @@
-"""A cluster that asks for authentication, a stranger's connection, and a user who is served all the time."""
+"""A cluster with authentication, an unauthenticated connection, and a user that is always served."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def cluster() -> Iterator[KafkaCluster]:
 
 @pytest.fixture
 def wire(cluster: KafkaCluster) -> Iterator[RawClient]:
-    """A connection that has said nothing yet."""
+    """A connection without a request."""
     cluster.forget()
     with RawClient(address_of(cluster, "SASL_PLAINTEXT")) as wire:
         yield wire
@@ -35,7 +35,7 @@ def wire(cluster: KafkaCluster) -> Iterator[RawClient]:
 
 @pytest.fixture
 def user(cluster: KafkaCluster) -> Iterator[RawClient]:
-    """Somebody who has logged in before, and is served whatever others do."""
+    """A connection of an authenticated user, which the broker must still serve in the end."""
     with RawClient(address_of(cluster, "SASL_PLAINTEXT"), "well-behaved") as wire:
         assert log_in(wire).error_code == 0
         yield wire

@@ -15,7 +15,7 @@ SERVER_NONCE = "3rfcNHYJY1ZVvWVs7j"
 
 
 def scram_exchange(mechanism: str = "SCRAM-SHA-256", user: str = "ann", iterations: int = 4096) -> Exchange:
-    """The broker's side, started; it knows one user."""
+    """Return the broker's side of an exchange, started, with one user."""
     kept = ScramCredential.of_password(mechanism, PASSWORD, SALT, iterations)
 
     def users(kind: ScramMechanism, name: str, is_token: bool) -> ScramUser | None:
@@ -29,13 +29,13 @@ def scram_exchange(mechanism: str = "SCRAM-SHA-256", user: str = "ann", iteratio
 
 
 def accepted(exchange: Exchange, token: bytes) -> Accepted:
-    """How the exchange ends with this token."""
+    """Return how the exchange ends with this token."""
     try:
-        answer = exchange.send(token)
+        response = exchange.send(token)
     except StopIteration as end:
         result: Accepted = end.value
         return result
-    raise AssertionError(f"it goes on with {answer!r}")
+    raise AssertionError(f"the exchange continues with {response!r}")
 
 
 def final_message(
@@ -47,7 +47,7 @@ def final_message(
     nonce: str | None = None,
     binding: str = "biws",
 ) -> bytes:
-    """A client's last message, computed without the package's own code."""
+    """Return a client's last message, computed without the package's code."""
     fields = dict(part.split("=", 1) for part in challenge.decode().split(","))
     salted = hashlib.pbkdf2_hmac(
         algorithm, password.encode(), base64.b64decode(fields["s"]), int(fields["i"])

@@ -1,7 +1,6 @@
-"""Requests that no honest client sends, of a user who has logged in and may use every topic, group and
-transactional id, but not the cluster: each with what it is answered.
+"""Hostile requests of an authenticated user with all rights except on the cluster, and their errors.
 
-Errors are Kafka's names, wherever an answer has them.
+Errors have Kafka's names, anywhere in a response.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ ODD_NAMES: Final = {
     "NUL": "a\0b",
     "a space": "a b",
     "no characters": "",
-    "a point": ".",
-    "two points": "..",
+    "a dot": ".",
+    "two dots": "..",
     "32,767 characters": LONG,
     "250 characters": "a" * 250,
-    "letters of no alphabet": "\U0001f600",
+    "an emoji": "\U0001f600",
 }
 
 
 @attrs.define(frozen=True)
 class Attack:
-    """One request by API, version and fields (those left out hold nothing), and what comes of it."""
+    """One request by API, version and fields (others are empty), with its outcome."""
 
     api: str
     version: int
     fields: Mapping[str, Any]
     outcome: str
-    """The errors that the answer has, each once, in its order, separated by spaces."""
+    """The different errors of the response in their order, separated by spaces."""
 
 
 def produced(
@@ -71,7 +70,7 @@ def produced(
 
 
 def cut(records: bytes, at: int, fmt: str, value: int) -> bytes:
-    """A batch with another number somewhere in its header."""
+    """Return a batch with another number in its header."""
     data = bytearray(records)
     struct.pack_into(fmt, data, at, value)
     return bytes(data)
@@ -79,14 +78,14 @@ def cut(records: bytes, at: int, fmt: str, value: int) -> bytes:
 
 PRODUCING: Final = {
     "a control batch": produced("INVALID_RECORD", attributes=0x20),
-    "a wrong checksum": produced("CORRUPT_MESSAGE", corrupt=True),
+    "an incorrect checksum": produced("CORRUPT_MESSAGE", corrupt=True),
     "no batch": produced("INVALID_RECORD", b""),
     "bytes that are no batch": produced("CORRUPT_MESSAGE", bytes(61)),
     "a batch of negative length": produced("CORRUPT_MESSAGE", cut(batch(), 8, ">i", -5)),
     "a batch of 2 GiB that is not there": produced("INVALID_RECORD", cut(batch(), 8, ">i", INT32)),
     "2,147,483,647 records": produced("INVALID_RECORD", count=INT32, last_offset_delta=INT32 - 1),
     "a count below zero": produced("INVALID_RECORD", count=-1, last_offset_delta=-2),
-    "a codec that there is not": produced("UNKNOWN_SERVER_ERROR", attributes=7),
+    "an unknown codec": produced("UNKNOWN_SERVER_ERROR", attributes=7),
     "damage in compressed data": produced("UNKNOWN_SERVER_ERROR", topic="raw", codec=1, damage=True),
     "the message format of 2014": produced("INVALID_RECORD", magic=0),
     "a message format of the future": produced("CORRUPT_MESSAGE", magic=9),
@@ -98,7 +97,7 @@ PRODUCING: Final = {
     "a topic with a path for a name": produced("UNKNOWN_TOPIC_OR_PARTITION", topic="../../etc/passwd"),
     "a topic of the brokers' own": produced("INVALID_TOPIC_EXCEPTION", topic="__consumer_offsets"),
     "a sequence below zero": produced("INVALID_RECORD", producer_id=9, producer_epoch=0, base_sequence=-7),
-    "a transaction that nobody began": produced(
+    "a transaction without a beginning": produced(
         "INVALID_PRODUCER_ID_MAPPING",
         transactional_id=TRANSACTION,
         attributes=0x10,
@@ -119,13 +118,13 @@ PRODUCING: Final = {
 def fetched(
     outcome: str, version: int = 12, *, partition: Mapping[str, Any] | None = None, **fields: Any
 ) -> Attack:
-    asked = {"partition": 0, "partition_max_bytes": 1000, "current_leader_epoch": -1, **(partition or {})}
+    requested = {"partition": 0, "partition_max_bytes": 1000, "current_leader_epoch": -1, **(partition or {})}
     return Attack(
         "Fetch",
         version,
         {
             "replica_id": -1,
-            "topics": [{"topic": TOPIC, "partitions": [asked]}],
+            "topics": [{"topic": TOPIC, "partitions": [requested]}],
             "session_epoch": -1,
             **fields,
         },
@@ -138,14 +137,12 @@ FETCHING: Final = {
     "a follower's fetch by its state": Attack(
         "Fetch", 15, {"replica_state": {"replica_id": 0, "replica_epoch": 1}}, NONE
     ),
-    "a session that somebody else may have": fetched(
-        "FETCH_SESSION_ID_NOT_FOUND", session_id=12345, session_epoch=1
-    ),
+    "a session of another client": fetched("FETCH_SESSION_ID_NOT_FOUND", session_id=12345, session_epoch=1),
     "a session of a negative epoch": fetched("FETCH_SESSION_ID_NOT_FOUND", session_id=-7, session_epoch=-9),
     "an offset below zero": fetched("OFFSET_OUT_OF_RANGE", partition={"fetch_offset": -5}),
     "an offset at the end of numbers": fetched("OFFSET_OUT_OF_RANGE", partition={"fetch_offset": INT64}),
     "an epoch of the future": fetched("UNKNOWN_LEADER_EPOCH", partition={"current_leader_epoch": 999}),
-    "an isolation that there is not": fetched("UNKNOWN_SERVER_ERROR", isolation_level=9),
+    "an unknown isolation level": fetched("UNKNOWN_SERVER_ERROR", isolation_level=9),
     "partition -1 to read": fetched("UNKNOWN_TOPIC_OR_PARTITION", partition={"partition": -1}),
     "bytes below zero": fetched(
         "UNKNOWN_SERVER_ERROR", max_bytes=-1, min_bytes=-1, partition={"partition_max_bytes": -1}
@@ -214,7 +211,7 @@ def joined(outcome: str, **fields: Any) -> Attack:
     )
 
 
-def beaten(outcome: str, **fields: Any) -> Attack:
+def heartbeat(outcome: str, **fields: Any) -> Attack:
     return Attack(
         "ConsumerGroupHeartbeat",
         1,
@@ -256,7 +253,7 @@ GROUPS: Final = {
     "a session below zero": joined("INVALID_SESSION_TIMEOUT", session_timeout_ms=-1),
     "no protocols": joined("INCONSISTENT_GROUP_PROTOCOL", protocols=[]),
     "no kind of protocol": joined("INCONSISTENT_GROUP_PROTOCOL", protocol_type=""),
-    "a member that nobody knows": joined("UNKNOWN_MEMBER_ID", member_id="somebody else"),
+    "an unknown member": joined("UNKNOWN_MEMBER_ID", member_id="another member"),
     "a member's id of 32,767 characters": joined("UNKNOWN_MEMBER_ID", member_id=LONG),
     "an assignment for others": Attack(
         "SyncGroup",
@@ -267,7 +264,7 @@ GROUPS: Final = {
             "member_id": "m",
             "protocol_type": "consumer",
             "protocol_name": "range",
-            "assignments": [{"member_id": "somebody else", "assignment": b"x" * 100_000}],
+            "assignments": [{"member_id": "another member", "assignment": b"x" * 100_000}],
         },
         "UNKNOWN_MEMBER_ID",
     ),
@@ -280,39 +277,39 @@ GROUPS: Final = {
         {"group_id": GROUP, "members": [{"member_id": f"m{n}", "reason": ""} for n in range(3_000)]},
         "UNKNOWN_MEMBER_ID",
     ),
-    "an epoch that no member has": beaten("INVALID_REQUEST", member_epoch=-7),
-    "a rebalance of no time given": beaten("INVALID_REQUEST", rebalance_timeout_ms=-1),
-    "an assignor that there is not": beaten("UNSUPPORTED_ASSIGNOR", server_assignor="evil"),
-    "a pattern that backtracking takes for ever for": beaten(
+    "an epoch that no member has": heartbeat("INVALID_REQUEST", member_epoch=-7),
+    "no rebalance timeout": heartbeat("INVALID_REQUEST", rebalance_timeout_ms=-1),
+    "an assignor that does not exist": heartbeat("UNSUPPORTED_ASSIGNOR", server_assignor="evil"),
+    "a pattern with catastrophic backtracking": heartbeat(
         NONE, group_id="g9", subscribed_topic_names=None, subscribed_topic_regex="(a+)+$"
     ),
-    "a pattern of a billion repetitions": beaten(
+    "a pattern of a billion repetitions": heartbeat(
         "INVALID_REGULAR_EXPRESSION",
         subscribed_topic_names=None,
         subscribed_topic_regex="((a{1000}){1000}){1000}",
     ),
-    "a pattern of 32,767 characters": beaten(
+    "a pattern of 32,767 characters": heartbeat(
         "INVALID_REGULAR_EXPRESSION", subscribed_topic_names=None, subscribed_topic_regex=LONG
     ),
-    "a pattern in brackets without end": beaten(
+    "a pattern of nested brackets": heartbeat(
         "INVALID_REGULAR_EXPRESSION",
         subscribed_topic_names=None,
         subscribed_topic_regex="(" * 500 + ")" * 500,
     ),
-    "partitions owned that were never given": beaten(
+    "partitions owned without an assignment": heartbeat(
         "INVALID_REQUEST", topic_partitions=[{"topic_id": bytes(16), "partitions": [1, 2, 3]}]
     ),
-    "a commit by nobody of a generation": committed("UNKNOWN_MEMBER_ID", generation=5),
-    "a commit with 32 KiB of words": committed("OFFSET_METADATA_TOO_LARGE", metadata=LONG),
+    "a commit of an unknown generation": committed("UNKNOWN_MEMBER_ID", generation=5),
+    "a commit with 32 KiB of metadata": committed("OFFSET_METADATA_TOO_LARGE", metadata=LONG),
     "a commit below zero": committed(NONE, offset=-5),
     "a commit of partition -1": committed("UNKNOWN_TOPIC_OR_PARTITION", index=-1),
-    "a group deleted that there is not": Attack(
-        "DeleteGroups", 2, {"groups_names": ["nobody's"]}, "GROUP_ID_NOT_FOUND"
+    "a group deleted that does not exist": Attack(
+        "DeleteGroups", 2, {"groups_names": ["unknown"]}, "GROUP_ID_NOT_FOUND"
     ),
     "1,000 groups described": Attack(
         "DescribeGroups", 6, {"groups": [f"none-{n}" for n in range(1_000)]}, "GROUP_ID_NOT_FOUND"
     ),
-    "a coordinator of what there is not": Attack(
+    "a coordinator of an unknown type": Attack(
         "FindCoordinator", 6, {"key_type": 9, "coordinator_keys": ["a"]}, "INVALID_REQUEST"
     ),
     "a coordinator of nothing": Attack("FindCoordinator", 6, {"key_type": 0, "coordinator_keys": []}, NONE),
@@ -366,7 +363,7 @@ TRANSACTIONS: Final = {
         },
         "INVALID_REQUEST",
     ),
-    "partitions in a transaction of nobody": Attack(
+    "partitions in an unknown transaction": Attack(
         "AddPartitionsToTxn",
         3,
         {
@@ -383,13 +380,13 @@ TRANSACTIONS: Final = {
         {"transactions": [{**PRODUCER, "verify_only": True, "topics": [{"name": TOPIC, "partitions": [0]}]}]},
         "CLUSTER_AUTHORIZATION_FAILED",
     ),
-    "offsets in a transaction of nobody": Attack(
+    "offsets in an unknown transaction": Attack(
         "AddOffsetsToTxn", 4, {**PRODUCER, "group_id": GROUP}, "INVALID_PRODUCER_ID_MAPPING"
     ),
-    "a commit of nobody's transaction": Attack(
+    "a commit of an unknown transaction": Attack(
         "EndTxn", 4, {**PRODUCER, "committed": True}, "INVALID_PRODUCER_ID_MAPPING"
     ),
-    "offsets committed in a transaction of nobody": Attack(
+    "offsets committed in an unknown transaction": Attack(
         "TxnOffsetCommit",
         4,
         {
@@ -422,10 +419,10 @@ TRANSACTIONS: Final = {
         },
         "CLUSTER_AUTHORIZATION_FAILED",
     ),
-    "a state of transactions that there is not": Attack(
+    "a state of transactions that does not exist": Attack(
         "ListTransactions", 1, {"state_filters": [LONG], "duration_filter": -(2**63)}, NONE
     ),
-    "transactions by a pattern that backtracking takes for ever for": Attack(
+    "transactions by a pattern with catastrophic backtracking": Attack(
         "ListTransactions", 2, {"duration_filter": -1, "transactional_id_pattern": "(a+)+$"}, NONE
     ),
     "transactions by a pattern of a billion repetitions": Attack(
@@ -447,7 +444,7 @@ def paged(outcome: str, limit: int = 10, **cursor: Any) -> Attack:
 CURSORS: Final = {
     "a cursor at partition -1": paged("INVALID_REQUEST", partition_index=-1),
     "a cursor at partition 2,147,483,647": paged(NONE, partition_index=INT32),
-    "a cursor at a topic that was not asked for": paged("INVALID_REQUEST", topic_name="nosuch"),
+    "a cursor at a topic outside the request": paged("INVALID_REQUEST", topic_name="nosuch"),
     "a cursor with a path": paged("INVALID_REQUEST", topic_name="../../etc/passwd"),
     "a page of nothing": paged(NONE, 0),
     "a page below zero": paged(NONE, -1),
@@ -551,13 +548,11 @@ def created(outcome: str, name: str, **topic: Any) -> Attack:
 
 
 NAMES: Final = {
-    **{
-        f"a topic called {what}": created("INVALID_TOPIC_EXCEPTION", name) for what, name in ODD_NAMES.items()
-    },
+    **{f"a topic named {what}": created("INVALID_TOPIC_EXCEPTION", name) for what, name in ODD_NAMES.items()},
     "a topic of 2,147,483,647 partitions": created("POLICY_VIOLATION", "big", num_partitions=INT32),
     "a topic of -5 partitions": created("INVALID_PARTITIONS", "small", num_partitions=-5),
     "a topic of 32,767 replicas": created("INVALID_REPLICATION_FACTOR", "wide", replication_factor=32_767),
-    "a topic on brokers that there are not": created(
+    "a topic on brokers that do not exist": created(
         "INVALID_REPLICA_ASSIGNMENT",
         "far",
         num_partitions=-1,
@@ -570,7 +565,7 @@ NAMES: Final = {
         {"topics": [{"name": TOPIC, "count": INT32, "assignments": None}], "timeout_ms": 1000},
         "POLICY_VIOLATION",
     ),
-    "an option that there is not": created(
+    "an option that does not exist": created(
         "INVALID_CONFIG", "odd", configs=[{"name": "evil\nkey", "value": "\x1b[2J"}]
     ),
 }
@@ -627,8 +622,8 @@ def protocols_offered(count: int) -> Attack:
 
 
 MANY: Final[dict[str, Callable[[int], Attack]]] = {
-    "topics that there are not": metadata_of,
-    "groups that there are not": groups_described,
+    "topics that do not exist": metadata_of,
+    "groups that do not exist": groups_described,
     "partitions to fetch": partitions_fetched,
     "partitions to produce to": partitions_produced,
     "coordinators": coordinators_found,
@@ -636,4 +631,4 @@ MANY: Final[dict[str, Callable[[int], Attack]]] = {
     "partitions in a transaction": partitions_moved_in_a_transaction,
     "protocols of a group": protocols_offered,
 }
-"""Requests with many of something, by how many."""
+"""Requests with many elements, by their number."""

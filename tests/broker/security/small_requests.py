@@ -37,7 +37,7 @@ Case = tuple[str, bytes]
 
 
 def cases_of(key: int, randoms: int) -> Iterator[Case]:
-    """All cases of an API."""
+    """Yield all cases of an API."""
     api, name = APIS[key], registry.API_KEYS[key].name
     cls = registry.request_class(key)
     for what, version, fields in special_cases(name):
@@ -68,7 +68,7 @@ def _fitting(name: str, request: Request[Any], version: int) -> Iterator[Case]:
 
 
 def _wide(cls: type[Struct], version: int) -> Iterator[tuple[str, Any]]:
-    """For each list of the request, also inside others, one request with as many elements as fit."""
+    """Yield for each list, also inside others, one request with as many elements as fit."""
     for path in _lists(cls, version):
         low, high = 1, LARGEST
         while low < high:
@@ -97,7 +97,7 @@ def _lists(cls: type[Struct], version: int, before: tuple[str, ...] = ()) -> Ite
 
 
 def _filled(cls: type[Struct], version: int, path: tuple[str, ...], count: int, number: int = 0) -> Any:
-    """An instance with `count` elements in the list at `path`, and one in each list on the way there."""
+    """Return an instance with `count` elements in the list at `path`, and one in each list around it."""
     values: dict[str, Any] = {}
     for one in _fields(cls, version):
         if path and one.name == path[0]:
@@ -129,7 +129,7 @@ def _usual(one: Field, version: int, number: int) -> Any:
 
 
 def _scalar(one: Field, number: int) -> Any:
-    """Names of what there is; the elements of a list differ from the second one on."""
+    """Return existing names; the elements of a list differ from the second one on."""
     known = {
         "group": GROUP, "transactional": TRANSACTION, "topic": TOPIC, "name": TOPIC, "time": 1_000,
         "bytes": 1 << 20, "acks": -1, "epoch": -1, "version": 1, "pattern_type": 3, "operation": 2,
@@ -150,7 +150,7 @@ def _scalar(one: Field, number: int) -> Any:
 
 
 def _extreme(cls: type[Struct], version: int) -> Iterator[tuple[str, Any]]:
-    """One request for each field and each of its limits, with one element in each list."""
+    """Yield one request for each field and each of its limits, with one element in each list."""
     for path, one in _leaves(cls, version):
         for what, value in _limits(one, version):
             yield f"{'.'.join(path)} {what}", _with(cls, version, path, value)
@@ -200,7 +200,7 @@ def _with(cls: type[Struct], version: int, path: tuple[str, ...], value: Any) ->
     return cls(**values)
 
 
-# -- what only somebody thinks of who means it --------------------------------------------------------------
+# -- requests of an attacker --------------------------------------------------------------
 
 PATTERNS: Final = {
     "nested repetitions": "(a+)+$",
@@ -269,14 +269,14 @@ def _resource(kind: int, name: str, config: Fields) -> Fields:
 
 
 def bomb(codec: str, size: int) -> bytes:
-    """A batch that decompresses to many bytes: one record of zeros."""
+    """Return a batch that decompresses to many bytes: one record of zeros."""
     builder = BatchBuilder(codec, max_bytes=1 << 30)
     builder.append(NOW_MS, None, bytes(size), [])
     return bytes(builder.build())
 
 
 def many(codec: str, records: int) -> bytes:
-    """A batch of many records that are the same."""
+    """Return a batch of many equal records."""
     builder = BatchBuilder(codec, max_bytes=1 << 30)
     for _ in range(records):
         builder.append(NOW_MS, None, b"", [])
@@ -337,8 +337,8 @@ def _offsets() -> list[tuple[str, int, Fields]]:
 
 
 def _created() -> list[tuple[str, int, Fields]]:
-    def topics(names: list[str], partitions: int, **given: Any) -> Fields:
-        one = {"num_partitions": partitions, "replication_factor": 1, "assignments": [], **given}
+    def topics(names: list[str], partitions: int, **fields: Any) -> Fields:
+        one = {"num_partitions": partitions, "replication_factor": 1, "assignments": [], **fields}
         return {
             "timeout_ms": 1000,
             "validate_only": False,

@@ -1,6 +1,6 @@
-"""Every API, asked by who has no rights, the wrong ones, the right ones, and ones that are denied again.
+"""Every API with no rights, the wrong rights, the right ones, and rights that are denied again.
 
-Over real frames.  What an API needs is written down here once more, apart from the broker's own table.
+The requests are real frames. The rights of each API are written here independently of the broker's table.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ REFUSALS = {
 }
 
 Needs = list[tuple[str, dict[str, Any]]]
-"""What is needed, in the order in which it is asked for."""
+"""The required operations in the order of their checks."""
 
 AS_PRODUCER = {"producer_id": 7, "producer_epoch": 0}
 RECORDS = [{"index": 0, "records": batch([b"v"])}]
@@ -63,7 +63,7 @@ COMMITTED = [{"partition_index": 0, "committed_offset": 1, "committed_metadata":
 NAMED = [{"name": TOPIC, "partition_indexes": [0]}]
 CLUSTER = "cluster"
 
-# API, version, fields, what is needed.
+# API, version, fields, required operations.
 CASES: dict[str, tuple[str, int, dict[str, Any], Needs]] = {
     "produce": (
         "Produce",
@@ -186,7 +186,7 @@ CASES: dict[str, tuple[str, int, dict[str, Any], Needs]] = {
         "AlterClientQuotas",
         1,
         {
-            "entries": [{"entity": [{"entity_type": "user", "entity_name": "nobody"}], "ops": []}],
+            "entries": [{"entity": [{"entity_type": "user", "entity_name": "unknown"}], "ops": []}],
             "validate_only": True,
         },
         [("ALTER_CONFIGS", ON_CLUSTER)],
@@ -394,11 +394,11 @@ CASES: dict[str, tuple[str, int, dict[str, Any], Needs]] = {
         [("CLUSTER_ACTION", ON_CLUSTER)],
     ),
 }
-ANSWERS_TOPICS = {"fetch as a follower", "create topics, by the cluster"}
-"""They ask for rights on the cluster, and answer as if on topics."""
+WITH_TOPIC_ERROR = {"fetch as a follower", "create topics, by the cluster"}
+"""Cases that require rights on the cluster, with the error of topics."""
 
 FILTERED = {"DescribeCluster", "ListGroups", "ListTransactions"}
-"""They answer everybody, with what is for them to see; see below."""
+"""APIs without a required right, whose responses have only what the client can describe."""
 
 OPEN = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
 TOKENS = {
@@ -411,7 +411,7 @@ TOKENS = {
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KafkaCluster]:
-    """Nobody may do anything until a test says so."""
+    """A cluster without allowed operations, except those that a test allows."""
     config = {
         "authorizer.class.name": STANDARD_AUTHORIZER,
         "super.users": "User:root",
@@ -422,7 +422,7 @@ def cluster() -> Iterator[KafkaCluster]:
         cluster.acls.allow(ME, "ALL", group="*")
         cluster.acls.allow(ME, "ALL", transactional_id="*")
         with RawClient(cluster.bootstrap_servers) as wire:
-            # So that there are coordinators, and all of them have loaded.
+            # The coordinators exist, and have loaded.
             for kind, key in ((0, GROUP), (1, TRANSACTION)):
                 ask(wire, "FindCoordinator", 3, key_type=kind, key=key)
             cluster.wait_until(lambda: not _loads(wire))
@@ -448,11 +448,11 @@ def ask(wire: RawClient, api: str, version: int, **fields: Any) -> Any:
     return wire.call(request_of(api, fields), version)
 
 
-def codes_in(answer: Any) -> set[str]:
-    """The names of all errors anywhere in an answer."""
+def codes_in(response: Any) -> set[str]:
+    """Return the names of all errors anywhere in a response."""
     found: set[str] = set()
-    for name in answer.__slots__ if isinstance(answer, Struct) else ():
-        value = getattr(answer, name)
+    for name in response.__slots__ if isinstance(response, Struct) else ():
+        value = getattr(response, name)
         if name.endswith("error_code"):
             found.add(error_named(value))
         for one in value if isinstance(value, list) else [value]:
@@ -465,11 +465,11 @@ def kind_of(resource: dict[str, Any]) -> str:
 
 
 def refusal_of(case: str, needed: tuple[str, dict[str, Any]]) -> str:
-    return REFUSALS["topic" if case in ANSWERS_TOPICS else kind_of(needed[1])]
+    return REFUSALS["topic" if case in WITH_TOPIC_ERROR else kind_of(needed[1])]
 
 
 def elsewhere(resource: dict[str, Any]) -> dict[str, Any]:
-    """Another resource of the same kind; there is one cluster only."""
+    """Return another resource of the same kind, or a transactional id for the cluster."""
     (kind, name), *_ = resource.items()
     return {"transactional_id": "another"} if kind == CLUSTER else {kind: f"{name}-2"}
 
@@ -497,9 +497,9 @@ def test_request_without_one_of_its_rights_is_rejected(
             wrong.remove("ALTER")
         cluster.acls.allow(ME, *wrong, **resource)
         cluster.acls.allow(ME, operation, **elsewhere(resource))
-        cluster.acls.allow("User:somebody", operation, **resource)
+        cluster.acls.allow("User:another", operation, **resource)
         cluster.acls.allow(ME, operation, **resource, host="10.1.2.3")
-        if case != "delete topics":  # who may describe a topic may know that it is not there
+        if case != "delete topics":  # Describe allows to learn that the topic does not exist
             assert refusal in codes_in(ask(wire, api, version, **fields)), "the wrong rights"
 
         cluster.acls.allow(ME, operation, **resource)
@@ -521,8 +521,8 @@ def test_request_with_exactly_its_rights_is_allowed(
     api, version, fields, needs = CASES[case]
     for operation, resource in needs:
         cluster.acls.allow(ME, operation, **resource)
-    told = codes_in(ask(wire, api, version, **fields))
-    assert not told & set(REFUSALS.values())
+    results = codes_in(ask(wire, api, version, **fields))
+    assert not results & set(REFUSALS.values())
     assert cluster.acls.denials() == []
 
 
@@ -541,11 +541,11 @@ def test_denial_records_principal_operation_and_resource(cluster: KafkaCluster, 
         "resource": TOPIC,
     }
     assert denied.text == f"{ME} from 127.0.0.1 may not WRITE TOPIC {TOPIC} (Produce)"
-    assert cluster.acls.denials("User:somebody") == []
+    assert cluster.acls.denials("User:another") == []
 
 
 def test_every_client_api_has_an_access_check() -> None:
-    """One that is new must say what it needs, or that it is open to everybody."""
+    """A new API must declare its rights, or that it is open."""
     load()
     clients = ClientApis()
     served = {name_of(key) for key in APIS if clients.is_served(key, APIS[key].max_version)}
@@ -558,10 +558,12 @@ def test_every_client_api_has_an_access_check() -> None:
     } == set()
 
 
-# ---------------------------------------------------------------------- hidden, in part, as bits
+# ---------------------------------------------------------------------- filtered responses
 
 
-def test_all_topics_are_those_that_one_may_describe(cluster: KafkaCluster, wire: RawClient) -> None:
+def test_metadata_for_all_topics_has_only_topics_with_describe(
+    cluster: KafkaCluster, wire: RawClient
+) -> None:
     def names(version: int) -> list[str]:
         return [topic.name for topic in ask(wire, "Metadata", version, topics=None).topics]
 
@@ -573,22 +575,24 @@ def test_all_topics_are_those_that_one_may_describe(cluster: KafkaCluster, wire:
         assert names(version) == [TOPIC]
     listed = ask(wire, "DescribeTopicPartitions", 0, topics=[], response_partition_limit=10)
     assert [topic.name for topic in listed.topics] == [TOPIC]
-    assert cluster.acls.denials() == [], "what is left out is refused to nobody"
+    assert cluster.acls.denials() == [], "filtered topics are not denials"
 
 
-def test_a_refused_topic_takes_nothing_from_the_others(cluster: KafkaCluster, wire: RawClient) -> None:
+def test_unauthorized_topic_does_not_fail_the_others_of_a_produce(
+    cluster: KafkaCluster, wire: RawClient
+) -> None:
     cluster.acls.allow(ME, "WRITE", "READ", topic=TOPIC)
     topics = [{"name": one, "partition_data": RECORDS} for one in (TOPIC, OTHER_TOPIC)]
     before = cluster.log(TOPIC, 0).log_end_offset
-    answer = ask(wire, "Produce", 9, acks=1, timeout_ms=1000, topic_data=topics)
-    told = {one.name: error_named(one.partition_responses[0].error_code) for one in answer.responses}
-    assert told == {TOPIC: "NONE", OTHER_TOPIC: "TOPIC_AUTHORIZATION_FAILED"}
+    response = ask(wire, "Produce", 9, acks=1, timeout_ms=1000, topic_data=topics)
+    results = {one.name: error_named(one.partition_responses[0].error_code) for one in response.responses}
+    assert results == {TOPIC: "NONE", OTHER_TOPIC: "TOPIC_AUTHORIZATION_FAILED"}
     assert cluster.log(TOPIC, 0).log_end_offset == before + 1
     assert cluster.log(OTHER_TOPIC, 0).log_end_offset == 0
 
 
 @pytest.mark.parametrize("names", [[TOPIC, OTHER_TOPIC], [OTHER_TOPIC]])
-def test_without_acks_a_refusal_closes_the_connection(
+def test_unauthorized_produce_with_acks_0_closes_the_connection(
     cluster: KafkaCluster, wire: RawClient, names: list[str]
 ) -> None:
     cluster.acls.allow(ME, "WRITE", topic=TOPIC)
@@ -599,9 +603,7 @@ def test_without_acks_a_refusal_closes_the_connection(
     assert cluster.log(TOPIC, 0).log_end_offset - before == names.count(TOPIC)
 
 
-def test_a_right_that_is_revoked_ends_with_the_next_fetch_of_a_session(
-    cluster: KafkaCluster, wire: RawClient
-) -> None:
+def test_revoked_read_fails_the_next_fetch_of_a_session(cluster: KafkaCluster, wire: RawClient) -> None:
     cluster.acls.allow(ME, "READ", topic=TOPIC)
     opened = ask(wire, "Fetch", 12, topics=FETCHED, replica_id=-1, session_epoch=0, max_wait_ms=0)
     assert opened.session_id
@@ -633,7 +635,7 @@ def test_listed_groups_and_transactions_require_describe(cluster: KafkaCluster, 
     assert listed() == [GROUP]
 
 
-def test_all_committed_offsets_are_those_of_topics_that_one_may_describe(
+def test_offset_fetch_for_all_topics_has_only_topics_with_describe(
     cluster: KafkaCluster, wire: RawClient
 ) -> None:
     api, version, fields, needs = CASES["commit"]
@@ -654,7 +656,7 @@ def test_all_committed_offsets_are_those_of_topics_that_one_may_describe(
 def test_authorized_operations_are_those_that_rules_allow(cluster: KafkaCluster, wire: RawClient) -> None:
     cluster.acls.allow(ME, "WRITE", topic=TOPIC)
     cluster.acls.allow(ME, "DESCRIBE", "CREATE", cluster=True)
-    answer = ask(
+    response = ask(
         wire,
         "Metadata",
         9,
@@ -662,9 +664,9 @@ def test_authorized_operations_are_those_that_rules_allow(cluster: KafkaCluster,
         include_topic_authorized_operations=True,
         include_cluster_authorized_operations=True,
     )
-    told = {topic.name: topic.topic_authorized_operations for topic in answer.topics}
-    assert told == {TOPIC: 1 << 4 | 1 << 8, OTHER_TOPIC: -(2**31)}
-    assert answer.cluster_authorized_operations == 1 << 5 | 1 << 8
+    results = {topic.name: topic.topic_authorized_operations for topic in response.topics}
+    assert results == {TOPIC: 1 << 4 | 1 << 8, OTHER_TOPIC: -(2**31)}
+    assert response.cluster_authorized_operations == 1 << 5 | 1 << 8
     described = ask(wire, "DescribeCluster", 0, include_cluster_authorized_operations=True)
     assert described.cluster_authorized_operations == 1 << 5 | 1 << 8
     cluster.acls.revoke(cluster=True)
@@ -675,7 +677,7 @@ def test_authorized_operations_are_those_that_rules_allow(cluster: KafkaCluster,
 def test_cached_metadata_is_returned_only_with_describe_on_all_topics(
     cluster: KafkaCluster, wire: RawClient
 ) -> None:
-    """Answers about all topics are kept as bytes: who may see less must not be given them."""
+    """The cached bytes have all topics, which a client without Describe on all must not get."""
     cluster.acls.allow(ME, "DESCRIBE", topic="*")
     for _ in range(2):
         assert len(ask(wire, "Metadata", 9, topics=None).topics) >= 2
@@ -685,7 +687,7 @@ def test_cached_metadata_is_returned_only_with_describe_on_all_topics(
         assert [one.name for one in ask(wire, "Metadata", 9, topics=None).topics] == [OTHER_TOPIC]
 
 
-# ---------------------------------------------------------------------- ways around the rules
+# ---------------------------------------------------------------------- attempts to bypass ACLs
 
 
 def test_topic_id_beside_an_authorized_name_shows_no_other_topic(
@@ -707,23 +709,23 @@ def test_metadata_by_topic_id_before_version_12_is_an_invalid_request_under_any_
     cluster.acls.allow(ME, "DESCRIBE", topic=TOPIC)
     topic_id = cluster.controller.image.topics[topic].id
     for name in (None, TOPIC, OTHER_TOPIC):
-        answer = ask(
+        response = ask(
             wire,
             "Metadata",
             version,
             topics=[{"name": name, "topic_id": topic_id}],
             include_topic_authorized_operations=True,
         )
-        (refused,) = answer.topics
+        (refused,) = response.topics
         assert codes_in(refused) == {"INVALID_REQUEST"}
         assert (refused.name, refused.topic_id, refused.partitions) == (name or "", topic_id, [])
         assert refused.topic_authorized_operations == -(2**31)
-        assert answer.brokers == []
+        assert response.brokers == []
     assert cluster.acls.denials() == []
 
 
 @pytest.mark.parametrize("all_first", [True, False])
-def test_group_named_twice_returns_each_answer_under_its_own_rights(
+def test_group_twice_in_offset_fetch_has_separately_authorized_results(
     cluster: KafkaCluster, wire: RawClient, all_first: bool
 ) -> None:
     api, version, fields, needs = CASES["commit"]
@@ -731,9 +733,9 @@ def test_group_named_twice_returns_each_answer_under_its_own_rights(
         cluster.acls.allow(ME, operation, **resource)
     ask(wire, api, version, **fields)
     cluster.acls.revoke(topic=TOPIC)
-    asked = [{"group_id": GROUP, "topics": None}, {"group_id": GROUP, "topics": NAMED}]
-    answers = ask(wire, "OffsetFetch", 8, groups=asked if all_first else asked[::-1]).groups
-    of_all, of_one = answers if all_first else answers[::-1]
+    requested = [{"group_id": GROUP, "topics": None}, {"group_id": GROUP, "topics": NAMED}]
+    responses = ask(wire, "OffsetFetch", 8, groups=requested if all_first else requested[::-1]).groups
+    of_all, of_one = responses if all_first else responses[::-1]
     assert [topic.name for topic in of_all.topics] == []
     assert [topic.name for topic in of_one.topics] == [TOPIC]
     assert codes_in(of_one) == {"TOPIC_AUTHORIZATION_FAILED"}
@@ -750,16 +752,14 @@ def test_committed_offsets_of_an_unknown_topic_id_get_unknown_topic_id(
     assert codes_in(group) == {"UNKNOWN_TOPIC_ID"}
 
 
-def test_a_session_without_the_right_takes_no_more_memory_with_each_fetch(
-    cluster: KafkaCluster, wire: RawClient
-) -> None:
-    """Its partitions keep their error: raised again and again, that held on to every fetch."""
+def test_error_of_an_unauthorized_fetch_session_does_not_grow(cluster: KafkaCluster, wire: RawClient) -> None:
+    """Its partitions keep their error, whose traceback must not reference every fetch."""
     opened = ask(wire, "Fetch", 12, topics=FETCHED, replica_id=-1, session_epoch=0, max_wait_ms=0)
     for epoch in range(1, 9):
-        answer = ask(
+        response = ask(
             wire, "Fetch", 12, topics=[], session_id=opened.session_id, session_epoch=epoch, replica_id=-1
         )
-        assert codes_in(answer) == {"TOPIC_AUTHORIZATION_FAILED"}
+        assert codes_in(response) == {"TOPIC_AUTHORIZATION_FAILED"}
     session = cluster.broker(0).replicas.sessions.get(opened.session_id)
     assert session is not None
     (known,) = session.partitions.values()
@@ -771,7 +771,7 @@ def test_a_session_without_the_right_takes_no_more_memory_with_each_fetch(
 
 
 def test_forwarded_request_is_checked_by_the_controllers_acls(cluster: KafkaCluster, wire: RawClient) -> None:
-    """The broker that was asked may not have heard of them yet, nor of a right that was taken back."""
+    """The metadata of the forwarding broker can lack new ACLs, or have revoked ones."""
     api, version, fields, _ = CASES["create topics"]
     cluster.controls.hold_metadata(0)
     try:
@@ -781,13 +781,13 @@ def test_forwarded_request_is_checked_by_the_controllers_acls(cluster: KafkaClus
         cluster.controls.release_metadata(0)
 
 
-def test_hundreds_of_refusals_are_noted(cluster: KafkaCluster, wire: RawClient) -> None:
+def test_at_most_a_thousand_denials_are_recorded(cluster: KafkaCluster, wire: RawClient) -> None:
     ask(wire, "Metadata", 9, topics=[{"name": f"hidden-{number}"} for number in range(1_200)])
     assert len(cluster.acls.denials(ME)) == 1_000
 
 
 def test_topic_partitions_cursor_at_an_unauthorized_topic_continues_behind_it(cluster: KafkaCluster) -> None:
-    """Who asks for all topics, page by page, hears of the next that it may."""
+    """A client that pages through all topics gets the next one that it can describe."""
     cluster.acls.revoke()
     cluster.acls.allow(ME, "DESCRIBE", topic=OTHER_TOPIC)
     fields = {
@@ -796,5 +796,5 @@ def test_topic_partitions_cursor_at_an_unauthorized_topic_continues_behind_it(cl
         "cursor": {"topic_name": TOPIC, "partition_index": 0},
     }
     with RawClient(cluster.bootstrap_servers) as wire:
-        answer = wire.call(request_of("DescribeTopicPartitions", fields), 0)
-        assert [(one.name, one.error_code) for one in answer.topics] == [(OTHER_TOPIC, 0)]
+        response = wire.call(request_of("DescribeTopicPartitions", fields), 0)
+        assert [(one.name, one.error_code) for one in response.topics] == [(OTHER_TOPIC, 0)]

@@ -1,4 +1,4 @@
-"""The state of one connection's authentication: what it takes when, sessions that end, who it may become."""
+"""The state of one connection's authentication: admitted requests, sessions and their renewal."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_principal_is_set_after_authentication() -> None:
 
 
 def test_only_api_versions_and_handshake_are_admitted_before_authentication() -> None:
-    """Of all keys that there are and could be."""
+    """All possible API keys are checked."""
     admitted = set()
     one = authentication()
     for key in range(-(1 << 15), 1 << 15):
@@ -85,12 +85,12 @@ def test_api_versions_is_allowed_once_before_the_handshake() -> None:
     assert one.is_complete
 
 
-def test_a_mechanism_is_chosen_once() -> None:
+def test_second_handshake_before_authentication_fails() -> None:
     one = authentication()
     one.handshake("PLAIN", 1)
     one.admit(ApiKey.SASL_HANDSHAKE, 0.0)
-    answer = one.handshake("PLAIN", 1)
-    assert (answer.error_code, answer.mechanisms) == (NO_STATE, ())
+    response = one.handshake("PLAIN", 1)
+    assert (response.error_code, response.mechanisms) == (NO_STATE, ())
     assert one.has_failed
 
 
@@ -100,21 +100,21 @@ def test_renewal_with_an_unknown_mechanism_gets_no_response() -> None:
     assert not one.handshake("GSSAPI", 1).is_sent
 
 
-def test_a_mechanism_that_is_not_offered_is_the_end() -> None:
+def test_handshake_with_a_disabled_mechanism_fails() -> None:
     one = authentication(enabled=("PLAIN",))
-    answer = one.handshake("OAUTHBEARER", 1)
-    assert (answer.error_code, answer.mechanisms) == (UnsupportedSaslMechanism.code, ("PLAIN",))
+    response = one.handshake("OAUTHBEARER", 1)
+    assert (response.error_code, response.mechanisms) == (UnsupportedSaslMechanism.code, ("PLAIN",))
     assert one.has_failed
     for key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS):
         with pytest.raises(NotAdmitted):
             one.admit(key, 0.0)
 
 
-def test_a_refusal_is_the_end() -> None:
+def test_failed_authentication_ends_the_exchange() -> None:
     one = authentication()
     one.handshake("PLAIN", 1)
-    answer = one.authenticate(b"\0ann\0wrong", 0.0)
-    assert (answer.error_code, answer.message) == (
+    response = one.authenticate(b"\0ann\0wrong", 0.0)
+    assert (response.error_code, response.message) == (
         REFUSED,
         "Authentication failed: Invalid username or password",
     )
@@ -131,7 +131,7 @@ def test_detailed_reasons_of_failed_logins_are_not_sent() -> None:
     )
 
 
-def test_after_handshake_version_0_tokens_come_without_requests() -> None:
+def test_handshake_version_0_is_followed_by_raw_tokens() -> None:
     one = authentication()
     one.handshake("PLAIN", 0)
     assert one.takes_raw_token
@@ -139,7 +139,7 @@ def test_after_handshake_version_0_tokens_come_without_requests() -> None:
     assert not one.takes_raw_token
 
 
-def test_without_an_end_of_the_session_a_handshake_is_out_of_place() -> None:
+def test_handshake_in_a_session_without_an_end_is_an_illegal_state() -> None:
     one = logged_in(authentication())
     one.admit(ApiKey.SASL_HANDSHAKE, 5.0)
     assert one.handshake("PLAIN", 1).error_code == NO_STATE
@@ -148,7 +148,7 @@ def test_without_an_end_of_the_session_a_handshake_is_out_of_place() -> None:
     assert one.caller.principal.name == "ann"
 
 
-def test_a_session_lasts_as_long_as_configured_and_can_be_renewed() -> None:
+def test_session_expires_after_max_reauth_ms_and_can_be_renewed() -> None:
     one = authentication(max_reauth_ms=10_000)
     one.admit(ApiKey.SASL_HANDSHAKE, 100.0)
     one.handshake("PLAIN", 1)
@@ -158,25 +158,25 @@ def test_a_session_lasts_as_long_as_configured_and_can_be_renewed() -> None:
     one.admit(ApiKey.PRODUCE, 119.0)
     with pytest.raises(NotAdmitted, match="the session of User:ann has expired"):
         one.admit(ApiKey.PRODUCE, 119.001)
-    logged_in(one, 130.0)  # late, but a handshake is always taken
+    logged_in(one, 130.0)  # late, but a handshake is always admitted
     one.admit(ApiKey.PRODUCE, 140.0)
 
 
-def test_a_token_ends_its_session() -> None:
+def test_session_expires_with_its_oauth_token() -> None:
     one = authentication(max_reauth_ms=3_600_000)
     one.handshake("OAUTHBEARER", 1)
     token = make_token("ann", WALL_MS / 1000, lifetime=30)
-    answer = one.authenticate(f"n,,\x01auth=Bearer {token}\x01\x01".encode(), 50.0)
-    assert (answer.error_code, answer.session_lifetime_ms, one.session_ends_at) == (0, 30_000, 80.0)
+    response = one.authenticate(f"n,,\x01auth=Bearer {token}\x01\x01".encode(), 50.0)
+    assert (response.error_code, response.session_lifetime_ms, one.session_ends_at) == (0, 30_000, 80.0)
 
 
 def test_renewal_as_another_principal_is_rejected() -> None:
     one = logged_in(authentication(max_reauth_ms=10_000))
     one.admit(ApiKey.SASL_HANDSHAKE, 5.0)
     one.handshake("PLAIN", 1)
-    answer = one.authenticate(b"\0bob\0bob-secret", 5.0)
-    assert answer.error_code == REFUSED
-    assert answer.message == "Cannot change principals during re-authentication from User.ann: User.bob"
+    response = one.authenticate(b"\0bob\0bob-secret", 5.0)
+    assert response.error_code == REFUSED
+    assert response.message == "Cannot change principals during re-authentication from User.ann: User.bob"
     assert one.has_failed
 
 
@@ -205,7 +205,7 @@ def test_session_can_be_renewed_at_most_once_a_second() -> None:
     logged_in(one, 6.0)
 
 
-def test_a_test_may_end_a_session() -> None:
+def test_session_expired_by_a_control_can_be_renewed() -> None:
     one = logged_in(authentication())
     one.expire(5.0)
     with pytest.raises(NotAdmitted):
@@ -217,8 +217,8 @@ def test_a_test_may_end_a_session() -> None:
 def test_repr_of_authentication_has_no_token() -> None:
     one = authentication()
     one.handshake("PLAIN", 1)
-    answer = one.authenticate(b"\0ann\0ann-secret", 0.0)
-    assert "secret" not in f"{one!r} {answer!r}"
+    response = one.authenticate(b"\0ann\0ann-secret", 0.0)
+    assert "secret" not in f"{one!r} {response!r}"
 
 
 @pytest.mark.parametrize("begun", [0, 1, 2], ids=["at first", "with a mechanism", "logged in"])

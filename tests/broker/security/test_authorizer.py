@@ -89,15 +89,15 @@ CASES = {
         ("a-host-of-the-simulation", "a-host-of-the-simulation"),
     ],
 )
-def test_rules_mean_an_address_in_javas_notation_too(host: str, named: str) -> None:
-    """Those that were made for Kafka have that one; else what they deny would be allowed."""
+def test_rule_with_an_address_in_javas_notation_matches(host: str, named: str) -> None:
+    """Rules created for Kafka have that notation; otherwise what they deny would be allowed."""
     assert rights(rule(host=named), host=host).may(READ, TOPIC, "orders")
     assert not rights(rule(), rule(permission=DENY, host=named), host=host).may(READ, TOPIC, "orders")
     assert rights(rule(), rule(permission=DENY, host="0:0:0:0:0:0:0:2"), host=host).may(READ, TOPIC, "orders")
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_rules(case: str) -> None:
+def test_acls_of_a_principal_decide_on_an_operation(case: str) -> None:
     rules, operation, expected = CASES[case]
     assert rights(*rules).may(operation, TOPIC, "orders") is expected
     assert rights(*reversed(rules)).may(operation, TOPIC, "orders") is expected
@@ -111,7 +111,7 @@ def test_super_users_pass_despite_deny_rules() -> None:
     assert not rights(denied, settings=settings).may(WRITE, TOPIC, "orders")
 
 
-def test_a_super_user_without_a_kind_is_refused() -> None:
+def test_super_user_without_a_principal_type_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match="'root' is not a principal"):
         Settings.of("User:ann;root", allows_if_none_found=False)
 
@@ -121,15 +121,15 @@ def test_resource_without_acls_is_open_if_the_broker_allows_it() -> None:
     bobs = rule(principal="User:bob", operation=WRITE)
     assert rights(settings=settings).may(READ, TOPIC, "orders")
     assert rights(bobs, settings=settings).may(READ, TOPIC, "others")
-    # A rule for somebody else about something else is a rule on the resource all the same.
+    # Any rule on the resource counts, also for another user and operation.
     assert not rights(bobs, settings=settings).may(READ, TOPIC, "orders")
 
 
 def test_authorised_operations_are_bits() -> None:
-    may = rights(rule(), rule(operation=Operation.ALTER_CONFIGS))
+    granted = rights(rule(), rule(operation=Operation.ALTER_CONFIGS))
     expected = (READ, DESCRIBE, Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS)
-    assert may.operations(TOPIC, "orders") == sum(1 << one for one in expected)
-    assert may.operations(TOPIC, "others") == 0
+    assert granted.operations(TOPIC, "orders") == sum(1 << one for one in expected)
+    assert granted.operations(TOPIC, "others") == 0
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_authorised_operations_are_bits() -> None:
         ((rule(operation=WRITE, resource_type=GROUP),), False),
     ],
 )
-def test_whether_any_topic_can_be_written(rules: tuple[Acl, ...], expected: bool) -> None:
+def test_write_on_any_topic_is_allowed_or_denied_as_in_kafka(rules: tuple[Acl, ...], expected: bool) -> None:
     assert rights(*rules).may_any(WRITE, TOPIC) is expected
 
 
@@ -177,9 +177,9 @@ some_rules = st.lists(
 )
 
 
-def naive(rules: list[Acl], asked: tuple[str, str, int, int, str], allows_if_none: bool) -> bool:
-    """The same by the words of Kafka's documentation: all rules, one by one, nothing indexed."""
-    principal, host, operation, resource_type, name = asked
+def naive(rules: list[Acl], request: tuple[str, str, int, int, str], allows_if_none: bool) -> bool:
+    """Decide as Kafka's documentation describes, without an index of the rules."""
+    principal, host, operation, resource_type, name = request
 
     def is_on_it(one: Acl) -> bool:
         if one.resource_type != resource_type:
@@ -215,10 +215,10 @@ def test_every_decision_is_that_of_a_naive_implementation(
     may = rights(*rules, user=user, settings=settings)
     for resource_type in (TOPIC, GROUP):
         for operation in OPERATIONS_ON[TOPIC]:
-            asked = (f"User:{user}", "10.0.0.1", operation, resource_type, name)
-            expected = naive(rules, asked, allows_if_none)
+            request = (f"User:{user}", "10.0.0.1", operation, resource_type, name)
+            expected = naive(rules, request, allows_if_none)
             assert may.may(operation, resource_type, name) is expected
-            assert may.may(operation, resource_type, name) is expected, "asked again"
+            assert may.may(operation, resource_type, name) is expected, "the cached decision"
 
 
 # ---------------------------------------------------------------------- filters
@@ -254,27 +254,27 @@ ALL_KINDS = (
         (AclFilter(resource_type=TOPIC, operation=READ), {0, 1, 2}),
     ],
 )
-def test_filters(wanted: AclFilter, expected: set[int]) -> None:
+def test_acl_filter_matches(wanted: AclFilter, expected: set[int]) -> None:
     assert {number for number, one in enumerate(ALL_KINDS) if wanted.matches(one)} == expected
 
 
-def test_no_decision_about_a_long_name_is_kept() -> None:
-    """Requests may have names of 32 KiB, and many decisions are remembered."""
-    asked = rights(rule("a", pattern=PREFIXED))
+def test_decisions_on_long_names_are_not_cached() -> None:
+    """Requests can have names of 32 KiB, and many decisions are cached."""
+    granted = rights(rule("a", pattern=PREFIXED))
     for _ in range(2):
-        assert asked.may(READ, TOPIC, "a" * 249)
-        assert asked.may(READ, GROUP, "a" * 32_767) is False
-        assert asked.may(READ, TOPIC, "a" * 32_767)
-    assert [name for _, _, name in asked.decided] == ["a" * 249]
+        assert granted.may(READ, TOPIC, "a" * 249)
+        assert granted.may(READ, GROUP, "a" * 32_767) is False
+        assert granted.may(READ, TOPIC, "a" * 32_767)
+    assert [name for _, _, name in granted.decided] == ["a" * 249]
 
 
 def test_decisions_of_all_callers_together_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand principals or addresses, each asking for thousands of names, would hold gigabytes."""
+    """Thousands of names of a thousand principals or addresses would take gigabytes."""
     monkeypatch.setattr("pykafka2.broker.security.authorizer.MAX_DECISIONS", 100)
     monkeypatch.setattr("pykafka2.broker.security.authorizer.MAX_CALLERS", 4)
     authorizer = Authorizer({rule("t7"): b""}, Settings())
     callers = [Caller(Principal("User", "ann"), f"10.0.0.{number}") for number in range(10)]
-    known = []  # as the gate keeps those of open connections, whom the authorizer has forgotten since
+    known = []  # open connections keep their rights after the authorizer has dropped them
     for caller in callers:
         known.append(authorizer.rights_of(caller))
         for number in range(50):

@@ -1,6 +1,6 @@
-"""Bytes of those who have not authenticated: they lose their one connection, and nothing is processed.
+"""Bytes from unauthenticated connections: each closes only its connection, and nothing is processed.
 
-The others are served meanwhile: the fixture `user` looks.
+The fixture `user` checks that other connections are served.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from .wires import (
 
 
 @pytest.mark.slow
-def test_before_authentication_no_key_is_processed(cluster: KafkaCluster, user: RawClient) -> None:
-    """All that there are and 1,000 that there are not, in their highest version and an impossible one."""
+def test_no_other_request_is_processed_before_authentication(cluster: KafkaCluster, user: RawClient) -> None:
+    """All API keys and 1,000 unknown ones are sent, in the highest version and an impossible one."""
     cluster.forget()
     allowed = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}
     keys = [key for key in (*API_KEYS, *range(200, 1100), *range(-100, 0)) if key not in allowed]
@@ -58,7 +58,7 @@ def test_before_authentication_no_key_is_processed(cluster: KafkaCluster, user: 
 
 GARBAGE = {
     "a frame of negative length": struct.pack(">i", -1),
-    "a frame of the least length that there is": struct.pack(">i", -(1 << 31)),
+    "a frame of the smallest length": struct.pack(">i", -(1 << 31)),
     "a frame above 512 KiB": struct.pack(">i", LIMIT + 1),
     "a frame of 100 MiB": struct.pack(">i", 100 << 20),
     "a frame of 2 GiB": struct.pack(">i", (1 << 31) - 1),
@@ -84,7 +84,7 @@ GARBAGE = {
     "an AlterUserScramCredentials": raw_frame(frame_of(51, 0, bytes(64))),
     "a CreateDelegationToken": raw_frame(frame_of(38, 3, bytes(64))),
     "a token without a mechanism": request_bytes(SaslAuthenticateRequest(auth_bytes=plain_token("ann")), 2),
-    "a handshake of a version that there is not": raw_frame(frame_of(17, 2, b"\0\5PLAIN")),
+    "a handshake of a version that does not exist": raw_frame(frame_of(17, 2, b"\0\5PLAIN")),
     "a handshake whose name is longer than its frame": raw_frame(frame_of(17, 1, b"\x7f\xffPLAIN")),
     "a handshake without a name": raw_frame(frame_of(17, 1, b"\xff\xff")),
     "a handshake that is cut": raw_frame(frame_of(17, 1, b"\0\5PL")),
@@ -111,8 +111,8 @@ def test_non_kafka_bytes_after_the_handshake_close_the_connection(
     assert processed(cluster) == {"SaslHandshake"}
 
 
-def test_a_frame_is_refused_by_its_length_alone(cluster: KafkaCluster, user: RawClient) -> None:
-    """Nothing is kept for it: many such connections at once cost nothing."""
+def test_frame_above_the_limit_is_rejected_by_its_length(cluster: KafkaCluster, user: RawClient) -> None:
+    """The broker allocates nothing for many such connections."""
     wires = [RawClient(address_of(cluster, "SASL_PLAINTEXT")) for _ in range(50)]
     for wire in wires:
         wire.socket.sendall(struct.pack(">i", LIMIT + 1))
@@ -121,9 +121,9 @@ def test_a_frame_is_refused_by_its_length_alone(cluster: KafkaCluster, user: Raw
         wire.close()
 
 
-def test_after_authentication_frames_may_be_longer(user: RawClient) -> None:
+def test_frame_above_the_limit_is_accepted_after_authentication(user: RawClient) -> None:
     user.socket.sendall(struct.pack(">i", LIMIT + 4) + struct.pack(">hhi", 3, 12, 9) + b"\0\1a\0\0")
-    # It waits for the rest instead of closing.
+    # The broker waits for the rest.
     user.socket.settimeout(0.1)
     assert not user.is_closed_by_broker()
     user.reopen()
@@ -140,14 +140,16 @@ def test_second_api_versions_request_closes_the_connection(cluster: KafkaCluster
     assert wire.is_closed_by_broker()
 
 
-def test_api_versions_may_be_repeated_after_an_unsupported_version(wire: RawClient) -> None:
+def test_login_succeeds_after_an_unsupported_version_of_api_versions(wire: RawClient) -> None:
     wire.socket.sendall(raw_frame(frame_of(18, 99, b"\0")))
     assert wire.receive_frame()[4:6] == b"\0\x23"
     assert log_in(wire).error_code == 0
 
 
-def test_requests_that_come_with_the_last_token_wait_for_it(cluster: KafkaCluster, wire: RawClient) -> None:
-    """All in one segment: what comes behind a token is taken once it is good, and not before."""
+def test_request_in_one_segment_with_the_last_token_is_handled_after_it(
+    cluster: KafkaCluster, wire: RawClient
+) -> None:
+    """The broker does not read it before the token is accepted."""
     wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     token = request_bytes(SaslAuthenticateRequest(auth_bytes=plain_token("ann")), 2)
     wire.socket.sendall(token + request_bytes(MetadataRequest(topics=[]), 12))
@@ -155,7 +157,7 @@ def test_requests_that_come_with_the_last_token_wait_for_it(cluster: KafkaCluste
     assert wire.receive(MetadataRequest, 12)[1].brokers
 
 
-def test_requests_that_come_with_a_wrong_token_are_never_read(
+def test_request_in_one_segment_with_a_wrong_token_is_not_processed(
     cluster: KafkaCluster, wire: RawClient, user: RawClient
 ) -> None:
     wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
@@ -166,8 +168,8 @@ def test_requests_that_come_with_a_wrong_token_are_never_read(
     assert processed(cluster) == {"SaslHandshake", "SaslAuthenticate"}
 
 
-def test_tokens_without_end_are_not_listened_to(wire: RawClient) -> None:
-    """Each of the mechanisms has at most two."""
+def test_third_token_of_a_mechanism_with_two_fails(wire: RawClient) -> None:
+    """Each mechanism has at most two tokens."""
     wire.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
     assert authenticate(wire, b"n,,n=ann,r=abc").error_code == 0
     assert authenticate(wire, b"n,,n=ann,r=abc").error_code == FAILED
@@ -186,24 +188,7 @@ def test_connection_closed_during_login_leaves_no_state(cluster: KafkaCluster, u
     assert not cluster.problems
 
 
-def test_each_address_has_so_many_connections_and_no_more() -> None:
-    config = {"max.connections.per.ip": 3}
-    with KafkaCluster(1, listeners=["SASL_PLAINTEXT"], users=USERS, config=config) as cluster:
-        address = address_of(cluster, "SASL_PLAINTEXT")
-        wires = [RawClient(address) for _ in range(3)]
-        for wire in wires:
-            assert log_in(wire).error_code == 0
-        with RawClient(address) as one_more:
-            assert one_more.is_closed_by_broker()
-        wires.pop().close()
-        cluster.wait_until(lambda: len(cluster.connections()) == 2)
-        with RawClient(address) as another:
-            assert log_in(another).error_code == 0
-        for wire in wires:
-            wire.close()
-
-
-def test_the_connections_of_all_listeners_are_counted_together() -> None:
+def test_max_connections_per_ip_counts_the_connections_of_all_listeners() -> None:
     config = {"max.connections.per.ip": 2}
     with KafkaCluster(1, listeners=["PLAINTEXT", "SASL_PLAINTEXT"], config=config) as cluster:
         first, second = (RawClient(address_of(cluster, name)) for name in ("PLAINTEXT", "SASL_PLAINTEXT"))
@@ -224,7 +209,7 @@ def test_silent_unauthenticated_connection_is_closed_after_max_idle() -> None:
         assert silent.is_closed_by_broker()
 
 
-def test_a_refusal_takes_as_long_as_configured() -> None:
+def test_failed_login_is_delayed_by_connection_failed_authentication_delay_ms() -> None:
     config = {"connection.failed.authentication.delay.ms": 80}
     with (
         KafkaCluster(1, listeners=["SASL_PLAINTEXT"], users=USERS, config=config) as cluster,

@@ -27,7 +27,9 @@ def options(simulation: Simulation, cluster: KafkaCluster) -> dict[str, Any]:
     return {"bootstrap_servers": cluster.bootstrap_servers, "runtime": simulation.runtime.at("app")}
 
 
-def test_a_producer_without_write(cluster: KafkaCluster, options: dict[str, Any]) -> None:
+def test_producer_without_write_raises_with_the_missing_operation(
+    cluster: KafkaCluster, options: dict[str, Any]
+) -> None:
     with (
         KafkaProducer(**options) as producer,
         pytest.raises(errors.TopicAuthorizationFailed, match=r"'orders'.*WRITE to produce"),
@@ -50,7 +52,7 @@ def test_a_producer_without_write(cluster: KafkaCluster, options: dict[str, Any]
         producer.send("orders", b"x").result(30)
 
 
-def test_a_transactional_producer_without_write_on_its_id(
+def test_transactional_producer_without_write_on_its_id_raises(
     cluster: KafkaCluster, options: dict[str, Any]
 ) -> None:
     cluster.acls.allow(ME, "WRITE", topic="orders")
@@ -68,7 +70,9 @@ def test_a_transactional_producer_without_write_on_its_id(
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_member_without_read(cluster: KafkaCluster, options: dict[str, Any], protocol: str) -> None:
+def test_group_member_without_read_on_group_or_topic_raises(
+    cluster: KafkaCluster, options: dict[str, Any], protocol: str
+) -> None:
     named = {"group_id": "readers", "group_protocol": protocol, "auto_offset_reset": "earliest", **options}
     cluster.acls.allow(ME, "READ", topic="orders")
     with (
@@ -104,7 +108,7 @@ def test_revoked_read_access_fails_the_next_poll_until_restored(
         assert sum(map(len, consumer.poll(timeout_ms=30_000).values())) == 1
 
 
-def test_an_administrator_without_rights(cluster: KafkaCluster, options: dict[str, Any]) -> None:
+def test_admin_client_without_rights_raises(cluster: KafkaCluster, options: dict[str, Any]) -> None:
     with KafkaAdminClient(**options) as admin:
         with pytest.raises(ItemsFailed, match="new: TopicAuthorizationFailed"):
             admin.create_topics(["new"])

@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-48): who may make, see, renew and end them; their owner logs in with them."""
+"""Delegation tokens (KIP-48): permissions to create, describe, renew and expire them; logins with them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CONFIG = {"delegation.token.secret.key": "canary", "connection.failed.authentica
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KafkaCluster]:
-    """Everybody may do everything but what is about tokens of others."""
+    """All operations on topics are allowed, but not on the tokens of others."""
     listeners = ["SASL_PLAINTEXT", "PLAINTEXT"]
     config = {**CONFIG, "authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:bob"}
     with KafkaCluster(2, {"t": 1}, listeners=listeners, users=USERS, config=config) as cluster:
@@ -61,7 +61,7 @@ def ann(cluster: KafkaCluster) -> Iterator[RawClient]:
 
 @pytest.fixture
 def bob(cluster: KafkaCluster) -> Iterator[RawClient]:
-    """A super user, by the other broker."""
+    """A super user, connected to the other broker."""
     with RawClient(address_of(cluster, "SASL_PLAINTEXT", 1)) as wire:
         assert log_in(wire, "bob").error_code == 0
         yield wire
@@ -89,21 +89,21 @@ def described(wire: RawClient, *owners: str) -> dict[str, Any]:
 
 
 def renew(wire: RawClient, token: CreateDelegationTokenResponse, period_ms: int) -> tuple[int, int]:
-    answer = wire.call(RenewDelegationTokenRequest(hmac=bytes(token.hmac), renew_period_ms=period_ms), 2)
-    return answer.error_code, answer.expiry_timestamp_ms
+    response = wire.call(RenewDelegationTokenRequest(hmac=bytes(token.hmac), renew_period_ms=period_ms), 2)
+    return response.error_code, response.expiry_timestamp_ms
 
 
 def expire(wire: RawClient, token: CreateDelegationTokenResponse, period_ms: int) -> tuple[int, int]:
     request = ExpireDelegationTokenRequest(hmac=bytes(token.hmac), expiry_time_period_ms=period_ms)
-    answer = wire.call(request, 2)
-    return answer.error_code, answer.expiry_timestamp_ms
+    response = wire.call(request, 2)
+    return response.error_code, response.expiry_timestamp_ms
 
 
 def password_of(token: CreateDelegationTokenResponse) -> str:
     return base64.b64encode(bytes(token.hmac)).decode()
 
 
-def test_a_token_has_the_lifetimes_that_are_configured(ann: RawClient) -> None:
+def test_delegation_token_has_the_configured_lifetimes(ann: RawClient) -> None:
     token = create(ann)
     assert (token.error_code, token.principal_name, token.token_requester_principal_name) == (0, "ann", "ann")
     assert token.max_timestamp_ms - token.issue_timestamp_ms == 7 * DAY_MS
@@ -114,7 +114,9 @@ def test_a_token_has_the_lifetimes_that_are_configured(ann: RawClient) -> None:
     assert short.expiry_timestamp_ms == short.max_timestamp_ms
 
 
-def test_the_owner_logs_in_with_a_token_by_every_broker(cluster: KafkaCluster, ann: RawClient) -> None:
+def test_owner_logs_in_with_its_delegation_token_on_every_broker(
+    cluster: KafkaCluster, ann: RawClient
+) -> None:
     token = create(ann)
     options = dict(cluster.options_for("ann", listener="SASL_PLAINTEXT", mechanism="SCRAM-SHA-512"))
     options |= {"sasl_username": token.token_id, "sasl_password": password_of(token)}
@@ -129,26 +131,26 @@ def test_the_owner_logs_in_with_a_token_by_every_broker(cluster: KafkaCluster, a
 
 
 def log_in_with(wire: RawClient, token: CreateDelegationTokenResponse) -> int:
-    """The error code, 0 for a token's owner."""
+    """Log in and return the error code."""
     wire.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
     steps = Scram("SCRAM-SHA-256", token.token_id, password_of(token), bytes, True).exchange()
     step = next(steps)
     while True:
         while isinstance(step, Offload):
             step = steps.send(step.work())
-        answer = authenticate(wire, step)
-        if answer.error_code:
-            return answer.error_code
+        response = authenticate(wire, step)
+        if response.error_code:
+            return response.error_code
         try:
-            step = steps.send(bytes(answer.auth_bytes))
+            step = steps.send(bytes(response.auth_bytes))
         except StopIteration:
             return 0
 
 
-def test_a_token_costs_no_hashing_before_its_owner_logs_in(
+def test_delegation_token_is_hashed_only_at_the_first_login(
     cluster: KafkaCluster, ann: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under the cluster's lock, and as often as anybody likes who has logged in."""
+    """Creation runs under the cluster's lock, and every authenticated user can request it."""
     hashed: list[str] = []
     hash_it = hashlib.pbkdf2_hmac
 
@@ -162,10 +164,10 @@ def test_a_token_costs_no_hashing_before_its_owner_logs_in(
     for _ in range(2):
         with RawClient(address_of(cluster, "SASL_PLAINTEXT")) as wire:
             assert log_in_with(wire, token) == 0
-    assert hashed == ["sha256"] * 3, "by the broker once, by each of the clients"
+    assert hashed == ["sha256"] * 3, "once by the broker, once by each client"
 
 
-def test_a_session_ends_with_its_token_and_is_no_way_to_another(
+def test_session_of_a_delegation_token_ends_with_it_and_cannot_create_another(
     cluster: KafkaCluster, ann: RawClient
 ) -> None:
     token = create(ann, 60_000)
@@ -191,11 +193,11 @@ def test_delegation_token_requests_over_plaintext_are_rejected(cluster: KafkaClu
         assert (token.error_code, token.issue_timestamp_ms, token.token_id) == (refused, -1, "")
         assert renew(wire, token, 1) == (refused, -1)
         assert expire(wire, token, 1) == (refused, -1)
-        answer = wire.call(DescribeDelegationTokenRequest(owners=None), 3)
-        assert (answer.error_code, answer.tokens) == (refused, [])
+        response = wire.call(DescribeDelegationTokenRequest(owners=None), 3)
+        assert (response.error_code, response.tokens) == (refused, [])
 
 
-def test_owners_and_renewers_see_and_renew_a_token(
+def test_owners_and_renewers_describe_and_renew_a_delegation_token(
     ann: RawClient, bob: RawClient, cluster: KafkaCluster
 ) -> None:
     mine = create(ann, renewers=(("User", "bob"),))
@@ -204,7 +206,7 @@ def test_owners_and_renewers_see_and_renew_a_token(
     assert theirs.token_id not in described(ann)
     assert {mine.token_id, theirs.token_id} <= described(bob).keys()
     assert theirs.token_id not in described(bob, "ann")
-    assert mine.token_id in described(bob, "bob"), "a renewer's, too"
+    assert mine.token_id in described(bob, "bob"), "also for a renewer"
     code, at = renew(bob, mine, 5000)
     assert code == 0
     cluster.wait_until(lambda: described(ann)[mine.token_id].expiry_timestamp == at)
@@ -223,7 +225,7 @@ def test_expired_token_is_removed(cluster: KafkaCluster, ann: RawClient) -> None
 
 
 def test_expired_tokens_release_their_memory() -> None:
-    """Whoever may ask for tokens could fill the metadata with them."""
+    """Otherwise a user could fill the metadata with tokens."""
     config = {**CONFIG, "delegation.token.expiry.check.interval.ms": 20}
     with (
         KafkaCluster(1, listeners=["SASL_PLAINTEXT"], users=USERS, config=config) as cluster,
@@ -239,37 +241,39 @@ def test_expired_tokens_release_their_memory() -> None:
         assert set(described(wire)) == {lasting.token_id, newest.token_id}
 
 
-def test_tokens_for_others_need_the_right(ann: RawClient, bob: RawClient) -> None:
+def test_delegation_token_for_another_owner_requires_a_super_user(ann: RawClient, bob: RawClient) -> None:
     assert create(ann, owner="bob").error_code == DelegationTokenAuthorizationFailed.code
     token = create(bob, owner="ann")
     assert (token.error_code, token.principal_name, token.token_requester_principal_name) == (0, "ann", "bob")
 
 
-def test_renewers_are_users(ann: RawClient) -> None:
+def test_renewer_that_is_not_a_user_is_rejected(ann: RawClient) -> None:
     assert create(ann, renewers=(("Group", "x"),)).error_code == InvalidPrincipalType.code
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_every_version_is_answered(ann: RawClient, version: int) -> None:
+def test_every_version_of_the_delegation_token_requests_succeeds(ann: RawClient, version: int) -> None:
     owner = {"owner_principal_type": "", "owner_principal_name": ""} if version == 3 else {}
     token = ann.call(CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1, **owner), version)
     assert token.error_code == 0
-    answer = ann.call(DescribeDelegationTokenRequest(owners=None), version)
-    assert token.token_id in {one.token_id for one in answer.tokens}
+    response = ann.call(DescribeDelegationTokenRequest(owners=None), version)
+    assert token.token_id in {one.token_id for one in response.tokens}
 
 
-def test_without_a_key_there_are_no_tokens() -> None:
+def test_delegation_tokens_are_disabled_without_a_secret_key() -> None:
     with (
         KafkaCluster(1, listeners=["SASL_PLAINTEXT"], users=USERS) as cluster,
         RawClient(address_of(cluster, "SASL_PLAINTEXT")) as wire,
     ):
         log_in(wire)
         assert create(wire).error_code == DelegationTokenAuthDisabled.code
-        answer = wire.call(DescribeDelegationTokenRequest(owners=None), 3)
-        assert answer.error_code == DelegationTokenAuthDisabled.code
+        response = wire.call(DescribeDelegationTokenRequest(owners=None), 3)
+        assert response.error_code == DelegationTokenAuthDisabled.code
 
 
-def test_secrets_of_tokens_are_not_shown(cluster: KafkaCluster, ann: RawClient) -> None:
+def test_history_timeline_and_metadata_show_no_hmac_of_a_delegation_token(
+    cluster: KafkaCluster, ann: RawClient
+) -> None:
     token = create(ann)
     (entry,) = cluster.history.entries("CreateDelegationToken")[-1:]
     shown = f"{entry!r} {cluster.timeline()} {cluster.broker(0).image.tokens}"

@@ -1,4 +1,4 @@
-"""Names of a client's choice in logs and timelines: no line ends, no terminals' commands, not 32 KiB."""
+"""Client-chosen names in logs and timelines: without line ends, terminal commands and 32 KiB of text."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ODD = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_a_shown_name_can_be_printed_and_is_short(name: str) -> None:
-    told = shown(ODD[name])
-    assert told.isprintable()
-    assert len(told) <= MOST_CHARACTERS + 30
+def test_shown_name_is_printable_and_short(name: str) -> None:
+    text = shown(ODD[name])
+    assert text.isprintable()
+    assert len(text) <= MOST_CHARACTERS + 30
     assert shown("orders-1") == "orders-1"
-    assert shown(r"a\n") == r"a\n"  # what can be printed stays as it is
+    assert shown(r"a\n") == r"a\n"  # printable characters stay
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def cluster() -> Iterator[KafkaCluster]:
 def test_timeline_with_odd_client_names_is_printable(
     cluster: KafkaCluster, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    """As a client's id, as its software, a topic, a group and a resource that access is denied to."""
+    """The name is a client id, a topic, a group and a resource with denied access."""
     caplog.set_level(logging.DEBUG)
     cluster.forget()
     odd = ODD[name]

@@ -1,4 +1,4 @@
-"""A user who has logged in and sends what no honest client would: told so, or cut off; nobody else is."""
+"""Hostile requests of an authenticated user: rejected, or its connection is closed; others are served."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def cluster() -> Iterator[KafkaCluster]:
             for kind in (0, 1):
                 while find_coordinator(wire, kind):
                     cluster.wait_until(lambda: True)
-            # So that the group is there for all cases, in whatever order they come.
+            # The group exists for all cases, in any order.
             wire.call(request_of("OffsetCommit", committed("").fields), 9)
         yield cluster
 
 
 def find_coordinator(wire: RawClient, kind: int) -> int:
-    """The error; the internal topic is made when it is first looked for."""
-    asked = FindCoordinatorRequest(key_type=kind, coordinator_keys=["g"])
-    return wire.call(asked, 6).coordinators[0].error_code
+    """Find the coordinator, which creates the internal topic, and return the error code."""
+    request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["g"])
+    return wire.call(request, 6).coordinators[0].error_code
 
 
 @pytest.fixture(scope="module")
@@ -75,13 +75,13 @@ def test_hostile_requests_are_rejected_without_effect_on_others(
     cluster: KafkaCluster, evil: RawClient, victim: RawClient, name: str
 ) -> None:
     attack = ATTACKS[name]
-    answer = evil.call(request_of(attack.api, attack.fields), attack.version)
-    assert " ".join(dict.fromkeys(errors_in(answer))) == attack.outcome, answer
-    nobody_noticed(cluster, victim)
+    response = evil.call(request_of(attack.api, attack.fields), attack.version)
+    assert " ".join(dict.fromkeys(errors_in(response))) == attack.outcome, response
+    assert_no_effect_on_others(cluster, victim)
 
 
-def nobody_noticed(cluster: KafkaCluster, victim: RawClient) -> None:
-    """The broker made no mistake, others are served, and there is what was there."""
+def assert_no_effect_on_others(cluster: KafkaCluster, victim: RawClient) -> None:
+    """Assert that the broker reports no problem, serves others, and has the same records."""
     cluster.check()
     assert {one.name for one in victim.call(MetadataRequest(topics=None), 12).topics} == TOPICS
     assert cluster.log("t", 0).values() == [b"good"]
@@ -102,8 +102,10 @@ BODIES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("body", BODIES)
-def test_no_body_costs_more_than_its_connection(cluster: KafkaCluster, victim: RawClient, body: str) -> None:
-    """Of every API that clients may ask, in its first and its last version: closed, or answered in time."""
+def test_malformed_body_closes_only_its_connection(
+    cluster: KafkaCluster, victim: RawClient, body: str
+) -> None:
+    """Each API of clients, in its first and last version, closes the connection or responds in time."""
     for key in CLIENTS_APIS:
         for version in {APIS[key].min_version, APIS[key].max_version}:
             with RawClient(address_of(cluster, "SASL_PLAINTEXT"), "evil") as wire:
@@ -112,7 +114,7 @@ def test_no_body_costs_more_than_its_connection(cluster: KafkaCluster, victim: R
                 wire.socket.shutdown(socket.SHUT_WR)
                 while wire.socket.recv(65_536):
                     pass
-    nobody_noticed(cluster, victim)
+    assert_no_effect_on_others(cluster, victim)
 
 
 def test_inter_broker_request_of_a_user_closes_its_connection(
@@ -123,15 +125,15 @@ def test_inter_broker_request_of_a_user_closes_its_connection(
             assert log_in(wire, "bob").error_code == 0
             wire.socket.sendall(raw_frame(frame_of(key, API_KEYS[key].max_version, bytes(64))))
             assert wire.is_closed_by_broker(), API_KEYS[key].name
-    nobody_noticed(cluster, victim)
+    assert_no_effect_on_others(cluster, victim)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MANY)
-def test_many_of_something_are_answered_in_proportion(
+def test_time_of_a_request_is_proportional_to_the_number_of_its_elements(
     cluster: KafkaCluster, evil: RawClient, victim: RawClient, name: str
 ) -> None:
-    """Five times as much takes no more than nine times as long; others are served after it."""
+    """Five times as many elements take at most nine times as long."""
     times = []
     for count in (200, 1_000):
         attack = MANY[name](count)
@@ -141,4 +143,4 @@ def test_many_of_something_are_answered_in_proportion(
             evil.call(request, attack.version)
         times.append(time.process_time() - began)
     assert times[1] < 9 * times[0] + 0.05
-    nobody_noticed(cluster, victim)
+    assert_no_effect_on_others(cluster, victim)

@@ -1,4 +1,4 @@
-"""Several listeners of each broker: who came by one is told its addresses, and what each asks for."""
+"""Several listeners of each broker: their advertised addresses, ports, TLS and authentication."""
 
 from __future__ import annotations
 
@@ -44,28 +44,30 @@ def addresses(cluster: KafkaCluster, listener: str) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
-def test_every_answer_has_the_addresses_of_the_listener(cluster: KafkaCluster, listener: str) -> None:
-    told = addresses(cluster, listener)
+def test_responses_have_the_advertised_addresses_of_the_listener(
+    cluster: KafkaCluster, listener: str
+) -> None:
+    expected = addresses(cluster, listener)
     with RawClient(address_of(cluster, listener, 1)) as wire:
         if listener != "PLAINTEXT":
             log_in(wire)
         for request in (MetadataRequest(topics=None), MetadataRequest(topics=[])):
             brokers = wire.call(request, 12).brokers
-            assert [(one.host, one.port) for one in brokers] == told
+            assert [(one.host, one.port) for one in brokers] == expected
         described = wire.call(DescribeClusterRequest(include_cluster_authorized_operations=False), 1).brokers
-        assert [(one.host, one.port) for one in described] == told
+        assert [(one.host, one.port) for one in described] == expected
         old = wire.call(FindCoordinatorRequest(key="g"), 3)
-        assert (old.host, old.port) in told
+        assert (old.host, old.port) in expected
         (new,) = wire.call(FindCoordinatorRequest(coordinator_keys=["g"]), 4).coordinators
-        assert (new.host, new.port) in told
-        # The hint of a broker that does not lead.
+        assert (new.host, new.port) in expected
+        # The current leader in the response of another broker.
         wrong = next(number for number in (0, 1) if cluster.partition("t", number).leader == 0)
-        answer = wire.call(produce_request("t", wrong, batch([b"x"])), 12)
-        (hint,) = answer.node_endpoints
-        assert (hint.host, hint.port) == told[0]
+        response = wire.call(produce_request("t", wrong, batch([b"x"])), 12)
+        (hint,) = response.node_endpoints
+        assert (hint.host, hint.port) == expected[0]
 
 
-def test_the_first_listener_is_the_brokers_address(cluster: KafkaCluster) -> None:
+def test_first_listener_is_the_address_of_the_broker(cluster: KafkaCluster) -> None:
     assert cluster.bootstrap_servers == cluster.bootstrap_servers_of("PLAINTEXT")
     broker = cluster.broker(1)
     assert [one.name for one in broker.listeners] == list(LISTENERS)
@@ -88,7 +90,7 @@ def test_listeners_keep_their_ports_over_a_restart() -> None:
             assert log_in(wire).error_code == 0
 
 
-def test_a_port_that_is_taken_leaves_no_listener_open(cluster: KafkaCluster) -> None:
+def test_occupied_port_leaves_no_listener_open(cluster: KafkaCluster) -> None:
     taken = int(cluster.bootstrap_servers.split(",")[0].rpartition(":")[2])
     other = KafkaCluster(1, listeners={"PLAINTEXT": None, "INTERNAL": Listener("PLAINTEXT", ports=[taken])})
     with pytest.raises(ConfigurationError, match="choose another port"):
@@ -132,7 +134,7 @@ def test_invalid_listener_argument_is_rejected_by_name(arguments: dict[str, obje
         KafkaCluster(**arguments)  # type: ignore[arg-type]
 
 
-def test_options_are_those_of_a_user_and_a_listener(cluster: KafkaCluster) -> None:
+def test_options_for_returns_the_options_of_a_user_and_a_listener(cluster: KafkaCluster) -> None:
     options = cluster.options_for("ann")
     assert options == {
         "bootstrap_servers": cluster.bootstrap_servers_of("SASL_PLAINTEXT"),
@@ -177,7 +179,7 @@ def principals(cluster: KafkaCluster) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_certificate_names_the_principal(with_tls: KafkaCluster) -> None:
+def test_client_certificate_sets_the_principal(with_tls: KafkaCluster) -> None:
     with RawClient(address_of(with_tls, "SSL"), tls=tls_of(with_tls)) as wire:
         wire.call(MetadataRequest(topics=[]), 12)
         assert principals(with_tls) == ["User:ANONYMOUS"]
@@ -187,7 +189,7 @@ def test_a_certificate_names_the_principal(with_tls: KafkaCluster) -> None:
             assert "User:ann" in principals(with_tls)
 
 
-def test_a_client_certificate_has_an_alternative_name_as_java_refuses_an_empty_list(
+def test_client_certificate_has_an_alternative_name_as_java_requires(
     with_tls: KafkaCluster,
 ) -> None:
     from cryptography import x509
@@ -198,7 +200,7 @@ def test_a_client_certificate_has_an_alternative_name_as_java_refuses_an_empty_l
 
 
 @pytest.mark.slow
-def test_sasl_names_the_principal_where_both_are(with_tls: KafkaCluster) -> None:
+def test_sasl_sets_the_principal_despite_a_client_certificate(with_tls: KafkaCluster) -> None:
     with RawClient(address_of(with_tls, "SASL_SSL"), tls=tls_of(with_tls, "Bob")) as wire:
         assert log_in(wire, "ann", "SCRAM-SHA-512").error_code == 0
         wire.call(MetadataRequest(topics=[]), 12)
@@ -227,12 +229,12 @@ def is_refused(cluster: KafkaCluster, listener: str, context: ssl.SSLContext) ->
         with RawClient(address_of(cluster, listener), tls=context) as wire:
             wire.call(MetadataRequest(topics=[]), 12)
     except (ssl.SSLError, ConnectionError):
-        return True  # with TLS 1.3 only the first read tells
+        return True  # with TLS 1.3 only the first read fails
     return False
 
 
 @pytest.mark.slow
-def test_a_certificate_that_no_rule_fits_is_nobodys() -> None:
+def test_certificate_without_a_matching_mapping_rule_is_rejected() -> None:
     listeners = {"SSL": Listener(client_auth="required")}
     config = {"ssl.principal.mapping.rules": "RULE:^CN=ann,.*$/ann/"}
     with KafkaCluster(1, listeners=listeners, config=config) as cluster:
@@ -272,7 +274,7 @@ def test_listeners_users_and_certificates_of_a_cluster_in_another_process() -> N
 
 
 def test_context_without_client_certificates_is_rejected_for_required_client_auth() -> None:
-    """Whoever came would have been let in, although the listener says that certificates are required."""
+    """Otherwise the listener would accept clients without a certificate."""
     context = TlsContext(verify=False, server_side=True)
     for wanted in ("required", "requested"):
         with pytest.raises(ConfigurationError, match=f"client_auth='{wanted}', but the TlsContext"):

@@ -22,7 +22,7 @@ DUKE = subject(
 )
 
 
-def test_the_last_attribute_comes_first() -> None:
+def test_distinguished_name_starts_with_the_last_attribute() -> None:
     assert distinguished_name(DUKE) == "CN=kafka-Duke,OU=ServiceUsers,O=Unknown,L=Unknown,ST=CA,C=US"
 
 
@@ -42,7 +42,7 @@ def test_special_characters_in_a_distinguished_name_are_escaped(value: str, writ
     assert distinguished_name(subject(commonName=value)) == written
 
 
-def test_attributes_without_a_short_name_are_numbers() -> None:
+def test_attributes_without_a_short_name_are_written_as_oids() -> None:
     assert distinguished_name(subject(emailAddress="a@b")) == "1.2.840.113549.1.9.1=#1603614062"
     assert distinguished_name([[("commonName", "a"), ("userId", "b")]]) == "CN=a+UID=b"
     assert distinguished_name(subject(serialNumber="7")) == "2.5.4.5=#130137"
@@ -53,7 +53,7 @@ def test_attributes_without_a_short_name_are_numbers() -> None:
 @pytest.mark.parametrize(
     ("size", "length"), [(127, "7f"), (128, "8180"), (255, "81ff"), (256, "820100"), (65_536, "83010000")]
 )
-def test_a_long_value_has_ders_length(size: int, length: str) -> None:
+def test_long_value_has_its_length_in_der(size: int, length: str) -> None:
     assert distinguished_name([[("1.2.3.4", "a" * size)]]) == f"1.2.3.4=#0c{length}{'61' * size}"
 
 
@@ -73,13 +73,13 @@ RULES = "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,RULE:^CN=(.*?), *OU=(.*?),.*$/$1@
         ("RULE:CN=nobody/x/", None),
     ],
 )
-def test_the_first_rule_that_fits_names_the_principal(rules: str, expected: str | None) -> None:
+def test_first_matching_rule_sets_the_principal(rules: str, expected: str | None) -> None:
     assert PrincipalMapping(rules).name_of(DUKE) == expected
 
 
 @pytest.mark.parametrize(
     "rules", ["deny", "RULE:", "RULE:a/b", "RULE:a/b/X", "RULE:(/b/", "RULE:a/$1/", "DEFAULT RULE:a/b/"]
 )
-def test_a_rule_that_cannot_be_read_is_refused(rules: str) -> None:
+def test_invalid_mapping_rule_is_rejected(rules: str) -> None:
     with pytest.raises(ConfigurationError, match=r"ssl\.principal\.mapping\.rules"):
         PrincipalMapping(rules)

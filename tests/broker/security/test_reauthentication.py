@@ -1,4 +1,4 @@
-"""Tokens without requests around them; sessions, their end, their renewal, and who may not take them over."""
+"""Raw tokens; sessions, their end and their renewal."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from .wires import (
 )
 
 
-def test_bare_tokens_after_handshake_version_0_succeed(wire: RawClient) -> None:
+def test_raw_token_after_handshake_version_0_succeeds(wire: RawClient) -> None:
     assert wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 0).error_code == 0
     wire.socket.sendall(raw_frame(plain_token("ann")))
     assert wire.receive_frame() == b""
     assert wire.call(MetadataRequest(topics=[]), 12).brokers
 
 
-def test_bare_tokens_of_scram_go_to_and_fro(wire: RawClient) -> None:
+def test_scram_with_raw_tokens_succeeds(wire: RawClient) -> None:
     wire.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 0)
     wire.socket.sendall(raw_frame(b"n,,n=ann,r=abc"))
     challenge = wire.receive_frame()
@@ -49,7 +49,7 @@ def test_bare_tokens_of_scram_go_to_and_fro(wire: RawClient) -> None:
     [b"", b"\0ann\0wrong", b"\xff" * 100, request_bytes(MetadataRequest(topics=[]), 12)[4:]],
     ids=["empty", "wrong", "nonsense", "a request"],
 )
-def test_a_bare_token_that_is_wrong_ends_the_connection_without_a_word(
+def test_wrong_raw_token_closes_the_connection_without_a_response(
     cluster: KafkaCluster, wire: RawClient, user: RawClient, token: bytes
 ) -> None:
     wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 0)
@@ -58,33 +58,33 @@ def test_a_bare_token_that_is_wrong_ends_the_connection_without_a_word(
     assert processed(cluster) <= set(BEFORE)
 
 
-# ---------------------------------------------------------------------- once somebody is known
+# ---------------------------------------------------------------------- after authentication
 
 
-def test_a_second_handshake_is_out_of_place(user: RawClient) -> None:
+def test_second_handshake_is_an_illegal_state(user: RawClient) -> None:
     assert user.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == IllegalSaslState.code
 
 
-def test_a_second_token_is_out_of_place(cluster: KafkaCluster, user: RawClient) -> None:
-    answer = authenticate(user, plain_token("bob"))
-    assert answer.error_code == IllegalSaslState.code
+def test_second_token_is_an_illegal_state(cluster: KafkaCluster, user: RawClient) -> None:
+    response = authenticate(user, plain_token("bob"))
+    assert response.error_code == IllegalSaslState.code
     assert {one.principal for one in cluster.connections("well-behaved")} == {"User:ann"}
 
 
 @pytest.fixture
 def renewing(cluster: KafkaCluster) -> Iterator[RawClient]:
-    """Somebody whose session has an end, and may be renewed."""
+    """An authenticated connection whose session expires and can be renewed."""
     with RawClient(address_of(cluster, "SHORT")) as wire:
         assert log_in(wire).session_lifetime_ms == 600_000
         yield wire
 
 
-def test_a_session_is_renewed_on_its_connection(renewing: RawClient) -> None:
+def test_session_is_renewed_on_its_connection(renewing: RawClient) -> None:
     assert log_in(renewing).session_lifetime_ms == 600_000
     assert renewing.call(MetadataRequest(topics=[]), 12).brokers
 
 
-def test_a_session_is_not_renewed_twice_a_second(renewing: RawClient) -> None:
+def test_second_renewal_within_a_second_is_an_illegal_state(renewing: RawClient) -> None:
     log_in(renewing)
     assert renewing.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == IllegalSaslState.code
     assert renewing.call(MetadataRequest(topics=[]), 12).brokers
@@ -92,9 +92,9 @@ def test_a_session_is_not_renewed_twice_a_second(renewing: RawClient) -> None:
 
 def test_renewal_as_another_principal_closes_the_connection(renewing: RawClient) -> None:
     renewing.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-    answer = authenticate(renewing, plain_token("bob"))
-    assert answer.error_code == FAILED
-    assert "Cannot change principals" in (answer.error_message or "")
+    response = authenticate(renewing, plain_token("bob"))
+    assert response.error_code == FAILED
+    assert "Cannot change principals" in (response.error_message or "")
     assert renewing.is_closed_by_broker()
 
 
@@ -104,7 +104,7 @@ def test_renewal_by_another_mechanism_closes_the_connection(renewing: RawClient)
     assert renewing.is_closed_by_broker()
 
 
-def test_requests_between_handshake_and_token_of_a_renewal_end_it(renewing: RawClient) -> None:
+def test_request_between_handshake_and_token_of_a_renewal_closes_the_connection(renewing: RawClient) -> None:
     renewing.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     renewing.send(MetadataRequest(topics=[]), 12)
     assert renewing.is_closed_by_broker()
@@ -132,7 +132,7 @@ def test_deleted_user_keeps_its_session_and_cannot_log_in(cluster: KafkaCluster)
             assert log_in(wire, "carl", mechanism, password="carl-secret").error_code == FAILED
 
 
-def test_a_password_that_was_changed_is_the_new_one(cluster: KafkaCluster) -> None:
+def test_changed_password_replaces_the_old_one(cluster: KafkaCluster) -> None:
     cluster.controls.add_user("dora", "first")
     cluster.controls.add_user("dora", "second")
     for mechanism in ("PLAIN", "SCRAM-SHA-512"):
@@ -141,11 +141,11 @@ def test_a_password_that_was_changed_is_the_new_one(cluster: KafkaCluster) -> No
                 assert log_in(wire, "dora", mechanism, password=password).error_code == code
 
 
-def test_a_mechanism_that_is_refused_for_a_while_is_not_offered(cluster: KafkaCluster) -> None:
+def test_refused_mechanism_is_not_offered_until_it_is_allowed(cluster: KafkaCluster) -> None:
     cluster.controls.refuse_mechanism("PLAIN")
     with RawClient(address_of(cluster, "ONE")) as wire:
-        answer = wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-        assert (answer.error_code, answer.mechanisms) == (UnsupportedSaslMechanism.code, [])
+        response = wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        assert (response.error_code, response.mechanisms) == (UnsupportedSaslMechanism.code, [])
     cluster.controls.allow_mechanism()
     with RawClient(address_of(cluster, "ONE")) as wire:
         assert log_in(wire).error_code == 0

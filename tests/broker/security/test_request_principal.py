@@ -1,4 +1,4 @@
-"""Each handler is told who asks, from where, also where the controller answers for another broker."""
+"""Principal and address of the client in each handler, also of forwarded requests."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from tests.broker.support.raw_client import RawClient
 from .wires import USERS, log_in
 
 ELSEWHERE = "127.0.0.2"
-"""An address of this machine's that is not what is taken where nobody knows."""
+"""An address of this machine other than the default for an unknown one."""
 
 
-def test_a_principal_is_written_as_kafka_writes_it() -> None:
+def test_principal_is_written_as_in_kafka() -> None:
     assert str(Principal("User", "CN=a,O=b")) == "User:CN=a,O=b"
     assert principal_of("User:a:b") == Principal("User", "a:b")
     for bad in ("alice", ":alice", "User:", ""):
@@ -41,23 +41,23 @@ def test_a_principal_is_written_as_kafka_writes_it() -> None:
             principal_of(bad)
 
 
-def test_a_token_does_not_make_another_principal() -> None:
+def test_principal_equals_that_of_its_token() -> None:
     assert Principal("User", "a", is_from_token=True) == Principal("User", "a")
 
 
 @pytest.mark.parametrize("principal", [ANONYMOUS, Principal("User", "Zoë", is_from_token=True)], ids=str)
-def test_an_envelope_carries_the_principal(principal: Principal) -> None:
+def test_principal_survives_the_bytes_of_an_envelope(principal: Principal) -> None:
     read = principal_from_bytes(principal_bytes(principal))
     assert (read, read.is_from_token) == (principal, principal.is_from_token)
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\0\x01\x02a", b"\0\0\x05User"], ids=bytes.hex)
-def test_a_principal_that_cannot_be_read_is_corrupt(data: bytes) -> None:
+def test_malformed_principal_is_corrupt_data(data: bytes) -> None:
     with pytest.raises(CorruptData):
         principal_from_bytes(data)
 
 
-def test_an_envelope_carries_the_clients_address() -> None:
+def test_client_address_survives_the_bytes_of_an_envelope() -> None:
     for host in ("10.1.2.3", "::1"):
         assert host_from_bytes(host_bytes(host)) == host
     assert host_from_bytes(host_bytes("a-name-in-the-simulation")) == "127.0.0.1"
@@ -66,7 +66,7 @@ def test_an_envelope_carries_the_clients_address() -> None:
 
 
 def test_handlers_receive_the_principal_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client of broker 1 asks it, and by it the controller on broker 0."""
+    """Broker 1 handles one request of its client, and forwards another to the controller on broker 0."""
     load()
     seen: dict[int, RequestContext] = {}
 

@@ -1,4 +1,4 @@
-"""Fault rules on SaslHandshake and SaslAuthenticate: each as on other APIs, and nobody is let in by one."""
+"""Fault rules on SaslHandshake and SaslAuthenticate: as on other APIs, and none authenticates a client."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .wires import FAILED, authenticate, log_in, plain_token
 
 PLAIN = SaslHandshakeRequest(mechanism="PLAIN")
 TOKEN = SaslAuthenticateRequest(auth_bytes=plain_token("ann"))
-EVIL: Any = {"client_id": "wire"}  # nobody else meets the rules
+EVIL: Any = {"client_id": "wire"}  # the rules do not apply to other clients
 
 
 def step(wire: RawClient, api: str) -> None:
-    """Come to where this API is due, and ask it."""
+    """Send the request of this API, after the handshake if it is SaslAuthenticate."""
     if api == "SaslAuthenticate":
         assert wire.call(PLAIN, 1).error_code == 0
         wire.send(TOKEN, 2)
@@ -42,7 +42,7 @@ def no_rules_stay(cluster: KafkaCluster) -> Iterator[None]:
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("error", [UnsupportedSaslMechanism, IllegalSaslState, NetworkException])
-def test_an_error_refuses_the_client_and_ends_its_connection(
+def test_error_rule_fails_the_login_and_closes_the_connection(
     cluster: KafkaCluster, wire: RawClient, user: RawClient, api: str, error: type[BrokerError]
 ) -> None:
     cluster.controls.rule(then=error, api=api, nth=1, **EVIL)
@@ -112,7 +112,7 @@ def test_wrong_password_with_a_delay_rule_closes_the_connection(
     assert wire.is_closed_by_broker()
 
 
-def test_swallowed_token_leaves_its_client_waiting_and_unauthenticated(
+def test_swallowed_token_gets_no_response_and_does_not_authenticate(
     cluster: KafkaCluster, wire: RawClient, user: RawClient
 ) -> None:
     cluster.controls.rule(then="swallow", api="SaslAuthenticate", nth=1, **EVIL)

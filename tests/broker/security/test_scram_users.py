@@ -46,7 +46,7 @@ def cluster() -> Iterator[KafkaCluster]:
 
 @pytest.fixture
 def admin(cluster: KafkaCluster) -> Iterator[RawClient]:
-    """Of a broker that is not the controller."""
+    """A connection to the broker that is not the controller."""
     with RawClient(cluster.broker(1 - cluster.controller.id).address) as wire:
         yield wire
 
@@ -84,7 +84,7 @@ def describe(wire: RawClient, *users: str) -> dict[str, object]:
     }
 
 
-def may_log_in(cluster: KafkaCluster, user: str, password: str, mechanism: str = "SCRAM-SHA-256") -> bool:
+def can_log_in(cluster: KafkaCluster, user: str, password: str, mechanism: str = "SCRAM-SHA-256") -> bool:
     codes = set()
     for broker in range(len(cluster.brokers)):
         with RawClient(address_of(cluster, "SASL_PLAINTEXT", broker)) as wire:
@@ -93,28 +93,28 @@ def may_log_in(cluster: KafkaCluster, user: str, password: str, mechanism: str =
     return codes != {SaslAuthenticationFailed.code}
 
 
-def test_users_are_made_changed_and_taken_away(cluster: KafkaCluster, admin: RawClient) -> None:
+def test_scram_users_are_created_changed_and_deleted(cluster: KafkaCluster, admin: RawClient) -> None:
     assert alter(admin, [upsertion("carl"), upsertion("dora", mechanism=SHA512, iterations=8192)]) == {
         "carl": (0, None),
         "dora": (0, None),
     }
     assert describe(admin, "carl", "dora") == {"carl": {SHA256: 4096}, "dora": {SHA512: 8192}}
-    assert may_log_in(cluster, "carl", "secret")
-    assert may_log_in(cluster, "dora", "secret", "SCRAM-SHA-512")
-    assert not may_log_in(cluster, "dora", "secret")
+    assert can_log_in(cluster, "carl", "secret")
+    assert can_log_in(cluster, "dora", "secret", "SCRAM-SHA-512")
+    assert not can_log_in(cluster, "dora", "secret")
     alter(admin, [upsertion("carl", "another")])
-    assert may_log_in(cluster, "carl", "another")
-    assert not may_log_in(cluster, "carl", "secret")
+    assert can_log_in(cluster, "carl", "another")
+    assert not can_log_in(cluster, "carl", "secret")
     alter(admin, [upsertion("carl", mechanism=SHA512)])
     assert describe(admin, "carl") == {"carl": {SHA256: 4096, SHA512: 4096}}
     assert alter(admin, deletions=[deletion("carl")]) == {"carl": (0, None)}
-    assert not may_log_in(cluster, "carl", "another")
-    assert may_log_in(cluster, "carl", "secret", "SCRAM-SHA-512")
+    assert not can_log_in(cluster, "carl", "another")
+    assert can_log_in(cluster, "carl", "secret", "SCRAM-SHA-512")
     alter(admin, deletions=[deletion("carl", SHA512), deletion("dora", SHA512)])
     assert describe(admin, "carl") == {"carl": ResourceNotFound.code}
 
 
-def test_all_users_are_those_of_the_cluster(admin: RawClient) -> None:
+def test_describe_without_names_returns_all_scram_users(admin: RawClient) -> None:
     assert describe(admin) == {user: {SHA256: 4096, SHA512: 4096} for user in USERS}
     response = admin.call(DescribeUserScramCredentialsRequest(users=[]), 0)
     assert {one.user for one in response.results} == set(USERS)
@@ -178,27 +178,29 @@ def test_invalid_scram_change_changes_nothing(
 
 
 def test_valid_scram_changes_of_a_mixed_request_are_applied(cluster: KafkaCluster, admin: RawClient) -> None:
-    outcome = alter(admin, [upsertion("good"), upsertion("bad", iterations=1)], [deletion("nobody")])
+    outcome = alter(admin, [upsertion("good"), upsertion("bad", iterations=1)], [deletion("unknown")])
     assert {user: code for user, (code, _) in outcome.items()} == {
         "good": 0,
         "bad": UnacceptableCredential.code,
-        "nobody": ResourceNotFound.code,
+        "unknown": ResourceNotFound.code,
     }
-    assert may_log_in(cluster, "good", "secret")
+    assert can_log_in(cluster, "good", "secret")
     alter(admin, deletions=[deletion("good")])
 
 
-def test_users_outlive_the_brokers_and_the_controller(cluster: KafkaCluster, admin: RawClient) -> None:
+def test_scram_users_survive_a_controller_change_and_a_restart(
+    cluster: KafkaCluster, admin: RawClient
+) -> None:
     alter(admin, [upsertion("kept")])
     first = cluster.controller.id
     cluster.controls.move_controller(1 - first)
     cluster.controls.restart_broker(first)
-    assert may_log_in(cluster, "kept", "secret")
+    assert can_log_in(cluster, "kept", "secret")
     with RawClient(cluster.broker(first).address) as wire:
         alter(wire, deletions=[deletion("kept")])
 
 
-def test_no_credential_is_in_the_history(cluster: KafkaCluster, admin: RawClient) -> None:
+def test_history_has_no_scram_credential(cluster: KafkaCluster, admin: RawClient) -> None:
     alter(admin, [upsertion("x", "canary")])
     salted = hashlib.pbkdf2_hmac("sha256", b"canary", b"salt", 4096)
     (*_, entry) = cluster.history.entries("AlterUserScramCredentials")
@@ -207,16 +209,16 @@ def test_no_credential_is_in_the_history(cluster: KafkaCluster, admin: RawClient
 
 
 @pytest.mark.slow
-def test_librdkafkas_admin_makes_users(cluster: KafkaCluster) -> None:
+def test_librdkafkas_admin_client_creates_and_deletes_scram_users(cluster: KafkaCluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     info = ScramCredentialInfo(TheirMechanism.SCRAM_SHA_512, 5000)
     made = UserScramCredentialUpsertion("theirs", info, b"their-secret")
     for future in admin.alter_user_scram_credentials([made]).values():
         future.result(10)
-    assert may_log_in(cluster, "theirs", "their-secret", "SCRAM-SHA-512")
+    assert can_log_in(cluster, "theirs", "their-secret", "SCRAM-SHA-512")
     described = admin.describe_user_scram_credentials(["theirs"])["theirs"].result(10)
     assert described.scram_credential_infos[0].iterations == 5000
     gone = UserScramCredentialDeletion("theirs", TheirMechanism.SCRAM_SHA_512)
     for future in admin.alter_user_scram_credentials([gone]).values():
         future.result(10)
-    assert not may_log_in(cluster, "theirs", "their-secret", "SCRAM-SHA-512")
+    assert not can_log_in(cluster, "theirs", "their-secret", "SCRAM-SHA-512")

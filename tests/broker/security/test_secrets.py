@@ -1,4 +1,4 @@
-"""Secrets of users, tokens and keys are in nothing that the broker shows, at DEBUG neither."""
+"""Logs at DEBUG, views and reprs of brokers have no secrets of users, tokens and keys."""
 
 from __future__ import annotations
 

@@ -58,14 +58,14 @@ class Cost:
 
 
 def cost_of(address: str, case: Case, handshake: str | None = None, windows: int = 2) -> Cost:
-    """Sends one request. The cost includes what the broker still does after its response."""
+    """Send one request. The cost includes what the broker still does after its response."""
     name, frame = case
     with RawClient(address) as wire:
         wire.socket.settimeout(0.2)  # some requests wait for others
         if handshake is not None:
             wire.call(SaslHandshakeRequest(mechanism=handshake), 1)
         before = memory("VmRSS")
-        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
         began = time.process_time()
         wire.socket.sendall(frame + AFTERWARDS)
         try:
@@ -93,7 +93,7 @@ def memory(field: str) -> float:
 
 @pytest.fixture
 def cluster() -> Iterator[KafkaCluster]:
-    """A cluster with what can make a small request expensive: long names, many records, compressed topics."""
+    """A cluster that makes small requests expensive: long names, many records, compressed topics."""
     random = Random(1)
     topics: dict[str, int | Topic] = {
         TOPIC: 1,
@@ -119,7 +119,7 @@ def cluster() -> Iterator[KafkaCluster]:
 
 
 def begin_transaction(wire: RawClient, name: str) -> None:
-    """The 933 bytes whose text a pattern of ListTransactions is matched with."""
+    """Begin a transaction with a long id, which patterns of ListTransactions are matched with."""
     request = InitProducerIdRequest(
         transactional_id=name, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
     )
@@ -129,7 +129,7 @@ def begin_transaction(wire: RawClient, name: str) -> None:
 
 @pytest.fixture(scope="module")
 def costs(request: pytest.FixtureRequest) -> Iterator[list[Cost]]:
-    """What the requests of all APIs cost; the worst are printed at the end."""
+    """The costs of all requests; the worst are printed at the end."""
     found: list[Cost] = []
     yield found
     counted = [cost for cost in found if cost.name not in EXEMPT]

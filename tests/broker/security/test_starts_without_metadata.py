@@ -1,4 +1,4 @@
-"""A broker lets nobody in before it has the metadata: without it there are neither rules nor users."""
+"""A starting broker serves no client before it has the metadata, with its ACLs and users."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.raw_client import RawClient
 
-ASKED = FindCoordinatorRequest(key_type=0, coordinator_keys=["secret"])
+REQUEST = FindCoordinatorRequest(key_type=0, coordinator_keys=["secret"])
 LATE = 1
 
 Start = Callable[[KafkaCluster], Callable[[], None]]
 
 
 def held(cluster: KafkaCluster) -> Callable[[], None]:
-    """The broker starts while its metadata is held; what ends that."""
+    """Start the broker while its metadata is held, and return the function that releases it."""
     cluster.controls.hold_metadata(LATE)
     cluster.controls.restart_broker(LATE)
     return cluster.controls.release_metadata
 
 
 def cut_off(cluster: KafkaCluster) -> Callable[[], None]:
-    """It starts out of reach of the controller."""
+    """Start the broker without links to the others, and return the function that heals them."""
     for other in (0, 2):
         cluster.controls.cut_link(LATE, other)
     cluster.controls.restart_broker(LATE)
@@ -36,24 +36,26 @@ def cut_off(cluster: KafkaCluster) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("start", [held, cut_off])
-def test_rules_hold_from_the_first_request_on(simulation: Simulation, start: Start) -> None:
+def test_restarted_broker_serves_no_request_before_it_has_the_acls(
+    simulation: Simulation, start: Start
+) -> None:
     config = {"authorizer.class.name": STANDARD_AUTHORIZER, "allow.everyone.if.no.acl.found": True}
     cluster = simulation.cluster(3, config=config)
     cluster.acls.deny("User:ANONYMOUS", "DESCRIBE", group="secret")
     cluster.controls.crash_broker(LATE)
     learn = start(cluster)
     wire = RawClient(cluster.broker(LATE).address, simulation=simulation)
-    wire.send(ASKED, 6)
+    wire.send(REQUEST, 6)
     simulation.run_for(3)
-    assert not wire.has_response(), "a broker that knows no rules allows everything"
+    assert not wire.has_response(), "a broker without ACLs allows everything"
     learn()
-    _, answer = wire.receive(FindCoordinatorRequest, 6)
-    assert [one.error_code for one in answer.coordinators] == [GroupAuthorizationFailed.code]
+    _, response = wire.receive(FindCoordinatorRequest, 6)
+    assert [one.error_code for one in response.coordinators] == [GroupAuthorizationFailed.code]
 
 
 @pytest.mark.slow
-def test_a_user_of_the_metadata_logs_in_once_it_is_there(simulation: Simulation) -> None:
-    """And is not told meanwhile that its password is wrong, which ends a client."""
+def test_scram_user_logs_in_once_the_restarted_broker_has_the_metadata(simulation: Simulation) -> None:
+    """Until then it gets no error of a wrong password, which would be fatal."""
     cluster = simulation.cluster(3, {"t": 1}, listeners=["SASL_PLAINTEXT"], users={"ann": "right"})
     cluster.controls.crash_broker(LATE)
     cluster.controls.delay_metadata(LATE, 15.0)
@@ -69,7 +71,7 @@ def test_a_user_of_the_metadata_logs_in_once_it_is_there(simulation: Simulation)
     assert producer.send("t", b"v").result(20).topic == "t"
 
 
-def test_a_broker_that_stops_before_it_learns_anything_starts_again(simulation: Simulation) -> None:
+def test_broker_stopped_before_its_first_metadata_starts_again(simulation: Simulation) -> None:
     cluster = simulation.cluster(3)
     cluster.controls.crash_broker(LATE)
     learn = held(cluster)
@@ -78,11 +80,11 @@ def test_a_broker_that_stops_before_it_learns_anything_starts_again(simulation: 
     simulation.run_for(1)
     cluster.controls.restart_broker(LATE)
     wire = RawClient(cluster.broker(LATE).address, simulation=simulation)
-    assert wire.call(ASKED, 6).coordinators
+    assert wire.call(REQUEST, 6).coordinators
 
 
 class ThenLearns:
-    """A lock; who lets it go while listeners wait for the metadata finds that it has just come."""
+    """A lock whose release provides the metadata while the listeners wait for it."""
 
     def __init__(self, process: BrokerProcess, learn: Callable[[], None]) -> None:
         self._process = process
@@ -99,7 +101,7 @@ class ThenLearns:
             self._learns.pop()()
 
 
-def test_metadata_that_comes_while_the_start_ends_opens_the_listeners_once(
+def test_metadata_at_the_end_of_the_start_opens_the_listeners_once(
     simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = simulation.cluster(3)

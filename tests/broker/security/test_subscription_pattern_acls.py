@@ -1,4 +1,4 @@
-"""Topics that match the pattern of a KIP-848 group: those its member may describe (Kafka 4.3)."""
+"""Topics that match the pattern of a KIP-848 group: only those with Describe (Kafka 4.3)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOTH = "orders|refunds"
 
 @pytest.fixture
 def bench(simulation: Simulation) -> ClusterBench:
-    """Everybody may do everything to what has no rules; Describe on one of the two topics is denied."""
+    """Resources without ACLs are open; Describe on one of the two topics is denied."""
     config = {"authorizer.class.name": STANDARD_AUTHORIZER, "allow.everyone.if.no.acl.found": True}
     bench = ClusterBench(simulation, config=config)
     bench.cluster.acls.deny(ME, "DESCRIBE", topic="refunds")
@@ -30,11 +30,11 @@ def matched(bench: ClusterBench) -> set[str]:
     return {topic for topics in bench.consumer().regexes.values() for topic in topics}
 
 
-def test_topics_that_a_member_may_not_describe_are_left_out(bench: ClusterBench) -> None:
+def test_pattern_matches_only_topics_that_the_member_can_describe(bench: ClusterBench) -> None:
     joined = bench.beat("one", 0, regex=BOTH)
     assert joined.error_code == 0
     assert matched(bench) == {"orders"}
-    assert bench.cluster.acls.denials() == []  # nothing was refused: it is only not told
+    assert bench.cluster.acls.denials() == []  # the topic is left out, not denied
 
 
 def test_changed_acls_take_effect_with_the_next_heartbeat(bench: ClusterBench) -> None:
@@ -49,14 +49,14 @@ def test_changed_acls_take_effect_with_the_next_heartbeat(bench: ClusterBench) -
     assert matched(bench) == {"refunds"}
 
 
-def test_a_member_by_names_is_refused_in_words_as_before(bench: ClusterBench) -> None:
+def test_subscription_to_names_without_describe_is_rejected(bench: ClusterBench) -> None:
     assert bench.beat("one", 0, topics=["orders", "refunds"]).error_code == 29
     assert [one.facts["resource"] for one in bench.cluster.acls.denials()] == ["refunds"]
     assert GROUP not in bench.shard.groups
 
 
 def test_join_of_a_classic_member_matches_the_patterns_again(bench: ClusterBench) -> None:
-    """Its JoinGroup looks patterns up again where topics or rules have changed."""
+    """JoinGroup matches the patterns again if topics or ACLs have changed."""
     bench.cluster.acls.revoke()
     bench.beat("one", 0, regex=BOTH)
     assert matched(bench) == {"orders", "refunds"}
@@ -106,7 +106,7 @@ def test_patterns_of_a_group_share_the_steps_of_a_request(
 
 
 def test_usual_patterns_of_many_members_get_new_topics(bench: ClusterBench) -> None:
-    """Each had a fortieth of the steps of one pattern, which was too few, and silently missed the topics."""
+    """A fortieth of the steps for each pattern would be too few, and miss the topics."""
     patterns = [f".*(orders|payments|shipping|customers|{number}).*" for number in range(40)]
     for pattern in patterns:
         assert bench.beat(pattern, 0, regex=pattern).error_code == 0

@@ -1,4 +1,4 @@
-"""A thousand connections that never finish what they say: memory stays bounded, and others are served."""
+"""A thousand connections with incomplete frames: memory stays bounded, and others are served."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_GROWTH_BYTES = 64 << 20
 @pytest.mark.gate
 @pytest.mark.slow
 def test_unfinished_frames_cost_little_memory_and_delay_no_other_client() -> None:
-    """Each has said the length of the longest frame that is taken, and a few bytes of it."""
+    """Each has sent the largest accepted length of a frame, and a few of its bytes."""
     with (
         KafkaCluster(1, listeners=["SASL_PLAINTEXT"], users=USERS) as cluster,
         RawClient(address_of(cluster, "SASL_PLAINTEXT")) as user,
@@ -47,12 +47,12 @@ def test_unfinished_frames_cost_little_memory_and_delay_no_other_client() -> Non
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         cluster.wait_until(lambda: len(cluster.connections()) == 1)
     assert grown < MAX_GROWTH_BYTES
-    # Wide apart, as the machine may be busy with other things.
+    # The limit is generous, as the machine can be busy.
     assert among_them < max(20 * alone, 0.25)
 
 
 def slowest(user: RawClient) -> float:
-    """The 99th percentile of round trips, in seconds."""
+    """Return the 99th percentile of round trips in seconds."""
     times = []
     for _ in range(200):
         began = time.perf_counter()

@@ -35,7 +35,7 @@ def coded(data: bytes | int) -> str:
 
 
 class Authority:
-    """Who signs tokens."""
+    """An authority that signs tokens."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -75,7 +75,7 @@ def rules() -> TokenRules:
     return TokenRules(WebKeys.of({"keys": [one().jwk(), two().jwk(kid=None)]}))
 
 
-def test_tokens_of_either_key_are_good(rules: TokenRules) -> None:
+def test_token_signed_with_either_key_is_accepted(rules: TokenRules) -> None:
     assert rules.principal_of(one().token(), NOW) == ("ann", NOW + 60)
     assert rules.principal_of(two().token(header={"kid": None}), NOW) == ("ann", NOW + 60)
 
@@ -87,7 +87,7 @@ def changed(token: str, part: int, data: bytes) -> str:
 
 
 def with_public_key_as_secret() -> str:
-    """HS256 with what everybody knows: the classic confusion of algorithms."""
+    """Return a token signed by HS256 with the public key, the classic confusion of algorithms."""
     parts = ({"alg": "HS256", "kid": "one"}, {"sub": "ann", "exp": NOW + 9})
     signed = ".".join(coded(json.dumps(part).encode()) for part in parts)
     public = json.dumps(one().jwk()).encode()
@@ -101,10 +101,10 @@ REFUSED: dict[str, Callable[[], str]] = {
     "a signature of zeros": lambda: changed(one().token(), 2, bytes(256)),
     "a signature above the modulus": lambda: changed(one().token(), 2, b"\xff" * 256),
     "a signature that is too long": lambda: changed(one().token(), 2, bytes(8) + b"\1" * 256),
-    "a key that its id does not mean": lambda: two().token(header={"kid": "one"}),
-    "an id that nobody has": lambda: one().token(header={"kid": "three"}),
+    "the key of another id": lambda: two().token(header={"kid": "one"}),
+    "an unknown key id": lambda: one().token(header={"kid": "three"}),
     "an id that is no text": lambda: one().token(header={"kid": ["one"]}),
-    "nobody's signature": lambda: changed(one().token(header={"alg": "none"}), 2, b""),
+    "algorithm none without a signature": lambda: changed(one().token(header={"alg": "none"}), 2, b""),
     "another algorithm's name": lambda: one().token(header={"alg": "RS512"}),
     "no algorithm's name": lambda: one().token(header={"alg": None}),
     "the public key for a secret": with_public_key_as_secret,
@@ -114,7 +114,7 @@ REFUSED: dict[str, Callable[[], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_other_tokens_are_refused(rules: TokenRules, case: str) -> None:
+def test_forged_or_expired_token_is_rejected(rules: TokenRules, case: str) -> None:
     with pytest.raises(TokenRefused):
         rules.principal_of(REFUSED[case](), NOW)
 
@@ -149,7 +149,7 @@ def cluster() -> Iterator[KafkaCluster]:
         yield cluster
 
 
-def test_a_client_logs_in_with_its_authoritys_token(cluster: KafkaCluster) -> None:
+def test_client_logs_in_with_a_token_signed_by_the_authority(cluster: KafkaCluster) -> None:
     options: Any = {
         "bootstrap_servers": cluster.bootstrap_servers,
         "security_protocol": "SASL_PLAINTEXT",
@@ -159,7 +159,7 @@ def test_a_client_logs_in_with_its_authoritys_token(cluster: KafkaCluster) -> No
     with KafkaProducer(sasl_oauth_token_provider=lambda: mine, **options) as producer:
         producer.send("t", b"x").result(10)
         assert {one.principal for one in cluster.connections()} == {"User:ann"}
-    for wrong in (one().token(time.time(), aud="somebody"), two().token(time.time(), aud="kafka")):
+    for wrong in (one().token(time.time(), aud="another"), two().token(time.time(), aud="kafka")):
         with (
             KafkaProducer(sasl_oauth_token_provider=lambda token=wrong: token, **options) as producer,
             pytest.raises(SaslAuthenticationFailed),

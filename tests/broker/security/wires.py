@@ -1,4 +1,4 @@
-"""Connections of tests that log in by hand."""
+"""Logins over raw connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.broker.support.raw_client import RawClient
 from .exchanges import final_message
 
 USERS = {"ann": "ann-secret", "bob": "bob-secret"}
-"""Of the clusters in these tests."""
+"""The users of the clusters in these tests, with their passwords."""
 
 LIMIT = 524_288
 FAILED = SaslAuthenticationFailed.code
@@ -38,18 +38,18 @@ def authenticate(wire: RawClient, token: bytes, version: int = 2) -> SaslAuthent
 
 
 def log_in(
-    wire: RawClient, user: str = "ann", mechanism: str = "PLAIN", **given: Any
+    wire: RawClient, user: str = "ann", mechanism: str = "PLAIN", **secrets: Any
 ) -> SaslAuthenticateResponse:
-    """Handshake and tokens; the last answer."""
+    """Send the handshake and the tokens, and return the last response."""
     assert wire.call(SaslHandshakeRequest(mechanism=mechanism), 1).error_code == 0
     if mechanism == "PLAIN":
-        return authenticate(wire, plain_token(user, given.get("password")))
+        return authenticate(wire, plain_token(user, secrets.get("password")))
     if mechanism == "OAUTHBEARER":
-        return authenticate(wire, f"n,,\x01auth=Bearer {given['token']}\x01\x01".encode())
+        return authenticate(wire, f"n,,\x01auth=Bearer {secrets['token']}\x01\x01".encode())
     first = authenticate(wire, f"n,,n={user},r=abc".encode())
     if first.error_code:
         return first
-    password = given.get("password") or USERS[user]
+    password = secrets.get("password") or USERS[user]
     algorithm = f"sha{mechanism[-3:]}"
     final = final_message(bytes(first.auth_bytes), f"n={user},r=abc", password=password, algorithm=algorithm)
     return authenticate(wire, final)
@@ -60,7 +60,7 @@ def raw_frame(token: bytes) -> bytes:
 
 
 def processed(cluster: KafkaCluster) -> set[str]:
-    """What the brokers have handled of others than the well-behaved user."""
+    """Return the APIs that the brokers have handled, except those of the well-behaved user."""
     return {entry.api for entry in cluster.history if entry.client_id != "well-behaved"}
 
 

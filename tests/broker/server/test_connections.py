@@ -637,19 +637,19 @@ def test_throttled_response_is_sent_at_once(
 def test_response_replaced_by_a_rule_is_throttled(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     kafka_cluster.controls.rule(api="Metadata", then="replace_reply", reply={"cluster_id": "another"})
     kafka_cluster.controls.throttle("wire", MetadataRequest, 0.05, times=1)
-    answer = connect().call(METADATA, 12)
-    assert (answer.cluster_id, answer.throttle_time_ms) == ("another", 50)
+    response = connect().call(METADATA, 12)
+    assert (response.cluster_id, response.throttle_time_ms) == ("another", 50)
 
 
 @pytest.mark.kafka(brokers=1)
 def test_requests_are_handled_under_the_clusters_lock(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     requests, lock = kafka_cluster.brokers[0].requests, kafka_cluster.lock
     is_locked: list[bool] = []
-    answer = requests.respond
+    response = requests.respond
 
     def spy(context: RequestContext, now: float) -> None:
         is_locked.append(lock._is_owned())  # type: ignore[attr-defined]
-        answer(context, now)
+        response(context, now)
 
     requests.respond = spy  # type: ignore[method-assign]
     connect().call(METADATA, 12)
