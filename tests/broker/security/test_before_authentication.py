@@ -222,7 +222,7 @@ def test_failed_login_is_delayed_by_connection_failed_authentication_delay_ms() 
 
 
 def test_expected_broker_is_checked_only_after_authentication() -> None:
-    """As by Apache Kafka, whose SASL exchange does not look at it (KIP-1242)."""
+    """The SASL exchange ignores it, as in Apache Kafka (KIP-1242)."""
     expecting = ApiVersionsRequest(
         client_software_name="a", client_software_version="1", cluster_id="another", node_id=0
     )
