@@ -310,6 +310,12 @@ class NoBrokersAvailable(RetriableError, ConnectionError):
     what_to_do = "Check `bootstrap_servers`, and that the brokers are up and can be reached from this host."
 
 
+class BootstrapResolutionFailed(KafkaError, ConnectionError):
+    """DNS resolved no name of `bootstrap_servers` within `bootstrap_resolve_timeout_ms` (KIP-909)."""
+
+    what_to_do = "Correct `bootstrap_servers` or DNS; the client keeps trying."
+
+
 class TlsError(KafkaError, ConnectionError):
     """The TLS handshake failed; the message names the reason."""
 

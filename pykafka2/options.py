@@ -131,6 +131,12 @@ class ClientOptions(SecurityOptions):
         True,
         "Whether brokers check that a new connection has reached the broker and the cluster of the metadata.",
     )
+    bootstrap_resolve_timeout: float = duration(
+        "bootstrap_resolve_timeout_ms",
+        0,
+        "How long DNS can fail for all bootstrap_servers before calls raise BootstrapResolutionFailed; "
+        "0: calls only end with their own timeouts.",
+    )
     allow_auto_create_topics: bool = flag(
         "allow_auto_create_topics",
         True,
@@ -317,6 +323,7 @@ class ClientConfig(SecurityConfig, total=False):
     metadata_recovery_strategy: RecoveryStrategy
     metadata_recovery_rebootstrap_trigger_ms: float
     metadata_cluster_check_enable: bool
+    bootstrap_resolve_timeout_ms: float
     allow_auto_create_topics: bool
     send_buffer_bytes: int | None
     receive_buffer_bytes: int | None

@@ -79,6 +79,8 @@ COMMON_REFUSED: dict[str, Refused] = {
     ),
     **dict.fromkeys(
         (
+            "sasl_oauthbearer_allow_unverified_audience",
+            "sasl_oauthbearer_allow_unverified_issuer",
             "sasl_oauthbearer_clock_skew_seconds",
             "sasl_oauthbearer_expected_audience",
             "sasl_oauthbearer_expected_issuer",

@@ -61,6 +61,10 @@ SECURITY_SHOWN_BY = {
 }
 
 SHARED_SHOWN_BY = {
+    "bootstrap_resolve_timeout_ms": (
+        "tests/cluster/test_bootstrap.py",
+        "test_names_that_never_resolve_fail_calls_after_the_resolve_timeout",
+    ),
     "bootstrap_servers": ("tests/cluster/test_bootstrap.py", "test_bootstrap_continues_in_the_background"),
     "client_dns_lookup": (ROUTER, "test_bootstrap_names_alone_are_made_canonical"),
     "metadata_cluster_check_enable": (

@@ -107,6 +107,8 @@ class NodeLink:
         self.failures = 0
         self.has_failed = False
         self.last_error: KafkaError | None = None
+        self.has_resolved = False
+        """True once DNS has resolved the node's name."""
         self.is_misrouted = False
         """True if another broker is at the address (KIP-1242), until the metadata lists the node again."""
         self.retry_at = -FOREVER
@@ -313,6 +315,7 @@ class NodeLink:
             self._fail(error, now)
             return
         self._endpoints = list(outcome.value)
+        self.has_resolved = True
         if self._diagnosis is not None:
             self._diagnosis.resolved()
         self._open(now)

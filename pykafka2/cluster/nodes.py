@@ -17,6 +17,7 @@ from pykafka2.clock import FOREVER
 from pykafka2.cluster.link import NodeLink, Purpose
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.errors import (
+    BootstrapResolutionFailed,
     Disconnected,
     IllegalSaslState,
     IllegalState,
@@ -59,6 +60,9 @@ class Nodes:
         self._make_link = make_link
         self._may_rebootstrap = options.metadata_recovery_strategy == "rebootstrap"
         self._rebootstrap_until_version = 0
+        self._resolve_timeout = options.bootstrap_resolve_timeout
+        self._resolving_since: float | None = None
+        """Time of the first attempt to resolve a bootstrap name."""
         self._links: dict[tuple[int, Purpose], NodeLink] = {}
         self._hints: dict[int, Node] = {}
         self._failures_of_gone = 0
@@ -205,8 +209,11 @@ class Nodes:
         return self._failures_of_gone + sum(link.failures for link in self._links.values())
 
     def refusal(self, now: float) -> KafkaError | None:
-        """Return the TLS, authentication or version error of a candidate if all have failed, or None."""
-        refusal: KafkaError | None = None
+        """Return the TLS, authentication or version error of a candidate if all have failed, or None.
+
+        A BootstrapResolutionFailed once DNS has failed for too long.
+        """
+        refusal = self._unresolved(now)
         for link in self._candidates(now):
             if not link.has_failed:
                 return None
@@ -284,7 +291,23 @@ class Nodes:
         link = self._links[node.id, purpose] = self._make_link(node, purpose)
         return link
 
-    def _bootstrap_links(self) -> list[NodeLink]:
+    def _unresolved(self, now: float) -> KafkaError | None:
+        """Return the error of bootstrap names of which none has resolved within the timeout (KIP-909)."""
+        since, timeout = self._resolving_since, self._resolve_timeout
+        if not timeout or since is None or now - since < timeout or self._metadata.version:
+            return None
+        links = self._bootstrap_links(now)
+        if any(link.has_resolved for link in links):
+            return None
+        names = ", ".join(dict.fromkeys(node.host for node in self._bootstrap))
+        return BootstrapResolutionFailed(
+            f"DNS resolved no name of bootstrap_servers ({names}) within bootstrap_resolve_timeout_ms, "
+            f"{timeout:g} s: {links[0].why_not}"
+        )
+
+    def _bootstrap_links(self, now: float) -> list[NodeLink]:
+        if self._resolving_since is None:
+            self._resolving_since = now
         return [
             self._links.get((node.id, Purpose.MAIN)) or self._add(node, Purpose.MAIN)
             for node in self._bootstrap
@@ -294,10 +317,10 @@ class Nodes:
         """Return the links for requests to any node."""
         named = self._metadata.snapshot.nodes
         if not named or self._is_rebootstrapping:
-            return self._bootstrap_links()
+            return self._bootstrap_links(now)
         links = [link for node_id in named if (link := self.link(node_id, now)) is not None]
         if self._may_rebootstrap and all(link.has_failed for link in links):
-            links += self._bootstrap_links()
+            links += self._bootstrap_links(now)
         return links
 
     def _next_to_try(self, links: list[NodeLink], now: float) -> NodeLink | None:

@@ -189,6 +189,12 @@ class ProducerOptions(ClientOptions):
         0,
         "Records without a key avoid partitions whose leader accepted nothing for this time; 0: never.",
     )
+    partitioner_rack_aware: bool = flag(
+        "partitioner_rack_aware",
+        False,
+        "Whether records without a key prefer partitions whose leader is in client_rack (KIP-1123).",
+    )
+    client_rack: str = text("client_rack", "", "The rack of the producer, as in the brokers' broker.rack.")
     interceptors: tuple[Any, ...] = interceptor_list(
         "Objects that see each record and its result: on_send, on_acknowledgement and `close`.",
         "on_send",
@@ -234,6 +240,10 @@ class ProducerOptions(ClientOptions):
         if options.compression_gzip_level == 0:
             raise ConfigurationError(
                 "compression_gzip_level=0 is not valid; use 1 to 9, or -1 for gzip's own default"
+            )
+        if options.partitioner_rack_aware and not options.client_rack.strip():
+            raise ConfigurationError(
+                "partitioner_rack_aware=True needs client_rack; set it to the rack of the producer"
             )
         options = _with_delivery_timeout(options, settings)
         return _with_idempotence(options, settings)
@@ -328,5 +338,7 @@ class ProducerConfig(ClientConfig, Generic[K, V], total=False):
     partitioner_ignore_keys: bool
     partitioner_adaptive_partitioning_enable: bool
     partitioner_availability_timeout_ms: float
+    partitioner_rack_aware: bool
+    client_rack: str
     interceptors: Sequence[Any]
     interceptor_classes: Sequence[Any]

@@ -8,6 +8,7 @@ import pytest
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import (
+    BootstrapResolutionFailed,
     CorruptResponse,
     KafkaError,
     KafkaTimeoutError,
@@ -221,4 +222,54 @@ def test_former_failure_of_a_bootstrap_address_is_not_reported_for_ever(
     )
     cluster.runtime.run_for(60)
     assert client.nodes.failing(cluster.now) == {}
+    client.close()
+
+
+# ------------------------------------------------------------------ names that do not resolve (KIP-909)
+
+
+def test_names_that_never_resolve_fail_calls_after_the_resolve_timeout(cluster: ScriptedCluster) -> None:
+    cluster.network.unresolvable |= {"nowhere", "elsewhere"}
+    client = cluster.client(
+        bootstrap_servers="nowhere:9092,elsewhere:9092", bootstrap_resolve_timeout_ms=20_000
+    )
+    began = cluster.now
+    with pytest.raises(BootstrapResolutionFailed, match=r"nowhere, elsewhere.*20 s") as caught:
+        client.wait_for_topic("orders", 60)
+    assert 20 <= cluster.now - began <= 22
+    assert not caught.value.retriable
+    client.close()
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 90_000])
+def test_calls_before_the_resolve_timeout_end_with_their_own(
+    cluster: ScriptedCluster, timeout_ms: int
+) -> None:
+    cluster.network.unresolvable.add("nowhere")
+    client = cluster.client(bootstrap_servers="nowhere:9092", bootstrap_resolve_timeout_ms=timeout_ms)
+    with pytest.raises(NoBrokersAvailable, match="cannot resolve 'nowhere'"):
+        client.wait_for_topic("orders", 60)
+    client.close()
+
+
+def test_one_resolved_name_is_enough_even_if_its_broker_is_down(cluster: ScriptedCluster) -> None:
+    cluster.network.unresolvable.add("nowhere")
+    cluster.brokers[0].stop()
+    client = cluster.client(
+        bootstrap_servers="broker-0:9092,nowhere:9092", bootstrap_resolve_timeout_ms=5_000
+    )
+    with pytest.raises(NoBrokersAvailable):
+        client.wait_for_topic("orders", 30)
+    cluster.brokers[0].is_up = True
+    assert client.wait_for_topic("orders", 30).is_usable
+    client.close()
+
+
+def test_client_recovers_if_the_name_resolves_later(cluster: ScriptedCluster) -> None:
+    cluster.network.unresolvable.add("broker-0")
+    client = cluster.client(bootstrap_resolve_timeout_ms=5_000)
+    with pytest.raises(BootstrapResolutionFailed):
+        client.wait_for_topic("orders", 30)
+    cluster.network.unresolvable.clear()
+    assert client.wait_for_topic("orders", 30).is_usable
     client.close()

@@ -44,7 +44,8 @@ SUBJECTS: Mapping[str, str] = {
         ConfigurationError UnknownOption IllegalArgument IllegalState ClientClosed ConcurrentUse
         ForkedClientError WrongEventLoop LoopBlocked ClientFailed ClientNotStarted IllegalTransition""",
     "Connections": """
-        NoBrokersAvailable KafkaTimeoutError RequestTimeout Disconnected MisroutedConnection LinkCut
+        NoBrokersAvailable BootstrapResolutionFailed KafkaTimeoutError RequestTimeout Disconnected
+        MisroutedConnection LinkCut
         NetworkException UnsupportedVersion RebootstrapRequired MismatchedEndpointType UnsupportedEndpointType
         InconsistentClusterId""",
     "TLS": """

@@ -52,6 +52,11 @@ CONNECTION: Subject = {
         "Name two or three brokers, so that a client can start while one of them is down. The list needs no "
         "change when the cluster grows.",
     ),
+    "bootstrap_resolve_timeout_ms": Advice(
+        HIGH,
+        "Keep it. A client starts before DNS works, and calls raise `NoBrokersAvailable` after their own "
+        "timeouts. Set it if DNS that fails for so long should end the program.",
+    ),
     "client_id": Advice(
         MEDIUM,
         "Set it to the name of your service. Brokers write it to their logs, and "
@@ -348,6 +353,14 @@ PRODUCER: Mapping[str, Subject] = {
         ),
         "partitioner_availability_timeout_ms": Advice(
             LOW, "Set a few seconds to avoid a broker that does not respond."
+        ),
+        "partitioner_rack_aware": Advice(
+            LOW,
+            "Set `True`, and client_rack, to save traffic between zones; see "
+            "[Racks](../guides/nearest-replica.md#producers). Records with a key keep their partition.",
+        ),
+        "client_rack": Advice(
+            LOW, "Set it to the availability zone. It has no effect without partitioner_rack_aware."
         ),
     },
     "Transactions": {

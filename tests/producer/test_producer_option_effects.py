@@ -23,6 +23,7 @@ from tests.shown_options import SHARED_SHOWN_BY, assert_shown, connections_to
 HERE = "tests/producer/test_producer_option_effects.py"
 IN_TIME = "tests/producer/test_producer.py"
 STICKY = "tests/producer/partitioning/test_sticky.py"
+RACK = "test_producer_sends_to_its_rack_and_elsewhere_while_that_has_no_leader"
 NAMED = "tests/producer/partitioning/test_partitioners.py"
 
 SHOWN_BY: dict[str, tuple[str, str]] = {
@@ -62,6 +63,8 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
         STICKY,
         "test_a_broker_that_stands_still_is_avoided_after_the_availability_timeout",
     ),
+    "partitioner_rack_aware": (STICKY, RACK),
+    "client_rack": (STICKY, RACK),
     "partitioner_ignore_keys": (STICKY, "test_partitioner_ignore_keys_spreads_records_with_a_key"),
     "receive_message_max_bytes": (HERE, "test_receive_message_max_bytes"),
     "reconnect_backoff_max_ms": (HERE, "test_reconnect_backoff"),

@@ -1,8 +1,8 @@
 """Chooses partitions for records without a key: one partition for batch_size bytes, then another.
 
 KIP-794. It is drawn at random: with equal chances, or, if adaptive, more often the fewer batches of it wait,
-and never if its leader accepts no requests. Callers' threads draw, at most once per batch; the IO thread
-records in `NodeDelays` which nodes accept no requests.
+and never if its leader accepts no requests. With a rack, leaders there are preferred (KIP-1123). Callers'
+threads draw, at most once per batch; the IO thread records in `NodeDelays` which nodes accept no requests.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class StickyChoice:
         batch_bytes: the least bytes that it gets; whole batches are sent, so it can be twice as much.
         is_adaptive: whether full queues are drawn less often (partitioner_adaptive_partitioning_enable).
         availability_timeout: seconds (partitioner_availability_timeout_ms); 0 ignores delays.
+        rack: leaders in this rack are preferred (KIP-1123); None: racks do not matter.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class StickyChoice:
         batch_bytes: int,
         is_adaptive: bool,
         availability_timeout: float,
+        rack: str | None = None,
         delays: NodeDelays,
         seeded: random.Random,
         monotonic: Callable[[], float],
@@ -61,6 +63,7 @@ class StickyChoice:
         self._batch_bytes = max(1, batch_bytes)
         self._is_adaptive = is_adaptive
         self._availability_timeout = availability_timeout
+        self._rack = rack
         self._delays = delays
         self._seeded = seeded
         self._monotonic = monotonic
@@ -73,6 +76,7 @@ class StickyChoice:
             batch_bytes=options.batch_size,
             is_adaptive=options.partitioner_adaptive_partitioning_enable,
             availability_timeout=options.partitioner_availability_timeout,
+            rack=options.client_rack if options.partitioner_rack_aware else None,
             delays=delays,
             seeded=driver.entropy.random,
             monotonic=driver.clock.monotonic,
@@ -80,6 +84,8 @@ class StickyChoice:
 
     def begin(self, route: Route, old: Route | None) -> None:
         """Give a new route its partition: the old route's, if that still exists."""
+        if self._rack is not None:
+            route.prefer_rack(self._rack)
         if old is not None and old.sticky in route.queues:
             route.sticky_from_bytes = old.sticky_from_bytes
             route.sticky = old.sticky
@@ -118,16 +124,17 @@ class StickyChoice:
             weighted.draws_left -= 1
             if weighted.sums:
                 return weighted.draw(chance)
-        queues = route.available or route.queues
+        queues = route.nearby or route.queues
         return queues[int(chance * len(queues))]
 
     def _weigh(self, route: Route) -> _Weighted:
-        queues = route.available
         if self._availability_timeout > 0:
             slow = self._delays.slow(self._monotonic(), self._availability_timeout)
-            if slow:
-                queues = [queue for queue in queues if route.leader(queue) not in slow] or queues
-        return _Weighted(route, queues)
+            for queues in (route.nearby, route.available) if slow else ():
+                quick = [queue for queue in queues if route.leader(queue) not in slow]
+                if quick:
+                    return _Weighted(route, quick)
+        return _Weighted(route, route.nearby)
 
 
 class _Weighted:

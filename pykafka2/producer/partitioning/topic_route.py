@@ -23,6 +23,7 @@ class Route:
         "available_numbers",
         "count",
         "known",
+        "nearby",
         "numbers",
         "queues",
         "snapshot",
@@ -46,6 +47,8 @@ class Route:
         ]
         """Partitions whose leader is known and alive."""
         self.available = [queues[number] for number in self.available_numbers]
+        self.nearby = self.available
+        """Those of the producer's rack, if it has a rack and there are any (sticky.py)."""
         self.sticky = queues[0]
         """The queue of records without a key, until it has received batch_size bytes."""
         self.sticky_from_bytes = 0
@@ -56,6 +59,13 @@ class Route:
         kept = copy(self)
         kept.snapshot = NO_SNAPSHOT
         return kept
+
+    def prefer_rack(self, rack: str) -> None:
+        """Set `nearby` to the partitions whose leader is in this rack, unless there is none (KIP-1123)."""
+        nodes = self.snapshot.nodes
+        self.nearby = [
+            queue for queue in self.available if nodes[self.leader(queue)].rack == rack
+        ] or self.available
 
     def leader(self, queue: PartitionQueue) -> int:
         """Return the leader of the queue's partition in this snapshot."""

@@ -14,7 +14,7 @@ import pytest
 from pykafka2.producer.partitioning.sticky import NodeDelays, StickyChoice
 from pykafka2.producer.partitioning.topic_route import Route
 from pykafka2.protocol.messages.produce import ProduceRequest
-from pykafka2.testing import KafkaCluster, Simulation
+from pykafka2.testing import KafkaCluster, Simulation, Topic
 from tests.producer.partitioning.routes import a_route
 
 BATCH_BYTES = 1000
@@ -23,13 +23,16 @@ BATCH_BYTES = 1000
 class Bench:
     """A choice without a cluster; time stands still at `now`."""
 
-    def __init__(self, *, is_adaptive: bool = True, availability_timeout: float = 0) -> None:
+    def __init__(
+        self, *, is_adaptive: bool = True, availability_timeout: float = 0, rack: str | None = None
+    ) -> None:
         self.now = 0.0
         self.delays = NodeDelays()
         self.choice = StickyChoice(
             batch_bytes=BATCH_BYTES,
             is_adaptive=is_adaptive,
             availability_timeout=availability_timeout,
+            rack=rack,
             delays=self.delays,
             seeded=random.Random(7),
             monotonic=lambda: self.now,
@@ -37,6 +40,7 @@ class Bench:
 
     def drawn(self, route: Route, draws: int = 4000) -> Counter[int]:
         """How often each partition is stuck to."""
+        self.choice.begin(route, None)
         counts: Counter[int] = Counter()
         for _ in range(draws):
             route.sticky.closed_bytes += BATCH_BYTES
@@ -128,6 +132,76 @@ def test_delays_are_ignored_without_an_availability_timeout() -> None:
     bench.delays.note({1}, 0.0)
     bench.now = 1000.0
     assert {*bench.drawn(a_route(2))} == {0, 1}
+
+
+# ------------------------------------------------------------------ racks (KIP-1123)
+
+
+@pytest.mark.parametrize("is_adaptive", [True, False])
+def test_leaders_in_the_own_rack_are_drawn(is_adaptive: bool) -> None:
+    bench, route = Bench(is_adaptive=is_adaptive, rack="b"), a_route(6, racks=["a", "b", None])
+    counts = bench.drawn(route)
+    assert {*counts} == {1, 4}
+    assert 1800 < counts[1] < 2200
+    assert {queue.partition for queue in bench.choice.turns(route, 50)} == {1, 4}
+
+
+def test_racks_do_not_matter_without_one_of_the_producer() -> None:
+    assert {*Bench().drawn(a_route(3, racks=["a", "b", None]))} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("is_adaptive", [True, False])
+def test_all_leaders_are_drawn_if_none_is_in_the_own_rack(is_adaptive: bool) -> None:
+    bench = Bench(is_adaptive=is_adaptive, rack="c")
+    assert {*bench.drawn(a_route(4, racks=["a", "b", None]))} == {0, 1, 2, 3}
+    assert {*bench.drawn(a_route(3, racks=["a", "b", "c"], without_leader={2}))} == {0, 1}
+
+
+def test_queues_in_the_own_rack_are_weighed_among_themselves() -> None:
+    route = with_batches(a_route(6, racks=["a", "b"]), 0, 5, 9, 5, 1, 5)
+    counts = Bench(rack="a").drawn(route, 8000)
+    # One more than the longest, less its own length: 10, 1 and 9 of 20.
+    assert [round(counts[partition] / 400) for partition in (0, 2, 4)] == [10, 1, 9]
+
+
+def test_unavailable_leaders_in_the_own_rack_are_skipped() -> None:
+    bench, racks = Bench(availability_timeout=2, rack="a"), ["a", "b"]
+    bench.delays.note({0}, 0.0)
+    bench.now = 5.0
+    assert {*bench.drawn(a_route(4, racks=racks))} == {2}
+    bench.delays.note({0, 2}, 5.0)
+    bench.now = 10.0
+    assert {*bench.drawn(a_route(4, racks=racks))} == {1, 3}
+    bench.delays.note({0, 1, 2, 3}, 10.0)
+    bench.now = 20.0
+    assert {*bench.drawn(a_route(4, racks=racks))} == {0, 2}
+
+
+def racks_of(cluster: KafkaCluster, deliveries: list[Any]) -> set[str | None]:
+    """Return the racks of the leaders that the records went to."""
+    image = cluster.controller.image
+    leaders = {cluster.partition("spread", one.result(0).partition).leader for one in deliveries}
+    return {image.brokers[leader].rack for leader in leaders}
+
+
+@pytest.mark.parametrize("is_aware", [True, False])
+def test_producer_sends_to_its_rack_and_elsewhere_while_that_has_no_leader(
+    simulation: Simulation, is_aware: bool
+) -> None:
+    cluster = simulation.cluster(3, {"spread": Topic(6, 3)}, racks=["a", "b", "c"])
+    producer = simulation.producer(
+        cluster, linger_ms=0, batch_size=1, client_rack="b", partitioner_rack_aware=is_aware
+    )
+
+    def sent(count: int = 60) -> set[str | None]:
+        deliveries = [producer.send("spread", b"v") for _ in range(count)]
+        producer.flush(timeout=100)
+        return racks_of(cluster, deliveries)
+
+    assert sent() == ({"b"} if is_aware else {"a", "b", "c"})
+    cluster.controls.crash_broker(1)
+    simulation.sleep(30)
+    assert sent() == {"a", "c"}
 
 
 # ------------------------------------------------------------------ with a cluster
