@@ -23,7 +23,6 @@ EXCLUDED = {
     "tests/broker/handlers/": "waits for plain English",
     "tests/broker/support/": "waits for plain English",
     "tests/broker/test_broker_stop_and_pause": "waits for plain English",
-    "tests/broker/test_fuzz": "waits for plain English",
     "tests/broker/test_network_faults": "waits for plain English",
     "tests/broker/conftest": "waits for plain English",
     "tests/architecture/test_english.py": "lists the banned words",

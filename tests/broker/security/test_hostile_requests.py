@@ -16,10 +16,9 @@ from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster, Topic
 from pykafka2.testing.views.timeline import errors_in
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce
+from tests.broker.support.hostile_requests import ATTACKS, MANY, committed
 from tests.broker.support.raw_client import RawClient
-from tests.conformance.behaviour.plain import request_of
 
-from .hostile_requests import ATTACKS, MANY, committed
 from .wires import USERS, address_of, frame_of, log_in, raw_frame
 
 ME = "User:bob"
@@ -45,7 +44,7 @@ def cluster() -> Iterator[KafkaCluster]:
                 while find_coordinator(wire, kind):
                     cluster.wait_until(lambda: True)
             # The group exists for all cases, in any order.
-            wire.call(request_of("OffsetCommit", committed("").fields), 9)
+            wire.call(committed("").request, 9)
         yield cluster
 
 
@@ -75,7 +74,7 @@ def test_hostile_requests_are_rejected_without_effect_on_others(
     cluster: KafkaCluster, evil: RawClient, victim: RawClient, name: str
 ) -> None:
     attack = ATTACKS[name]
-    response = evil.call(request_of(attack.api, attack.fields), attack.version)
+    response = evil.call(attack.request, attack.version)
     assert " ".join(dict.fromkeys(errors_in(response))) == attack.outcome, response
     assert_no_effect_on_others(cluster, victim)
 
@@ -137,7 +136,7 @@ def test_time_of_a_request_is_proportional_to_the_number_of_its_elements(
     times = []
     for count in (200, 1_000):
         attack = MANY[name](count)
-        request = request_of(attack.api, attack.fields)
+        request = attack.request
         began = time.process_time()
         for _ in range(3):
             evil.call(request, attack.version)

@@ -13,21 +13,16 @@ from typing import Any, Final
 
 from pykafka2.broker.handlers.api import APIS, load
 from pykafka2.protocol import registry
-from pykafka2.protocol.declared import resolved_fields
-from pykafka2.protocol.fields import Field
 from pykafka2.protocol.framing import encode_request
-from pykafka2.protocol.struct import Request, Struct
+from pykafka2.protocol.struct import Request
 from pykafka2.records.encoder import BatchBuilder
-from tests.broker.support.batches import NOW_MS, batch
+from tests.broker.support.batches import NOW_MS
+from tests.broker.support.hostile_requests import ATTACKS, INT32, INT64
 from tests.conformance.behaviour.plain import request_of
-from tests.fuzz.making import INTEGERS, any_instance, damaged
-
-from .hostile_requests import ATTACKS, INT32, INT64
+from tests.fuzz.making import GROUP, TOPIC, any_instance, damaged, extreme, wide
 
 LARGEST: Final = 1024
 """Bytes of a request with its header, after the size."""
-
-TOPIC, GROUP, TRANSACTION = "t", "g", "x"
 
 load()
 
@@ -44,9 +39,9 @@ def cases_of(key: int, randoms: int) -> Iterator[Case]:
         yield from _fitting(f"{name}: {what}", request_of(name, fields), version)
     for what, attack in ATTACKS.items():
         if attack.api == name:
-            yield from _fitting(f"{name}: {what}", request_of(name, attack.fields), attack.version)
+            yield from _fitting(f"{name}: {what}", attack.request, attack.version)
     for version in sorted({api.min_version, api.max_version}):
-        for what, request in (*_wide(cls, version), *_extreme(cls, version)):
+        for what, request in (*wide(cls, version, LARGEST), *extreme(cls, version)):
             yield from _fitting(f"{name} v{version}: {what}", request, version)
     for seed in range(randoms):
         random = Random(seed)
@@ -63,144 +58,6 @@ def _fitting(name: str, request: Request[Any], version: int) -> Iterator[Case]:
     if len(frame) <= LARGEST + 4:
         yield name, frame
 
-
-# -- derived from the schema ----------------------------------------------------------------------------
-
-
-def _wide(cls: type[Struct], version: int) -> Iterator[tuple[str, Any]]:
-    """Yield for each list, also inside others, one request with as many elements as fit."""
-    for path in _lists(cls, version):
-        low, high = 1, LARGEST
-        while low < high:
-            middle = (low + high + 1) // 2
-            if (
-                len(b"".join(encode_request(_filled(cls, version, path, middle), version, 1, "small")))
-                <= LARGEST
-            ):
-                low = middle
-            else:
-                high = middle - 1
-        yield f"{low} of {'.'.join(path)}", _filled(cls, version, path, low)
-
-
-def _fields(cls: type[Struct], version: int) -> list[Field]:
-    return [one for one in resolved_fields(cls) if version in one.versions or one.required]
-
-
-def _lists(cls: type[Struct], version: int, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    for one in _fields(cls, version):
-        path = (*before, one.name)
-        if one.array:
-            yield path
-        if one.struct is not None and len(path) < 4:
-            yield from _lists(one.struct, version, path)
-
-
-def _filled(cls: type[Struct], version: int, path: tuple[str, ...], count: int, number: int = 0) -> Any:
-    """Return an instance with `count` elements in the list at `path`, and one in each list around it."""
-    values: dict[str, Any] = {}
-    for one in _fields(cls, version):
-        if path and one.name == path[0]:
-            rest = path[1:]
-            if not one.array:
-                values[one.name] = _element(one, version, rest, count, number)
-            else:
-                elements = 1 if rest else count
-                values[one.name] = [_element(one, version, rest, count, n) for n in range(elements)]
-        else:
-            values[one.name] = _usual(one, version, number)
-    return cls(**values)
-
-
-def _element(one: Field, version: int, rest: tuple[str, ...], count: int, number: int) -> Any:
-    if one.struct is not None:
-        return _filled(one.struct, version, rest, count, number)
-    return _scalar(one, number)
-
-
-def _usual(one: Field, version: int, number: int) -> Any:
-    if not one.required and version in one.tagged:
-        return one.absent_value()
-    if one.array:
-        return []
-    if one.struct is not None:
-        return None if version in one.nullable else _filled(one.struct, version, (), 0, number)
-    return _scalar(one, number)
-
-
-def _scalar(one: Field, number: int) -> Any:
-    """Return existing names; the elements of a list differ from the second one on."""
-    known = {
-        "group": GROUP, "transactional": TRANSACTION, "topic": TOPIC, "name": TOPIC, "time": 1_000,
-        "bytes": 1 << 20, "acks": -1, "epoch": -1, "version": 1, "pattern_type": 3, "operation": 2,
-        "permission": 3,
-    }  # fmt: skip
-    first = next((value for part, value in known.items() if part in one.name), None)
-    if one.kind in INTEGERS or one.kind == "uint16":
-        return first if isinstance(first, int) else number % 127
-    if one.kind == "string":
-        return str(first or "a") if not number else f"{first or 'a'}{number}"
-    if one.kind == "bool":
-        return False
-    if one.kind == "float64":
-        return 1.0
-    if one.kind == "uuid":
-        return number.to_bytes(16, "big")
-    return batch() if one.kind == "records" else b"a"
-
-
-def _extreme(cls: type[Struct], version: int) -> Iterator[tuple[str, Any]]:
-    """Yield one request for each field and each of its limits, with one element in each list."""
-    for path, one in _leaves(cls, version):
-        for what, value in _limits(one, version):
-            yield f"{'.'.join(path)} {what}", _with(cls, version, path, value)
-
-
-def _leaves(
-    cls: type[Struct], version: int, before: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], Field]]:
-    for one in _fields(cls, version):
-        yield (*before, one.name), one
-        if one.struct is not None and len(before) < 3:
-            yield from _leaves(one.struct, version, (*before, one.name))
-
-
-def _limits(one: Field, version: int) -> Iterator[tuple[str, Any]]:
-    if version in one.nullable:
-        yield "null", None
-    if one.array:
-        yield "empty", []
-    elif one.kind in INTEGERS:
-        bits = INTEGERS[one.kind]
-        yield from (
-            ("highest", 2**bits - 1),
-            ("lowest", -(2**bits)),
-            ("-1", -1),
-            ("1000", min(1000, 2**bits - 1)),
-        )
-    elif one.kind == "string":
-        yield from (("long", "x" * 800), ("odd", "\u2028[(\0" * 20), ("any", "*"))
-    elif one.kind in ("bytes", "records"):
-        yield from (("zeros", bytes(800)), ("ones", b"\xff" * 800))
-    elif one.kind == "bool":
-        yield "true", True
-
-
-def _with(cls: type[Struct], version: int, path: tuple[str, ...], value: Any) -> Any:
-    values: dict[str, Any] = {}
-    for one in _fields(cls, version):
-        if one.name != path[0]:
-            values[one.name] = _usual(one, version, 0)
-        elif len(path) == 1:
-            values[one.name] = value
-        else:
-            assert one.struct is not None
-            inner = _with(one.struct, version, path[1:], value)
-            values[one.name] = [inner] if one.array else inner
-    return cls(**values)
-
-
-# -- requests of an attacker --------------------------------------------------------------
 
 PATTERNS: Final = {
     "nested repetitions": "(a+)+$",
