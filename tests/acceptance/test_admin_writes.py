@@ -20,7 +20,7 @@ from tests.broker.support.admin_requests import (
     alter,
     create,
     delete,
-    told,
+    outcome,
     topic_of,
     value_of,
 )
@@ -47,7 +47,7 @@ def test_each_broker_takes_the_write_and_all_see_it(
     wires = [connect(broker) for broker in range(3)]
     for broker, wire in enumerate(wires):
         name = f"by-{broker}"
-        assert told(create(wire, topic_of(name, 1, 3))[0]) == DONE
+        assert outcome(create(wire, topic_of(name, 1, 3))[0]) == DONE
         wait_for(lambda name=name: [partitions_seen(one, name) for one in wires] == [1] * 3)
         assert add_partitions(wire, name, 4) == DONE
         wait_for(lambda name=name: [partitions_seen(one, name) for one in wires] == [4] * 3)
@@ -57,7 +57,7 @@ def test_each_broker_takes_the_write_and_all_see_it(
                 [value_of(one, TOPIC, name, "retention.ms") for one in wires] == [("12345", 1)] * 3
             )
         )
-        assert told(delete(wire, name)[0]) == DONE
+        assert outcome(delete(wire, name)[0]) == DONE
         wait_for(lambda name=name: [partitions_seen(one, name) for one in wires] == [-1] * 3)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pykafka2.broker.controller.topics import Host, place
 from pykafka2.testing import KafkaCluster
-from tests.broker.support.admin_requests import create, told, topic_of
+from tests.broker.support.admin_requests import create, outcome, topic_of
 from tests.broker.support.raw_client import RawClient
 
 
@@ -86,6 +86,6 @@ def test_seed_decides_the_first_replica_and_explicit_assignments_are_kept() -> N
         KafkaCluster(brokers=3, racks=["a", "a", "b"]) as cluster,
         RawClient(cluster.brokers[2].address) as wire,
     ):
-        assert told(create(wire, topic_of("t", assignment={0: [1, 0], 1: [0, 1]}))[0]) == ("NONE", None)
+        assert outcome(create(wire, topic_of("t", assignment={0: [1, 0], 1: [0, 1]}))[0]) == ("NONE", None)
         partitions = cluster.controller.image.topics["t"].partitions
     assert [partition.replicas for partition in partitions] == [(1, 0), (0, 1)]

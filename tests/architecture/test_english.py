@@ -18,13 +18,8 @@ CODE = ("benchmarks", "examples", "pykafka2", "spark_connector", "tests")
 SUFFIXES = (".py", ".md")
 TEXTS = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "docs", *CODE)
 EXCLUDED = {
-    "tests/broker/controller/": "waits for plain English",
     "tests/broker/coordinators/": "waits for plain English",
     "tests/broker/handlers/": "waits for plain English",
-    "tests/broker/support/": "waits for plain English",
-    "tests/broker/test_broker_stop_and_pause": "waits for plain English",
-    "tests/broker/test_network_faults": "waits for plain English",
-    "tests/broker/conftest": "waits for plain English",
     "tests/architecture/test_english.py": "lists the banned words",
 }
 """Files that are not checked by beginning of their path, each with its reason."""
@@ -53,8 +48,6 @@ ALLOWED: dict[tuple[str, str], str] = {
         "spark_connector/sink/exactly_once/transactional_ids.py",
         "GIVEN_UP",
     ): "part of stored transactional ids",
-    ("tests/acceptance/test_admin_writes.py", "told"): "a helper of tests/broker",
-    ("tests/acceptance/test_replica_placement.py", "told"): "a helper of tests/broker",
 }
 """Legitimate uses by file and word, each with its reason."""
 ALLOWED_IN_TESTS = {

@@ -26,7 +26,7 @@ from tests.error_codes import REQUEST_TIMED_OUT
 Connect = Callable[[int], RawClient]
 METADATA = MetadataRequest(topics=[])
 SESSION = 9.0
-QUICK = 2.5  # a wait that nobody ends takes 5 s and more
+QUICK = 2.5  # a wait until its timeout takes at least 5 s
 
 
 def fenced(cluster: KafkaCluster) -> list[str]:
@@ -38,7 +38,7 @@ def fenced(cluster: KafkaCluster) -> list[str]:
 
 @pytest.mark.kafka(brokers=2, topics={"t": 2})
 def test_stop_and_restart_return_as_soon_as_the_controller_responds(kafka_cluster: KafkaCluster) -> None:
-    """On threads: whoever waits is told, and does not sleep until its time is up."""
+    """On threads, the waiting call is notified and does not sleep until its timeout."""
     other = 1 - kafka_cluster.controller.id
     started = time.monotonic()
     kafka_cluster.controls.stop_broker(other)
@@ -47,8 +47,8 @@ def test_stop_and_restart_return_as_soon_as_the_controller_responds(kafka_cluste
 
 
 @pytest.mark.kafka(brokers=2)
-def test_a_change_that_waits_for_a_controller_is_made_once_there_is_one(kafka_cluster: KafkaCluster) -> None:
-    """On threads, too."""
+def test_change_without_a_controller_is_made_after_the_election(kafka_cluster: KafkaCluster) -> None:
+    """The change waits on a thread."""
     kafka_cluster.controls.hold_elections()
     kafka_cluster.controls.crash_broker(0)
     with ThreadPoolExecutor(1) as pool:
@@ -59,11 +59,11 @@ def test_a_change_that_waits_for_a_controller_is_made_once_there_is_one(kafka_cl
         change.result(timeout=QUICK)
 
 
-# ---------------------------------------------------------------------- a broker is gone
+# ---------------------------------------------------------------------- after a crash
 
 
-def test_requests_that_a_fault_holds_go_with_their_broker(simulation: Simulation) -> None:
-    """A replayed one, too, though its connection was dead before."""
+def test_crash_drops_requests_held_by_a_fault_rule(simulation: Simulation) -> None:
+    """The request is a replayed one, whose connection was closed before."""
     cluster = simulation.cluster(brokers=1, topics={"t": 1})
     cluster.controls.rule(api="Produce", then="replay")
     wire = RawClient(cluster.brokers[0].address, simulation=simulation)
@@ -74,7 +74,7 @@ def test_requests_that_a_fault_holds_go_with_their_broker(simulation: Simulation
     wire.close()
 
 
-def test_requests_under_way_on_a_slow_link_go_with_their_broker(simulation: Simulation) -> None:
+def test_crash_drops_requests_on_a_slow_link(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=1)
     cluster.controls.delay_client("wire", 2.0)
     wire = RawClient(cluster.brokers[0].address, simulation=simulation)
@@ -87,7 +87,7 @@ def test_requests_under_way_on_a_slow_link_go_with_their_broker(simulation: Simu
     wire.close()
 
 
-def test_metadata_that_set_out_for_a_former_life_does_not_arrive(simulation: Simulation) -> None:
+def test_delayed_metadata_of_before_a_crash_is_dropped(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3)
     simulation.run_for(1)
     broker = cluster.brokers[1]
@@ -134,7 +134,7 @@ def test_controller_requests_of_a_stopped_broker_are_dropped(
     assert answers == []
 
 
-def test_timers_of_a_former_life_do_not_run(simulation: Simulation) -> None:
+def test_timers_of_before_a_crash_do_not_run(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=1)
     rang: list[float] = []
     with cluster.lock:
@@ -145,20 +145,8 @@ def test_timers_of_a_former_life_do_not_run(simulation: Simulation) -> None:
     assert rang == []
 
 
-def test_logs_of_topics_that_went_meanwhile_go_with_the_next_start(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=2, topics={"t": 1})
-    simulation.run_for(1)
-    kept = cluster.brokers[1].logs._logs
-    assert len(kept) == 1
-    cluster.controls.crash_broker(1)
-    cluster.delete_topic("t")
-    cluster.controls.restart_broker(1)
-    simulation.run_for(1)
-    assert len(kept) == 0
-
-
-def test_a_session_ends_once(simulation: Simulation) -> None:
-    """Also that of a broker of which everybody knows at once."""
+def test_session_of_a_crashed_broker_ends_once(simulation: Simulation) -> None:
+    """The controller is notified of the crash, and the session does not end again."""
     cluster = simulation.cluster(brokers=3)
     cluster.controls.crash_broker(1)
     simulation.run_for(2 * SESSION)
@@ -166,7 +154,7 @@ def test_a_session_ends_once(simulation: Simulation) -> None:
     assert len(ended) == 1
 
 
-# ---------------------------------------------------------------------- starts and stops in good order
+# ---------------------------------------------------------------------- starts and controlled shutdowns
 
 
 def test_follower_fetches_carry_the_current_broker_epoch(simulation: Simulation) -> None:
@@ -179,7 +167,7 @@ def test_follower_fetches_carry_the_current_broker_epoch(simulation: Simulation)
     assert [broker.node.epoch for broker in cluster.brokers] == registered
 
 
-def test_a_start_does_not_wait_for_metadata_that_a_test_holds(simulation: Simulation) -> None:
+def test_restart_does_not_wait_for_held_metadata(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3)
     cluster.controls.crash_broker(1)
     cluster.controls.hold_metadata(1)
@@ -188,7 +176,7 @@ def test_a_start_does_not_wait_for_metadata_that_a_test_holds(simulation: Simula
     assert simulation.clock.monotonic() - started < 1
 
 
-def test_a_stop_in_good_order_does_not_wait_for_the_next_heartbeat(simulation: Simulation) -> None:
+def test_controlled_shutdown_does_not_wait_for_the_next_heartbeat(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 3})
     for broker in (1, 2, 1, 2):
         simulation.run_for(3.3)
@@ -209,11 +197,11 @@ def test_controlled_shutdown_enable_decides_whether_leaders_move_first(
     assert state is (BrokerState.SHUTTING_DOWN if orderly else BrokerState.RUNNING)
 
 
-# ---------------------------------------------------------------------- a broker stands still
+# ---------------------------------------------------------------------- paused brokers
 
 
-def test_a_controller_that_stood_still_ends_nobodys_session_for_it(simulation: Simulation) -> None:
-    """What the others said meanwhile is not heard yet."""
+def test_resumed_controller_expires_no_session_before_it_reads_the_heartbeats(simulation: Simulation) -> None:
+    """It has not yet read the heartbeats that arrived during the pause."""
     cluster = simulation.cluster(brokers=3)
     simulation.run_for(1)
     cluster.controls.hold_elections()
@@ -227,7 +215,7 @@ def test_a_controller_that_stood_still_ends_nobodys_session_for_it(simulation: S
 
 
 def test_resumed_broker_sends_a_heartbeat_at_once_and_gets_missed_changes(simulation: Simulation) -> None:
-    """And not only with its next heartbeat, up to two seconds later."""
+    """It does not wait for its next regular heartbeat, up to two seconds later."""
     cluster = simulation.cluster(brokers=3)
     for number in range(5):
         simulation.run_for(0.3)
@@ -238,7 +226,7 @@ def test_resumed_broker_sends_a_heartbeat_at_once_and_gets_missed_changes(simula
         assert f"t{number}" in cluster.brokers[1].image.topics
 
 
-def test_a_controller_that_was_replaced_while_it_stood_still_resigns(simulation: Simulation) -> None:
+def test_resumed_controller_that_was_replaced_resigns(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3)
     simulation.run_for(1)
     cluster.controls.pause_broker(0)
@@ -254,10 +242,10 @@ def test_a_controller_that_was_replaced_while_it_stood_still_resigns(simulation:
 
 
 @pytest.mark.kafka(brokers=1)
-def test_a_request_taken_up_as_its_broker_is_paused_is_answered_afterwards(
+def test_request_taken_by_a_handler_before_a_pause_gets_its_response_after_it(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
-    """A handler has it already, but not yet the lock."""
+    """The handler has taken the request, but not yet the lock."""
     broker, wire = kafka_cluster.brokers[0], connect(0)
     kafka_cluster.controls.pause_broker(0)
     sent = wire.send(METADATA, 12)
@@ -269,11 +257,11 @@ def test_a_request_taken_up_as_its_broker_is_paused_is_answered_afterwards(
     assert wire.receive(MetadataRequest, 12)[0] == sent
 
 
-# ---------------------------------------------------------------------- the way to the controller
+# ---------------------------------------------------------------------- requests to the controller
 
 
-def test_a_request_to_the_controller_is_tried_again_in_time(simulation: Simulation) -> None:
-    """After 0.05 s, and not when the broker's timers run for something else."""
+def test_request_to_the_controller_is_retried_after_50_ms(simulation: Simulation) -> None:
+    """It does not wait for other timers of the broker."""
     cluster = simulation.cluster(brokers=3)
     broker = cluster.brokers[1]
     simulation.run_for(1)
@@ -287,7 +275,7 @@ def test_a_request_to_the_controller_is_tried_again_in_time(simulation: Simulati
                 request, 0, lambda answer, at: answers.append(answer), simulation.clock.monotonic()
             )
         simulation.run_for(0.02)
-        with cluster.lock:  # not `heal`, which has every broker look at its timers
+        with cluster.lock:  # not `heal`, which wakes every broker
             cluster.links.join(1, 0)
             cluster.links.join(0, 1)
         simulation.run_for(0.1)
@@ -311,7 +299,7 @@ def test_request_unanswered_by_a_controller_is_sent_to_the_next(simulation: Simu
     assert len(answers) == 1
 
 
-def test_a_clients_request_to_the_controller_ends_in_its_time_while_there_is_none(
+def test_forwarded_request_without_a_controller_times_out(
     simulation: Simulation,
 ) -> None:
     cluster = simulation.cluster(brokers=3)

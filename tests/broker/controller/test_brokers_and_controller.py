@@ -30,27 +30,27 @@ from tests.broker.support.leaders import append, ends, try_append
 from tests.broker.support.raw_client import RawClient
 
 KEY = ("t", 0)
-ANYBODY = CreatableTopic(name="new", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+NEW_TOPIC = CreatableTopic(name="new", num_partitions=1, replication_factor=1, assignments=[], configs=[])
 SESSION = 9.0
 
 
-def ask(
+def call_controller(
     cluster: KafkaCluster, simulation: Simulation, source: int, request: Request[Any], version: int
 ) -> Any:
-    """What the controller answers to a broker."""
-    answers: list[Any] = []
+    """Send a request of a broker to the controller, and return the response or the error."""
+    results: list[Any] = []
     with cluster.lock:
         cluster.links.call(
             source,
             cluster.controller.id,
             request,
             version,
-            lambda response, at: answers.append(response),
-            lambda error, at: answers.append(error),
+            lambda response, at: results.append(response),
+            lambda error, at: results.append(error),
             simulation.clock.monotonic(),
         )
-    assert simulation.wait_until(lambda: bool(answers), 5)
-    return answers[0]
+    assert simulation.wait_until(lambda: bool(results), 5)
+    return results[0]
 
 
 # ---------------------------------------------------------------------- producer ids
@@ -61,13 +61,13 @@ def test_producer_ids_never_repeat_across_brokers_and_controllers(
 ) -> None:
     cluster = simulation.cluster(brokers=3)
     simulation.run_for(1)
-    given: list[int] = []
+    ids: list[int] = []
 
     def take(count: int) -> None:
         for broker in (one for one in cluster.brokers if one.is_running):
             for _ in range(3):
-                given.extend(broker.services.next_producer_id() for _ in range(count // 3))
-                simulation.run_for(0.1)  # the next block comes meanwhile
+                ids.extend(broker.services.next_producer_id() for _ in range(count // 3))
+                simulation.run_for(0.1)  # until the next block is allocated
 
     take(1500)
     cluster.controls.crash_broker(cluster.controller.id)
@@ -75,7 +75,7 @@ def test_producer_ids_never_repeat_across_brokers_and_controllers(
     cluster.controls.restart_broker(0)
     simulation.run_for(0.1)
     take(1500)
-    assert len(given) == len(set(given)) == 4500 + 3000 + 4500
+    assert len(ids) == len(set(ids)) == 4500 + 3000 + 4500
 
 
 def test_without_a_controller_producers_wait_for_the_next_block(simulation: Simulation) -> None:
@@ -96,7 +96,7 @@ def test_without_a_controller_producers_wait_for_the_next_block(simulation: Simu
 # ---------------------------------------------------------------------- AlterPartition
 
 
-def test_isr_changes_go_to_the_controller_and_the_old_epoch_is_refused(
+def test_alter_partition_with_an_old_epoch_is_rejected(
     simulation: Simulation,
 ) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 1})
@@ -129,8 +129,8 @@ def test_isr_changes_go_to_the_controller_and_the_old_epoch_is_refused(
                 )
             ],
         )
-        answer = ask(cluster, simulation, leader, request, 3)
-        return answer.error_code, answer.topics[0].partitions[0].error_code if answer.topics else 0
+        response = call_controller(cluster, simulation, leader, request, 3)
+        return response.error_code, response.topics[0].partitions[0].error_code if response.topics else 0
 
     assert change(0, broker_epoch=0) == (errors.StaleBrokerEpoch.code, 0)
     assert change(0, stale=999) == (0, errors.IneligibleReplica.code)
@@ -140,8 +140,8 @@ def test_isr_changes_go_to_the_controller_and_the_old_epoch_is_refused(
     assert change(0) == (0, errors.InvalidUpdateVersion.code)
 
 
-def test_an_isr_change_waits_for_a_controller(simulation: Simulation) -> None:
-    """An acks=all produce that needs a smaller ISR waits with it."""
+def test_isr_change_waits_for_a_controller(simulation: Simulation) -> None:
+    """A produce with acks=all that needs a smaller ISR waits with it."""
     cluster = simulation.cluster(
         brokers=3,
         topics={"t": Topic(configs={"min.insync.replicas": 1})},
@@ -168,7 +168,7 @@ def test_an_isr_change_waits_for_a_controller(simulation: Simulation) -> None:
 # ---------------------------------------------------------------------- forwarding, Metadata's controller
 
 
-def test_every_broker_takes_admin_writes_and_names_any_live_broker_as_controller(
+def test_every_broker_forwards_changes_and_names_a_live_broker_as_controller(
     simulation: Simulation,
 ) -> None:
     cluster = simulation.cluster(brokers=3, controller=2)
@@ -199,23 +199,23 @@ def test_every_broker_takes_admin_writes_and_names_any_live_broker_as_controller
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_a_topic_appears_after_the_first_metadata(simulation: Simulation, allowed: bool) -> None:
+def test_metadata_request_creates_a_missing_topic_if_allowed(simulation: Simulation, allowed: bool) -> None:
     cluster = simulation.cluster(brokers=3, config={"auto.create.topics.enable": allowed})
     simulation.run_for(1)
     wire = RawClient(cluster.brokers[1].address, simulation=simulation)
 
-    def meet(may_create: bool) -> int:
+    def error_of(may_create: bool) -> int:
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=may_create
         )
         return int(wire.call(request, 12).topics[0].error_code)
 
-    assert meet(False) == errors.UnknownTopicOrPartition.code
+    assert error_of(False) == errors.UnknownTopicOrPartition.code
     simulation.run_for(1)
     assert cluster.topics() == []
-    assert meet(True) == errors.UnknownTopicOrPartition.code
+    assert error_of(True) == errors.UnknownTopicOrPartition.code
     simulation.run_for(1)
-    assert meet(True) == (0 if allowed else errors.UnknownTopicOrPartition.code)
+    assert error_of(True) == (0 if allowed else errors.UnknownTopicOrPartition.code)
     wire.close()
 
 
@@ -244,7 +244,7 @@ def test_broker_without_heartbeats_is_fenced_and_its_leaderships_move(
     assert 1 not in after.isr
 
 
-def test_a_broker_stays_fenced_until_it_has_the_metadata(simulation: Simulation) -> None:
+def test_restarted_broker_stays_fenced_until_it_has_the_metadata(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 1})
     simulation.run_for(1)
     follower = next(one for one in (1, 2) if one != cluster.partition(*KEY).leader)
@@ -276,7 +276,7 @@ def test_paused_broker_is_fenced_and_returns_as_a_follower(simulation: Simulatio
     assert leader not in view.isr
     append(cluster, KEY, b"b")
     cluster.controls.resume_broker(leader)
-    # It has slept: as far as it knows, it still leads.
+    # Its metadata is old, so it still leads.
     assert cluster.brokers[leader].replicas.replicas[KEY].is_leader
     simulation.run_for(3)
     assert not cluster.brokers[leader].replicas.replicas[KEY].is_leader
@@ -286,7 +286,7 @@ def test_paused_broker_is_fenced_and_returns_as_a_follower(simulation: Simulatio
 
 
 def test_idle_brokers_send_heartbeats(simulation: Simulation) -> None:
-    """No topics, no clients; a broker that was restarted among them."""
+    """There are no topics and no clients; one broker was restarted."""
     cluster = simulation.cluster(brokers=3)
     cluster.controls.crash_broker(2)
     cluster.controls.restart_broker(2)
@@ -297,7 +297,7 @@ def test_idle_brokers_send_heartbeats(simulation: Simulation) -> None:
     assert cluster.controller.image.version <= version + 1, "heartbeats change nothing"
 
 
-def test_heartbeats_of_an_older_registration_are_refused(simulation: Simulation) -> None:
+def test_heartbeat_of_an_older_registration_is_rejected(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3)
     simulation.run_for(1)
 
@@ -309,7 +309,7 @@ def test_heartbeats_of_an_older_registration_are_refused(simulation: Simulation)
             want_fence=False,
             want_shut_down=False,
         )
-        return int(ask(cluster, simulation, 1, request, 1).error_code)
+        return int(call_controller(cluster, simulation, 1, request, 1).error_code)
 
     epoch = cluster.controller.image.brokers[1].epoch
     assert beat(1, epoch) == 0
@@ -332,7 +332,7 @@ def test_controlled_shutdown_moves_leaders_before_the_broker_stops(simulation: S
     assert (True, True) in changes
     assert {cluster.partition("t", number).leader for number in range(9)} == {1, 2}
     assert cluster.controller.image.brokers[0].is_fenced
-    assert cluster.controller.id != 0, "it was the controller, and another is at once"
+    assert cluster.controller.id != 0, "another broker is the controller at once"
 
 
 def test_leadership_returns_to_preferred_replicas(simulation: Simulation) -> None:
@@ -359,7 +359,7 @@ def test_leadership_returns_to_preferred_replicas(simulation: Simulation) -> Non
 # ---------------------------------------------------------------------- late metadata
 
 
-def test_a_broker_that_learns_late_still_leads_as_far_as_it_knows(simulation: Simulation) -> None:
+def test_old_leader_with_late_metadata_accepts_records_that_are_lost(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 1})
     simulation.run_for(1)
     old = cluster.partition(*KEY).leader
@@ -382,7 +382,7 @@ def test_a_broker_that_learns_late_still_leads_as_far_as_it_knows(simulation: Si
 
 @pytest.mark.parametrize("late", [1, 2])
 def test_new_controller_publishes_the_whole_image_to_every_broker(simulation: Simulation, late: int) -> None:
-    """Nobody waits for what the old one had under way to a broker, nor for the end of its session."""
+    """It waits neither for updates of the old one nor for the end of a session."""
     cluster = simulation.cluster(brokers=3, topics={"t": 1}, controller=0)
     simulation.run_for(1)
     cluster.controls.delay_metadata(late, 60.0)
@@ -391,13 +391,13 @@ def test_new_controller_publishes_the_whole_image_to_every_broker(simulation: Si
     cluster.controls.delay_metadata(late, 0.0)
     assert simulation.wait_until(lambda: cluster.controller.epoch == 2, 20)
     simulation.run_for(0.1)
-    assert not cluster.controller.image.brokers[0].is_fenced, "nothing else has made it publish"
+    assert not cluster.controller.image.brokers[0].is_fenced, "no other change was published"
     assert all("new" in cluster.brokers[one].image.topics for one in (1, 2))
     assert all(cluster.brokers[one].image is cluster.controller.image for one in (1, 2))
 
 
-def test_a_slow_change_delays_the_changes_behind_it_and_nothing_else(simulation: Simulation) -> None:
-    """One queue, in the order of receipt, to be seen in the timeline; data does not wait."""
+def test_slow_change_of_the_controller_delays_only_later_changes(simulation: Simulation) -> None:
+    """Changes are in one queue, which the timeline shows; records do not wait."""
     cluster = simulation.cluster(brokers=3, topics={"t": 1})
     simulation.run_for(1)
     cluster.controls.slow_controller(5.0)
@@ -427,14 +427,14 @@ def test_a_slow_change_delays_the_changes_behind_it_and_nothing_else(simulation:
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_words_that_no_message_could_carry_are_cut(simulation: Simulation, waits: bool) -> None:
-    """Why a name of 32 KiB cannot be quotes it, and is too long for the protocol's strings then; the
-    controller is asked, and another broker.
-    """
+def test_error_message_longer_than_a_string_of_the_protocol_is_cut(
+    simulation: Simulation, waits: bool
+) -> None:
+    """The error of a name of 32 KiB quotes it; the request goes to the controller and to other brokers."""
     cluster = simulation.cluster(brokers=3)
     simulation.run_for(1)
     if waits:
-        # Then the answer is made in the controller's own turn, not in that of the request.
+        # The controller creates the response in its own turn, not in that of the request.
         cluster.controls.slow_controller(2.0)
     topic = CreatableTopic(
         name="x" * 32_767, num_partitions=1, replication_factor=1, assignments=[], configs=[]
@@ -450,8 +450,8 @@ def test_words_that_no_message_could_carry_are_cut(simulation: Simulation, waits
     cluster.check()
 
 
-def test_a_change_that_waits_too_long_is_not_made(simulation: Simulation) -> None:
-    """Behind a slow one, at the controller itself and forwarded by another broker."""
+def test_change_that_times_out_in_the_controllers_queue_is_not_made(simulation: Simulation) -> None:
+    """The request waits behind a slow change, at the controller and forwarded by another broker."""
     cluster = simulation.cluster(brokers=3)
     simulation.run_for(1)
     cluster.controls.slow_controller(10.0)
@@ -460,7 +460,7 @@ def test_a_change_that_waits_too_long_is_not_made(simulation: Simulation) -> Non
     for broker in cluster.brokers:
         wire = RawClient(broker.address, simulation=simulation)
         began = simulation.now
-        (result,) = wire.call(CreateTopicsRequest(topics=[ANYBODY], timeout_ms=1000), 7).topics
+        (result,) = wire.call(CreateTopicsRequest(topics=[NEW_TOPIC], timeout_ms=1000), 7).topics
         assert result.error_code == errors.RequestTimedOut.code
         assert simulation.now - began == pytest.approx(1.0, abs=0.05)
         wire.close()
@@ -485,7 +485,7 @@ def test_broker_state_changes_follow_the_table_or_raise(simulation: Simulation) 
     lifecycle.state = BrokerLifeState.RUNNING
 
 
-def test_change_by_hand_without_a_controller_raises_no_active_controller(simulation: Simulation) -> None:
+def test_create_topic_without_a_controller_raises_no_active_controller(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3)
     simulation.run_for(1)
     cluster.controls.hold_elections()

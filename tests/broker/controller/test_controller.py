@@ -29,7 +29,7 @@ from pykafka2.errors import (
 
 
 class Published:
-    """A controller with three brokers and a topic, and what it published."""
+    """A controller with three brokers and a topic, and the images that it published."""
 
     def __init__(self, **configs: object) -> None:
         self.images: list[tuple[ClusterImage, Mapping[str, TopicImage | None]]] = []
@@ -62,17 +62,17 @@ def test_every_change_is_published_with_a_higher_version(published: Published) -
     assert image.topic_by_id(image.topics["t"].id) is image.topics["t"]
 
 
-def test_the_first_live_replica_in_sync_leads(published: Published) -> None:
+def test_first_live_replica_in_the_isr_becomes_the_leader(published: Published) -> None:
     published.controller.fence_broker(0)
     assert published.partition == PartitionImage((0, 1, 2), (1, 2), 1, leader_epoch=1, partition_epoch=1)
     published.controller.fence_broker(2)
-    # Losing a follower begins no new leader epoch.
+    # The loss of a follower starts no new leader epoch.
     assert published.partition == PartitionImage((0, 1, 2), (1,), 1, leader_epoch=1, partition_epoch=2)
     published.controller.fence_broker(1)
     assert published.partition == PartitionImage((0, 1, 2), (1,), -1, leader_epoch=2, partition_epoch=3)
 
 
-def test_a_returning_broker_gets_a_new_epoch_and_leads_only_if_in_sync(published: Published) -> None:
+def test_registered_broker_gets_a_new_epoch_and_leads_only_if_in_the_isr(published: Published) -> None:
     before = published.controller.image.brokers[0].epoch
     for broker in (0, 2, 1):
         published.controller.fence_broker(broker)
@@ -82,8 +82,8 @@ def test_a_returning_broker_gets_a_new_epoch_and_leads_only_if_in_sync(published
     assert (published.partition.leader, published.partition.isr) == (1, (1,))
 
 
-def test_the_same_incarnation_keeps_its_epoch(published: Published) -> None:
-    """Its registration is repeated when the answer was lost; a new epoch would make it refuse itself."""
+def test_repeated_registration_of_an_incarnation_keeps_its_epoch(published: Published) -> None:
+    """A broker repeats its registration after a lost response; a new epoch would fence it."""
     controller = published.controller
     first = Registration(7, (Endpoint("PLAINTEXT", "host", 9099),), "rack", b"i" * 16)
     epoch = register(controller, first)
@@ -94,7 +94,7 @@ def test_the_same_incarnation_keeps_its_epoch(published: Published) -> None:
     assert register(controller, attrs.evolve(first, incarnation_id=b"j" * 16)) > epoch
 
 
-def test_fencing_an_absent_or_unknown_broker_changes_nothing(published: Published) -> None:
+def test_fencing_a_fenced_or_unknown_broker_changes_nothing(published: Published) -> None:
     published.controller.fence_broker(0)
     count = len(published.images)
     published.controller.fence_broker(0)
@@ -102,7 +102,7 @@ def test_fencing_an_absent_or_unknown_broker_changes_nothing(published: Publishe
     assert len(published.images) == count
 
 
-def test_unclean_election_only_where_it_is_allowed() -> None:
+def test_unclean_leader_election_if_it_is_enabled() -> None:
     published = Published(**{"unclean.leader.election.enable": True})
     published.controller.fence_broker(1)
     published.controller.fence_broker(2)
@@ -111,7 +111,7 @@ def test_unclean_election_only_where_it_is_allowed() -> None:
     assert (published.partition.leader, published.partition.isr) == (2, (2,))
 
 
-def test_an_isr_change_needs_the_current_epochs_and_live_replicas(published: Published) -> None:
+def test_isr_change_needs_the_current_epochs_and_live_replicas(published: Published) -> None:
     controller = published.controller
 
     topic_id = controller.image.topics["t"].id
@@ -124,7 +124,7 @@ def test_an_isr_change_needs_the_current_epochs_and_live_replicas(published: Pub
         )
         return None if refusal is None else type(refusal)
 
-    # Whoever knows more than we do shows that we are not the controller any more.
+    # A newer epoch shows that another broker is the controller.
     assert change(0, 5, 0, 1) is NotController
     assert change(0, 0, 0, 1, epoch=1) is NotController
     assert change(1, 0, 0, 1) is InvalidRequest
@@ -134,7 +134,10 @@ def test_an_isr_change_needs_the_current_epochs_and_live_replicas(published: Pub
     assert change(0, 0, 0, 1, topic=bytes(16)) is UnknownTopicId
     assert sorted(published.partition.isr) == [0, 1, 2]
     assert change(0, 0, 2, 0) is None
-    assert (published.partition.isr, published.partition.partition_epoch) == ((2, 0), 1)  # as it was said
+    assert (published.partition.isr, published.partition.partition_epoch) == (
+        (2, 0),
+        1,
+    )  # in the order of the request
     assert change(0, 0, 0, 1, 2) is InvalidUpdateVersion
     controller.fence_broker(1)
     assert change(0, 1, 0, 1, 2) is IneligibleReplica
@@ -157,7 +160,7 @@ def test_isr_changes_of_many_partitions_are_published_once(published: Published)
     assert {partition.isr for partition in controller.image.topics["many"].partitions} == {(0,)}
 
 
-def test_a_leader_is_moved_among_live_replicas(published: Published) -> None:
+def test_move_leader_accepts_only_live_replicas(published: Published) -> None:
     controller = published.controller
     moved = controller.move_leader("t", 0, 2)
     assert (moved.leader, moved.leader_epoch, moved.isr) == (2, 1, (0, 1, 2))
@@ -185,7 +188,7 @@ def test_leaders_stay_balanced_over_many_topics(published: Published) -> None:
     assert {leaders.count(broker) for broker in range(3)} == {10}
 
 
-def test_a_new_controller_replays_the_log_and_ends_the_epoch_before(published: Published) -> None:
+def test_new_controller_replays_the_log_and_fences_the_old_one(published: Published) -> None:
     old = published.controller
     old.move_leader("t", 0, 2)
     old.allocate_producer_ids()
@@ -202,7 +205,7 @@ def test_a_new_controller_replays_the_log_and_ends_the_epoch_before(published: P
     assert new.allocate_producer_ids() == range(1000, 2000)
 
 
-def test_a_long_log_begins_with_a_snapshot(published: Published) -> None:
+def test_long_metadata_log_begins_with_a_snapshot(published: Published) -> None:
     controller = published.controller
     for block in range(3):
         controller.write([ProducerIdsAllocated(number) for number in range(block * 6000, (block + 1) * 6000)])

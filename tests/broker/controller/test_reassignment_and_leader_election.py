@@ -1,6 +1,6 @@
-"""Partitions that are added, leaders that are elected by request, replicas that move.
+"""Added partitions, elected leaders and reassigned replicas.
 
-The words are those that Apache Kafka 4.3.1 gave to the same requests.
+The error messages are those of Apache Kafka 4.3.1 for the same requests.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import pytest
 
 from pykafka2.errors import name_of
 from pykafka2.protocol.messages.cluster import UpdateFeaturesRequest
-from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from pykafka2.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
@@ -27,10 +26,11 @@ from tests.broker.support.admin_requests import (
     BROKER,
     SET,
     TOPIC,
-    Told,
+    Outcome,
     add_partitions,
     alter,
     create,
+    metadata_of,
     topic_of,
     value_of,
 )
@@ -40,7 +40,7 @@ from tests.broker.support.raw_client import RawClient
 
 Connect = Callable[..., RawClient]
 WaitFor = Callable[[Callable[[], bool]], None]
-DONE: Told = ("NONE", None)
+DONE: Outcome = ("NONE", None)
 
 NOT_REGISTERED = "The manual partition assignment includes broker {}, but no such broker is registered."
 TWICE = "The manual partition assignment includes the broker 0 more than once."
@@ -49,12 +49,6 @@ NOT_CONSISTENT = (
     "The manual partition assignment includes a partition with {} replica(s), but this is not consistent "
     "with previous partitions, which have {} replica(s)."
 )
-
-
-def asked_for(wire: RawClient, *names: str, create: bool = True) -> list[MetadataResponseTopic]:
-    topics = [MetadataRequestTopic(name=name) for name in names]
-    request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
-    return wire.call(request, 12).topics
 
 
 # ---------------------------------------------------------------------- partitions, elections, moves
@@ -80,10 +74,10 @@ def test_partitions_can_only_be_added(kafka_cluster: KafkaCluster, connect: Conn
         assert add_partitions(wire, "p", count, assignments) == (error, words)
     assert add_partitions(wire, "nosuch", 3) == ("UNKNOWN_TOPIC_OR_PARTITION", None)
     assert add_partitions(wire, "p", 5, validate_only=True) == DONE
-    assert len(asked_for(wire, "p")[0].partitions) == 2
+    assert len(metadata_of(wire, "p")[0].partitions) == 2
     assert add_partitions(wire, "p", 3, [[2, 0]]) == DONE
     assert add_partitions(wire, "p", 5) == DONE
-    partitions = asked_for(connect(2), "p")[0].partitions
+    partitions = metadata_of(connect(2), "p")[0].partitions
     assert list(partitions[2].replica_nodes) == [2, 0]
     assert [len(one.replica_nodes) for one in partitions] == [2] * 5
     with connect(partitions[4].leader_id) as leader:
@@ -92,9 +86,9 @@ def test_partitions_can_only_be_added(kafka_cluster: KafkaCluster, connect: Conn
 
 def elect(
     wire: RawClient, topic: str | None, *numbers: int, unclean: bool = False
-) -> dict[tuple[str, int], Told] | str:
-    asked = None if topic is None else [TopicPartitions(topic=topic, partitions=list(numbers))]
-    response = wire.call(ElectLeadersRequest(election_type=int(unclean), topic_partitions=asked), 2)
+) -> dict[tuple[str, int], Outcome] | str:
+    partitions = None if topic is None else [TopicPartitions(topic=topic, partitions=list(numbers))]
+    response = wire.call(ElectLeadersRequest(election_type=int(unclean), topic_partitions=partitions), 2)
     if response.error_code:
         return name_of(response.error_code)
     return {
@@ -105,7 +99,7 @@ def elect(
 
 
 @pytest.mark.kafka(brokers=3)
-def test_leaders_are_elected_by_request(
+def test_elect_leaders_elects_preferred_replicas(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     create(connect(), topic_of("e", assignment={0: [0, 1], 1: [1, 0]}))
@@ -149,31 +143,31 @@ def test_unclean_election_elects_a_replica_outside_the_isr(
 
 def reassign(
     wire: RawClient, number: int, target: Sequence[int] | None, *, topic: str = "m", **more: Any
-) -> Told:
+) -> Outcome:
     partition = ReassignablePartition(
         partition_index=number, replicas=None if target is None else list(target)
     )
-    asked = ReassignableTopic(name=topic, partitions=[partition])
-    response = wire.call(AlterPartitionReassignmentsRequest(topics=[asked], **more), 1)
+    reassigned = ReassignableTopic(name=topic, partitions=[partition])
+    response = wire.call(AlterPartitionReassignmentsRequest(topics=[reassigned], **more), 1)
     assert response.error_code == 0
-    (answer,) = response.responses[0].partitions
-    return name_of(answer.error_code), answer.error_message
+    (result,) = response.responses[0].partitions
+    return name_of(result.error_code), result.error_message
 
 
 def moving(wire: RawClient, *numbers: int) -> list[tuple[int, list[int], list[int], list[int]]]:
     topics = (
         [ListPartitionReassignmentsTopics(name="m", partition_indexes=list(numbers))] if numbers else None
     )
-    told = wire.call(ListPartitionReassignmentsRequest(topics=topics), 0).topics
+    listed = wire.call(ListPartitionReassignmentsRequest(topics=topics), 0).topics
     return [
         (one.partition_index, list(one.replicas), list(one.adding_replicas), list(one.removing_replicas))
-        for topic in told
+        for topic in listed
         for one in topic.partitions
     ]
 
 
 @pytest.mark.kafka(brokers=3)
-def test_moves_that_cannot_be_are_refused(connect: Connect) -> None:
+def test_invalid_reassignments_are_rejected(connect: Connect) -> None:
     wire = connect(2)
     create(wire, topic_of("m", assignment={0: [0, 1]}))
     invalid = "INVALID_REPLICA_ASSIGNMENT"
@@ -193,7 +187,7 @@ def test_moves_that_cannot_be_are_refused(connect: Connect) -> None:
 
 
 @pytest.mark.kafka(brokers=3)
-def test_a_move_copies_the_data_and_drops_the_old_replicas(
+def test_reassignment_copies_the_records_and_removes_the_old_replicas(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     wire = connect(0)
@@ -219,7 +213,7 @@ def test_a_move_copies_the_data_and_drops_the_old_replicas(
 
 
 @pytest.mark.kafka(brokers=3)
-def test_a_move_is_taken_back_changed_or_only_an_order(
+def test_reassignment_can_be_cancelled_or_changed_and_reordering_needs_no_copy(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     wire = connect(0)
@@ -235,7 +229,7 @@ def test_a_move_is_taken_back_changed_or_only_an_order(
     partition = image.topics["m"].partitions[0]
     assert (partition.replicas, partition.leader) == ((0, 1), 0)
     assert ("m", 0) not in kafka_cluster.brokers[2].replicas.replicas
-    # An order of preference, and fewer replicas, need no copying: they are done at once.
+    # Another order and fewer replicas need no copy, so they are immediate.
     assert reassign(wire, 0, [1, 0]) == DONE
     view = kafka_cluster.controller.image.topics["m"].partitions[0]
     assert (view.replicas, view.leader, view.leader_epoch) == ((1, 0), 0, partition.leader_epoch)
@@ -249,12 +243,12 @@ def test_a_move_is_taken_back_changed_or_only_an_order(
 
 
 @pytest.mark.kafka(brokers=3)
-def test_reassignment_changed_half_way_follows_kafka(
+def test_reassignment_changed_before_its_end_has_kafkas_replicas(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
-    """As three brokers of 4.3.1 did with replication throttled: what was to come counts as there.
+    """Recorded from three brokers of 4.3.1 with throttled replication: an adding replica counts as present.
 
-    Named out again it is to go, though it is still to come: such a move ends only by being cancelled.
+    A target without it lists it as adding and removing. Such a reassignment ends only by its cancellation.
     """
     wire = connect(0)
     create(wire, topic_of("m", assignment={0: [0, 1]}))
@@ -285,7 +279,7 @@ def test_reassignment_changed_half_way_follows_kafka(
 @pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=3)
-def test_fewer_replicas_wait_until_all_that_stay_are_in_sync(
+def test_reassignment_to_fewer_replicas_waits_until_the_rest_are_in_the_isr(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     wire = connect(0)
@@ -299,7 +293,7 @@ def test_fewer_replicas_wait_until_all_that_stay_are_in_sync(
 
 
 @pytest.mark.kafka(brokers=4)
-def test_a_move_outlives_the_controller_that_began_it(
+def test_reassignment_continues_after_a_controller_failover(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     wire = connect(1)
@@ -320,11 +314,12 @@ def test_a_move_outlives_the_controller_that_began_it(
 
 
 @pytest.mark.kafka(brokers=2, topics={"m": 1})
-@pytest.mark.parametrize("asked_of", [0, 1])
-def test_list_reassignments_without_a_timeout_is_answered(connect: Connect, asked_of: int) -> None:
-    """Apache's controller heeds the time-outs of five requests; kafka-go's ListPartitionReassignments, which
-    names none (0 ms), is not one of them, nor is UpdateFeatures."""
-    wire = connect(asked_of)
+@pytest.mark.parametrize("broker", [0, 1])
+def test_list_reassignments_and_update_features_ignore_a_timeout_of_zero(
+    connect: Connect, broker: int
+) -> None:
+    """Kafka's controller uses the timeouts of five requests only; kafka-go sends 0 ms in others."""
+    wire = connect(broker)
     listed = wire.call(ListPartitionReassignmentsRequest(topics=None, timeout_ms=0), 0)
     assert (name_of(listed.error_code), listed.topics) == ("NONE", [])
     updated = wire.call(UpdateFeaturesRequest(feature_updates=[], timeout_ms=0, validate_only=True), 2)

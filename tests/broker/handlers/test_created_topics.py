@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 
 from pykafka2.errors import name_of
-from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from pykafka2.protocol.messages.topics import CreatableReplicaAssignment
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.testing.cluster import KafkaCluster
 from tests.broker.support.admin_requests import (
-    Told,
+    Outcome,
     create,
     delete,
-    told,
+    metadata_of,
+    outcome,
     topic_of,
 )
 from tests.broker.support.raw_client import RawClient
 
 Connect = Callable[..., RawClient]
-DONE: Told = ("NONE", None)
+DONE: Outcome = ("NONE", None)
 
 NOT_REGISTERED = "The manual partition assignment includes broker {}, but no such broker is registered."
 TWICE = "The manual partition assignment includes the broker 0 more than once."
@@ -38,12 +38,6 @@ NOT_CONSECUTIVE = "partitions should be a consecutive 0-based integer sequence"
 ILLEGAL = "Topic name is invalid: "
 
 
-def asked_for(wire: RawClient, *names: str, create: bool = True) -> list[MetadataResponseTopic]:
-    topics = [MetadataRequestTopic(name=name) for name in names]
-    request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
-    return wire.call(request, 12).topics
-
-
 # ---------------------------------------------------------------------- made by asking
 
 
@@ -52,10 +46,10 @@ def test_metadata_request_creates_the_topic_on_every_broker(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
     wire = connect(1)
-    (first,) = asked_for(wire, "new")
+    (first,) = metadata_of(wire, "new")
     assert name_of(first.error_code) in ("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE")
     for broker in range(3):
-        (found,) = asked_for(connect(broker), "new", create=False)
+        (found,) = metadata_of(connect(broker), "new", create=False)
         assert (found.error_code, len(found.partitions)) == (0, 4)
 
 
@@ -66,14 +60,14 @@ def test_auto_creation_requires_request_and_broker_to_allow_it(
     config: dict[str, object], in_request: bool
 ) -> None:
     with KafkaCluster(brokers=1, config=config) as cluster, RawClient(cluster.brokers[0].address) as wire:
-        (topic,) = asked_for(wire, "new", create=in_request)
+        (topic,) = metadata_of(wire, "new", create=in_request)
         assert name_of(topic.error_code) == "UNKNOWN_TOPIC_OR_PARTITION"
         assert cluster.topics() == []
 
 
 @pytest.mark.kafka(brokers=1)
 def test_missing_internal_topics_are_marked_internal(connect: Connect) -> None:
-    answers = asked_for(connect(), "__transaction_state", "__consumer_offsets", "mine", create=False)
+    answers = metadata_of(connect(), "__transaction_state", "__consumer_offsets", "mine", create=False)
     assert {name_of(one.error_code) for one in answers} == {"UNKNOWN_TOPIC_OR_PARTITION"}
     assert [one.is_internal for one in answers] == [True, True, False]
 
@@ -82,7 +76,7 @@ def test_missing_internal_topics_are_marked_internal(connect: Connect) -> None:
 def test_no_topic_comes_of_an_illegal_or_a_colliding_name(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
-    illegal, colliding = asked_for(connect(), "a b", "a_b")
+    illegal, colliding = metadata_of(connect(), "a b", "a_b")
     assert name_of(illegal.error_code) == "INVALID_TOPIC_EXCEPTION"
     assert colliding.error_code != 0
     assert kafka_cluster.topics() == ["a.b"]
@@ -107,11 +101,11 @@ def test_topic_names_are_checked(connect: Connect) -> None:
         ("a_b", "Topic 'a_b' collides with existing topic: a.b"),
     ):
         (result,) = create(wire, topic_of(name))
-        assert told(result) == ("INVALID_TOPIC_EXCEPTION", words)
+        assert outcome(result) == ("INVALID_TOPIC_EXCEPTION", words)
     (longest,) = create(wire, topic_of("x" * 249))
-    assert told(longest) == DONE
+    assert outcome(longest) == DONE
     (again,) = create(wire, topic_of("a.b"))
-    assert told(again) == ("TOPIC_ALREADY_EXISTS", "Topic 'a.b' already exists.")
+    assert outcome(again) == ("TOPIC_ALREADY_EXISTS", "Topic 'a.b' already exists.")
 
 
 # ---------------------------------------------------------------------- CreateTopics, DeleteTopics
@@ -177,20 +171,26 @@ def test_invalid_create_topics_requests_are_rejected(kafka_cluster: KafkaCluster
     wire = connect()
     for arguments, error, words in ASKED_WRONGLY:
         (result,) = create(wire, topic_of("t", **arguments))
-        assert told(result) == (error, words)
+        assert outcome(result) == (error, words)
         assert result.topic_id == ZERO_UUID
     for name, value, words in WRONG_VALUES:
         (result,) = create(wire, topic_of("t", configs={name: value}))
-        assert told(result) == ("INVALID_CONFIG", f"Invalid value {value} for configuration {name}: {words}")
+        assert outcome(result) == (
+            "INVALID_CONFIG",
+            f"Invalid value {value} for configuration {name}: {words}",
+        )
     for partitions, factor, what in ((1, -1, "numPartitions"), (1, 1, "replication factor")):
         asked = topic_of("t", assignment={0: [0]})
         asked.num_partitions, asked.replication_factor = partitions, factor
-        assert told(create(wire, asked)[0]) == ("INVALID_REQUEST", MANUAL_BUT.format(what))
+        assert outcome(create(wire, asked)[0]) == ("INVALID_REQUEST", MANUAL_BUT.format(what))
     asked = topic_of("t", assignment={0: [0]})
     asked.assignments.append(CreatableReplicaAssignment(partition_index=0, broker_ids=[1]))
-    assert told(create(wire, asked)[0])[0] == "INVALID_REPLICA_ASSIGNMENT"
-    assert told(create(wire, topic_of("__cluster_metadata"))[0])[0] == "INVALID_REQUEST"
-    assert told(create(wire, topic_of("t"), topic_of("t"))[0]) == ("INVALID_REQUEST", "Duplicate topic name.")
+    assert outcome(create(wire, asked)[0])[0] == "INVALID_REPLICA_ASSIGNMENT"
+    assert outcome(create(wire, topic_of("__cluster_metadata"))[0])[0] == "INVALID_REQUEST"
+    assert outcome(create(wire, topic_of("t"), topic_of("t"))[0]) == (
+        "INVALID_REQUEST",
+        "Duplicate topic name.",
+    )
     assert kafka_cluster.topics() == []
 
 
@@ -198,10 +198,10 @@ def test_invalid_create_topics_requests_are_rejected(kafka_cluster: KafkaCluster
 def test_created_topic_is_returned_with_its_configs(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     wire = connect(2)
     (validated,) = create(wire, topic_of("t", 2, 3), validate_only=True)
-    assert (told(validated), validated.num_partitions) == (DONE, 2)
+    assert (outcome(validated), validated.num_partitions) == (DONE, 2)
     assert kafka_cluster.topics() == []
     (result,) = create(wire, topic_of("t", 2, 3, {"retention.ms": "100", "internal.segment.bytes": "99"}))
-    assert (told(result), result.num_partitions, result.replication_factor) == (DONE, 2, 3)
+    assert (outcome(result), result.num_partitions, result.replication_factor) == (DONE, 2, 3)
     assert result.topic_id == kafka_cluster.controller.image.topics["t"].id
     configs = {config.name: (config.value, config.config_source) for config in result.configs or []}
     assert len(configs) == 34  # Kafka's 33, and one of its own that is set
@@ -215,12 +215,12 @@ def test_a_fenced_broker_takes_a_replica_where_there_are_not_enough_others(
 ) -> None:
     kafka_cluster.controls.crash_broker(0)
     wire = connect(1)
-    assert told(create(wire, topic_of("two", 4, 2))[0]) == DONE
-    assert told(create(wire, topic_of("three", 4, 3))[0]) == DONE
+    assert outcome(create(wire, topic_of("two", 4, 2))[0]) == DONE
+    assert outcome(create(wire, topic_of("three", 4, 3))[0]) == DONE
     topics = kafka_cluster.controller.image.topics
     assert all(sorted(one.replicas) == [1, 2] for one in topics["two"].partitions)
     assert all(one.replicas[2] == 0 and 0 not in one.isr for one in topics["three"].partitions)
-    refused = told(create(wire, topic_of("dead", assignment={0: [0]}))[0])
+    refused = outcome(create(wire, topic_of("dead", assignment={0: [0]}))[0])
     assert refused[0] == "INVALID_REPLICA_ASSIGNMENT"
 
 
@@ -241,6 +241,6 @@ def test_topics_are_deleted_once_by_name_or_id(kafka_cluster: KafkaCluster, conn
         ),
     ):
         (result,) = delete(wire, *asked)
-        assert told(result) == (error, words)
-    assert [told(result) for result in delete(wire, "a", ids["b"])] == [DONE, DONE]
+        assert outcome(result) == (error, words)
+    assert [outcome(result) for result in delete(wire, "a", ids["b"])] == [DONE, DONE]
     assert kafka_cluster.topics() == ["c"]

@@ -1,4 +1,4 @@
-"""Requests of administration, short to write: for tests that look at the broker's answers."""
+"""Requests of administration in one line each, for tests of the broker's responses."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ from pykafka2.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestAlterableConfig,
     IncrementalAlterConfigsRequestAlterConfigsResource,
+)
+from pykafka2.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponseTopic,
 )
 from pykafka2.protocol.messages.topics import (
     CreatableReplicaAssignment,
@@ -32,7 +37,7 @@ from tests.broker.support.raw_client import RawClient
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
-Told = tuple[str, str | None]
+Outcome = tuple[str, str | None]
 """An error by Kafka's name, and its message."""
 
 
@@ -43,7 +48,7 @@ def topic_of(
     configs: Mapping[str, str | None] | None = None,
     assignment: Mapping[int, Sequence[int]] | None = None,
 ) -> CreatableTopic:
-    """A topic to create; with an assignment the two numbers are -1."""
+    """Return a topic to create; with an assignment the two numbers are -1."""
     return CreatableTopic(
         name=name,
         num_partitions=-1 if assignment else partitions,
@@ -62,17 +67,24 @@ def create(
     return wire.call(CreateTopicsRequest(topics=list(topics), validate_only=validate_only), 7).topics
 
 
-def told(result: CreatableTopicResult | DeletableTopicResult) -> Told:
+def metadata_of(wire: RawClient, *names: str, create: bool = True) -> list[MetadataResponseTopic]:
+    """Return the metadata of topics, which creates missing ones with `create`."""
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
+    return wire.call(request, 12).topics
+
+
+def outcome(result: CreatableTopicResult | DeletableTopicResult) -> Outcome:
     return name_of(result.error_code), result.error_message
 
 
-def delete(wire: RawClient, *asked: str | bytes) -> list[DeletableTopicResult]:
+def delete(wire: RawClient, *topics: str | bytes) -> list[DeletableTopicResult]:
     """Delete by names and ids."""
     states = [
         DeleteTopicState(name=one, topic_id=ZERO_UUID)
         if isinstance(one, str)
         else DeleteTopicState(name=None, topic_id=one)
-        for one in asked
+        for one in topics
     ]
     return wire.call(DeleteTopicsRequest(topics=states, timeout_ms=5000), 6).responses
 
@@ -83,8 +95,8 @@ def alter(
     name: str,
     *changes: tuple[str, int, str | None],
     validate_only: bool = False,
-) -> Told:
-    """IncrementalAlterConfigs of one resource: (option, operation, value)."""
+) -> Outcome:
+    """Alter options of one resource with IncrementalAlterConfigs: (option, operation, value)."""
     resource = IncrementalAlterConfigsRequestAlterConfigsResource(
         resource_type=resource_type,
         resource_name=name,
@@ -99,7 +111,7 @@ def alter(
 
 
 def describe(wire: RawClient, resource_type: int, name: str) -> dict[str, DescribeConfigsResourceResult]:
-    """All that is told of one resource, by option."""
+    """Return the described options of one resource by name."""
     resource = DescribeConfigsResource(
         resource_type=resource_type, resource_name=name, configuration_keys=None
     )
@@ -110,7 +122,7 @@ def describe(wire: RawClient, resource_type: int, name: str) -> dict[str, Descri
 
 
 def value_of(wire: RawClient, resource_type: int, name: str, option: str) -> tuple[str | None, int]:
-    """An option's value and where it comes from."""
+    """Return the value and the source of an option."""
     config = describe(wire, resource_type, name)[option]
     return config.value, config.config_source
 
@@ -122,14 +134,14 @@ def add_partitions(
     assignments: Sequence[Sequence[int]] | None = None,
     *,
     validate_only: bool = False,
-) -> Told:
-    asked = CreatePartitionsTopic(
+) -> Outcome:
+    added = CreatePartitionsTopic(
         name=topic,
         count=count,
         assignments=None
         if assignments is None
         else [CreatePartitionsAssignment(broker_ids=list(brokers)) for brokers in assignments],
     )
-    request = CreatePartitionsRequest(topics=[asked], timeout_ms=5000, validate_only=validate_only)
+    request = CreatePartitionsRequest(topics=[added], timeout_ms=5000, validate_only=validate_only)
     (result,) = wire.call(request, 3).results
     return name_of(result.error_code), result.error_message

@@ -1,4 +1,4 @@
-"""Record batches with any field that a test wants to be wrong, and the values that a reader finds in them."""
+"""Record batches with any invalid field, and the values that a reader finds in them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Forged record batches: each field of a header, and each part of a record, made wrong in every way.
+"""Forged record batches: each field of a header, and each part of a record, with invalid values.
 
-forged_batches.json has the error code, and the records named as wrong, that Apache Kafka 4.3.1 gave each;
-`DIFFERENT` has those that the bundled broker judges otherwise, with the reason.
+forged_batches.json has Apache Kafka 4.3.1's error code and invalid records of each;
+`DIFFERENT` has those that the bundled broker judges differently, with the reason.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DIFFERENT: Final[dict[str, tuple[int, str]]] = {
 }
 """The bundled broker's code, in both modes, and why it differs."""
 Answer = tuple[int, tuple[int, ...]]
-"""An error code, and the indices of the records that are named as wrong."""
+"""An error code, and the indices of the records that are reported as invalid."""
 APACHE: Final[dict[str, Answer]] = {
     name: (code, tuple(wrong))
     for name, (code, wrong) in json.loads(Path(__file__).with_suffix(".json").read_text()).items()
@@ -93,8 +93,8 @@ def answers(wire: RawClient, prefix: str) -> dict[str, Answer]:
     create_topics(wire, topics={topic: {} for topic in topics.values()})
     found: dict[str, Answer] = {}
     for name, records in sent.items():
-        answer = ask(wire, Case(name, topics[name], records))
-        found[name] = answer.error_code, tuple(one.batch_index for one in answer.record_errors)
+        response = ask(wire, Case(name, topics[name], records))
+        found[name] = response.error_code, tuple(one.batch_index for one in response.record_errors)
     return found
 
 

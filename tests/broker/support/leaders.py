@@ -1,4 +1,4 @@
-"""Appending on a partition's leader without a client: what the Produce handler does, in virtual time."""
+"""Appends on a partition's leader without a client, as the Produce handler does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def append(
     broker: int | None = None,
     timestamp: int | None = None,
 ) -> ProduceResult:
-    """One batch; fails the test if the leader refuses it."""
+    """Append one batch; fail the test if the leader rejects it."""
     result = try_append(cluster, key, *values, acks=acks, broker=broker, timestamp=timestamp)
     assert result.error is None, result.error
     return result
@@ -31,7 +31,7 @@ def try_append(
     broker: int | None = None,
     timestamp: int | None = None,
 ) -> ProduceResult:
-    """One batch; what the leader answers."""
+    """Append one batch and return the result."""
     one = cluster.broker(cluster.partition(*key).leader if broker is None else broker)
     now = cluster.runtime.clock.monotonic()
     now_ms = cluster.runtime.clock.wall_ms()
@@ -50,12 +50,12 @@ def try_append(
 
 
 def marks(cluster: KafkaCluster, key: Key) -> list[int]:
-    """Every replica's high watermark, by broker."""
+    """Return every replica's high watermark by broker."""
     views = cluster.partition(*key).replicas
     return [views[broker].high_watermark for broker in sorted(views)]
 
 
 def ends(cluster: KafkaCluster, key: Key) -> list[int]:
-    """Every replica's log end, by broker."""
+    """Return every replica's log end offset by broker."""
     views = cluster.partition(*key).replicas
     return [views[broker].log_end_offset for broker in sorted(views)]

@@ -1,6 +1,6 @@
-"""Produce requests that a broker must judge, and what Apache Kafka 4.3.1 answers to each.
+"""Produce requests with Apache Kafka 4.3.1's outcome of each.
 
-Left out: records that are null, to which Kafka 4.3.1 gives no answer at all.
+Records that are null are left out, as Kafka 4.3.1 does not respond to them.
 tests/acceptance/test_produce_validation.py runs the table against the bundled broker, the conformance stage
 against Apache Kafka too.
 Times are relative to `now`, so that both judge the same.
@@ -56,7 +56,7 @@ TOPICS: Final[dict[str, dict[str, str]]] = {
 
 @attrs.define(frozen=True)
 class Case:
-    """One request: its answer is `code`, and the indices of the records that are named as wrong."""
+    """One request with its error code and the indices of its invalid records."""
 
     name: str
     topic: str
@@ -69,7 +69,7 @@ class Case:
 
 
 def cases(now: int) -> list[Case]:
-    """The table; `now` is the wall clock in milliseconds."""
+    """Return the table; `now` is the wall clock in milliseconds."""
 
     def b(values: tuple[bytes | None, ...] = (b"v",), **fields: Any) -> bytes:
         fields.setdefault("timestamp", now)
@@ -143,7 +143,7 @@ def cases(now: int) -> list[Case]:
         Case("marked as stamped, stamped topic", "stamped", b(attributes=LOG_APPEND_TIME), 32, (0,)),
         Case("to be zipped", "zipped", b(three)),
         Case("zipped already", "zipped", b(three, codec=GZIP)),
-        Case("zipped anew", "zipped", b(three, codec=LZ4)),
+        Case("recompressed", "zipped", b(three, codec=LZ4)),
         Case("version 6, topic in zstd", "zstd", b(three), version=6),
         Case("to be unzipped", "raw", b(three, codec=SNAPPY)),
         Case("damaged gzip", "raw", b(three, codec=GZIP, damage=True), -1),
@@ -154,7 +154,7 @@ def cases(now: int) -> list[Case]:
 def create_topics(
     wire: RawClient, prefix: str = "", topics: Mapping[str, Mapping[str, str]] = TOPICS
 ) -> None:
-    """The table's topics, on the broker that was asked; on either kind of cluster."""
+    """Create the table's topics on the broker of the connection; on either kind of cluster."""
     port = wire.socket.getpeername()[1]
     brokers = wire.call(MetadataRequest(topics=[]), 12).brokers
     here = [
@@ -172,8 +172,8 @@ def create_topics(
         )
         for name, configs in topics.items()
     ]
-    answer = wire.call(CreateTopicsRequest(topics=wanted, timeout_ms=10_000), 5)
-    assert {one.error_code for one in answer.topics} <= {0, errors.TopicAlreadyExists.code}, answer
+    response = wire.call(CreateTopicsRequest(topics=wanted, timeout_ms=10_000), 5)
+    assert {one.error_code for one in response.topics} <= {0, errors.TopicAlreadyExists.code}, response
     for name in topics:  # the controller has them; the broker learns of them a moment later
         for _ in range(500):
             if data_of(wire.call(fetch_request(prefix + name, 0, 0), 12)).error_code == 0:
@@ -191,7 +191,7 @@ def ask(wire: RawClient, case: Case) -> PartitionProduceResponse:
 
 
 def stored(wire: RawClient, case: Case, offset: int, now: int) -> tuple[object, ...]:
-    """What became of the batch at that offset: its codec, times, size where nothing was compressed anew."""
+    """Return the codec, times and size of the stored batch at that offset."""
     request = fetch_request(case.topic, case.partition, offset, max_bytes=1, partition_max_bytes=1)
     (one,) = batches(data_of(wire.call(request, 12)).records or b"")
     one.verify_crc(case.name)
@@ -208,7 +208,7 @@ def stored(wire: RawClient, case: Case, offset: int, now: int) -> tuple[object, 
 
 
 def judged(answer: PartitionProduceResponse) -> tuple[int, tuple[int, ...], bool, bool]:
-    """What of an answer both brokers must agree in."""
+    """Return the parts of a response that are equal for both brokers."""
     return (
         answer.error_code,
         tuple(sorted(one.batch_index for one in answer.record_errors)),
@@ -218,24 +218,25 @@ def judged(answer: PartitionProduceResponse) -> tuple[int, tuple[int, ...], bool
 
 
 def main(address: str) -> None:
-    """Print what a broker answers: `python -m tests.broker.support.produce_cases HOST:PORT`."""
+    """Print the responses of a broker: `python -m tests.broker.support.produce_cases HOST:PORT`."""
     with RawClient(address) as wire:
         create_topics(wire)
         wire.socket.settimeout(3)
         now = int(time.time() * 1000)
         for case in cases(now):
             try:
-                answer = ask(wire, case)
+                response = ask(wire, case)
             except (ConnectionError, TimeoutError) as error:
                 print(f"{case.name:45} {type(error).__name__}")
                 wire.reopen()
                 continue
-            same = (answer.error_code, judged(answer)[1]) == (case.code, case.wrong)
-            if not answer.error_code:
-                print(f"{case.name:45}  stored {stored(wire, case, answer.base_offset, now)}")
+            same = (response.error_code, judged(response)[1]) == (case.code, case.wrong)
+            if not response.error_code:
+                print(f"{case.name:45}  stored {stored(wire, case, response.base_offset, now)}")
+            messages = [one.batch_index_error_message for one in response.record_errors]
             print(
-                f"{case.name:45} {'' if same else '<<<'} {judged(answer)} start={answer.log_start_offset} "
-                f"{answer.error_message} {[one.batch_index_error_message for one in answer.record_errors]}"
+                f"{case.name:45} {'' if same else '<<<'} {judged(response)} "
+                f"start={response.log_start_offset} {response.error_message} {messages}"
             )
 
 

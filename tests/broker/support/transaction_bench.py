@@ -204,7 +204,7 @@ class Bench:
         return appended
 
     def orders(self) -> list[WriteMarkers]:
-        """What the broker is to write, each order once."""
+        """The markers that the broker writes, each once."""
         orders = list(self.runtime.actions)
         self.runtime.actions.clear()
         return orders
@@ -236,7 +236,7 @@ class Bench:
                 self.report(order, partition, self.mark(order, partition))
 
     def committed_values(self, partition: Partition) -> list[bytes]:
-        """What a read_committed consumer gets."""
+        """Return the values that a read_committed consumer reads."""
         from pykafka2.records.decoder import decode_tuples
 
         log = self.partition(partition)

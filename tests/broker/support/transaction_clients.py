@@ -1,6 +1,4 @@
-"""Transactional producers and read_committed readers by hand, in virtual time: every code is seen, nothing is
-retried but where a test says so.
-"""
+"""Transactional producers and readers in virtual time, without retries, so tests see every error."""
 
 from __future__ import annotations
 
@@ -70,7 +68,7 @@ class World:
         self._wires: dict[int, RawClient] = {}
 
     def call(self, broker: int, request: Request[R], version: int) -> R:
-        """Ask one broker; over a new connection where the old one is gone."""
+        """Send a request to one broker, over a new connection if the old one was closed."""
         for is_last in (False, True):
             wire = self._wires.get(broker)
             try:
@@ -86,7 +84,7 @@ class World:
         raise AssertionError
 
     def find(self, key: str, kind: str = "transaction") -> int:
-        """The coordinator, once there is one."""
+        """Return the coordinator, once one is elected."""
         request = FindCoordinatorRequest(key_type=1 if kind == "transaction" else 0, coordinator_keys=[key])
         for _ in range(200):
             alive = next(broker.id for broker in self.cluster.brokers if broker.is_running)
@@ -104,20 +102,20 @@ class World:
         return data_of(self.call(self.leader(topic, partition), request, 12))
 
     def values(self, topic: str = "t", partition: int = 0) -> list[bytes | None]:
-        """What a read_committed consumer shows of a partition."""
+        """Return the values that a read_committed consumer returns of a partition."""
         return visible(self.read(topic, partition))
 
     def offset(
         self, group: str, topic: str = "t", partition: int = 0, *, stable: bool = True
     ) -> OffsetFetchResponsePartitions:
-        """A group's committed offset, with `require_stable`."""
-        asked = OffsetFetchRequestGroup(
+        """Return a group's committed offset, with `require_stable`."""
+        fetched = OffsetFetchRequestGroup(
             group_id=group, topics=[OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
         )
-        request = OffsetFetchRequest(groups=[asked], require_stable=stable)
-        answer = self.call(self.find(group, "group"), request, 9).groups[0]
-        assert answer.error_code == 0
-        return answer.topics[0].partitions[0]
+        request = OffsetFetchRequest(groups=[fetched], require_stable=stable)
+        response = self.call(self.find(group, "group"), request, 9).groups[0]
+        assert response.error_code == 0
+        return response.topics[0].partitions[0]
 
     def until(self, state: str, name: str = "tid") -> None:
         """Wait until a transactional id has this state."""
@@ -126,7 +124,7 @@ class World:
         )
 
     def state(self, name: str = "tid") -> str:
-        """What the coordinator says, or which error is in its place."""
+        """Return the state at the coordinator, or the name of its error."""
         try:
             return self.cluster.transaction(name).state
         except errors.BrokerError as error:
@@ -134,7 +132,7 @@ class World:
 
 
 class Producer:
-    """One transactional producer, as a client of the cluster's transaction.version asks."""
+    """One transactional producer with the requests of the cluster's transaction.version."""
 
     def __init__(self, world: World, name: str = "tid", version: int | None = None) -> None:
         self.world = world
@@ -151,11 +149,11 @@ class Producer:
         return self.world.call(self.world.find(self.name), request, version)
 
     def init(self, timeout_ms: int = 60_000, *, keeps_id: bool = False) -> int:
-        """Begin, or with `keeps_id` bump the epoch; the code."""
-        answer = self.try_init(timeout_ms, keeps_id=keeps_id)
-        if not answer.error_code:
-            self.take(answer.producer_id, answer.producer_epoch)
-        return answer.error_code
+        """Initialize the producer, or bump its epoch with `keeps_id`; return the error code."""
+        response = self.try_init(timeout_ms, keeps_id=keeps_id)
+        if not response.error_code:
+            self.take(response.producer_id, response.producer_epoch)
+        return response.error_code
 
     def try_init(
         self, timeout_ms: int = 60_000, *, keeps_id: bool = False, version: int = 5
@@ -166,7 +164,7 @@ class Producer:
         return self.ask(request, version)
 
     def begin(self, timeout_ms: int = 60_000) -> Producer:
-        """`init` until no older transaction is being ended any more."""
+        """Repeat `init` until the older transaction has ended."""
         for _ in range(100):
             code = self.init(timeout_ms)
             if code == 0:
@@ -181,7 +179,7 @@ class Producer:
         self.id, self.epoch = producer_id, epoch
 
     def add(self, *places: tuple[str, int], version: int = 3) -> list[int]:
-        """AddPartitionsToTxn as clients send it; the codes."""
+        """Send AddPartitionsToTxn as clients do, and return the error codes."""
         topics: dict[str, list[int]] = {}
         for topic, index in places:
             topics.setdefault(topic, []).append(index)
@@ -193,10 +191,10 @@ class Producer:
                 AddPartitionsToTxnTopic(name=name, partitions=ids) for name, ids in topics.items()
             ],
         )
-        answer = self.ask(request, version)
+        response = self.ask(request, version)
         return [
             one.partition_error_code
-            for topic in answer.results_by_topic_v3_and_below
+            for topic in response.results_by_topic_v3_and_below
             for one in topic.results_by_partition
         ]
 
@@ -209,13 +207,13 @@ class Producer:
         records = in_transaction(values, self.id, self.epoch, sequence)
         request = produce_request(topic, partition, records, transactional_id=self.name)
         known = TV2_PRODUCE if self.adds_by_producing else TV1_PRODUCE
-        answer = partition_of(self.world.call(self.world.leader(*place), request, version or known))
-        if not answer.error_code:
+        response = partition_of(self.world.call(self.world.leader(*place), request, version or known))
+        if not response.error_code:
             self.sequences[place] = sequence + len(values)
-        return answer
+        return response
 
     def send(self, value: bytes, topic: str = "t", partition: int = 0) -> None:
-        """Write one record as a client does, adding the partition first where that is asked for."""
+        """Write one record as a client does, which adds the partition first before version 2."""
         if not self.adds_by_producing:
             for _ in range(100):
                 codes = self.add((topic, partition))
@@ -223,8 +221,8 @@ class Producer:
                     break
                 self.world.simulation.run_for(0.02)
             assert codes == [0]
-        answer = self.write([value], topic, partition)
-        assert answer.error_code == 0, errors.for_code(answer.error_code)
+        response = self.write([value], topic, partition)
+        assert response.error_code == 0, errors.for_code(response.error_code)
 
     def try_end(self, *, committed: bool, version: int | None = None) -> EndTxnResponse:
         request = EndTxnRequest(
@@ -236,11 +234,11 @@ class Producer:
         return self.ask(request, version or (5 if self.adds_by_producing else 4))
 
     def end(self, *, committed: bool = True) -> int:
-        """Commit or abort, and go on with what the answer says; the code."""
-        answer = self.try_end(committed=committed)
-        if not answer.error_code and self.adds_by_producing:
-            self.take(answer.producer_id, answer.producer_epoch)
-        return answer.error_code
+        """Commit or abort, adopt the producer id and epoch of the response, and return the error code."""
+        response = self.try_end(committed=committed)
+        if not response.error_code and self.adds_by_producing:
+            self.take(response.producer_id, response.producer_epoch)
+        return response.error_code
 
     def add_offsets(self, group: str) -> int:
         request = AddOffsetsToTxnRequest(
@@ -259,7 +257,7 @@ class Producer:
         topic: str = "t",
         partition: int = 0,
     ) -> int:
-        """TxnOffsetCommit of one partition; its code."""
+        """Commit an offset of one partition with TxnOffsetCommit, and return the error code."""
         request = TxnOffsetCommitRequest(
             transactional_id=self.name,
             group_id=group,
@@ -279,5 +277,5 @@ class Producer:
             ],
         )
         chosen = version or (5 if self.adds_by_producing else 4)
-        answer = self.world.call(self.world.find(group, "group"), request, chosen)
-        return answer.topics[0].partitions[0].error_code
+        response = self.world.call(self.world.find(group, "group"), request, chosen)
+        return response.topics[0].partitions[0].error_code

@@ -82,7 +82,7 @@ class Changes:
             self.make_one(change)
 
     def make_one(self, change: Change) -> None:
-        """Raises `KafkaStorageError` alone."""
+        """Raise `KafkaStorageError` alone."""
         operation, first, second = change
         try:
             self.operations[operation % len(self.operations)](first, second)
@@ -227,7 +227,7 @@ class Changes:
 
 
 def shown(state: State) -> dict[str, Any]:
-    """Returns everything in a state that a restart must restore, as comparable values."""
+    """Return everything in a state that a restart must restore, as comparable values."""
     return {
         "brokers": dict(sorted(state.brokers.items())),
         "topics": {

@@ -40,7 +40,7 @@ class Cluster:
         return self.time_ms
 
     def converted(self) -> State:
-        """Returns the state with everything that was converted, written or not."""
+        """Return the state with everything that was converted, written or not."""
         state = State("cluster", BrokerConfig(), {})
         state.first_host = self.state.first_host
         state.replay(records_of(self.storage.image, SECRET_KEY, SeededEntropy(3)), 0)

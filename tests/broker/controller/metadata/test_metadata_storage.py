@@ -189,7 +189,7 @@ def with_topics(folder: Path) -> Cluster:
 
 
 def refusal_of(folder: Path) -> str:
-    """Returns the error of a directory that cannot be opened, and checks that nothing in it changes."""
+    """Return the error of a directory that cannot be opened, and checks that nothing in it changes."""
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(ConfigurationError) as caught:
         opened(folder)
