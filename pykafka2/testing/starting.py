@@ -213,14 +213,14 @@ def start_brokers(running: Running, first_controller: int) -> None:
     controllers, events = running.controllers, running.events
     controllers.election.is_held = True
     for broker in running.brokers:
-        broker.process.begin_start()
+        broker.begin_start()
     with running.lock:
         controllers.election.is_held = False
         controllers.elect(first_controller, running.now())
     if running.storage is not None:
         running.storage.check()  # without a controller the brokers would wait forever
     for broker in running.brokers:
-        broker.process.finish_start()
+        broker.finish_start()
     # Registration is the same in every run; the timeline begins with the actions of the test.
     elections = [one for one in events.events("controller") if "event" not in one.facts]
     running.forget()

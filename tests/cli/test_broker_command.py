@@ -85,12 +85,12 @@ def test_broker_command_serves_and_exits_cleanly(number: signal.Signals) -> None
 
 SLOW_STOP = """
 import sys, time
-from pykafka2.broker.process import BrokerProcess
+from pykafka2.broker.broker import Broker
 from pykafka2.cli.main import main
 def flush(self):
     print("stopping", flush=True)
     time.sleep(120)
-BrokerProcess._flush = flush
+Broker._flush = flush
 main(["broker", "--port", "0"])
 """
 

@@ -5,7 +5,7 @@ A mixin of `Controls` (controls/controls.py).  Any thread except the cluster's o
 
 from __future__ import annotations
 
-from pykafka2.broker.process import Loss
+from pykafka2.broker.broker import Loss
 from pykafka2.testing.running import Running
 
 

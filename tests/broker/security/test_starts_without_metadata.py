@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pykafka2.broker.process import BrokerProcess
+from pykafka2.broker.broker import Broker
 from pykafka2.broker.server.acceptor import Acceptor
 from pykafka2.errors import GroupAuthorizationFailed
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
@@ -86,16 +86,16 @@ def test_broker_stopped_before_its_first_metadata_starts_again(simulation: Simul
 class ThenLearns:
     """A lock whose release provides the metadata while the listeners wait for it."""
 
-    def __init__(self, process: BrokerProcess, learn: Callable[[], None]) -> None:
-        self._process = process
-        self._lock = process._node.lock
+    def __init__(self, broker: Broker, learn: Callable[[], None]) -> None:
+        self._broker = broker
+        self._lock = broker.node.lock
         self._learns: list[Callable[[], None]] = [learn]
 
     def __enter__(self) -> None:
         self._lock.__enter__()
 
     def __exit__(self, *error: object) -> None:
-        is_waiting = bool(self._process._waiting_to_open)
+        is_waiting = bool(self._broker._waiting_to_open)
         self._lock.__exit__(None, None, None)
         if is_waiting and self._learns:
             self._learns.pop()()
@@ -110,8 +110,8 @@ def test_metadata_at_the_end_of_the_start_opens_the_listeners_once(
     opened: list[Acceptor] = []
     open_one = Acceptor.open
     monkeypatch.setattr(Acceptor, "open", lambda self: (opened.append(self), open_one(self)))
-    process = cluster.broker(LATE).process
-    monkeypatch.setattr(process._node, "lock", ThenLearns(process, cluster.controls.release_metadata))
+    late = cluster.broker(LATE)
+    monkeypatch.setattr(late.node, "lock", ThenLearns(late, cluster.controls.release_metadata))
     cluster.controls.restart_broker(LATE)
     simulation.run_for(1)
     assert len(opened) == 1

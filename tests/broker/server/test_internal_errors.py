@@ -60,7 +60,7 @@ def test_acceptor_rests_after_accept_fails(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """With too many open files, the listener is reported as ready all the time."""
-    (acceptor,) = kafka_cluster.brokers[0].process._acceptors
+    (acceptor,) = kafka_cluster.brokers[0]._acceptors
     listener: Any = acceptor._listener
     accept, calls = listener.accept, []
 
@@ -145,7 +145,7 @@ def test_failed_inter_broker_request_is_failed_under_the_lock(
     view = kafka_cluster.partition("t", 0)
     lock: Any = kafka_cluster.brokers[0].lock
     requests: Any = kafka_cluster.brokers[view.leader].requests
-    links: Any = kafka_cluster.brokers[view.leader].process._shared.links
+    links: Any = kafka_cluster.brokers[view.leader]._shared.links
     with_lock: list[bool] = []
     respond, fail = requests.respond, links._fail
 

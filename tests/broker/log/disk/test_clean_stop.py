@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from pykafka2.broker.broker import FLUSH_TIMEOUT
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.disk.log_directory import DiskLogFiles
 from pykafka2.broker.log.disk.real_files import RealFiles
-from pykafka2.broker.process import FLUSH_TIMEOUT
 from pykafka2.driver.thread_driver import MAX_OFFLOAD_THREADS
 from pykafka2.network.script import Lane
 from pykafka2.testing import KafkaCluster, Topic
@@ -120,7 +120,7 @@ def test_stop_flushes_with_its_own_thread_if_no_helper_flushes(
 ) -> None:
     """Helper threads that hang, as on a disk that does not respond, delay it by FLUSH_TIMEOUT at most."""
     assert FLUSH_TIMEOUT <= 10.0
-    monkeypatch.setattr("pykafka2.broker.process.FLUSH_TIMEOUT", 0.2)
+    monkeypatch.setattr("pykafka2.broker.broker.FLUSH_TIMEOUT", 0.2)
     is_released = threading.Event()
     with KafkaCluster(2, {"t": Topic(4)}, data_dir=tmp_path) as cluster:
         with RawClient(cluster.brokers[0].address) as wire:

@@ -254,7 +254,7 @@ def test_error_while_a_coordinator_reads_its_log_ends_the_start(
         return read(file, position, size)
 
     monkeypatch.setattr(RealFile, "read", fail)
-    monkeypatch.setattr("pykafka2.broker.process.START_TIMEOUT", 120.0)
+    monkeypatch.setattr("pykafka2.broker.broker.START_TIMEOUT", 120.0)
     began = time.monotonic()
     cluster = KafkaCluster(1, data_dir=root)
     with pytest.raises(ConfigurationError, match=rf"reading {path} failed \(Input/output error\)"):
