@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pykafka2.broker.controller.control.acls import create_acls, delete_acls
-from pykafka2.broker.handlers.api import api
+from pykafka2.broker.handlers.api import CONTROLLER, api
 from pykafka2.broker.handlers.authorization import on_cluster
 from pykafka2.broker.security.acls import Acl, AclFilter
 from pykafka2.broker.server.responses import REFUSAL, Refusal
@@ -58,6 +58,7 @@ def handle_describe(
     1,
     3,
     access=on_cluster(Operation.ALTER),
+    at=CONTROLLER,
     refusal=Refusal(silent=UnknownServerError),
     oldest=0,
 )
@@ -78,7 +79,7 @@ def handle_create(
     )
 
 
-@api(DeleteAclsRequest, 1, 3, access=on_cluster(Operation.ALTER), oldest=0)
+@api(DeleteAclsRequest, 1, 3, access=on_cluster(Operation.ALTER), at=CONTROLLER, oldest=0)
 def handle_delete(
     services: Services, context: RequestContext, request: DeleteAclsRequest, now: float
 ) -> DeleteAclsResponse:

@@ -14,6 +14,7 @@ from pykafka2.protocol.messages.acls import (
     DeleteAclsRequest,
     DescribeAclsRequest,
 )
+from pykafka2.testing import STANDARD_AUTHORIZER
 from tests.acl_filters import ANY_RULE
 from tests.broker.support.raw_client import RawClient
 
@@ -37,3 +38,18 @@ def test_acl_requests_without_an_authorizer_are_rejected_by_every_broker(
     deleted = wire.call(DeleteAclsRequest(filters=[DeleteAclsFilter(**ANY_RULE)]), 3)
     assert [one.error_code for one in deleted.filter_results] == [SecurityDisabled.code]
     assert wire.call(CreateAclsRequest(creations=[]), 3).results == []
+
+
+@pytest.mark.kafka(
+    brokers=2, config={"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
+)
+def test_acl_changes_through_any_broker_are_made_by_the_controller(connect: Connect) -> None:
+    for broker, principal in enumerate(("User:a", "User:b")):
+        wire = connect(broker)
+        rule = AclCreation(
+            resource_type=2, resource_name="t", principal=principal, host="*", operation=3, permission_type=3
+        )
+        created = wire.call(CreateAclsRequest(creations=[rule]), 3)
+        assert [one.error_code for one in created.results] == [0]
+        deleted = wire.call(DeleteAclsRequest(filters=[DeleteAclsFilter(**ANY_RULE)]), 3)
+        assert [len(one.matching_acls) for one in deleted.filter_results] == [1]
