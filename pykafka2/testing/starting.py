@@ -19,8 +19,9 @@ from pykafka2.broker.base.problems import Problems
 from pykafka2.broker.broker import Broker
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.controllers import Controllers
+from pykafka2.broker.controller.metadata.image import MetadataImage
 from pykafka2.broker.controller.metadata.log import MetadataLog
-from pykafka2.broker.controller.metadata.state import State
+from pykafka2.broker.controller.metadata.records import scram_records
 from pykafka2.broker.controller.topics import first_host
 from pykafka2.broker.faults.engine import Faults
 from pykafka2.broker.faults.rule import FaultRule
@@ -35,7 +36,7 @@ from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import History
 from pykafka2.broker.security.authentication import Credentials, token_rules
 from pykafka2.broker.security.listeners import ListenerSecurity
-from pykafka2.broker.security.scram import KINDS, ScramCredential, ScramMechanism, scram_credentials
+from pykafka2.broker.security.scram import KINDS, scram_credentials
 from pykafka2.broker.server.links import Links
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import Loops
@@ -107,7 +108,6 @@ def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
 
         controllers = Controllers(
             MetadataLog(state, None if storage is None else storage.metadata),
-            state,
             context.config,
             entropy,
             links,
@@ -166,11 +166,17 @@ def _new_cluster_id(arguments: ClusterArguments, runtime: Runtime) -> str:
 
 def _new_state(
     arguments: ClusterArguments, context: ClusterContext, cluster_id: str, entropy: Entropy
-) -> State:
-    """Return the state of a new cluster."""
-    state = State(cluster_id, context.config, arguments.finalised_features())
-    state.scram_users = _scram_users(arguments, entropy)
+) -> MetadataImage:
+    """Return the metadata of a new cluster.
+
+    It has the credentials of the users, like that of `kafka-storage format --add-scram` (KIP-900).
+    """
+    state = MetadataImage(cluster_id, context.config, entropy, arguments.finalised_features())
     state.first_host = first_host(arguments.seed)
+    for user, password in (arguments.users or {}).items():
+        for record in scram_records(user, scram_credentials(password, KINDS, entropy)):
+            state.apply(record)
+    state.derive(0)
     return state
 
 
@@ -196,16 +202,6 @@ def _credentials(arguments: ClusterArguments, config: BrokerConfig) -> Credentia
     for user, password in (arguments.users or {}).items():
         credentials.passwords.set(user, password)
     return credentials
-
-
-def _scram_users(
-    arguments: ClusterArguments, entropy: Entropy
-) -> dict[str, dict[ScramMechanism, ScramCredential]]:
-    """Write credentials to the first metadata, like `kafka-storage format --add-scram` (KIP-900)."""
-    return {
-        user: scram_credentials(password, KINDS, entropy)
-        for user, password in (arguments.users or {}).items()
-    }
 
 
 def start_brokers(running: Running, first_controller: int) -> None:

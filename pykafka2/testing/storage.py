@@ -16,9 +16,8 @@ import attrs
 
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.metadata.image import MetadataImage
-from pykafka2.broker.controller.metadata.records import BrokerSet
+from pykafka2.broker.controller.metadata.records import registration_changes
 from pykafka2.broker.controller.metadata.recovery import MetadataPlace, open_metadata
-from pykafka2.broker.controller.metadata.state import State
 from pykafka2.broker.controller.metadata.storage import DiskMetadataStorage
 from pykafka2.broker.log.disk.data_directory import (
     DataDirectory,
@@ -47,7 +46,7 @@ class ClusterStorage:
 
     directories: Mapping[int, Sequence[DataDirectory]]
     metadata: DiskMetadataStorage
-    state: State
+    state: MetadataImage
 
     def log_dirs_of(self, broker_id: int) -> str:
         """Return log.dirs of a broker."""
@@ -77,7 +76,7 @@ def open_storage(
     entropy: Entropy,
     now_ms: Callable[[], int],
     new_id: Callable[[], str],
-    new_state: Callable[[str], State],
+    new_state: Callable[[str], MetadataImage],
 ) -> ClusterStorage:
     """Open or format the data directories; a new cluster gets `new_id`, and its state by `new_state`.
 
@@ -92,16 +91,15 @@ def open_storage(
         for number, paths in places.items():
             identity = Identity(cluster_id, number)
             opened[number] = open_directories(paths, files, identity, lambda: _uuid(entropy))
-        ids = {number: [directory.directory_id.bytes for directory in one] for number, one in opened.items()}
-        place = MetadataPlace(files, places[voter][0], voter, lambda broker_id: ids.get(broker_id, ()))
+        place = MetadataPlace(files, places[voter][0], voter)
         if not files.is_directory(place.path):
             _check_new(places[voter], files)
-        state, metadata = open_metadata(place, new_state(cluster_id), config, entropy, now_ms)
-        _check_complete(metadata.image, opened)
+        state, metadata = open_metadata(place, new_state(cluster_id), config, now_ms)
+        _check_complete(state, opened)
         for directories in opened.values():
             for directory in directories:
                 directory.write_properties()
-        _fence_all(state)
+        _fence_all(state, metadata)
     except BaseException:
         for directories in opened.values():
             for directory in directories:
@@ -110,13 +108,20 @@ def open_storage(
     return ClusterStorage(opened, metadata, state)
 
 
-def _fence_all(state: State) -> None:
+def _fence_all(state: MetadataImage, metadata: DiskMetadataStorage) -> None:
     """Fence the brokers of before, because none is alive. Their partitions keep their leaders meanwhile.
 
     Otherwise each broker that starts would move its leaderships to brokers that have not started yet.
     """
-    fenced = [BrokerSet(attrs.evolve(broker, is_fenced=True)) for broker in state.brokers.values()]
+    fenced = [
+        record
+        for broker in state.brokers.values()
+        for record in registration_changes(
+            attrs.evolve(broker, is_fenced=True), state.registrations[broker.id]
+        )
+    ]
     state.replay(fenced, state.image.version)
+    metadata.pending = [*metadata.pending, *fenced]
 
 
 def _check_new(paths: Sequence[str], files: FileSystem) -> None:
@@ -131,21 +136,21 @@ def _check_new(paths: Sequence[str], files: FileSystem) -> None:
             )
 
 
-def _check_complete(image: MetadataImage, opened: Mapping[int, Sequence[DataDirectory]]) -> None:
+def _check_complete(state: MetadataImage, opened: Mapping[int, Sequence[DataDirectory]]) -> None:
     """Raise `ConfigurationError` if the directory of a replica is missing.
 
     An empty replica could become the leader, and the others would truncate their logs.
     """
     used = {
-        (replica, directory)
-        for partitions in image.partitions.values()
-        for partition in partitions.values()
-        for replica, directory in zip(partition.replicas, partition.directories, strict=False)
+        pair
+        for topic in state.topics.values()
+        for partition in topic.partitions
+        for pair in partition.directories
     }
     for number, directories in opened.items():
-        registered = image.brokers.get(number)
+        registered = state.brokers.get(number)
         present = {directory.directory_id.bytes for directory in directories}
-        for directory in () if registered is None else registered.log_dirs:
+        for directory in () if registered is None else registered.directories:
             if directory not in present and (number, directory) in used:
                 name = uuid_to_text(directory)
                 raise refused(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykafka2.broker.controller.metadata.records import TopicConfigured
+from pykafka2.protocol.messages.metadata_records import ConfigRecord
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.leaders import append, marks
@@ -97,7 +97,9 @@ def test_unclean_election_allowed_later_happens_at_the_next_check(simulation: Si
     cluster.controls.crash_broker(view.leader)
     for one in others:
         cluster.controls.restart_broker(one)
-    records = [TopicConfigured("t", {"unclean.leader.election.enable": "true"})]
+    records = [
+        ConfigRecord(resource_type=2, resource_name="t", name="unclean.leader.election.enable", value="true")
+    ]
     cluster.controller.run("allow unclean elections", lambda active: active.write(records))
     assert cluster.partition(*KEY).leader == -1
     simulation.run_for(301)

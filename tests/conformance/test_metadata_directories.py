@@ -160,4 +160,4 @@ def test_quorum_with_voters_in_the_log_is_kept(jars: KafkaJars, tmp_path: Path) 
 
 
 def write_snapshot(cluster: KafkaCluster) -> None:
-    cluster.controller.run("snapshot", lambda active: active.log.replace_with_snapshot(active.state))
+    cluster.controller.run("snapshot", lambda active: active.log.write_snapshot())

@@ -13,10 +13,16 @@ import pytest
 
 from pykafka2 import KafkaAdminClient
 from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.controller import Controller, NewTopic
+from pykafka2.broker.controller.metadata.image import MetadataImage
+from pykafka2.broker.controller.metadata.log import MetadataLog
+from pykafka2.broker.controller.metadata.recovery import MetadataPlace, open_metadata
 from pykafka2.broker.controller.metadata.storage import DiskMetadataStorage
+from pykafka2.broker.log.disk.real_files import RealFiles
+from pykafka2.clock import SeededEntropy
 from pykafka2.errors import ConfigurationError, KafkaStorageError
 from pykafka2.testing import KafkaCluster, Topic, starting
-from pykafka2.testing.storage import log_dirs_under
+from pykafka2.testing.storage import ClusterStorage, log_dirs_under, open_storage
 from pykafka2.testing.views.partitions import PartitionView
 
 from .described import AUTHORIZED, described, fill
@@ -299,3 +305,37 @@ def test_start_that_fails_after_the_directory_was_opened_releases_it(
             KafkaCluster(1, data_dir=tmp_path).start()
     with KafkaCluster(1, {"a": 1}, data_dir=tmp_path) as cluster:
         assert cluster.topics() == ["a"]
+
+
+def test_brokers_of_before_are_fenced_in_the_metadata_log_at_the_next_start(tmp_path: Path) -> None:
+    def opened() -> tuple[ClusterStorage, Controller]:
+        config, entropy = BrokerConfig(), SeededEntropy(1)
+        storage = open_storage(
+            tmp_path,
+            [0, 1],
+            config,
+            RealFiles(),
+            entropy,
+            lambda: 1,
+            lambda: "A" * 22,
+            lambda cluster_id: MetadataImage(cluster_id, config, entropy),
+        )
+        log = MetadataLog(storage.state, storage.metadata)
+        return storage, Controller(0, log, config, entropy, lambda image, changed: None)
+
+    storage, controller = opened()
+    for broker in (0, 1):
+        controller.register_broker(broker, "host", 9092 + broker, None)
+    controller.create_topic(NewTopic("t", 2, 2))
+    leaders = [partition.leader for partition in controller.image.topics["t"].partitions]
+    storage.close(is_clean=False)
+    storage, controller = opened()
+    assert [broker.is_fenced for broker in controller.image.brokers.values()] == [True, True]
+    assert [partition.leader for partition in controller.image.topics["t"].partitions] == leaders
+    end = storage.metadata.end_offset
+    storage.close(is_clean=False)
+    place = MetadataPlace(RealFiles(), str(tmp_path / "broker-0"), 0)
+    new = MetadataImage("A" * 22, BrokerConfig(), SeededEntropy(1))
+    state, reopened = open_metadata(place, new, BrokerConfig(), lambda: 1)
+    assert [broker.is_fenced for broker in state.brokers.values()] == [True, True]
+    assert (state.image.version, reopened.end_offset) == (end, end)

@@ -259,7 +259,10 @@ class ClusterImage:
 
     def may_lead(self, partition: PartitionImage, broker_id: int) -> bool:
         """Return whether a replica of this partition can lead or be in the ISR. Kafka's LeaderAcceptor."""
-        return self.is_eligible(broker_id) and self.has_directory(partition, broker_id)
+        broker = self.brokers.get(broker_id)
+        if broker is None or broker.is_fenced or broker.is_shutting_down:
+            return False
+        return not partition.directories or is_online(partition.directory_of(broker_id), broker.directories)
 
     def eligible_in(self, partition: PartitionImage) -> Callable[[int], bool]:
         """Return `may_lead` for one partition."""

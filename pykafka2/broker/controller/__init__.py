@@ -1,8 +1,8 @@
 """The controller of a cluster: topics, replica placement and leader election.
 
 One broker hosts the active controller (elected by a lease in the process, without KRaft's quorum protocol).
-It makes decisions, writes them as records to the metadata log (records.py, log.py), replays them
-into its state (state.py), and publishes the resulting image. A new controller replays the same log.
+It makes decisions, writes them as Kafka's records to the metadata log (metadata/records.py, metadata/log.py),
+which replays them (metadata/image.py), and publishes the resulting image. A new controller continues with it.
 
 To add an operation: a method of `Controller`, or a function over one in its own module, that reads
 `controller.state`, raises a `BrokerError` if the request is invalid, and calls `controller.write(records)`

@@ -14,6 +14,7 @@ import attrs
 
 from pykafka2.broker.base.image import (
     NO_LEADER,
+    TOPIC_RESOURCE,
     UNASSIGNED,
     BrokerImage,
     ClusterImage,
@@ -21,18 +22,14 @@ from pykafka2.broker.base.image import (
     TopicImage,
 )
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.controller.metadata.log import SNAPSHOT_AFTER, MetadataLog
+from pykafka2.broker.controller.metadata.image import Changes
+from pykafka2.broker.controller.metadata.log import MetadataLog
 from pykafka2.broker.controller.metadata.records import (
-    BrokerRemoved,
-    BrokerSet,
-    PartitionSet,
-    ProducerIdsAllocated,
-    Record,
-    TopicCreated,
-    TopicDeleted,
+    config_changes,
+    partition_of,
+    registration_changes,
 )
-from pykafka2.broker.controller.metadata.state import Changes
-from pykafka2.broker.controller.partition_changes import completed, elect, moved
+from pykafka2.broker.controller.partition_changes import changed, completed, elect, moved
 from pykafka2.broker.controller.topics import NewTopic, new_topic
 from pykafka2.clock import Entropy
 from pykafka2.errors import (
@@ -49,30 +46,14 @@ from pykafka2.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from pykafka2.protocol.messages.metadata_records import (
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
 from pykafka2.protocol.primitives import uuid_to_text
-
-
-def with_directories(partition: PartitionImage, brokers: Mapping[int, BrokerImage]) -> PartitionImage:
-    """Return the image with the directories of its replicas: those known, or the only one of a broker.
-
-    Return the same object if nothing changes.
-    """
-    known = dict(partition.directories)
-    directories = []
-    for replica in partition.replicas:
-        directory = known.get(replica) or _only_directory(brokers.get(replica))
-        if directory != UNASSIGNED:
-            directories.append((replica, directory))
-    if tuple(directories) == partition.directories:
-        return partition
-    return attrs.evolve(partition, directories=tuple(directories))
-
-
-def _only_directory(broker: BrokerImage | None) -> bytes:
-    """Return the directory of a broker with a single one."""
-    if broker is None or len(broker.directories) != 1:
-        return UNASSIGNED
-    return broker.directories[0]
+from pykafka2.protocol.struct import MetadataRecord
 
 
 def assigned(partition: PartitionImage, broker_id: int, directory: bytes) -> PartitionImage:
@@ -88,6 +69,7 @@ def assigned(partition: PartitionImage, broker_id: int, directory: bytes) -> Par
 logger = logging.getLogger(__name__)
 
 PRODUCER_ID_BLOCK: Final = 1000
+NO_BROKER: Final = -1
 
 Publish = Callable[[ClusterImage, Changes], None]
 """Callback: (new image, changed topics); None for a deleted topic."""
@@ -119,7 +101,7 @@ class Controller:
         self._entropy = entropy
         self._publish = publish
         self.epoch = log.begin_epoch(controller_id)
-        self.state = log.replay()
+        self.state = log.state
 
     def __repr__(self) -> str:
         return f"<controller {self.id} in epoch {self.epoch}>"
@@ -136,26 +118,11 @@ class Controller:
         """Publish the whole state to every broker, as a new controller does."""
         self._publish(self.state.image, dict(self.state.topics))
 
-    def write(self, records: Sequence[Record]) -> None:
+    def write(self, records: Sequence[MetadataRecord]) -> None:
         """Write all of these records or, if this controller's epoch has ended, none (`NotController`)."""
-        if not records:
-            return
-        records = [self._placed(record) for record in records]
-        end_offset = self.log.append(records, self.epoch)
-        changed = self.state.replay(records, end_offset)
-        if self.log.length > SNAPSHOT_AFTER:
-            self.log.replace_with_snapshot(self.state)
-        self._publish(self.state.image, changed)
-
-    def _placed(self, record: Record) -> Record:
-        """Return the record of a partition with the log directories of its replicas.
-
-        As in Kafka, a replica on a broker with one directory is in it; any other broker reports its choice.
-        """
-        if not isinstance(record, PartitionSet):
-            return record
-        image = with_directories(record.image, self.state.brokers)
-        return record if image is record.image else attrs.evolve(record, image=image)
+        if records:
+            changed_topics = self.log.append(records, self.epoch)
+            self._publish(self.state.image, changed_topics)
 
     # ------------------------------------------------------------------ brokers
 
@@ -183,7 +150,8 @@ class Controller:
         if broker_id not in self.state.brokers:
             raise BrokerIdNotRegistered(f"Broker ID {broker_id} is not currently registered")
         self.fence_broker(broker_id)
-        self.write([BrokerRemoved(broker_id)])
+        epoch = self.state.brokers[broker_id].epoch
+        self.write([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=epoch)])
 
     def set_broker(self, broker: BrokerImage) -> None:
         """Change a registration and the partitions that depend on it in one write."""
@@ -194,7 +162,10 @@ class Controller:
                 return partition.leader == NO_LEADER and broker.id in partition.replicas
             return broker.id in partition.isr or partition.leader == broker.id
 
-        self.write([BrokerSet(broker), *self._elections(is_affected, self._image_with(broker))])
+        self.write([*self._registered(broker), *self._elections(is_affected, self._image_with(broker))])
+
+    def _registered(self, broker: BrokerImage) -> list[MetadataRecord]:
+        return registration_changes(broker, self.state.registrations.get(broker.id))
 
     def return_broker(self, broker: BrokerImage) -> None:
         """Register a fenced broker again. If it leads partitions since before a start, they begin an epoch.
@@ -207,8 +178,9 @@ class Controller:
             return partition.leader == broker.id and not image.has_directory(partition, broker.id)
 
         begun = [
-            PartitionSet(
-                topic.name,
+            changed(
+                self.state,
+                topic,
                 number,
                 attrs.evolve(
                     partition,
@@ -220,7 +192,7 @@ class Controller:
             for number, partition in enumerate(topic.partitions)
             if partition.leader == broker.id and not is_lost(partition)
         ]
-        self.write([BrokerSet(broker), *begun, *self._elections(is_lost, image)])
+        self.write([*self._registered(broker), *begun, *self._elections(is_lost, image)])
 
     def fail_directories(self, broker_id: int, failed: Collection[bytes]) -> None:
         """Take log directories of a broker offline: its replicas there leave the ISRs, and others lead.
@@ -237,12 +209,12 @@ class Controller:
             broker_id,
             ", ".join(uuid_to_text(directory) for directory in broker.directories if directory in failed),
         )
-        changed = attrs.evolve(broker, directories=left)
+        new = attrs.evolve(broker, directories=left)
 
         def is_affected(partition: PartitionImage) -> bool:
             return broker_id in partition.isr and partition.directory_of(broker_id) in failed
 
-        self.write([*self._elections(is_affected, self._image_with(changed)), BrokerSet(changed)])
+        self.write([*self._elections(is_affected, self._image_with(new)), *self._registered(new)])
 
     def _image_with(self, broker: BrokerImage) -> ClusterImage:
         """Return the image with another registration of a broker."""
@@ -252,16 +224,18 @@ class Controller:
         """Retry elections of partitions without a leader: unclean election can be enabled by now."""
         self.write(self._elections(lambda partition: partition.leader == NO_LEADER, self.image))
 
-    def _elections(self, is_affected: Callable[[PartitionImage], bool], image: ClusterImage) -> list[Record]:
+    def _elections(
+        self, is_affected: Callable[[PartitionImage], bool], image: ClusterImage
+    ) -> list[MetadataRecord]:
         """Return the records that update ISR and leader of the affected partitions."""
-        records: list[Record] = []
+        records: list[MetadataRecord] = []
         for topic in self.state.topics.values():
             unclean = bool(topic.config.get("unclean.leader.election.enable"))
             for number, partition in enumerate(topic.partitions):
                 if is_affected(partition):
                     elected = elect(partition, image.eligible_in(partition), unclean=unclean)
                     if elected is not partition:
-                        records.append(PartitionSet(topic.name, number, elected))
+                        records.append(changed(self.state, topic, number, elected))
         return records
 
     # ------------------------------------------------------------------ topics
@@ -270,45 +244,39 @@ class Controller:
         self, new: NewTopic, *, validate_only: bool = False, charge: Callable[[int], object] | None = None
     ) -> TopicImage:
         """Create a topic. Raise if it is invalid, or if `charge`, called with its partitions, raises."""
-        topic = new_topic(self.state, self.config, new, self.new_id())
+        topic, partitions = new_topic(self.state, self.config, new, self.new_id())
         if charge is not None:
-            charge(len(topic.partitions))
-        if not validate_only:
-            self.write(
-                [
-                    TopicCreated(topic.name, topic.id, topic.config.overrides, topic.is_internal),
-                    *(
-                        PartitionSet(topic.name, number, partition)
-                        for number, partition in enumerate(topic.partitions)
-                    ),
-                ]
-            )
-        return topic
+            charge(len(partitions))
+        if validate_only:
+            return attrs.evolve(topic, partitions=tuple(map(partition_of, partitions)))
+        options = config_changes(TOPIC_RESOURCE, topic.name, {}, topic.config.overrides)
+        self.write([TopicRecord(name=topic.name, topic_id=topic.id), *options, *partitions])
+        return self.state.topics[topic.name]
 
     def delete_topic(self, name: str, charge: Callable[[int], object] | None = None) -> None:
         """Delete a topic; `charge` is called with the number of its partitions, and can reject it."""
         if not self.config.get("delete.topic.enable"):
             raise TopicDeletionDisabled
-        if name not in self.state.topics:
+        topic = self.state.topics.get(name)
+        if topic is None:
             raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
         if charge is not None:
-            charge(len(self.state.topics[name].partitions))
-        self.write([TopicDeleted(name)])
+            charge(len(topic.partitions))
+        self.write([RemoveTopicRecord(topic_id=topic.id)])
 
     # ------------------------------------------------------------------ partitions
 
     def alter_partitions(self, leader: int, changes: Iterable[IsrChange]) -> list[BrokerError | None]:
         """Apply ISR changes of a leader (AlterPartition). Return for each why it was rejected, or None."""
         refusals: list[BrokerError | None] = []
-        records: list[Record] = []
+        records: list[MetadataRecord] = []
         for change in changes:
             try:
                 topic = self.state.image.topic_by_id(change.topic_id)
                 if topic is None:
                     raise UnknownTopicId
-                records.append(
-                    PartitionSet(topic.name, change.partition, self._altered(leader, topic, change))
-                )
+                image = self._altered(leader, topic, change)
+                records.append(changed(self.state, topic, change.partition, image))
             except BrokerError as error:
                 refusals.append(error)
             else:
@@ -338,8 +306,17 @@ class Controller:
                     f"broker {replica} is fenced, shutting down, has another epoch or a failed directory"
                 )
         # In the leader's order, as in Kafka's controller: tools print it.
-        altered = attrs.evolve(image, isr=tuple(change.isr), partition_epoch=image.partition_epoch + 1)
-        return completed(altered, self.image.eligible_in(altered))
+        altered = PartitionImage(
+            image.replicas,
+            tuple(change.isr),
+            leader,
+            image.leader_epoch,
+            image.partition_epoch + 1,
+            image.adding,
+            image.removing,
+            image.directories,
+        )
+        return completed(altered, self.image.eligible_in(altered)) if image.is_reassigned else altered
 
     def _may_be_in_sync(self, partition: PartitionImage, replica: int, epoch: int) -> bool:
         broker = self.state.brokers.get(replica)
@@ -354,7 +331,7 @@ class Controller:
         error that rejected it, or None.
         """
         refusals: list[BrokerError | None] = []
-        records: list[Record] = []
+        records: list[MetadataRecord] = []
         for topic_id, number, directory in assignments:
             topic = self.state.image.topic_by_id(topic_id)
             if topic is None:
@@ -371,12 +348,12 @@ class Controller:
             image = assigned(known, broker_id, directory)
             if image is known:
                 continue
-            records.append(PartitionSet(topic.name, number, image))
+            records.append(changed(self.state, topic, number, image))
             if not self.image.has_directory(image, broker_id):
                 unclean = bool(topic.config.get("unclean.leader.election.enable"))
                 elected = elect(image, self.image.eligible_in(image), unclean=unclean)
                 if elected is not image:
-                    records.append(PartitionSet(topic.name, number, elected))
+                    records.append(changed(self.state, topic, number, elected, before=image))
         self.write(records)
         return refusals
 
@@ -394,9 +371,9 @@ class Controller:
             raise IneligibleReplica(f"broker {to} is not running, or the log directory has failed")
         if to not in image.isr and not unclean:
             raise IneligibleReplica(f"broker {to} is not in the ISR {list(image.isr)} of {topic}-{partition}")
-        changed = moved(image, to, image.isr if to in image.isr else (to,))
-        self.write([PartitionSet(topic, partition, changed)])
-        return changed
+        after = moved(image, to, image.isr if to in image.isr else (to,))
+        self.write([changed(self.state, self.state.topics[topic], partition, after)])
+        return after
 
     def partition(self, topic: str, partition: int) -> PartitionImage:
         image = self.image.partition(topic, partition)
@@ -413,5 +390,5 @@ class Controller:
     def allocate_producer_ids(self) -> range:
         """Return a block of producer ids that is never allocated again (AllocateProducerIds)."""
         first = self.state.next_producer_id
-        self.write([ProducerIdsAllocated(first + PRODUCER_ID_BLOCK)])
+        self.write([ProducerIdsRecord(broker_id=NO_BROKER, next_producer_id=first + PRODUCER_ID_BLOCK)])
         return range(first, first + PRODUCER_ID_BLOCK)

@@ -18,16 +18,16 @@ from pykafka2.broker.controller.control.brokers import BrokerSessions
 from pykafka2.broker.controller.controller import Controller
 from pykafka2.broker.controller.election import ControllerElection
 from pykafka2.broker.controller.event_queue import EventQueue, Work
+from pykafka2.broker.controller.metadata.image import Changes
 from pykafka2.broker.controller.metadata.log import MetadataLog
-from pykafka2.broker.controller.metadata.records import PartitionSet, Record
-from pykafka2.broker.controller.metadata.state import Changes
-from pykafka2.broker.controller.partition_changes import elect_preferred
+from pykafka2.broker.controller.partition_changes import changed, elect_preferred
 from pykafka2.broker.controller.publisher import MetadataPublisher
 from pykafka2.broker.node import Node
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.server.threads import Part
 from pykafka2.clock import FOREVER, Entropy
 from pykafka2.errors import KafkaStorageError, NotController
+from pykafka2.protocol.struct import MetadataRecord
 
 logger = logging.getLogger(__name__)
 
@@ -207,10 +207,10 @@ class ControllerNode(Part):
         controller = self.active
         if controller is None:
             return
-        records: list[Record] = []
+        records: list[MetadataRecord] = []
         for topic in controller.state.topics.values():
             for number, partition in enumerate(topic.partitions):
                 elected = elect_preferred(partition, controller.image.eligible_in(partition))
                 if elected is not partition:
-                    records.append(PartitionSet(topic.name, number, elected))
+                    records.append(changed(controller.state, topic, number, elected))
         controller.write(records)

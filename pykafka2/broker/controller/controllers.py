@@ -17,7 +17,6 @@ from pykafka2.broker.controller.controller import Controller
 from pykafka2.broker.controller.controller_node import CommonParts, ControllerNode
 from pykafka2.broker.controller.election import ControllerElection
 from pykafka2.broker.controller.metadata.log import NO_CONTROLLER, MetadataLog
-from pykafka2.broker.controller.metadata.state import State
 from pykafka2.broker.controller.publisher import Members, MetadataPublisher, can_act
 from pykafka2.broker.node import Node
 from pykafka2.broker.observed.event_log import EventLog
@@ -43,7 +42,6 @@ class Controllers:
     def __init__(
         self,
         log: MetadataLog,
-        state: State,
         config: BrokerConfig,
         entropy: Entropy,
         links: Links,
@@ -54,7 +52,7 @@ class Controllers:
     ) -> None:
         self.log = log
         self.election = ControllerElection(config.seconds("broker.session.timeout.ms"), links, members)
-        self.publisher = MetadataPublisher(state.image, links, members)
+        self.publisher = MetadataPublisher(log.state.image, links, members)
         self._members = members
         self._runtime = runtime
         self._lock = lock

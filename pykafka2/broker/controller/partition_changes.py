@@ -12,14 +12,22 @@ drops the removed ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 
 import attrs
 
-from pykafka2.broker.base.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
-from pykafka2.broker.controller.metadata.records import PartitionSet, Record
-from pykafka2.broker.controller.metadata.state import State
-from pykafka2.broker.controller.topics import check_assignment
+from pykafka2.broker.base.image import (
+    NO_LEADER,
+    UNASSIGNED,
+    BrokerImage,
+    ClusterImage,
+    PartitionImage,
+    TopicImage,
+)
+from pykafka2.broker.controller.metadata.image import MetadataImage
+from pykafka2.broker.controller.metadata.records import NO_EXTRAS, partition_change
+from pykafka2.broker.controller.topics import check_assignment, only_directory
 from pykafka2.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -29,7 +37,9 @@ from pykafka2.errors import (
     PreferredLeaderNotAvailable,
     UnknownTopicOrPartition,
 )
+from pykafka2.protocol.struct import MetadataRecord
 
+_DIRECTORIES = attrgetter("directories")
 IsEligible = Callable[[int], bool]
 """Whether a replica can lead and be in sync: its broker is registered, not fenced, not shutting down, and its
 log directory has not failed.
@@ -92,23 +102,62 @@ def requested_election(
 def moved(partition: PartitionImage, leader: int, isr: tuple[int, ...]) -> PartitionImage:
     """Return the image with a new leader or ISR; only a new leader starts a new leader epoch."""
     bump = leader != partition.leader
-    return attrs.evolve(
-        partition,
-        leader=leader,
-        isr=isr,
-        leader_epoch=partition.leader_epoch + bump,
-        partition_epoch=partition.partition_epoch + 1,
+    return PartitionImage(
+        partition.replicas,
+        isr,
+        leader,
+        partition.leader_epoch + bump,
+        partition.partition_epoch + 1,
+        partition.adding,
+        partition.removing,
+        partition.directories,
     )
 
 
+def changed(
+    state: MetadataImage,
+    topic: TopicImage,
+    number: int,
+    after: PartitionImage,
+    *,
+    before: PartitionImage | None = None,
+) -> MetadataRecord:
+    """Return the record that changes a partition from `before`, by default its current image."""
+    return partition_change(
+        topic.id,
+        number,
+        topic.partitions[number] if before is None else before,
+        with_directories(after, state.brokers),
+        state.extras.get((topic.id, number), NO_EXTRAS),
+    )
+
+
+def with_directories(partition: PartitionImage, brokers: Mapping[int, BrokerImage]) -> PartitionImage:
+    """Return the image with the directories of its replicas: those known, or the only one of a broker.
+
+    Return the same object if nothing changes.
+    """
+    if not partition.directories and not any(map(_DIRECTORIES, brokers.values())):
+        return partition  # a cluster in memory
+    known = dict(partition.directories)
+    directories = []
+    for replica in partition.replicas:
+        directory = known.get(replica) or only_directory(brokers.get(replica))
+        if directory != UNASSIGNED:
+            directories.append((replica, directory))
+    if tuple(directories) == partition.directories:
+        return partition
+    return attrs.evolve(partition, directories=tuple(directories))
+
+
 def reassigned(
-    state: State,
+    state: MetadataImage,
     topic: str,
     partition: int,
     target: Sequence[int] | None,
     *,
     allow_factor_change: bool = True,
-) -> Record | None:
+) -> MetadataRecord | None:
     """Return the record that starts a move to `target`, or cancels one (None); None if nothing changes.
 
     Raise if the reassignment is invalid.
@@ -122,7 +171,7 @@ def reassigned(
     is_eligible = state.image.eligible_in(image)
     if target is None:
         unclean = bool(known.config.get("unclean.leader.election.enable"))
-        changed = cancelled(image, is_eligible, where=f"{topic}-{partition}", unclean=unclean)
+        after = cancelled(image, is_eligible, where=f"{topic}-{partition}", unclean=unclean)
     else:
         check_assignment(target, state.brokers)
         factor = len([replica for replica in image.replicas if replica not in image.adding])
@@ -130,8 +179,8 @@ def reassigned(
             raise InvalidReplicationFactor(
                 f"The replication factor is changed from {factor} to {len(target)}"
             )
-        changed = begun(image, tuple(target), is_eligible)
-    return None if changed is image else PartitionSet(topic, partition, changed)
+        after = begun(image, tuple(target), is_eligible)
+    return None if after is image else changed(state, known, partition, after)
 
 
 def begun(image: PartitionImage, target: tuple[int, ...], is_eligible: IsEligible) -> PartitionImage:
@@ -214,7 +263,9 @@ def _with_leader(image: PartitionImage, is_eligible: IsEligible, *, unclean: boo
     return attrs.evolve(elected, partition_epoch=image.partition_epoch)
 
 
-def ongoing(state: State, topics: Iterable[tuple[str, Sequence[int] | None]]) -> list[tuple[str, int]]:
+def ongoing(
+    state: MetadataImage, topics: Iterable[tuple[str, Sequence[int] | None]]
+) -> list[tuple[str, int]]:
     """Return those of these partitions that are being reassigned; None means all of a topic's."""
     found: list[tuple[str, int]] = []
     for name, numbers in topics:

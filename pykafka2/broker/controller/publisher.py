@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from pykafka2.broker.base.image import ClusterImage, TopicImage
-from pykafka2.broker.controller.metadata.state import Changes
+from pykafka2.broker.controller.metadata.image import Changes
 from pykafka2.broker.server.links import Links
 
 

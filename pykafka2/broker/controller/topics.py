@@ -8,7 +8,7 @@ as possible. Within a rack live brokers come first; fenced ones get replicas onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Final
 from zlib import crc32
 
@@ -17,15 +17,14 @@ import attrs
 from pykafka2.broker.base.image import (
     INTERNAL_TOPICS,
     METADATA_TOPIC,
-    NO_LEADER,
-    PartitionImage,
+    UNASSIGNED,
+    BrokerImage,
     TopicImage,
     check_topic_name,
     collision,
 )
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
-from pykafka2.broker.controller.metadata.records import PartitionSet, Record
-from pykafka2.broker.controller.metadata.state import State
+from pykafka2.broker.controller.metadata.image import MetadataImage
 from pykafka2.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -36,6 +35,7 @@ from pykafka2.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+from pykafka2.protocol.messages.metadata_records import PartitionRecord
 
 
 @attrs.define(frozen=True)
@@ -70,7 +70,9 @@ def place(
         leader = (start + partition) % count
         # The number of completed rounds shifts the followers.
         shift = (partition // count) % max(count - 1, 1)
-        followers = [live[(leader + 1 + (shift + n) % (count - 1)) % count] for n in range(count - 1)]
+        # Only racks make a difference beyond as many followers as are needed.
+        first = count - 1 if by_rack else min(count, replication_factor) - 1
+        followers = [live[(leader + 1 + (shift + n) % (count - 1)) % count] for n in range(first)]
         followers += others
         if by_rack:
             followers = _spread(live[leader], followers, replication_factor - 1)
@@ -126,18 +128,51 @@ def check_assignment(replicas: Sequence[int], brokers: Container[int], factor: i
         )
 
 
-def new_partition(state: State, replicas: tuple[int, ...]) -> PartitionImage:
-    """Return a partition with these replicas, led by the first eligible one. Raise if none is eligible."""
-    isr = tuple(replica for replica in replicas if state.image.is_eligible(replica))
-    if not isr:
-        raise InvalidReplicaAssignment(
-            "All brokers specified in the manual partition assignment "
-            f"for {list(replicas)} are fenced or in controlled shutdown."
+def new_partitions(
+    state: MetadataImage, topic_id: bytes, first: int, placed: Iterable[Sequence[int]]
+) -> list[PartitionRecord]:
+    """Return records of partitions from number `first` on, each led by the first eligible of its replicas.
+
+    Raise if none is eligible.
+    """
+    eligible = {broker_id for broker_id in state.brokers if state.image.is_eligible(broker_id)}
+    directories = {broker_id: only_directory(broker) for broker_id, broker in state.brokers.items()}
+    partitions = []
+    for number, replicas in enumerate(placed, first):
+        isr = [replica for replica in replicas if replica in eligible]
+        if not isr:
+            raise InvalidReplicaAssignment(
+                "All brokers specified in the manual partition assignment "
+                f"for {list(replicas)} are fenced or in controlled shutdown."
+            )
+        partitions.append(
+            PartitionRecord(
+                partition_id=number,
+                topic_id=topic_id,
+                replicas=[*replicas],
+                isr=isr,
+                removing_replicas=[],
+                adding_replicas=[],
+                leader=isr[0],
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=[directories[replica] for replica in replicas],
+            )
         )
-    return PartitionImage(replicas, isr, isr[0] if isr else NO_LEADER)
+    return partitions
 
 
-def placed(state: State, partitions: int, factor: int) -> list[tuple[int, ...]]:
+def only_directory(broker: BrokerImage | None) -> bytes:
+    """Return the log directory of a broker with a single one.
+
+    As in Kafka, new replicas there are in it; any other broker reports its choice.
+    """
+    if broker is None or len(broker.directories) != 1:
+        return UNASSIGNED
+    return broker.directories[0]
+
+
+def placed(state: MetadataImage, partitions: int, factor: int) -> list[tuple[int, ...]]:
     """Place new partitions on brokers; live brokers lead, continuing the round-robin of earlier topics."""
     hosts = [
         Host(broker.id, broker.rack, state.image.is_eligible(broker.id)) for broker in state.brokers.values()
@@ -173,8 +208,10 @@ class NewTopic:
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 
 
-def new_topic(state: State, config: BrokerConfig, new: NewTopic, topic_id: bytes) -> TopicImage:
-    """Return the topic as it would be created. Raise if the request is invalid."""
+def new_topic(
+    state: MetadataImage, config: BrokerConfig, new: NewTopic, topic_id: bytes
+) -> tuple[TopicImage, list[PartitionRecord]]:
+    """Return a topic as it would be created, and its partitions. Raise if the request is invalid."""
     check_topic_name(new.name)
     if new.name == METADATA_TOPIC:
         raise InvalidRequest(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
@@ -185,11 +222,11 @@ def new_topic(state: State, config: BrokerConfig, new: NewTopic, topic_id: bytes
         raise InvalidTopicException(f"Topic '{new.name}' collides with existing topic: {alike}")
     topic_config = TopicConfig(new.configs, config)
     replicas = _assigned(state, new) if new.assignment else _placed(state, config, new)
-    partitions = tuple(new_partition(state, assigned) for assigned in replicas)
-    return TopicImage(new.name, topic_id, partitions, topic_config, new.name in INTERNAL_TOPICS)
+    topic = TopicImage(new.name, topic_id, (), topic_config, new.name in INTERNAL_TOPICS)
+    return topic, new_partitions(state, topic_id, 0, replicas)
 
 
-def _placed(state: State, config: BrokerConfig, new: NewTopic) -> list[tuple[int, ...]]:
+def _placed(state: MetadataImage, config: BrokerConfig, new: NewTopic) -> list[tuple[int, ...]]:
     if new.replication_factor < DEFAULT or new.replication_factor == 0:
         raise InvalidReplicationFactor(
             "Replication factor must be larger than 0, or -1 to use the default value."
@@ -205,7 +242,7 @@ def _placed(state: State, config: BrokerConfig, new: NewTopic) -> list[tuple[int
     return placed(state, count, factor)
 
 
-def _assigned(state: State, new: NewTopic) -> list[tuple[int, ...]]:
+def _assigned(state: MetadataImage, new: NewTopic) -> list[tuple[int, ...]]:
     for field, number in (("replication factor", new.replication_factor), ("numPartitions", new.partitions)):
         if number != DEFAULT:
             raise InvalidRequest(
@@ -228,12 +265,12 @@ def check_size(count: int) -> None:
 
 
 def added_partitions(
-    state: State,
+    state: MetadataImage,
     name: str,
     count: int,
     assignments: Sequence[Sequence[int]] | None,
     charge: Callable[[int], object] | None = None,
-) -> list[Record]:
+) -> list[PartitionRecord]:
     """Return the records that add partitions to a topic (CreatePartitions). Raise if that is invalid.
 
     `charge` is called with the number of new partitions, and can reject them.
@@ -262,7 +299,4 @@ def added_partitions(
         replicas = [tuple(assigned) for assigned in assignments]
         for assigned in replicas:
             check_assignment(assigned, state.brokers, factor)
-    return [
-        PartitionSet(name, number, new_partition(state, assigned))
-        for number, assigned in enumerate(replicas, known)
-    ]
+    return new_partitions(state, topic.id, known, replicas)

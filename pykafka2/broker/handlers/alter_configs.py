@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pykafka2.broker.base.image import BROKER_RESOURCE, LOGGER_RESOURCE
 from pykafka2.broker.controller.control.configs import ConfigChange, Operation, configured, replaced
-from pykafka2.broker.controller.metadata.records import Record
 from pykafka2.broker.handlers.api import CONTROLLER, api, services_of_receiver
 from pykafka2.broker.handlers.authorization import check_configs
 from pykafka2.broker.server.responses import Refusal
@@ -25,6 +24,7 @@ from pykafka2.protocol.messages.configs import (
     IncrementalAlterConfigsResponse,
     IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
 )
+from pykafka2.protocol.struct import MetadataRecord
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
@@ -51,13 +51,13 @@ def handle_incremental(
 ) -> IncrementalAlterConfigsResponse:
     receiver = services_of_receiver(services, context)
 
-    def change(resource: Any) -> Record | None:
+    def change(resource: Any) -> list[MetadataRecord]:
         changes = [
             ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs
         ]
         if resource.resource_type == LOGGER_RESOURCE:
             _change_loggers(receiver, resource.resource_name, changes, validate_only=request.validate_only)
-            return None
+            return []
         return configured(services.controller, resource.resource_type, resource.resource_name, changes)
 
     outcomes = _altered(services, receiver, request, change)
@@ -82,7 +82,7 @@ def handle_incremental(
 def handle(
     services: Services, context: RequestContext, request: AlterConfigsRequest, now: float
 ) -> AlterConfigsResponse:
-    def change(resource: Any) -> Record:
+    def change(resource: Any) -> list[MetadataRecord]:
         configs = {config.name: config.value for config in resource.configs}
         return replaced(services.controller, resource.resource_type, resource.resource_name, configs)
 
@@ -94,24 +94,23 @@ def handle(
 
 
 def _altered(
-    services: Services, receiver: Services, request: Any, change: Callable[[Any], Record | None]
+    services: Services, receiver: Services, request: Any, change: Callable[[Any], list[MetadataRecord]]
 ) -> list[Outcome]:
     """Make all valid changes in one write, and return errors for the others."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     outcomes: list[Outcome] = []
-    records: list[Record] = []
+    records: list[MetadataRecord] = []
     for resource in request.resources:
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise InvalidRequest("Each resource must appear at most once.")
             _check(receiver, resource)
-            record = change(resource)
+            changes = change(resource)
         except BrokerError as error:
             outcomes.append((resource, error))
             continue
         outcomes.append((resource, 0))
-        if record is not None:
-            records.append(record)
+        records += changes
     if not request.validate_only:
         services.controller.write(records)
     return outcomes

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pykafka2.broker.controller.metadata.records import PartitionSet, Record
-from pykafka2.broker.controller.partition_changes import ongoing, reassigned, requested_election
+from pykafka2.broker.controller.partition_changes import changed, ongoing, reassigned, requested_election
 from pykafka2.broker.handlers.api import CONTROLLER, api
 from pykafka2.broker.handlers.authorization import on_cluster
 from pykafka2.broker.server.responses import Refusal
@@ -30,6 +29,7 @@ from pykafka2.protocol.messages.reassignments import (
     ReassignableTopicResponse,
     ReplicaElectionResult,
 )
+from pykafka2.protocol.struct import MetadataRecord
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
@@ -61,7 +61,7 @@ def handle_elect_leaders(
         requested = [(name, list(range(len(topic.partitions)))) for name, topic in topics.items()]
     else:
         requested = [(topic.topic, list(topic.partitions)) for topic in request.topic_partitions]
-    records: list[Record] = []
+    records: list[MetadataRecord] = []
     results = []
     for name, numbers in requested:
         result = ReplicaElectionResult(topic=name, partition_result=[])
@@ -75,7 +75,7 @@ def handle_elect_leaders(
                 if request.topic_partitions is not None or not isinstance(error, ElectionNotNeeded):
                     result.partition_result.append(_not_elected(number, error))
                 continue
-            records.append(PartitionSet(name, number, elected))
+            records.append(changed(controller.state, topics[name], number, elected))
             result.partition_result.append(PartitionResult(partition_id=number, error_message=None))
         results.append(result)
     controller.write(records)

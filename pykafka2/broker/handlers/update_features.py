@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from pykafka2.broker.base.features import METADATA_VERSION, SUPPORTED, Levels
 from pykafka2.broker.controller.controller import Controller
-from pykafka2.broker.controller.metadata.records import FeatureSet, Record
 from pykafka2.broker.handlers.api import CONTROLLER, api
 from pykafka2.broker.handlers.authorization import on_cluster
 from pykafka2.broker.server.responses import REFUSAL
@@ -21,6 +20,7 @@ from pykafka2.protocol.messages.cluster import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from pykafka2.protocol.messages.metadata_records import FeatureLevelRecord
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
@@ -36,7 +36,7 @@ def feature_update(
     level: int,
     upgrade_type: int,
     features: Mapping[str, Levels] = SUPPORTED,
-) -> Record | None:
+) -> FeatureLevelRecord | None:
     """Return the record that finalizes a feature at `level`, or None if it is unchanged.
 
     `features` are the supported levels.
@@ -52,7 +52,7 @@ def feature_update(
             f"Unsupported metadata.version downgrade from {known} to {level}. Refusing to perform the "
             "requested downgrade because it might delete metadata information."
         )
-    return None if level == known else FeatureSet(name, level)
+    return None if level == known else FeatureLevelRecord(name=name, feature_level=level)
 
 
 def _update_problem(

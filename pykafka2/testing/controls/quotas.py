@@ -12,7 +12,7 @@ from typing import Any, Final
 from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.controller.control.client_quotas import QuotaAlteration, alter_client_quotas
 from pykafka2.broker.controller.controller import Controller
-from pykafka2.broker.controller.metadata.records import ClientQuotaSet
+from pykafka2.broker.controller.metadata.records import quota_record
 from pykafka2.broker.quotas.entities import (
     CLIENT_ID,
     IP,
@@ -85,7 +85,7 @@ class QuotaControls:
 def _remove_all(controller: Controller) -> None:
     controller.write(
         [
-            ClientQuotaSet(entity, key, None)
+            quota_record(entity, key, None)
             for entity, values in controller.state.quotas.items()
             for key in values
         ]

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pykafka2.broker.controller import Controller
-from pykafka2.broker.controller.metadata.records import ScramUserSet
+from pykafka2.broker.controller.metadata.records import scram_records
 from pykafka2.broker.security.authentication import MECHANISMS, Authentication, Credentials
 from pykafka2.broker.security.scram import KINDS, scram_credentials
 from pykafka2.errors import ConfigurationError, ResourceNotFound
+from pykafka2.protocol.messages.metadata_records import RemoveUserScramCredentialRecord
 from pykafka2.testing.listeners import check_mechanisms
 from pykafka2.testing.running import Running
 
@@ -38,12 +39,10 @@ class SecurityControls:
             self._touched()
         made = scram_credentials(password, [one for one in wanted if one in KINDS], entropy)
         if made:
-
-            def add(controller: Controller) -> None:
-                known = controller.state.scram_users.get(user, {})
-                controller.write([ScramUserSet(user, {**known, **made})])
-
-            self._running.controllers.run(f"SCRAM credentials of {user}", add)
+            self._running.controllers.run(
+                f"SCRAM credentials of {user}",
+                lambda controller: controller.write(scram_records(user, made)),
+            )
         if "PLAIN" in wanted:
             with self._running.lock:
                 self._running.shared.credentials.passwords.set(user, password)
@@ -58,10 +57,14 @@ class SecurityControls:
         if not was_known and not has_scram:
             raise ResourceNotFound(f"User {user!r} does not exist.")
         if has_scram:
-            self._running.controllers.run(
-                f"remove SCRAM credentials of {user}",
-                lambda controller: controller.write([ScramUserSet(user, {})]),
-            )
+
+            def remove(controller: Controller) -> None:
+                known = controller.state.scram_users.get(user, {})
+                controller.write(
+                    [RemoveUserScramCredentialRecord(name=user, mechanism=kind) for kind in known]
+                )
+
+            self._running.controllers.run(f"remove SCRAM credentials of {user}", remove)
 
     def refuse_mechanism(self, mechanism: str) -> None:
         """Disable a SASL mechanism on all listeners, until `allow_mechanism`."""

@@ -12,8 +12,7 @@ from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, IsrChange, NewTopic
 from pykafka2.broker.controller.control.brokers import Registration, register
 from pykafka2.broker.controller.metadata.log import SNAPSHOT_AFTER, MetadataLog
-from pykafka2.broker.controller.metadata.records import ClientQuotaSet, ProducerIdsAllocated
-from pykafka2.broker.controller.metadata.state import State
+from pykafka2.broker.controller.metadata.records import quota_record
 from pykafka2.clock import SeededEntropy
 from pykafka2.errors import (
     BrokerError,
@@ -26,6 +25,8 @@ from pykafka2.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from pykafka2.protocol.struct import MetadataRecord
+from tests.broker.controller.metadata.metadata_changes import allocated, new_state
 
 
 class Published:
@@ -35,7 +36,7 @@ class Published:
         self.images: list[tuple[ClusterImage, Mapping[str, TopicImage | None]]] = []
         self.controller = Controller(
             0,
-            MetadataLog(State("cluster", BrokerConfig())),
+            MetadataLog(new_state()),
             BrokerConfig(),
             SeededEntropy(1),
             lambda image, changed: self.images.append((image, changed)),
@@ -188,15 +189,16 @@ def test_leaders_stay_balanced_over_many_topics(published: Published) -> None:
     assert {leaders.count(broker) for broker in range(3)} == {10}
 
 
-def test_new_controller_replays_the_log_and_fences_the_old_one(published: Published) -> None:
+def test_new_controller_continues_with_the_metadata_and_fences_the_old_one(published: Published) -> None:
     old = published.controller
     old.move_leader("t", 0, 2)
     old.allocate_producer_ids()
+    image = old.image
     new = Controller(1, old.log, BrokerConfig(), SeededEntropy(2), lambda image, changed: None)
     assert new.epoch == old.epoch + 1
     for name in ("brokers", "topics", "topic_names", "features"):
-        assert getattr(new.image, name) == getattr(old.image, name), name
-    assert new.image.version > old.image.version
+        assert getattr(new.image, name) == getattr(image, name), name
+    assert new.image.version > image.version
     before = old.log.end_offset
     for change in (lambda: old.delete_topic("t"), lambda: old.fence_broker(0), old.allocate_producer_ids):
         with pytest.raises(NotController, match="controller epoch 1 has ended"):
@@ -208,27 +210,26 @@ def test_new_controller_replays_the_log_and_fences_the_old_one(published: Publis
 def test_long_metadata_log_begins_with_a_snapshot(published: Published) -> None:
     controller = published.controller
     for block in range(3):
-        controller.write([ProducerIdsAllocated(number) for number in range(block * 6000, (block + 1) * 6000)])
+        controller.write([allocated(number) for number in range(block * 6000, (block + 1) * 6000)])
     assert controller.log.length < SNAPSHOT_AFTER
     assert controller.log.end_offset > 18_000
-    state = controller.log.replay()
-    assert state.image == controller.image
-    assert state.next_producer_id == 17_999
+    assert controller.state.next_producer_id == 17_999
 
 
 def test_quotas_of_many_entities_are_copied_once_per_replay() -> None:
-    state = State("cluster", BrokerConfig())
+    state = new_state()
     first, second, third = [(("client-id", name),) for name in "abc"]
-    state.replay([ClientQuotaSet(first, "producer_byte_rate", 1.0)], 0)
-    before = state.quotas
+    state.replay([quota_record(first, "producer_byte_rate", 1.0)], 0)
+    before = state.image.quotas
 
-    def records() -> Iterator[ClientQuotaSet]:
-        yield ClientQuotaSet(second, "producer_byte_rate", 2.0)
-        yield ClientQuotaSet(third, "producer_byte_rate", 3.0)
-        yield ClientQuotaSet(third, "consumer_byte_rate", 4.0)
-        yield ClientQuotaSet(second, "producer_byte_rate", None)
+    def records() -> Iterator[MetadataRecord]:
+        yield quota_record(second, "producer_byte_rate", 2.0)
+        copy = state.quotas
+        yield quota_record(third, "producer_byte_rate", 3.0)
+        yield quota_record(third, "consumer_byte_rate", 4.0)
+        yield quota_record(second, "producer_byte_rate", None)
         # A copy for each record would hold the cluster's lock for seconds with thousands of entities.
-        assert state.quotas is before
+        assert state.quotas is copy
 
     state.replay(records(), 1)
     assert state.image.quotas == {

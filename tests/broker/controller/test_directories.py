@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
 
 from pykafka2.broker.base.image import LOST, MIGRATING, UNASSIGNED, Endpoint, PartitionImage, is_online
@@ -10,10 +9,10 @@ from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, IsrChange, NewTopic
 from pykafka2.broker.controller.control.brokers import Registration, process_heartbeat, register
 from pykafka2.broker.controller.metadata.log import MetadataLog
-from pykafka2.broker.controller.metadata.records import BrokerSet
-from pykafka2.broker.controller.metadata.state import State
 from pykafka2.clock import SeededEntropy
 from pykafka2.errors import IneligibleReplica, NotLeaderOrFollower, UnknownTopicId, UnknownTopicOrPartition
+from pykafka2.protocol.messages.metadata_records import FenceBrokerRecord
+from tests.broker.controller.metadata.metadata_changes import new_state
 
 ENDPOINTS = (Endpoint("PLAINTEXT", "host", 9092),)
 DIRECTORIES = {broker: (bytes([broker + 1, 1] * 8), bytes([broker + 1, 2] * 8)) for broker in range(3)}
@@ -27,7 +26,7 @@ class World:
         self.directories = directories
         self.controller = Controller(
             0,
-            MetadataLog(State("cluster", BrokerConfig())),
+            MetadataLog(new_state()),
             BrokerConfig(),
             SeededEntropy(1),
             lambda image, changed: None,
@@ -160,7 +159,7 @@ def test_leader_of_before_a_start_leads_again_if_its_directory_works(directories
     world = World()
     world.assign(0, FIRST)
     state = world.controller.state
-    fenced = [BrokerSet(attrs.evolve(broker, is_fenced=True)) for broker in state.brokers.values()]
+    fenced = [FenceBrokerRecord(id=broker.id, epoch=broker.epoch) for broker in state.brokers.values()]
     state.replay(fenced, state.image.version)  # as at a start of all brokers
     before = world.partition
     for broker in range(3):

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.controller.metadata.records import AclCreated, AclRemoved, Record
+from pykafka2.broker.controller.metadata.records import acl_record
 from pykafka2.broker.security.acls import Acl, AclFilter
 from pykafka2.errors import BrokerError, InvalidRequest, UnknownServerError
 from pykafka2.protocol.acl_terms import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+from pykafka2.protocol.messages.metadata_records import RemoveAccessControlEntryRecord
+from pykafka2.protocol.struct import MetadataRecord
 
 if TYPE_CHECKING:
     from pykafka2.broker.controller.controller import Controller
@@ -26,7 +28,7 @@ def create_acls(controller: Controller, wanted: Iterable[Acl]) -> list[BrokerErr
     if any(map(_is_filter, wanted)):
         raise UnknownServerError
     refusals: list[BrokerError | None] = []
-    records: list[Record] = []
+    records: list[MetadataRecord] = []
     known = set(controller.image.acls)
     for acl in wanted:
         try:
@@ -37,7 +39,7 @@ def create_acls(controller: Controller, wanted: Iterable[Acl]) -> list[BrokerErr
         refusals.append(None)
         if acl not in known:
             known.add(acl)
-            records.append(AclCreated(controller.new_id(), acl))
+            records.append(acl_record(controller.new_id(), acl))
     controller.write(records)
     return refusals
 
@@ -58,7 +60,8 @@ def delete_acls(controller: Controller, filters: Iterable[AclFilter]) -> list[li
         found = [acl for acl in controller.image.acls if acl_filter.matches(acl)]
         removed.update(dict.fromkeys(found))
         results.append(found)
-    controller.write([AclRemoved(acl) for acl in removed])
+    ids = controller.image.acls
+    controller.write([RemoveAccessControlEntryRecord(id=ids[acl]) for acl in removed])
     return results
 
 

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from pykafka2.broker.controller.controller import Controller
-from pykafka2.broker.controller.metadata.records import ClientQuotaSet
+from pykafka2.broker.controller.metadata.records import quota_record
 from pykafka2.broker.quotas.entities import QuotaEntity, check_entity, check_value
 from pykafka2.errors import BrokerError, InvalidRequest
+from pykafka2.protocol.struct import MetadataRecord
 
 
 @attrs.define(frozen=True)
@@ -29,7 +30,7 @@ def alter_client_quotas(
 ) -> dict[QuotaEntity, BrokerError | None]:
     """Set and remove quotas. Return the error of each entity, or None if it succeeded."""
     outcome: dict[QuotaEntity, BrokerError | None] = {}
-    records: list[ClientQuotaSet] = []
+    records: list[MetadataRecord] = []
     for alteration in alterations:
         entity = alteration.entity
         if entity in outcome or len(dict(alteration.operations)) < len(alteration.operations):
@@ -47,17 +48,17 @@ def alter_client_quotas(
     return outcome
 
 
-def _changed(controller: Controller, alteration: QuotaAlteration) -> list[ClientQuotaSet]:
+def _changed(controller: Controller, alteration: QuotaAlteration) -> list[MetadataRecord]:
     """Return the records of one entity's changes, without unchanged values."""
     entity = alteration.entity
     check_entity(entity)
     known = controller.state.quotas.get(entity, {})
-    records = []
+    records: list[MetadataRecord] = []
     for key, value in alteration.operations:
         if value is not None:
             check_value(entity, key, value)
         if known.get(key) != value:
-            records.append(ClientQuotaSet(entity, key, value))
+            records.append(quota_record(entity, key, value))
     return records
 
 

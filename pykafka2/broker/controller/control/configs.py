@@ -2,7 +2,7 @@
 
 The checks of groups and client metrics subscriptions are pure functions of a map of strings, with the rules
 and messages of Kafka's GroupConfig and ClientMetricsConfigs. The rest are functions over a `Controller`:
-`configured` returns the record of a change without writing it, so that a request is applied, or only
+`configured` returns the records of a change without writing them, so that a request is applied, or only
 validated, as a whole. Access requires the cluster's lock, on the controller's queue.
 """
 
@@ -34,8 +34,9 @@ from pykafka2.broker.config.keys import (
     topic_key,
 )
 from pykafka2.broker.controller.controller import Controller
-from pykafka2.broker.controller.metadata.records import ConfigsSet, Record, TopicConfigured
+from pykafka2.broker.controller.metadata.records import config_changes
 from pykafka2.errors import InvalidConfig, InvalidRequest, UnknownServerError, UnknownTopicOrPartition
+from pykafka2.protocol.struct import MetadataRecord
 
 SHORTEST_PUSH_MS: Final = 100
 LONGEST_PUSH_MS: Final = 3_600_000
@@ -139,8 +140,8 @@ class ConfigChange:
 
 def configured(
     controller: Controller, resource_type: int, name: str, changes: Iterable[ConfigChange]
-) -> Record:
-    """Return the record that changes single options (IncrementalAlterConfigs).
+) -> list[MetadataRecord]:
+    """Return the records that change single options (IncrementalAlterConfigs).
 
     Raise if they are invalid.
     """
@@ -151,8 +152,10 @@ def configured(
     return _checked(controller, resource_type, name, configs, current)
 
 
-def replaced(controller: Controller, resource_type: int, name: str, configs: Mapping[str, str]) -> Record:
-    """Return the record that replaces all options (AlterConfigs)."""
+def replaced(
+    controller: Controller, resource_type: int, name: str, configs: Mapping[str, str]
+) -> list[MetadataRecord]:
+    """Return the records that replace all options (AlterConfigs)."""
     return _checked(controller, resource_type, name, configs, _current(controller, resource_type, name))
 
 
@@ -227,17 +230,16 @@ def _checked(
     name: str,
     configs: Mapping[str, str],
     current: Mapping[str, str],
-) -> Record:
+) -> list[MetadataRecord]:
     if resource_type == TOPIC_RESOURCE:
         TopicConfig(configs, controller.config)
-        return TopicConfigured(name, dict(configs))
-    if resource_type == BROKER_RESOURCE:
+    elif resource_type == BROKER_RESOURCE:
         _check_broker(name, configs, current)
     elif resource_type == GROUP_RESOURCE:
         check_group(configs, controller.config)
     else:
         check_metrics(configs)
-    return ConfigsSet(resource_type, name, dict(configs))
+    return config_changes(resource_type, name, current, configs)
 
 
 def _check_broker(name: str, configs: Mapping[str, str], current: Mapping[str, str]) -> None:

@@ -8,15 +8,14 @@ from __future__ import annotations
 import base64
 import hmac
 from collections.abc import Sequence
+from copy import copy
 
 import attrs
 
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.controller import Controller
-from pykafka2.broker.controller.metadata.records import DelegationTokenRemoved, DelegationTokenSet
-from pykafka2.broker.security.delegation_tokens import DelegationToken, TokenCredentials, hmac_of
+from pykafka2.broker.security.delegation_tokens import DelegationToken
 from pykafka2.broker.security.principal import Principal
-from pykafka2.broker.security.scram import KINDS, SALT_BYTES
 from pykafka2.clock import Entropy
 from pykafka2.errors import (
     DelegationTokenAuthDisabled,
@@ -24,6 +23,7 @@ from pykafka2.errors import (
     DelegationTokenNotFound,
     DelegationTokenOwnerMismatch,
 )
+from pykafka2.protocol.messages.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
 
 
 @attrs.define(frozen=True)
@@ -52,28 +52,24 @@ def create_token(
     Also removes tokens that expired more than delegation.token.expiry.check.interval.ms ago, which is how
     often Kafka checks for them.
     """
-    key = secret_key(config)
+    secret_key(config)
     lifetime = config.int("delegation.token.max.lifetime.ms")
     if wanted.max_lifetime_ms > 0:
         lifetime = min(lifetime, wanted.max_lifetime_ms)
     token_id = base64.urlsafe_b64encode(entropy.token_bytes(16)).decode().rstrip("=")
-    made = hmac_of(key, token_id)
-    salts = {kind: entropy.token_bytes(SALT_BYTES) for kind in KINDS.values()}
-    token = DelegationToken(
-        token_id,
-        wanted.owner,
-        wanted.requester,
-        tuple(wanted.renewers),
-        now_ms,
-        now_ms + lifetime,
-        min(now_ms + lifetime, now_ms + config.int("delegation.token.expiry.time.ms")),
-        made,
-        TokenCredentials(made, salts),
+    token = DelegationTokenRecord(
+        owner=str(wanted.owner),
+        requester=str(wanted.requester),
+        renewers=[str(renewer) for renewer in wanted.renewers],
+        issue_timestamp=now_ms,
+        max_timestamp=now_ms + lifetime,
+        expiration_timestamp=min(now_ms + lifetime, now_ms + config.int("delegation.token.expiry.time.ms")),
+        token_id=token_id,
     )
     gone_ms = now_ms - config.int("delegation.token.expiry.check.interval.ms")
     over = [known.id for known in controller.state.tokens.values() if known.is_over(gone_ms)]
-    controller.write([*map(DelegationTokenRemoved, over), DelegationTokenSet(token)])
-    return token
+    controller.write([*(RemoveDelegationTokenRecord(token_id=known) for known in over), token])
+    return controller.state.tokens[token_id]
 
 
 def renew_token(
@@ -106,7 +102,7 @@ def expire_token(
     """
     token = _known(controller, config, token_hmac, requester, now_ms)
     if period_ms < 0:
-        controller.write([DelegationTokenRemoved(token.id)])
+        controller.write([RemoveDelegationTokenRecord(token_id=token.id)])
         return period_ms
     return _end_at(controller, token, now_ms + period_ms)
 
@@ -130,5 +126,7 @@ def _known(
 
 def _end_at(controller: Controller, token: DelegationToken, at_ms: int) -> int:
     expires_at_ms = min(token.max_at_ms, at_ms)
-    controller.write([DelegationTokenSet(attrs.evolve(token, expires_at_ms=expires_at_ms))])
+    record = copy(controller.state.token_records[token.id])
+    record.expiration_timestamp = expires_at_ms
+    controller.write([record])
     return expires_at_ms

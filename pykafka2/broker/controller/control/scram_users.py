@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import attrs
 
 from pykafka2.broker.controller.controller import Controller
-from pykafka2.broker.controller.metadata.records import ScramUserSet
+from pykafka2.broker.controller.metadata.records import scram_records
 from pykafka2.broker.security.scram import (
     MAX_ITERATIONS,
     MIN_ITERATIONS,
@@ -25,6 +25,8 @@ from pykafka2.errors import (
     UnacceptableCredential,
     UnsupportedSaslMechanism,
 )
+from pykafka2.protocol.messages.metadata_records import RemoveUserScramCredentialRecord
+from pykafka2.protocol.struct import MetadataRecord
 
 
 @attrs.define(frozen=True)
@@ -47,14 +49,13 @@ def alter_scram_users(
     """
     known = controller.state.scram_users
     outcome: dict[str, BrokerError | None] = {}
-    changed: dict[str, ScramUserSet] = {}
+    changed: dict[str, MetadataRecord] = {}
     for user, number in deletions:
         error = _named_before(outcome, user) or _bad_name(user, number)
         if error is None and _mechanism(number) not in known.get(user, {}):
             error = ResourceNotFound("Attempt to delete a user credential that does not exist")
         if error is None:
-            left = {kind: kept for kind, kept in known[user].items() if kind != number}
-            changed[user] = ScramUserSet(user, left)
+            changed[user] = RemoveUserScramCredentialRecord(name=user, mechanism=number)
         _note(outcome, changed, user, error)
     for new in upsertions:
         error = _named_before(outcome, new.user) or _bad_name(new.user, new.mechanism) or _bad_iterations(new)
@@ -63,7 +64,7 @@ def alter_scram_users(
             made = ScramCredential.of_salted_password(
                 kind.sasl_name, new.salted_password, new.salt, new.iterations
             )
-            changed[new.user] = ScramUserSet(new.user, {**known.get(new.user, {}), kind: made})
+            [changed[new.user]] = scram_records(new.user, {kind: made})
         _note(outcome, changed, new.user, error)
     if changed:
         controller.write(list(changed.values()))
@@ -72,7 +73,7 @@ def alter_scram_users(
 
 def _note(
     outcome: dict[str, BrokerError | None],
-    changed: dict[str, ScramUserSet],
+    changed: dict[str, MetadataRecord],
     user: str,
     error: BrokerError | None,
 ) -> None:

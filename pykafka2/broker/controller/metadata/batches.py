@@ -1,7 +1,7 @@
 """Record batches of the metadata log and its snapshots: metadata records, or control records of KRaft.
 
-Pure functions between bytes and values. A batch has records of one kind, one leader epoch and one timestamp,
-and applies as a whole.
+Pure functions between bytes and values. `versioned` selects the version in which a record is written. A batch
+has records of one kind, one leader epoch and one timestamp, and applies as a whole.
 """
 
 from __future__ import annotations
@@ -21,6 +21,12 @@ from pykafka2.protocol.messages.control_records import (
     SnapshotHeaderRecord,
     VotersRecord,
 )
+from pykafka2.protocol.messages.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+)
 from pykafka2.protocol.primitives import read_uvarint, uvarint
 from pykafka2.protocol.registry import all_data
 from pykafka2.protocol.struct import Data, MetadataRecord
@@ -37,6 +43,39 @@ from pykafka2.records.decoder import decode_tuples
 from pykafka2.records.encoder import BatchBuilder
 
 FRAME_VERSION = 1
+
+# Versions of records by the lowest metadata.version that has them (MetadataVersion), the newest first.
+_VERSIONS: Final[dict[type[MetadataRecord], tuple[tuple[int, int], ...]]] = {
+    RegisterBrokerRecord: ((30, 4), (17, 3), (8, 2), (0, 1)),
+    BrokerRegistrationChangeRecord: ((30, 3), (17, 2), (0, 1)),
+    PartitionRecord: ((23, 2), (17, 1), (0, 0)),
+    PartitionChangeRecord: ((23, 2), (17, 1), (0, 0)),
+}
+
+# Fields that older versions lack, and that are left out there.
+_LACKING: Final[dict[type[MetadataRecord], dict[str, int]]] = {
+    RegisterBrokerRecord: {"cordoned_log_dirs": 4, "log_dirs": 3, "is_migrating_zk_broker": 2},
+    BrokerRegistrationChangeRecord: {"cordoned_log_dirs": 3, "log_dirs": 2},
+    PartitionRecord: {"eligible_leader_replicas": 2, "last_known_elr": 2, "directories": 1},
+    PartitionChangeRecord: {"eligible_leader_replicas": 2, "last_known_elr": 2, "directories": 1},
+}
+
+
+def versioned(record: MetadataRecord, metadata_version: int) -> tuple[MetadataRecord, int]:
+    """Return a record and its version at this level of metadata.version.
+
+    Fields that this version lacks have their defaults.
+    """
+    cls = type(record)
+    levels = _VERSIONS.get(cls)
+    if levels is None:
+        return record, 0
+    version = next(version for level, version in levels if metadata_version >= level)
+    lacking = {name for name, first in _LACKING[cls].items() if version < first}
+    if not lacking:
+        return record, version
+    fields = {entry.name: getattr(record, entry.name) for entry in cls._fields if entry.name not in lacking}
+    return cls(**fields), version
 
 
 def encode_metadata_record(record: MetadataRecord, version: int) -> bytes:

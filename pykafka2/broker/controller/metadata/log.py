@@ -2,8 +2,8 @@
 
 Replaces the log of the KRaft quorum by one log that all brokers share: appended records are committed. One
 rule gives the quorum's guarantee: the log accepts records of its latest epoch only, so a replaced controller
-cannot change anything, however late it resumes. A new controller replays the records since the snapshot from
-memory; `MetadataStorage` also keeps them across restarts of the cluster. Access requires the cluster's lock.
+cannot change anything, however late it resumes. All controllers use `state`, the metadata at the end;
+`MetadataStorage` keeps the records across restarts of the cluster. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from pykafka2.broker.controller.metadata.records import ControllerElected, Record
-from pykafka2.broker.controller.metadata.state import State
+from pykafka2.broker.controller.metadata.image import Changes, MetadataImage
 from pykafka2.errors import NotController
+from pykafka2.protocol.struct import MetadataRecord
 
 NO_CONTROLLER = -1
 
-# Beyond this many records the log is replaced by a snapshot of the state, as in Kafka.
+# Beyond this many records a snapshot is written, from which the log continues, as in Kafka.
 SNAPSHOT_AFTER = 10_000
 
 
@@ -35,12 +35,12 @@ class MetadataStorage(Protocol):
         """Append the start of a controller's epoch. Raise `KafkaStorageError`."""
         ...
 
-    def append(self, records: Sequence[Record]) -> None:
+    def append(self, records: Sequence[MetadataRecord], metadata_version: int) -> None:
         """Append records, all or none. Raise `KafkaStorageError`, and from then on always."""
         ...
 
-    def write_snapshot(self) -> None:
-        """Write a snapshot of the metadata at the log's end."""
+    def write_snapshot(self, state: MetadataImage) -> None:
+        """Write a snapshot of the metadata, which is that at the log's end."""
         ...
 
 
@@ -56,20 +56,19 @@ class MemoryStorage:
         self.epoch = epoch
         self.end_offset += 1
 
-    def append(self, records: Sequence[Record]) -> None:
+    def append(self, records: Sequence[MetadataRecord], metadata_version: int) -> None:
         self.end_offset += len(records)
 
-    def write_snapshot(self) -> None:
+    def write_snapshot(self, state: MetadataImage) -> None:
         self.snapshot_offset = self.end_offset
 
 
 class MetadataLog:
-    """The latest snapshot and the records since then. `snapshot` is the state at the storage's end."""
+    """The metadata log of a cluster; `state` is the metadata at its end."""
 
-    def __init__(self, snapshot: State, storage: MetadataStorage | None = None) -> None:
-        self._snapshot = snapshot
+    def __init__(self, state: MetadataImage, storage: MetadataStorage | None = None) -> None:
+        self.state = state
         self._storage: MetadataStorage = MemoryStorage() if storage is None else storage
-        self._records: list[Record] = []
         self.controller_id = NO_CONTROLLER
 
     @property
@@ -86,7 +85,7 @@ class MetadataLog:
         """Start the epoch of a new controller, which ends the previous one. Return the new epoch."""
         self._storage.begin_epoch(controller_id, self.epoch + 1)
         self.controller_id = controller_id
-        self._records.append(ControllerElected(controller_id, self.epoch))
+        self.state.derive(self.end_offset)
         return self.epoch
 
     def check(self, epoch: int) -> None:
@@ -97,24 +96,21 @@ class MetadataLog:
                 f"in epoch {self.epoch}"
             )
 
-    def append(self, records: Sequence[Record], epoch: int) -> int:
-        """Append records together. Return the log's new end. Raise `NotController` for an old epoch."""
+    def append(self, records: Sequence[MetadataRecord], epoch: int) -> Changes:
+        """Append records together, and replay them. Return the topics that changed.
+
+        Raise `NotController` for an old epoch, and `KafkaStorageError`; then nothing changes.
+        """
         self.check(epoch)
-        self._storage.append(records)
-        self._records.extend(records)
-        return self.end_offset
+        self._storage.append(records, self.state.metadata_version)
+        changed = self.state.replay(records, self.end_offset)
+        if self.length > SNAPSHOT_AFTER:
+            self.write_snapshot()
+        return changed
 
-    def replay(self) -> State:
-        """Return the state that results from replaying the whole log."""
-        state = self._snapshot.copy()
-        state.replay(self._records, self.end_offset)
-        return state
-
-    def replace_with_snapshot(self, state: State) -> None:
-        """Replace the records by this state, which has replayed the whole log."""
-        self._storage.write_snapshot()
-        self._snapshot = state.copy()
-        self._records.clear()
+    def write_snapshot(self) -> None:
+        """Write a snapshot of the metadata at the log's end."""
+        self._storage.write_snapshot(self.state)
 
     @property
     def length(self) -> int:

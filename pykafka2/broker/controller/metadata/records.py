@@ -1,149 +1,347 @@
-"""Records of the metadata log: replayed in order, they produce the cluster's state.
+"""Kafka's metadata records for the changes that the controller makes, and the values that records have.
 
-They correspond to Kafka's metadata records (RegisterBrokerRecord, TopicRecord, PartitionRecord ...), as plain
-values, because they never leave the process. To add a type: a class here, and its replay in state.py.
+Builders return records for a value and the one before it; they leave out what does not change. Readers return
+the values of a record, for the replay in image.py. Pure functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Any, Final
 
 import attrs
 
-from pykafka2.broker.base.image import BrokerImage, PartitionImage
+from pykafka2.broker.base.features import SUPPORTED
+from pykafka2.broker.base.image import UNASSIGNED, BrokerImage, Endpoint, PartitionImage
 from pykafka2.broker.quotas.entities import QuotaEntity
 from pykafka2.broker.security.acls import Acl
-from pykafka2.broker.security.delegation_tokens import DelegationToken
-from pykafka2.broker.security.scram import ScramCredential, ScramMechanism
+from pykafka2.broker.security.delegation_tokens import DelegationToken, TokenCredentials
+from pykafka2.broker.security.principal import principal_of
+from pykafka2.broker.security.scram import ScramCredential
+from pykafka2.errors import ConfigurationError, CorruptData
+from pykafka2.protocol.messages import metadata_records as kafka
+from pykafka2.protocol.struct import MetadataRecord
+
+FENCED: Final = 1
+"""In changes of a registration; -1 is unfenced, 0 unchanged."""
+NO_LEADER_CHANGE: Final = -2
+NO_RECOVERY_CHANGE: Final = -1
+
+_FEATURES: Final = [
+    kafka.BrokerFeature(name=name, min_supported_version=one.lowest, max_supported_version=one.highest)
+    for name, one in SUPPORTED.items()
+]
 
 
-class Record:
-    """Base class of all records."""
-
-    __slots__ = ()
+# ---------------------------------------------------------------------- brokers
 
 
-@attrs.define(frozen=True)
-class ControllerElected(Record):
-    """Starts an epoch: from here on the log accepts records of this epoch only."""
-
-    controller_id: int
-    epoch: int
-
-
-@attrs.define(frozen=True)
-class BrokerSet(Record):
-    """A broker was registered, or its registration changed."""
-
-    broker: BrokerImage
-
-
-@attrs.define(frozen=True)
-class BrokerRemoved(Record):
-    """A broker's registration was removed."""
-
-    broker_id: int
+def registration_of(broker: BrokerImage) -> kafka.RegisterBrokerRecord:
+    """Return the record that registers a broker."""
+    return kafka.RegisterBrokerRecord(
+        broker_id=broker.id,
+        incarnation_id=broker.incarnation_id or UNASSIGNED,
+        broker_epoch=broker.epoch,
+        end_points=[
+            kafka.BrokerEndpoint(
+                name=one.listener, host=one.host, port=one.port, security_protocol=one.protocol
+            )
+            for one in broker.endpoints or (Endpoint("PLAINTEXT", broker.host, broker.port),)
+        ],
+        features=_FEATURES,
+        rack=broker.rack,
+        fenced=broker.is_fenced,
+        in_controlled_shutdown=broker.is_shutting_down,
+        log_dirs=sorted(broker.directories),
+    )
 
 
-@attrs.define(frozen=True)
-class TopicCreated(Record):
-    """A topic was created; its partitions follow as `PartitionSet`, from 0."""
+def registration_changes(
+    broker: BrokerImage, known: kafka.RegisterBrokerRecord | None
+) -> list[MetadataRecord]:
+    """Return the record that registers a broker, or changes its registration; none if nothing changes.
 
-    name: str
-    topic_id: bytes
-    configs: Mapping[str, str]
-    is_internal: bool = False
-
-
-@attrs.define(frozen=True)
-class TopicDeleted(Record):
-    """A topic and its partitions were deleted."""
-
-    name: str
-
-
-@attrs.define(frozen=True)
-class TopicConfigured(Record):
-    """All options of a topic from now on, by Kafka's names."""
-
-    name: str
-    configs: Mapping[str, str]
-
-
-@attrs.define(frozen=True)
-class ConfigsSet(Record):
-    """All options of another resource from now on: a broker, all brokers (""), a group."""
-
-    resource_type: int
-    name: str
-    configs: Mapping[str, str]
+    Only a registration with a new epoch changes a broker's endpoints and its rack.
+    """
+    if known is None or known.broker_epoch != broker.epoch:
+        return [registration_of(broker)]
+    wanted = copy(known)
+    wanted.fenced, wanted.in_controlled_shutdown = broker.is_fenced, broker.is_shutting_down
+    wanted.log_dirs = sorted(broker.directories)
+    if wanted == known:
+        return []
+    change = kafka.BrokerRegistrationChangeRecord(
+        broker_id=broker.id,
+        broker_epoch=broker.epoch,
+        fenced=wanted.fenced - known.fenced,
+        in_controlled_shutdown=int(wanted.in_controlled_shutdown and not known.in_controlled_shutdown),
+        log_dirs=wanted.log_dirs if wanted.log_dirs != known.log_dirs else [],
+    )
+    # A change cannot end a controlled shutdown, or remove the last directory.
+    return [change if registration_after(known, change) == wanted else wanted]
 
 
-@attrs.define(frozen=True)
-class PartitionSet(Record):
-    """A partition was created (its number is the next one) or changed."""
-
-    topic: str
-    partition: int
-    image: PartitionImage
-
-
-@attrs.define(frozen=True)
-class FeatureSet(Record):
-    """A feature is finalized at this level; 0 disables it."""
-
-    name: str
-    level: int
-
-
-@attrs.define(frozen=True)
-class ProducerIdsAllocated(Record):
-    """All producer ids below this one are allocated."""
-
-    next_id: int
+def registration_after(
+    known: kafka.RegisterBrokerRecord, change: kafka.BrokerRegistrationChangeRecord
+) -> kafka.RegisterBrokerRecord:
+    """Return the registration after a change."""
+    after = copy(known)
+    if change.fenced:
+        after.fenced = change.fenced == FENCED
+    if change.in_controlled_shutdown:
+        after.in_controlled_shutdown = True
+    if change.log_dirs:
+        after.log_dirs = change.log_dirs
+    if change.cordoned_log_dirs is not None:
+        after.cordoned_log_dirs = change.cordoned_log_dirs
+    return after
 
 
-@attrs.define(frozen=True)
-class AclCreated(Record):
-    """An ACL with its own id."""
-
-    id: bytes
-    acl: Acl
-
-
-@attrs.define(frozen=True)
-class AclRemoved(Record):
-    """An ACL was removed."""
-
-    acl: Acl
-
-
-@attrs.define(frozen=True)
-class DelegationTokenSet(Record):
-    """A delegation token was created, or its expiry changed."""
-
-    token: DelegationToken
+def broker_of(record: kafka.RegisterBrokerRecord) -> BrokerImage:
+    endpoints = tuple(
+        Endpoint(one.name, one.host, one.port, one.security_protocol) for one in record.end_points
+    )
+    first = endpoints[0] if endpoints else Endpoint("", "", 0)
+    return BrokerImage(
+        record.broker_id,
+        first.host,
+        first.port,
+        record.rack,
+        record.broker_epoch,
+        record.fenced,
+        record.in_controlled_shutdown,
+        record.incarnation_id,
+        endpoints,
+        tuple(record.log_dirs),
+    )
 
 
-@attrs.define(frozen=True)
-class DelegationTokenRemoved(Record):
-    """A delegation token was removed."""
-
-    token_id: str
+# ---------------------------------------------------------------------- partitions
 
 
-@attrs.define(frozen=True)
-class ScramUserSet(Record):
-    """All SCRAM credentials of a user from now on; empty if it has none any more."""
+Extras = Mapping[str, Any]
+"""Fields of a partition's record that only Apache Kafka uses, by name; images do not have them.
 
-    user: str
-    credentials: Mapping[ScramMechanism, ScramCredential]
+Such as eligible leader replicas (KIP-966); this controller elects from the ISR alone. Empty directories are
+those that were not written, before metadata.version 3.7-IV2.
+"""
+NO_EXTRAS: Final[Extras] = {}
+ELIGIBLE: Final = ("eligible_leader_replicas", "last_known_elr")
+_EXTRAS: Final = {"leader_recovery_state": NO_RECOVERY_CHANGE, **dict.fromkeys(ELIGIBLE)}
+"""The fields, with the value of a change that leaves them as they are."""
 
 
-@attrs.define(frozen=True)
-class ClientQuotaSet(Record):
-    """A quota of an entity was set, or removed (None)."""
+def partition_record(
+    topic_id: bytes, number: int, image: PartitionImage, extras: Extras = NO_EXTRAS
+) -> kafka.PartitionRecord:
+    """Return the record with the whole state of a partition."""
+    record = kafka.PartitionRecord(
+        partition_id=number,
+        topic_id=topic_id,
+        replicas=[*image.replicas],
+        isr=[*image.isr],
+        removing_replicas=[*image.removing],
+        adding_replicas=[*image.adding],
+        leader=image.leader,
+        leader_epoch=image.leader_epoch,
+        partition_epoch=image.partition_epoch,
+        directories=_directories(image),
+    )
+    for name, value in extras.items():
+        setattr(record, name, value)
+    return record
 
-    entity: QuotaEntity
-    key: str
-    value: float | None
+
+def partition_change(
+    topic_id: bytes, number: int, before: PartitionImage, after: PartitionImage, extras: Extras = NO_EXTRAS
+) -> MetadataRecord:
+    """Return the change from one image of a partition to another, or the whole record if it needs one.
+
+    A change increments the partition epoch, and the leader epoch exactly if it has a leader. With the next
+    change, the eligible leader replicas of before are eligible no longer.
+    """
+    has_leader = after.leader_epoch != before.leader_epoch
+    if (
+        after.partition_epoch != before.partition_epoch + 1
+        or after.leader_epoch != before.leader_epoch + has_leader
+        or (after.leader != before.leader and not has_leader)
+    ):
+        return partition_record(topic_id, number, after)
+    change = kafka.PartitionChangeRecord(partition_id=number, topic_id=topic_id)
+    if after.isr != before.isr:
+        change.isr = [*after.isr]
+    if has_leader:
+        change.leader = after.leader
+    if after.replicas != before.replicas:
+        change.replicas = [*after.replicas]
+    if after.removing != before.removing:
+        change.removing_replicas = [*after.removing]
+    if after.adding != before.adding:
+        change.adding_replicas = [*after.adding]
+    if after.directories != _kept_directories(before, after.replicas) or "directories" in extras:
+        change.directories = _directories(after)
+    for name in _EXTRAS:
+        if name in extras:
+            setattr(change, name, 0 if name == "leader_recovery_state" else [])
+    return change
+
+
+def _directories(image: PartitionImage) -> list[bytes]:
+    """Return the directory of each replica, which can be UNASSIGNED."""
+    if not image.directories:
+        return [UNASSIGNED] * len(image.replicas)
+    return [image.directory_of(replica) for replica in image.replicas]
+
+
+def _kept_directories(before: PartitionImage, replicas: tuple[int, ...]) -> tuple[tuple[int, bytes], ...]:
+    """Return the directories of these replicas; those that the partition had before keep theirs."""
+    if replicas == before.replicas or not before.directories:
+        return before.directories
+    known = dict(before.directories)
+    return tuple((replica, known[replica]) for replica in replicas if replica in known)
+
+
+def _assigned(replicas: Sequence[int], directories: Sequence[bytes]) -> tuple[tuple[int, bytes], ...]:
+    """Return the directories of replicas that have one, as images have them."""
+    if directories.count(UNASSIGNED) == len(directories):
+        return ()
+    return tuple(
+        (replica, directory)
+        for replica, directory in zip(replicas, directories, strict=False)
+        if directory != UNASSIGNED
+    )
+
+
+def partition_of(record: kafka.PartitionRecord) -> PartitionImage:
+    return PartitionImage(
+        tuple(record.replicas),
+        tuple(record.isr),
+        record.leader,
+        record.leader_epoch,
+        record.partition_epoch,
+        tuple(record.adding_replicas),
+        tuple(record.removing_replicas),
+        _assigned(record.replicas, record.directories),
+    )
+
+
+def partition_after(before: PartitionImage, change: kafka.PartitionChangeRecord) -> PartitionImage:
+    """Return the partition after a change, as Kafka's PartitionRegistration.merge."""
+    replicas = before.replicas if change.replicas is None else tuple(change.replicas)
+    has_leader = change.leader != NO_LEADER_CHANGE
+    return PartitionImage(
+        replicas,
+        before.isr if change.isr is None else tuple(change.isr),
+        change.leader if has_leader else before.leader,
+        before.leader_epoch + has_leader,
+        before.partition_epoch + 1,
+        before.adding if change.adding_replicas is None else tuple(change.adding_replicas),
+        before.removing if change.removing_replicas is None else tuple(change.removing_replicas),
+        _kept_directories(before, replicas)
+        if change.directories is None
+        else _assigned(replicas, change.directories),
+    )
+
+
+def extras_of(record: kafka.PartitionRecord) -> Extras:
+    if record.directories and not (
+        record.leader_recovery_state or record.eligible_leader_replicas or record.last_known_elr
+    ):
+        return NO_EXTRAS
+    extras = {name: value for name in _EXTRAS if (value := getattr(record, name))}
+    return extras if record.directories else {**extras, "directories": []}
+
+
+def extras_after(extras: Extras, change: kafka.PartitionChangeRecord) -> Extras:
+    recovery, eligible = change.leader_recovery_state, change.eligible_leader_replicas
+    if not extras and recovery == NO_RECOVERY_CHANGE and eligible is None and change.last_known_elr is None:
+        return NO_EXTRAS
+    fields = dict(extras)
+    for name, unchanged in _EXTRAS.items():
+        if (value := getattr(change, name)) != unchanged:
+            fields[name] = value
+    if change.directories is not None:
+        fields.pop("directories", None)
+    return {name: value for name, value in fields.items() if value or name == "directories"}
+
+
+# ---------------------------------------------------------------------- configuration
+
+
+def config_changes(
+    resource_type: int, name: str, before: Mapping[str, str], after: Mapping[str, str]
+) -> list[MetadataRecord]:
+    """Return the records that change all options of a resource to `after`."""
+    changed = [(option, text) for option, text in after.items() if before.get(option) != text]
+    removed = [(option, None) for option in before if option not in after]
+    return [
+        kafka.ConfigRecord(resource_type=resource_type, resource_name=name, name=option, value=value)
+        for option, value in [*changed, *removed]
+    ]
+
+
+def quota_record(entity: QuotaEntity, key: str, value: float | None) -> kafka.ClientQuotaRecord:
+    """Return the record that sets a quota of an entity, or removes it (None)."""
+    return kafka.ClientQuotaRecord(
+        entity=[kafka.EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+        key=key,
+        value=value or 0.0,
+        remove=value is None,
+    )
+
+
+def entity_in(record: kafka.ClientQuotaRecord) -> QuotaEntity:
+    return tuple(sorted((one.entity_type, one.entity_name) for one in record.entity))
+
+
+# ---------------------------------------------------------------------- security
+
+
+_ACL_FIELDS: Final = [entry.name for entry in kafka.AccessControlEntryRecord._fields[1:]]
+"""The fields after the id, in the order of those of `Acl`."""
+
+
+def acl_record(acl_id: bytes, acl: Acl) -> kafka.AccessControlEntryRecord:
+    return kafka.AccessControlEntryRecord(
+        id=acl_id, **dict(zip(_ACL_FIELDS, attrs.astuple(acl), strict=True))
+    )
+
+
+def acl_of(record: kafka.AccessControlEntryRecord) -> Acl:
+    return Acl(*(getattr(record, name) for name in _ACL_FIELDS))
+
+
+def scram_records(user: str, credentials: Mapping[Any, ScramCredential]) -> list[MetadataRecord]:
+    """Return the records that set credentials of a user, by mechanism."""
+    return [
+        kafka.UserScramCredentialRecord(
+            name=user,
+            mechanism=int(mechanism),
+            salt=credential.salt,
+            stored_key=credential.stored_key,
+            server_key=credential.server_key,
+            iterations=credential.iterations,
+        )
+        for mechanism, credential in credentials.items()
+    ]
+
+
+def token_of(
+    record: kafka.DelegationTokenRecord, token_hmac: bytes, credentials: TokenCredentials
+) -> DelegationToken:
+    """Return the token in a record, which has neither its HMAC nor its credentials."""
+    try:
+        return DelegationToken(
+            record.token_id,
+            principal_of(record.owner),
+            principal_of(record.requester),
+            tuple(principal_of(renewer) for renewer in record.renewers),
+            record.issue_timestamp,
+            record.max_timestamp,
+            record.expiration_timestamp,
+            token_hmac,
+            credentials,
+        )
+    except ConfigurationError as error:
+        raise CorruptData(f"delegation token {record.token_id}: {error}") from error

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
+from pykafka2.broker.base.features import IMPLEMENTED, METADATA_VERSION
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.metadata.batches import MetadataBatch
 from pykafka2.broker.controller.metadata.directory import (
@@ -26,17 +27,12 @@ from pykafka2.broker.controller.metadata.directory import (
     read_snapshot,
     segment_name,
 )
-from pykafka2.broker.controller.metadata.from_metadata import check_features, records_of
 from pykafka2.broker.controller.metadata.image import MetadataImage
-from pykafka2.broker.controller.metadata.records import FeatureSet, Record, ScramUserSet
-from pykafka2.broker.controller.metadata.state import State
 from pykafka2.broker.controller.metadata.storage import DiskMetadataStorage, Quorum, SnapshotRetention
-from pykafka2.broker.controller.metadata.to_metadata import Converter, DirectoriesOf
 from pykafka2.broker.log.disk.data_directory import logs_in, refused, refused_after
 from pykafka2.broker.log.disk.text_files import decode_epochs, encode_topic_id
 from pykafka2.broker.log.file_system import FileSystem
 from pykafka2.broker.log.leader_epochs import LeaderEpochs
-from pykafka2.clock import Entropy
 from pykafka2.errors import CorruptData, InvalidConfig
 from pykafka2.protocol.messages.control_records import (
     KRaftVersionRecord,
@@ -67,8 +63,6 @@ class MetadataPlace:
     """The data directory (metadata.log.dir, or the first of log.dirs) of the voter."""
     voter_id: int
     """The broker that Apache Kafka must start as the controller."""
-    directories_of: DirectoriesOf
-    """Callback: (broker) -> the ids of its log directories."""
 
     @property
     def path(self) -> str:
@@ -118,29 +112,25 @@ class Replay:
             self._transaction = []
         elif isinstance(record, EndTransactionRecord):
             for one in self._transaction or ():
-                self.image.replay(one)
+                self.image.apply(one)
             self._transaction = None
         elif isinstance(record, AbortTransactionRecord):
             self._transaction = None
         elif self._transaction is not None:
             self._transaction.append(record)
         else:
-            self.image.replay(record)
+            self.image.apply(record)
 
 
 def open_metadata(
-    place: MetadataPlace,
-    new_state: State,
-    config: BrokerConfig,
-    entropy: Entropy,
-    now_ms: Callable[[], int],
-) -> tuple[State, DiskMetadataStorage]:
-    """Open or begin a metadata log. Return the state at its end, and the storage that continues it.
+    place: MetadataPlace, new: MetadataImage, config: BrokerConfig, now_ms: Callable[[], int]
+) -> tuple[MetadataImage, DiskMetadataStorage]:
+    """Open or begin a metadata log. Return the metadata at its end, and the storage that continues it.
 
-    `new_state` is that of a new cluster. Raise `ConfigurationError` with path, reason and remedy.
+    `new` is the metadata of a new cluster. Raise `ConfigurationError` with path, reason and remedy.
     """
     try:
-        return _opened(place, new_state, config, entropy, now_ms)
+        return _opened(place, new, config, now_ms)
     except CorruptData as error:
         raise refused(place.path, str(error), REMEDY) from error
     except OSError as error:
@@ -148,39 +138,35 @@ def open_metadata(
 
 
 def _opened(
-    place: MetadataPlace,
-    new_state: State,
-    config: BrokerConfig,
-    entropy: Entropy,
-    now_ms: Callable[[], int],
-) -> tuple[State, DiskMetadataStorage]:
+    place: MetadataPlace, new: MetadataImage, config: BrokerConfig, now_ms: Callable[[], int]
+) -> tuple[MetadataImage, DiskMetadataStorage]:
     files = place.files
-    replay = Replay(MetadataImage())
+    state = new.empty()
+    replay = Replay(state)
     contents = read_log(files, place.path) if files.is_directory(place.path) else None
     if contents is not None:
         replay.add(contents.snapshot_batches, f"{place.path}, snapshot")
         replay.add(contents.batches, place.path)
     quorum = _quorum(place, replay)
+    pending: Sequence[MetadataRecord] = ()
     # As in Kafka: a crash can have left the first controller's epoch without the first records.
-    is_new = contents is None or not contents.has_records
-    bootstrap: Sequence[MetadataRecord] = ()
-    if contents is not None and is_new:
-        logs = [name for name in logs_in(place.data_directory, files) if name != DIRECTORY]
+    if contents is None or not contents.has_records:
+        logs = [] if contents is None else logs_in(place.data_directory, files)
+        logs = [name for name in logs if name != DIRECTORY]
         if logs:  # they would be set aside, because their topics are unknown
             raise CorruptData(f"it is empty, but the data directory has {len(logs)} logs, such as {logs[0]}")
-    if is_new:
-        bootstrap = _formatted(place, replay.image)
-    if is_new and not bootstrap:
-        state, converter = new_state, Converter(replay.image, place.directories_of)
-        bootstrap = converter.convert(_first_records(new_state))
-    else:
-        state = _state(replay.image, new_state, contents, config, entropy)
-        converter = Converter(replay.image, place.directories_of)
+        pending = _formatted(place, state)
+        if not pending:
+            state, pending = new, [*new.snapshot()]
+    check_features(state)
+    try:
+        state.derive(0 if contents is None else contents.end_offset)
+    except InvalidConfig as error:
+        raise CorruptData(f"a configuration is unknown in this release: {error}") from error
     _prepare(place, contents)
     return state, DiskMetadataStorage(
         files,
         place.path,
-        converter,
         quorum,
         SnapshotRetention(config.int("metadata.max.retention.bytes")),
         now_ms,
@@ -188,47 +174,35 @@ def _opened(
         0 if contents is None else contents.end_offset,
         0 if contents is None else contents.first_offset,
         _epochs(place, contents),
+        state.metadata_version,
         replay.last_ms,
-        bootstrap,
+        pending,
         replay.has_open_transaction,
         0 if contents is None else contents.active_segment,
         0 if contents is None else contents.active_bytes,
     )
 
 
-def _first_records(state: State) -> list[Record]:
-    """Return the first records of a new cluster: its features, and the users of its arguments."""
-    features = [FeatureSet(name, level) for name, level in state.features.items()]
-    return [*features, *(ScramUserSet(user, known) for user, known in state.scram_users.items())]
+def check_features(state: MetadataImage) -> None:
+    """Raise `CorruptData` for a level of a feature that this release does not implement."""
+    for name, level in state.features.items():
+        known = IMPLEMENTED[name]
+        if not known.lowest <= level <= known.highest:
+            what = "version" if name == METADATA_VERSION else "level"
+            raise CorruptData(
+                f"{name} is {level}, and this release supports {what}s {known.lowest} to {known.highest}"
+            )
 
 
-def _formatted(place: MetadataPlace, image: MetadataImage) -> list[MetadataRecord]:
+def _formatted(place: MetadataPlace, state: MetadataImage) -> list[MetadataRecord]:
     """Return and apply the first records that `kafka-storage format` has left, if any."""
     path = f"{place.data_directory}/{BOOTSTRAP}"
     if not place.files.exists(path):
         return []
     records = [record for batch in read_snapshot(place.files, path) for record, _ in batch.records]
     for record in records:
-        image.replay(record)
+        state.apply(record)
     return records
-
-
-def _state(
-    image: MetadataImage,
-    new_state: State,
-    contents: LogContents | None,
-    config: BrokerConfig,
-    entropy: Entropy,
-) -> State:
-    check_features(image)
-    state = State(new_state.image.cluster_id, config, {})
-    state.first_host = new_state.first_host
-    secret_key = config.text("delegation.token.secret.key")
-    try:
-        state.replay(records_of(image, secret_key, entropy), 0 if contents is None else contents.end_offset)
-    except InvalidConfig as error:
-        raise CorruptData(f"a configuration is unknown in this release: {error}") from error
-    return state
 
 
 def _quorum(place: MetadataPlace, replay: Replay) -> Quorum:

@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from pykafka2.broker.controller.metadata.batches import encode_controls, encode_records
+from pykafka2.broker.controller.metadata.batches import encode_controls, encode_records, versioned
 from pykafka2.broker.controller.metadata.directory import (
     EPOCHS,
     QUORUM_STATE,
@@ -26,9 +26,6 @@ from pykafka2.broker.controller.metadata.directory import (
     snapshots_in,
 )
 from pykafka2.broker.controller.metadata.image import MetadataImage
-from pykafka2.broker.controller.metadata.partitions import versioned
-from pykafka2.broker.controller.metadata.records import Record
-from pykafka2.broker.controller.metadata.to_metadata import Converter
 from pykafka2.broker.log.disk.text_files import encode_epochs
 from pykafka2.broker.log.file_system import File, FileSystem
 from pykafka2.broker.log.leader_epochs import LeaderEpochs
@@ -84,7 +81,6 @@ class DiskMetadataStorage:
 
     files: FileSystem
     path: str
-    converter: Converter
     quorum: Quorum
     retention: SnapshotRetention
     now_ms: Callable[[], int]
@@ -92,21 +88,18 @@ class DiskMetadataStorage:
     end_offset: int
     snapshot_offset: int
     epochs: LeaderEpochs
+    metadata_version: int
+    """The level of metadata.version at the start."""
     last_ms: int = 0
     """The timestamp of the last batch."""
-    bootstrap: Sequence[MetadataRecord] = ()
-    """The first records of a new log, written with its first epoch."""
+    pending: Sequence[MetadataRecord] = ()
+    """Records to write with the next epoch: the first ones of a new log, and those of the start."""
     has_open_transaction: bool = False
     """Whether the log ends within a transaction of a controller that failed, which is aborted."""
     segment: int = 0
     segment_bytes: int = 0
     _file: File | None = None
     _failure: Exception | None = None
-
-    @property
-    def image(self) -> MetadataImage:
-        """The metadata at the log's end."""
-        return self.converter.image
 
     # ------------------------------------------------------------------ writes
 
@@ -128,21 +121,17 @@ class DiskMetadataStorage:
         self._write(encode_controls([change], self.end_offset, epoch, self._now()), 1)
         if self.has_open_transaction:
             self.has_open_transaction = False
-            self._append([AbortTransactionRecord(reason="the controller failed")])
-        if self.bootstrap:
-            records, self.bootstrap = self.bootstrap, ()
-            self._append(records)
+            self.append([AbortTransactionRecord(reason="the controller failed")], self.metadata_version)
+        if self.pending:
+            records, self.pending = self.pending, ()
+            self.append(records, self.metadata_version)
 
-    def append(self, records: Sequence[Record]) -> None:
+    def append(self, records: Sequence[MetadataRecord], metadata_version: int) -> None:
         """Append records, all or none. Raise `KafkaStorageError`, and from then on always."""
         self.check()
-        self._append(self.converter.convert(records))
-
-    def _append(self, records: Sequence[MetadataRecord]) -> None:
-        level = self.image.metadata_version
         now = self._now()
         groups: list[Sequence[MetadataRecord]] = [records]
-        if len(records) > MAX_RECORDS_PER_BATCH and level >= FIRST_WITH_TRANSACTIONS:
+        if len(records) > MAX_RECORDS_PER_BATCH and metadata_version >= FIRST_WITH_TRANSACTIONS:
             groups = [
                 [BeginTransactionRecord()],
                 *(
@@ -153,7 +142,7 @@ class DiskMetadataStorage:
             ]
         # Each batch is flushed before the next one: a crash damages the last batch alone.
         for group in groups:
-            entries = [versioned(record, level) for record in group]
+            entries = [versioned(record, metadata_version) for record in group]
             self._write(encode_records(entries, self.end_offset, self.epoch, now), len(entries))
 
     def _write(self, data: bytes, count: int) -> None:
@@ -180,15 +169,15 @@ class DiskMetadataStorage:
 
     # ------------------------------------------------------------------ snapshots
 
-    def write_snapshot(self) -> None:
+    def write_snapshot(self, state: MetadataImage) -> None:
         """Write a snapshot at the log's end, and begin a new segment.
 
         The oldest snapshots and segments are deleted if all together are larger than the retention.
         """
         snapshot = SnapshotId(self.end_offset, self.epoch)
-        level = self.image.metadata_version
+        level = state.metadata_version
         data = encode_snapshot(
-            (versioned(record, level) for record in self.image.snapshot()),
+            (versioned(record, level) for record in state.snapshot()),
             self.quorum.controls(),
             self.epoch,
             self.last_ms,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
+from pykafka2.broker.base.features import LATEST
 from pykafka2.broker.base.image import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
@@ -23,13 +24,14 @@ from pykafka2.broker.controller.control.client_quotas import QuotaAlteration, al
 from pykafka2.broker.controller.control.configs import replaced
 from pykafka2.broker.controller.control.delegation_tokens import TokenRequest, create_token, expire_token
 from pykafka2.broker.controller.control.scram_users import Upsertion, alter_scram_users
-from pykafka2.broker.controller.metadata.state import State
+from pykafka2.broker.controller.metadata.image import MetadataImage
 from pykafka2.broker.controller.topics import added_partitions
 from pykafka2.broker.handlers.update_features import feature_update
 from pykafka2.broker.security.acls import Acl, AclFilter
 from pykafka2.broker.security.principal import Principal
 from pykafka2.clock import SeededEntropy
 from pykafka2.errors import BrokerError, KafkaStorageError
+from pykafka2.protocol.messages.metadata_records import ProducerIdsRecord
 
 SECRET_KEY = "the key of all tokens"
 CONFIG = BrokerConfig({"delegation.token.secret.key": SECRET_KEY})
@@ -41,6 +43,16 @@ DIRECTORIES = {
     2: [bytes([4] * 16), bytes([5] * 16), bytes([6] * 16)],
 }
 """The ids of the log directories of each broker."""
+
+
+def new_state(config: BrokerConfig = CONFIG, features: Mapping[str, int] = LATEST) -> MetadataImage:
+    """Return the metadata of a new cluster."""
+    return MetadataImage("cluster", config, SeededEntropy(2), features)
+
+
+def allocated(next_id: int) -> ProducerIdsRecord:
+    return ProducerIdsRecord(broker_id=-1, next_producer_id=next_id)
+
 
 Change = tuple[int, int, int]
 """The number of an operation, and two numbers that select its arguments."""
@@ -180,7 +192,7 @@ class Changes:
             option, 45_000 + second % 1000
         )
         configs = {option: str(value)} if second % 4 else {}
-        self.controller.write([replaced(self.controller, kind, name, configs)])
+        self.controller.write(replaced(self.controller, kind, name, configs))
 
     def update_feature(self, first: int, second: int) -> None:
         name = ("transaction.version", "group.version", "share.version")[first % 3]
@@ -226,7 +238,7 @@ class Changes:
         alter_client_quotas(self.controller, [QuotaAlteration(entity, [("producer_byte_rate", value)])])
 
 
-def shown(state: State) -> dict[str, Any]:
+def shown(state: MetadataImage) -> dict[str, Any]:
     """Return everything in a state that a restart must restore, as comparable values."""
     return {
         "brokers": dict(sorted(state.brokers.items())),

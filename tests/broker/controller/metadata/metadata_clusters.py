@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from pykafka2.broker.base.image import TopicImage
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller
 from pykafka2.broker.controller.metadata.directory import DIRECTORY
-from pykafka2.broker.controller.metadata.from_metadata import records_of
+from pykafka2.broker.controller.metadata.image import MetadataImage
 from pykafka2.broker.controller.metadata.log import MetadataLog
 from pykafka2.broker.controller.metadata.recovery import MetadataPlace, open_metadata
-from pykafka2.broker.controller.metadata.state import State
 from pykafka2.broker.controller.metadata.storage import DiskMetadataStorage
 from pykafka2.broker.log.disk.real_files import RealFiles
 from pykafka2.broker.log.file_system import FileSystem
 from pykafka2.clock import SeededEntropy
-from tests.broker.controller.metadata.metadata_changes import CONFIG, DIRECTORIES, SECRET_KEY, Changes
+from pykafka2.protocol.struct import MetadataRecord
+from tests.broker.controller.metadata.metadata_changes import CONFIG, Changes, new_state
+
+
+class RecordingLog(MetadataLog):
+    """A metadata log; `attempted` are the records of a write that failed."""
+
+    attempted: Sequence[MetadataRecord] = ()
+
+    def append(self, records: Sequence[MetadataRecord], epoch: int) -> Mapping[str, TopicImage | None]:
+        self.attempted = records
+        changed = super().append(records, epoch)
+        self.attempted = ()
+        return changed
 
 
 class Cluster:
@@ -29,9 +42,8 @@ class Cluster:
         self.restart()
 
     def restart(self, config: BrokerConfig = CONFIG) -> None:
-        new = State("cluster", BrokerConfig())
-        self.state, self.storage = opened(self.folder, new, self.files, self.now_ms, config)
-        self.log = MetadataLog(self.state, self.storage)
+        self.state, self.storage = opened(self.folder, new_state(config), self.files, self.now_ms, config)
+        self.log = RecordingLog(self.state, self.storage)
         self.controller = Controller(0, self.log, config, SeededEntropy(self.log.end_offset), lambda *_: None)
         self.changes = Changes(self.controller)
 
@@ -39,11 +51,10 @@ class Cluster:
         self.time_ms += 1
         return self.time_ms
 
-    def converted(self) -> State:
-        """Return the state with everything that was converted, written or not."""
-        state = State("cluster", BrokerConfig(), {})
-        state.first_host = self.state.first_host
-        state.replay(records_of(self.storage.image, SECRET_KEY, SeededEntropy(3)), 0)
+    def attempted(self) -> MetadataImage:
+        """Return the metadata with the records of the write that failed."""
+        state = self.state.empty()
+        state.replay([*self.state.snapshot(), *self.log.attempted], 0)
         return state
 
     @property
@@ -56,10 +67,10 @@ class Cluster:
 
 def opened(
     folder: Path,
-    new: State | None = None,
+    new: MetadataImage | None = None,
     files: FileSystem | None = None,
     now_ms: Callable[[], int] = lambda: 0,
     config: BrokerConfig = CONFIG,
-) -> tuple[State, DiskMetadataStorage]:
-    place = MetadataPlace(files or RealFiles(), str(folder), 0, lambda broker: DIRECTORIES.get(broker, []))
-    return open_metadata(place, new or State("cluster", BrokerConfig()), config, SeededEntropy(3), now_ms)
+) -> tuple[MetadataImage, DiskMetadataStorage]:
+    place = MetadataPlace(files or RealFiles(), str(folder), 0)
+    return open_metadata(place, new or new_state(config), config, now_ms)

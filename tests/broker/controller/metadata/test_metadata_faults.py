@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from pykafka2.broker.controller.metadata import storage as metadata_storage
 from pykafka2.broker.controller.metadata.directory import DIRECTORY
-from pykafka2.broker.controller.metadata.records import ProducerIdsAllocated
 from pykafka2.errors import KafkaStorageError
 from pykafka2.testing.simulation.files import SimFiles
-from tests.broker.controller.metadata.metadata_changes import Change, shown
+from tests.broker.controller.metadata.metadata_changes import Change, allocated, shown
 from tests.broker.controller.metadata.metadata_clusters import Cluster, opened
 from tests.gate import examples
 
@@ -61,10 +60,10 @@ def test_state_after_a_crash_is_that_before_or_after_the_failed_change(
         try:
             cluster.changes.make_one(change)
             if snapshots and number % 5 == 2:
-                cluster.log.replace_with_snapshot(cluster.controller.state)
+                cluster.log.write_snapshot()
         except KafkaStorageError:
             # The write that failed can be in the file as a whole.
-            possible = [shown(cluster.controller.state), shown(cluster.converted())]
+            possible = [shown(cluster.controller.state), shown(cluster.attempted())]
             break
         possible = [shown(cluster.controller.state)]
     files.left = None
@@ -102,7 +101,7 @@ def test_crash_within_a_write_of_several_batches_applies_none_of_it(monkeypatch:
         cluster = Cluster(FOLDER, files)
         files.left = fail_in
         try:
-            cluster.controller.write([ProducerIdsAllocated(number + 1) for number in range(1500)])
+            cluster.controller.write([allocated(number + 1) for number in range(1500)])
             expected = {1500}
         except KafkaStorageError:
             expected = {0, 1500}
@@ -120,7 +119,7 @@ def test_crash_in_the_middle_of_a_snapshot_leaves_the_log_before_it() -> None:
     for fail_in in range(4):
         files.left = fail_in
         try:
-            cluster.log.replace_with_snapshot(cluster.controller.state)
+            cluster.log.write_snapshot()
         except KafkaStorageError:
             pass
         files.left = None
@@ -137,7 +136,7 @@ def test_names_of_new_segments_and_the_cut_of_a_torn_write_are_flushed() -> None
         files.flushed.clear()
         cluster.controller.allocate_producer_ids()
         assert (folder in files.flushed) == (cluster.storage.segment > 0)
-        cluster.log.replace_with_snapshot(cluster.controller.state)
+        cluster.log.write_snapshot()
     cluster.controller.allocate_producer_ids()
     path = f"{folder}/{cluster.storage.segment:020d}.log"
     files.content(path).data.extend(b"torn")

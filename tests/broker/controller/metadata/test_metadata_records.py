@@ -1,7 +1,9 @@
-"""Conversion between the controller's state and Kafka's metadata records."""
+"""The metadata as Kafka's records: replayed, built for changes, and written in every version."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
 from typing import Any
 
 import attrs
@@ -9,62 +11,83 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pykafka2.broker.base.image import PartitionImage
+from pykafka2.broker.base.image import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    UNASSIGNED,
+    BrokerImage,
+    Endpoint,
+    PartitionImage,
+    TopicImage,
+)
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.controller import Controller
-from pykafka2.broker.controller.metadata.batches import decode_metadata_record, encode_metadata_record
-from pykafka2.broker.controller.metadata.from_metadata import records_of
+from pykafka2.broker.controller import Controller, NewTopic
+from pykafka2.broker.controller.control.brokers import Registration, process_heartbeat, register
+from pykafka2.broker.controller.control.configs import replaced
+from pykafka2.broker.controller.control.delegation_tokens import TokenRequest, create_token, renew_token
+from pykafka2.broker.controller.metadata.batches import (
+    decode_metadata_record,
+    encode_metadata_record,
+    versioned,
+)
 from pykafka2.broker.controller.metadata.image import MetadataImage
 from pykafka2.broker.controller.metadata.log import MetadataLog
-from pykafka2.broker.controller.metadata.partitions import versioned
-from pykafka2.broker.controller.metadata.records import FeatureSet, PartitionSet, Record, TopicCreated
-from pykafka2.broker.controller.metadata.state import State
-from pykafka2.broker.controller.metadata.to_metadata import Converter
+from pykafka2.broker.controller.metadata.records import (
+    extras_of,
+    partition_change,
+    registration_changes,
+)
+from pykafka2.broker.controller.metadata.recovery import check_features
+from pykafka2.broker.security.principal import Principal
+from pykafka2.broker.security.scram import KINDS
 from pykafka2.clock import SeededEntropy
 from pykafka2.errors import CorruptData
 from pykafka2.protocol.messages.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    ConfigRecord,
     FeatureLevelRecord,
-    NoOpRecord,
+    FenceBrokerRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnfenceBrokerRecord,
 )
 from pykafka2.protocol.struct import MetadataRecord
-from tests.broker.controller.metadata.metadata_changes import (
-    CONFIG,
-    DIRECTORIES,
-    SECRET_KEY,
-    Change,
-    Changes,
-    shown,
-)
+from tests.broker.controller.metadata.metadata_changes import CONFIG, Change, Changes, new_state, shown
 from tests.gate import examples
 
 SMALL = st.integers(0, 1000)
 CHANGES = st.lists(st.tuples(st.integers(0, 21), SMALL, SMALL), max_size=60)
-TOPIC_ID = bytes(range(16))
+START = [(operation, broker, broker) for operation in (0, 1) for broker in range(3)]
+"""Three brokers register and send heartbeats, so that most changes after that succeed."""
+TOPIC_ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
+ONE, TWO, THREE = (bytes([number] * 16) for number in (1, 2, 3))
 
 
 class RecordingLog(MetadataLog):
-    """A log in memory that converts what is appended."""
+    """A log in memory that keeps what is appended."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MetadataImage) -> None:
         super().__init__(state)
-        self.converter = Converter(MetadataImage(), DIRECTORIES.__getitem__)
-        self.written: list[MetadataRecord] = self.converter.convert(
-            FeatureSet(name, level) for name, level in state.features.items()
-        )
+        self.written: list[MetadataRecord] = [*state.snapshot()]
 
-    def append(self, records: list[Record], epoch: int) -> int:  # type: ignore[override]
-        self.written += self.converter.convert(records)
+    def append(self, records: Sequence[MetadataRecord], epoch: int) -> Mapping[str, TopicImage | None]:
+        self.written += records
         return super().append(records, epoch)
 
 
+def controller_of(log: MetadataLog, number: int = 0) -> Controller:
+    return Controller(number, log, CONFIG, SeededEntropy(1), lambda image, changed: None)
+
+
 def made(changes: list[Change]) -> tuple[Controller, RecordingLog]:
-    log = RecordingLog(State("cluster", BrokerConfig()))
-    controller = Controller(0, log, CONFIG, SeededEntropy(1), lambda image, changed: None)
-    Changes(controller).make(changes)
+    log = RecordingLog(new_state())
+    controller = controller_of(log)
+    Changes(controller).make([*START, *changes])
     return controller, log
 
 
@@ -72,41 +95,47 @@ def through_bytes(record: MetadataRecord, level: int) -> MetadataRecord:
     return decode_metadata_record(encode_metadata_record(*versioned(record, level)), "test")[0]
 
 
-def restored(image: MetadataImage) -> State:
-    state = State("cluster", BrokerConfig(), {})
-    state.replay(records_of(image, SECRET_KEY, SeededEntropy(2)), 0)
+def replayed(records: Iterable[MetadataRecord], level: int = 30) -> MetadataImage:
+    state = new_state(CONFIG, {})
+    state.replay([through_bytes(record, level) for record in records], 0)
     return state
+
+
+def check_restored(changes: list[Change]) -> None:
+    controller, log = made(changes)
+    from_records = replayed(log.written)
+    # Options are in the order of their changes, or of the first one since the last image.
+    assert sorted(map(repr, from_records.snapshot())) == sorted(map(repr, controller.state.snapshot()))
+    assert shown(from_records) == shown(controller.state)
+    assert shown(replayed(from_records.snapshot())) == shown(controller.state)
 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(changes=CHANGES)
-def test_state_is_restored_from_records_and_from_their_snapshot(changes: list[Change]) -> None:
-    controller, log = made(changes)
-    replayed = MetadataImage()
-    for record in log.written:
-        replayed.replay(through_bytes(record, 30))
-    assert [*replayed.snapshot()] == [*log.converter.image.snapshot()]
-    assert shown(restored(replayed)) == shown(controller.state)
+def test_metadata_is_restored_from_its_records_and_from_their_snapshot(changes: list[Change]) -> None:
+    check_restored(changes)
 
-    from_snapshot = MetadataImage()
-    for record in replayed.snapshot():
-        from_snapshot.replay(through_bytes(record, 30))
-    assert shown(restored(from_snapshot)) == shown(controller.state)
+
+@pytest.mark.parametrize("seed", range(8))
+def test_metadata_is_restored_after_a_hundred_changes(seed: int) -> None:
+    random = Random(seed)
+    check_restored(
+        [(random.randrange(22), random.randrange(1000), random.randrange(1000)) for _ in range(100)]
+    )
 
 
 @settings(max_examples=examples(20), deadline=None)
 @given(changes=CHANGES, level=st.integers(7, 30))
-def test_state_is_restored_from_records_of_every_metadata_version(changes: list[Change], level: int) -> None:
+def test_metadata_is_restored_from_records_of_every_metadata_version(
+    changes: list[Change], level: int
+) -> None:
     controller, log = made(changes)
-    image = MetadataImage()
-    for record in log.written:
-        image.replay(through_bytes(record, level))
     # Log directories are in the records since 3.7-IV2; brokers register them again.
     show = shown if level >= 17 else shown_without_directories
-    assert show(restored(image)) == show(controller.state)
+    assert show(replayed(log.written, level)) == show(controller.state)
 
 
-def shown_without_directories(state: State) -> dict[str, Any]:
+def shown_without_directories(state: MetadataImage) -> dict[str, Any]:
     found = shown(state)
     found["brokers"] = {one: attrs.evolve(broker, directories=()) for one, broker in found["brokers"].items()}
     found["topics"] = {
@@ -116,16 +145,125 @@ def shown_without_directories(state: State) -> dict[str, Any]:
     return found
 
 
-def with_partition(partition: PartitionRecord) -> Converter:
-    image = MetadataImage()
-    image.replay(TopicRecord(name="t", topic_id=TOPIC_ID))
-    image.replay(partition)
-    return Converter(image, lambda broker_id: [bytes([broker_id + 1] * 16)])
+@settings(max_examples=examples(30), deadline=None)
+@given(changes=CHANGES)
+def test_images_of_before_are_not_changed_by_later_records(changes: list[Change]) -> None:
+    log = MetadataLog(new_state())
+    controller = controller_of(log)
+    maker = Changes(controller)
+    images = []
+    for change in [*START, *changes]:
+        images.append((log.state.image, attrs.astuple(log.state.image, recurse=False), repr(log.state.image)))
+        maker.make_one(change)
+    for image, fields, text in images:
+        assert attrs.astuple(image, recurse=False) == fields
+        assert repr(image) == text
 
 
-def partition(**fields: object) -> PartitionRecord:
+# ---------------------------------------------------------------------- brokers
+
+
+def registered(broker_id: int, *, epoch: int = 5, **fields: object) -> BrokerImage:
+    endpoints = (Endpoint("PLAINTEXT", "host", 9092), Endpoint("SSL", "host", 9093, 1))
+    image = BrokerImage(broker_id, "host", 9092, None, epoch, is_fenced=False, endpoints=endpoints)
+    return attrs.evolve(image, incarnation_id=ONE, **fields)
+
+
+def test_controlled_shutdown_is_ended_by_a_whole_registration() -> None:
+    state = new_state()
+    for broker_id in (0, 1):
+        state.replay(registration_changes(registered(broker_id), None), 0)
+        leaving = registered(broker_id, is_shutting_down=True)
+        [begins] = registration_changes(leaving, state.registrations[broker_id])
+        state.replay([begins], 0)
+        assert begins == BrokerRegistrationChangeRecord(
+            broker_id=broker_id, broker_epoch=5, in_controlled_shutdown=1
+        )
+    assert [state.brokers[one].is_shutting_down for one in (0, 1)] == [True, True]
+    [ends] = registration_changes(registered(0), state.registrations[0])
+    assert isinstance(ends, RegisterBrokerRecord)
+    state.replay([ends], 1)
+    assert [state.image.brokers[one].is_shutting_down for one in (0, 1)] == [False, True]
+
+
+def test_changed_broker_keeps_fields_of_apache_kafka_until_it_registers_again() -> None:
+    state = new_state()
+    for broker_id in (0, 1):
+        [record] = registration_changes(registered(broker_id, directories=(ONE, TWO)), None)
+        assert isinstance(record, RegisterBrokerRecord)
+        record.cordoned_log_dirs, record.is_migrating_zk_broker = [ONE], True
+        state.replay([record], 0)
+    fenced = registered(0, directories=(TWO,), is_fenced=True)
+    state.replay(registration_changes(fenced, state.registrations[0]), 1)
+    again = registered(1, epoch=6, directories=(ONE, TWO))
+    state.replay(registration_changes(again, state.registrations[1]), 2)
+    assert state.image.brokers == {0: fenced, 1: again}
+    assert state.registrations[0].cordoned_log_dirs == [ONE]
+    assert state.registrations[0].is_migrating_zk_broker
+    assert state.registrations[1].cordoned_log_dirs is None
+    assert not state.registrations[1].is_migrating_zk_broker
+
+
+def test_changes_of_registrations_by_apache_kafka_are_replayed() -> None:
+    state = new_state()
+    for broker_id in (0, 1):
+        broker = registered(broker_id, rack=f"rack-{broker_id}", directories=(ONE, TWO))
+        state.replay(registration_changes(broker, None), 0)
+    before = dict(state.image.brokers)
+    assert [broker.rack for broker in before.values()] == ["rack-0", "rack-1"]
+
+    def after(**fields: Any) -> BrokerImage:
+        state.replay([BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, **fields)], 1)
+        assert state.image.brokers[0] == before[0]
+        return state.image.brokers[1]
+
+    assert after(fenced=1) == attrs.evolve(before[1], is_fenced=True)
+    assert after() == attrs.evolve(before[1], is_fenced=True)
+    assert after(fenced=-1) == before[1]
+    assert after(log_dirs=[TWO]) == attrs.evolve(before[1], directories=(TWO,))
+    after(cordoned_log_dirs=[TWO])
+    assert (state.registrations[0].cordoned_log_dirs, state.registrations[1].cordoned_log_dirs) == (
+        None,
+        [TWO],
+    )
+    after(cordoned_log_dirs=[])
+    assert state.registrations[1].cordoned_log_dirs == []
+    state.replay([FenceBrokerRecord(id=0, epoch=5)], 2)
+    assert [broker.is_fenced for broker in state.image.brokers.values()] == [True, False]
+    state.replay([UnfenceBrokerRecord(id=0, epoch=5)], 3)
+    assert state.image.brokers[0] == before[0]
+
+
+def test_registration_that_changes_nothing_has_no_record() -> None:
+    [record] = registration_changes(registered(0), None)
+    assert isinstance(record, RegisterBrokerRecord)
+    assert registration_changes(registered(0), record) == []
+
+
+def test_registered_controllers_stay_in_snapshots() -> None:
+    state = new_state()
+    controllers = [
+        RegisterControllerRecord(
+            controller_id=number,
+            incarnation_id=ONE,
+            zk_migration_ready=False,
+            end_points=[],
+            features=[],
+        )
+        for number in (3000, 3001)
+    ]
+    state.replay(controllers, 0)
+    assert [
+        record for record in state.snapshot() if isinstance(record, RegisterControllerRecord)
+    ] == controllers
+
+
+# ---------------------------------------------------------------------- topics and partitions
+
+
+def partition(number: int = 0, **fields: object) -> PartitionRecord:
     values: dict[str, object] = {
-        "partition_id": 0,
+        "partition_id": number,
         "topic_id": TOPIC_ID,
         "replicas": [0, 1],
         "isr": [0, 1],
@@ -134,60 +272,173 @@ def partition(**fields: object) -> PartitionRecord:
         "leader": 0,
         "leader_epoch": 4,
         "partition_epoch": 7,
-        "directories": [bytes([1] * 16), bytes([2] * 16)],
+        "directories": [ONE, TWO],
     }
     return PartitionRecord(**{**values, **fields})  # type: ignore[arg-type]
 
 
+def with_partitions(*partitions: PartitionRecord) -> MetadataImage:
+    state = new_state()
+    state.replay([TopicRecord(name="t", topic_id=TOPIC_ID), *partitions], 0)
+    return state
+
+
+def changed(state: MetadataImage, number: int, **fields: object) -> MetadataRecord:
+    """Return the record of a change, and replays it; its image must be the wanted one."""
+    before = state.topics["t"].partitions[number]
+    after = attrs.evolve(before, **fields)
+    record = partition_change(TOPIC_ID, number, before, after, state.extras.get((TOPIC_ID, number), {}))
+    state.replay([through_bytes(record, 30)], 0)
+    assert state.image.topics["t"].partitions[number] == after
+    return record
+
+
 def test_shrunk_isr_is_a_change_record_with_the_isr_alone() -> None:
-    converter = with_partition(partition())
-    [change] = converter.convert([PartitionSet("t", 0, PartitionImage((0, 1), (0,), 0, 4, 8))])
-    assert change == PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=[0])
+    state = with_partitions(partition(0), partition(1))
+    assert changed(state, 1, isr=(0,), partition_epoch=8) == PartitionChangeRecord(
+        partition_id=1, topic_id=TOPIC_ID, isr=[0]
+    )
+    assert state.topics["t"].partitions[0].isr == (0, 1)
 
 
-def test_partition_that_moves_by_two_epochs_is_written_whole() -> None:
-    converter = with_partition(partition())
-    [record] = converter.convert([PartitionSet("t", 0, PartitionImage((0, 1), (1,), 1, 6, 9))])
+@pytest.mark.parametrize("leader", [0, 1, -1])
+def test_change_with_a_new_leader_epoch_names_the_leader_even_if_it_stays(leader: int) -> None:
+    state = with_partitions(partition(0), partition(1))
+    record = changed(state, 1, leader=leader, leader_epoch=5, partition_epoch=8)
+    assert record == PartitionChangeRecord(partition_id=1, topic_id=TOPIC_ID, leader=leader)
+    assert state.topics["t"].partitions[0].leader_epoch == 4
+
+
+@pytest.mark.parametrize(
+    "epochs",
+    [(6, 9), (5, 9), (4, 9), (6, 8), (5, 7), (4, 6), (3, 8)],
+)
+@pytest.mark.parametrize("leader", [0, 1])
+def test_partition_with_other_epochs_than_a_change_makes_is_written_whole(
+    epochs: tuple[int, int], leader: int
+) -> None:
+    state = with_partitions(partition(0), partition(1))
+    record = changed(state, 0, leader=leader, leader_epoch=epochs[0], partition_epoch=epochs[1])
     assert isinstance(record, PartitionRecord)
-    assert (record.leader, record.leader_epoch, record.partition_epoch) == (1, 6, 9)
+    assert (record.leader, record.leader_epoch, record.partition_epoch) == (leader, *epochs)
+    assert (
+        state.topics["t"].partitions[1].leader_epoch,
+        state.topics["t"].partitions[1].partition_epoch,
+    ) == (4, 7)
 
 
-def test_eligible_leader_replicas_are_cleared_with_the_next_change() -> None:
-    converter = with_partition(partition(eligible_leader_replicas=[1], isr=[0]))
-    [change] = converter.convert([PartitionSet("t", 0, PartitionImage((0, 1), (0, 1), 0, 4, 8))])
-    assert isinstance(change, PartitionChangeRecord)
-    assert change.eligible_leader_replicas == []
-    assert converter.image.partitions[TOPIC_ID][0].eligible_leader_replicas is None
+def test_leader_without_a_new_leader_epoch_is_written_whole() -> None:
+    assert isinstance(changed(with_partitions(partition()), 0, leader=1, partition_epoch=8), PartitionRecord)
 
 
-def test_directory_of_a_kept_replica_stays_and_a_new_one_gets_its_brokers_directory() -> None:
-    converter = with_partition(partition())
-    converter.convert([PartitionSet("t", 0, PartitionImage((1, 2), (1,), 1, 5, 8))])
-    assert converter.image.partitions[TOPIC_ID][0].directories == [bytes([2] * 16), bytes([3] * 16)]
+def test_reassignment_is_a_change_record() -> None:
+    state = with_partitions(partition(0), partition(1))
+    record = changed(
+        state,
+        0,
+        replicas=(2, 0, 1),
+        adding=(2,),
+        removing=(0,),
+        directories=((0, ONE), (1, TWO)),
+        partition_epoch=8,
+    )
+    assert record == PartitionChangeRecord(
+        partition_id=0, topic_id=TOPIC_ID, replicas=[2, 0, 1], adding_replicas=[2], removing_replicas=[0]
+    )
+    record = changed(
+        state,
+        0,
+        replicas=(2, 1),
+        isr=(1, 2),
+        adding=(),
+        removing=(),
+        leader=1,
+        leader_epoch=5,
+        directories=((2, THREE), (1, TWO)),
+        partition_epoch=9,
+    )
+    assert isinstance(record, PartitionChangeRecord)
+    assert record.directories == [THREE, TWO]
 
 
-def test_write_that_changes_nothing_is_a_noop_record() -> None:
-    assert Converter(MetadataImage()).convert([]) == [NoOpRecord()]
+def test_replicas_without_a_directory_are_unassigned_in_records_and_left_out_of_images() -> None:
+    state = with_partitions(
+        partition(0, directories=[UNASSIGNED, TWO]), partition(1, directories=[UNASSIGNED] * 2)
+    )
+    assert [one.directories for one in state.topics["t"].partitions] == [((1, TWO),), ()]
+    record = changed(state, 1, directories=((0, ONE),), partition_epoch=8)
+    assert isinstance(record, PartitionChangeRecord)
+    assert record.directories == [ONE, UNASSIGNED]
+    written = [one.directories for one in state.snapshot() if isinstance(one, PartitionRecord)]
+    assert written == [[UNASSIGNED, TWO], [ONE, UNASSIGNED]]
 
 
-def test_features_of_other_releases_stay_in_the_log_but_not_in_the_state() -> None:
-    image = MetadataImage()
-    image.replay(FeatureLevelRecord(name="streams.version", feature_level=1))
-    image.replay(FeatureLevelRecord(name="metadata.version", feature_level=29))
-    assert restored(image).features == {"metadata.version": 29}
-    assert [record.name for record in image.snapshot() if isinstance(record, FeatureLevelRecord)] == [
-        "metadata.version",
-        "streams.version",
+def test_eligible_leader_replicas_stay_in_snapshots_until_the_next_change() -> None:
+    records = [
+        partition(number, isr=[0], eligible_leader_replicas=[1], last_known_elr=[1], leader_recovery_state=1)
+        for number in (0, 1)
     ]
+    state = with_partitions(*records)
+    assert [one for one in state.snapshot() if isinstance(one, PartitionRecord)] == records
+    record = changed(state, 1, isr=(0, 1), partition_epoch=8)
+    assert record == PartitionChangeRecord(
+        partition_id=1,
+        topic_id=TOPIC_ID,
+        isr=[0, 1],
+        leader_recovery_state=0,
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+    )
+    kept = [one for one in state.snapshot() if isinstance(one, PartitionRecord)]
+    assert kept == [records[0], partition(1, partition_epoch=8)]
 
 
-def test_newer_metadata_version_is_corrupt_data_with_the_supported_versions() -> None:
-    image = MetadataImage()
-    image.replay(FeatureLevelRecord(name="metadata.version", feature_level=34))
-    with pytest.raises(
-        CorruptData, match=r"metadata.version is 34, and this release supports versions 7 to 33"
-    ):
-        restored(image)
+def test_changes_of_apache_kafka_set_and_clear_eligible_leader_replicas() -> None:
+    state = with_partitions(partition(0), partition(1))
+    sets = [
+        PartitionChangeRecord(partition_id=number, topic_id=TOPIC_ID, isr=[0], eligible_leader_replicas=[1])
+        for number in (0, 1)
+    ]
+    state.replay(sets, 1)
+    assert state.extras == {(TOPIC_ID, number): {"eligible_leader_replicas": [1]} for number in (0, 1)}
+    state.replay([PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, eligible_leader_replicas=[])], 2)
+    assert [*state.extras] == [(TOPIC_ID, 1)]
+    state.replay([ClearElrRecord(topic_name="other")], 3)
+    assert [*state.extras] == [(TOPIC_ID, 1)]
+    state.replay([ClearElrRecord(topic_name="t")], 4)
+    assert state.extras == {}
+
+
+def test_directories_from_before_they_were_written_stay_empty_until_the_next_change() -> None:
+    old = [partition(0, directories=[]), partition(1, directories=[])]
+    state = with_partitions(*old)
+    assert [one for one in state.snapshot() if isinstance(one, PartitionRecord)] == old
+    record = changed(state, 0, isr=(0,), partition_epoch=8)
+    assert isinstance(record, PartitionChangeRecord)
+    assert record.directories == [UNASSIGNED, UNASSIGNED]
+    assert [*state.extras.items()] == [((TOPIC_ID, 1), extras_of(old[1]))]
+
+
+def test_internal_topics_are_known_by_their_names() -> None:
+    state = new_state()
+    names = ["__consumer_offsets", "t", "__transaction_state", "__other"]
+    records = [TopicRecord(name=name, topic_id=bytes([number] * 16)) for number, name in enumerate(names, 1)]
+    state.replay(records, 0)
+    assert {name: topic.is_internal for name, topic in state.image.topics.items()} == {
+        "__consumer_offsets": True,
+        "t": False,
+        "__transaction_state": True,
+        "__other": False,
+    }
+
+
+def test_deleted_topic_leaves_nothing_to_a_topic_of_its_name() -> None:
+    state = with_partitions(partition(0, eligible_leader_replicas=[1]), partition(1))
+    again = partition(0, topic_id=OTHER_ID)
+    records = [RemoveTopicRecord(topic_id=TOPIC_ID), TopicRecord(name="t", topic_id=OTHER_ID), again]
+    state.replay(records, 1)
+    assert (state.extras, state.next_host) == ({}, 1)
+    assert [one for one in state.snapshot() if isinstance(one, PartitionRecord)] == [again]
 
 
 @pytest.mark.parametrize(
@@ -201,11 +452,139 @@ def test_newer_metadata_version_is_corrupt_data_with_the_supported_versions() ->
 )
 def test_record_of_an_unknown_topic_is_corrupt_data(record: MetadataRecord) -> None:
     with pytest.raises(CorruptData, match="there is no topic with id"):
-        MetadataImage().replay(record)
+        new_state().apply(record)
 
 
 def test_missing_partition_is_corrupt_data() -> None:
-    converter = Converter(MetadataImage())
-    converter.convert([TopicCreated("t", TOPIC_ID, {}), PartitionSet("t", 1, PartitionImage((0,), (0,), 0))])
     with pytest.raises(CorruptData, match=r"topic 't' has the partitions \[1\]"):
-        restored(converter.image)
+        with_partitions(partition(1))
+
+
+def test_change_of_a_missing_partition_is_corrupt_data() -> None:
+    with pytest.raises(CorruptData, match="partition t-2 changes, but does not exist"):
+        with_partitions(partition(0), partition(1)).apply(
+            PartitionChangeRecord(partition_id=2, topic_id=TOPIC_ID)
+        )
+
+
+# ---------------------------------------------------------------------- options
+
+
+def test_removed_options_of_topics_and_brokers_have_records_without_a_value() -> None:
+    log = MetadataLog(new_state())
+    controller = controller_of(log)
+    controller.register_broker(0, "host", 9092, None)
+    for name in ("a", "b"):
+        controller.create_topic(NewTopic(name, 1, 1, {"retention.ms": "1", "flush.ms": "2"}))
+    for name in ("0", "1"):
+        controller.write(replaced(controller, BROKER_RESOURCE, name, {"background.threads": "3"}))
+    kept = {"flush.ms": "2", "max.message.bytes": "4"}
+    records = replaced(controller, TOPIC_RESOURCE, "a", kept)
+    records += replaced(controller, BROKER_RESOURCE, "0", {})
+    assert [(one.resource_name, one.name, one.value) for one in records if isinstance(one, ConfigRecord)] == [
+        ("a", "max.message.bytes", "4"),
+        ("a", "retention.ms", None),
+        ("0", "background.threads", None),
+    ]
+    controller.write(records)
+    assert {name: topic.config.overrides for name, topic in controller.image.topics.items()} == {
+        "a": kept,
+        "b": {"retention.ms": "1", "flush.ms": "2"},
+    }
+    assert controller.image.configs == {(BROKER_RESOURCE, "1"): {"background.threads": "3"}}
+
+
+# ---------------------------------------------------------------------- features
+
+
+def test_features_of_other_releases_stay_in_the_log_but_not_in_the_image() -> None:
+    state = new_state(CONFIG, {})
+    state.replay(
+        [
+            FeatureLevelRecord(name="streams.version", feature_level=1),
+            FeatureLevelRecord(name="metadata.version", feature_level=29),
+        ],
+        0,
+    )
+    assert state.image.features == {"metadata.version": 29}
+    assert [record.name for record in state.snapshot() if isinstance(record, FeatureLevelRecord)] == [
+        "metadata.version",
+        "streams.version",
+    ]
+
+
+def test_newer_metadata_version_is_corrupt_data_with_the_supported_versions() -> None:
+    state = new_state(CONFIG, {})
+    state.replay([FeatureLevelRecord(name="metadata.version", feature_level=34)], 0)
+    with pytest.raises(
+        CorruptData, match=r"metadata.version is 34, and this release supports versions 7 to 33"
+    ):
+        check_features(state)
+
+
+# ---------------------------------------------------------------------- tokens
+
+
+def test_tokens_keep_their_hmac_and_salts_under_later_controllers() -> None:
+    log = MetadataLog(new_state())
+    controller = controller_of(log)
+    entropy = SeededEntropy("tokens")
+    owner = Principal("User", "ann")
+    tokens = [
+        create_token(controller, CONFIG, entropy, TokenRequest(owner, owner, [], 0), 1_000) for _ in range(2)
+    ]
+    credentials = [[token.credentials.of(kind) for kind in KINDS.values()] for token in tokens]
+    assert tokens[0].hmac != tokens[1].hmac
+    assert credentials[0][0].salt != credentials[1][0].salt
+    later = controller_of(log, 1)
+    renew_token(later, CONFIG, tokens[0].hmac, owner, 5_000, 2_000)
+    last = controller_of(log, 2)
+    for token, made_before in zip(tokens, credentials, strict=True):
+        found = last.image.tokens[token.id]
+        assert found.hmac == token.hmac
+        assert [found.credentials.of(kind) for kind in KINDS.values()] == made_before
+    assert last.image.tokens[tokens[0].id].expires_at_ms == 7_000
+
+
+def test_tokens_without_a_secret_key_are_not_usable_but_stay_in_snapshots() -> None:
+    log = RecordingLog(new_state())
+    controller = controller_of(log)
+    owner = Principal("User", "ann")
+    entropy = SeededEntropy("tokens")
+    for _ in range(2):
+        create_token(controller, CONFIG, entropy, TokenRequest(owner, owner, [], 0), 1_000)
+    state = new_state(BrokerConfig(), {})
+    state.replay(log.written, 0)
+    assert state.image.tokens == {}
+    assert [*state.snapshot()] == [*controller.state.snapshot()]
+
+
+# ---------------------------------------------------------------------- writes
+
+
+def test_change_that_changes_nothing_is_not_written() -> None:
+    log = MetadataLog(new_state())
+    controller = controller_of(log)
+    for number in (0, 1):
+        endpoints = (Endpoint("PLAINTEXT", "host", 9092 + number),)
+        epoch = register(controller, Registration(number, endpoints, None, bytes([number + 1] * 16)))
+        process_heartbeat(controller, number, epoch, log.end_offset, want_fence=False, want_shut_down=False)
+    controller.create_topic(NewTopic("t", 2, 2))
+    image = controller.image
+    for broker in [*image.brokers.values()]:
+        controller.set_broker(broker)
+    assert controller.image is image
+
+
+def test_partition_is_created_with_its_brokers_only_directory() -> None:
+    log = MetadataLog(new_state())
+    controller = controller_of(log)
+    directories = {0: (ONE,), 1: (TWO, THREE)}
+    for number, known in directories.items():
+        endpoints = (Endpoint("PLAINTEXT", "host", 9092 + number),)
+        epoch = register(controller, Registration(number, endpoints, None, bytes([number + 1] * 16), known))
+        process_heartbeat(controller, number, epoch, log.end_offset, want_fence=False, want_shut_down=False)
+    controller.create_topic(NewTopic("t", 2, 2))
+    for created in controller.image.topics["t"].partitions:
+        assert isinstance(created, PartitionImage)
+        assert created.directories == ((0, ONE),)

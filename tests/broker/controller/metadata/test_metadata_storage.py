@@ -28,7 +28,6 @@ from pykafka2.broker.controller.metadata.directory import (
     read_snapshot,
     snapshot_name,
 )
-from pykafka2.broker.controller.metadata.records import FeatureSet, ProducerIdsAllocated
 from pykafka2.broker.controller.metadata.storage import MAX_RECORDS_PER_BATCH
 from pykafka2.broker.log.disk.real_files import RealFiles
 from pykafka2.clock import SeededEntropy
@@ -51,7 +50,7 @@ from pykafka2.protocol.messages.metadata_records import (
     TopicRecord,
 )
 from pykafka2.records.encoder import BatchBuilder
-from tests.broker.controller.metadata.metadata_changes import CONFIG, Change, shown
+from tests.broker.controller.metadata.metadata_changes import CONFIG, Change, allocated, shown
 from tests.broker.controller.metadata.metadata_clusters import Cluster, opened
 from tests.gate import examples
 
@@ -74,7 +73,7 @@ def test_state_survives_restarts_with_and_without_snapshots(
     for changes, has_snapshot in rounds:
         cluster.changes.make(changes)
         if has_snapshot:
-            cluster.log.replace_with_snapshot(cluster.controller.state)
+            cluster.log.write_snapshot()
             cluster.controller.allocate_producer_ids()
         before, end = shown(cluster.controller.state), cluster.log.end_offset
         cluster.restart()
@@ -98,7 +97,7 @@ def test_new_controller_of_the_same_cluster_replays_from_memory(tmp_path: Path) 
 def test_snapshot_is_written_after_many_records_and_read_at_the_next_start(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     for block in range(3):
-        cluster.controller.write([ProducerIdsAllocated(block * 6000 + number) for number in range(6000)])
+        cluster.controller.write([allocated(block * 6000 + number) for number in range(6000)])
     [name] = cluster.snapshots()
     before = shown(cluster.controller.state)
     cluster.restart()
@@ -115,8 +114,8 @@ def test_oldest_snapshots_and_segments_are_deleted_beyond_the_retention(tmp_path
     cluster = Cluster(tmp_path)
     cluster.restart(BrokerConfig({"metadata.max.retention.bytes": "6000"}))
     for number in range(8):
-        cluster.controller.write([ProducerIdsAllocated(number * 50 + one) for one in range(50)])
-        cluster.log.replace_with_snapshot(cluster.controller.state)
+        cluster.controller.write([allocated(number * 50 + one) for one in range(50)])
+        cluster.log.write_snapshot()
     names = cluster.snapshots()
     assert 1 <= len(names) < 8
     total = sum(path.stat().st_size for path in [*cluster.path.glob("*.log"), *cluster.path.glob("*.check*")])
@@ -131,7 +130,7 @@ def test_write_of_more_records_than_a_batch_is_a_transaction(tmp_path: Path) -> 
     cluster = Cluster(tmp_path)
     count = 2 * MAX_RECORDS_PER_BATCH + 1
     before = cluster.log.end_offset
-    cluster.controller.write([ProducerIdsAllocated(number + 1) for number in range(count)])
+    cluster.controller.write([allocated(number + 1) for number in range(count)])
     assert cluster.log.end_offset == before + count + 2
     [segment] = segments_of(cluster.path)
     batches = [*decode_batches(segment.read_bytes(), "log", 0)]
@@ -212,7 +211,7 @@ def test_damaged_batch_before_valid_ones_is_refused_with_its_position(tmp_path: 
 def test_missing_segment_is_refused(tmp_path: Path) -> None:
     cluster = with_topics(tmp_path)
     for _ in range(2):
-        cluster.log.replace_with_snapshot(cluster.controller.state)
+        cluster.log.write_snapshot()
         cluster.controller.allocate_producer_ids()
     for name in cluster.snapshots():
         (cluster.path / name).unlink()
@@ -222,7 +221,7 @@ def test_missing_segment_is_refused(tmp_path: Path) -> None:
 
 def test_missing_snapshot_is_refused(tmp_path: Path) -> None:
     cluster = with_topics(tmp_path)
-    cluster.log.replace_with_snapshot(cluster.controller.state)
+    cluster.log.write_snapshot()
     cluster.controller.allocate_producer_ids()
     [name] = cluster.snapshots()
     (cluster.path / name).unlink()
@@ -235,7 +234,7 @@ def test_missing_snapshot_is_refused(tmp_path: Path) -> None:
 
 def test_snapshot_without_its_end_is_refused(tmp_path: Path) -> None:
     cluster = with_topics(tmp_path)
-    cluster.log.replace_with_snapshot(cluster.controller.state)
+    cluster.log.write_snapshot()
     [name] = cluster.snapshots()
     snapshot = cluster.path / name
     footer = encode_controls([SnapshotFooterRecord(version=0)], 0, 0, 0)
@@ -345,7 +344,7 @@ def test_new_log_has_the_features_of_its_cluster(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     before = cluster.controller.state.features
     assert before["metadata.version"] == 30
-    cluster.controller.write([FeatureSet("transaction.version", 1)])
+    cluster.controller.write([FeatureLevelRecord(name="transaction.version", feature_level=1)])
     cluster.restart()
     assert cluster.controller.state.features == {**before, "transaction.version": 1}
 
@@ -425,7 +424,7 @@ def test_quorum_state_epochs_and_topic_id_are_those_of_the_log(tmp_path: Path) -
 def test_epochs_before_the_snapshot_are_those_of_the_checkpoint(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     cluster.restart()
-    cluster.log.replace_with_snapshot(cluster.controller.state)
+    cluster.log.write_snapshot()
     cluster.restart()
     before = list(cluster.storage.epochs.entries)
     assert [epoch for epoch, _ in before] == [1, 2, 3]
@@ -475,7 +474,7 @@ def test_snapshot_keeps_the_quorum_of_kraft_version_1(tmp_path: Path) -> None:
     with (cluster.path / SEGMENT).open("ab") as file:
         file.write(encode_controls(controls, cluster.log.end_offset, 1, 5))
     cluster.restart()
-    cluster.log.replace_with_snapshot(cluster.controller.state)
+    cluster.log.write_snapshot()
     [name] = cluster.snapshots()
     first, *rest = read_snapshot(cluster.files, str(cluster.path / name))
     assert [type(control) for control in first.controls] == [
@@ -496,7 +495,7 @@ def test_metadata_larger_than_the_limit_of_small_files_is_read(
     monkeypatch.setattr(RealFiles.read, "__defaults__", (200,))
     assert (cluster.path / SEGMENT).stat().st_size > 200
     cluster.restart()
-    cluster.log.replace_with_snapshot(cluster.controller.state)
+    cluster.log.write_snapshot()
     [name] = cluster.snapshots()
     assert (cluster.path / name).stat().st_size > 200
     cluster.restart()
@@ -516,8 +515,8 @@ def test_write_before_metadata_version_13_is_one_batch(
     monkeypatch.setattr(metadata_storage, "MAX_RECORDS_PER_BATCH", 10)
     cluster = Cluster(tmp_path)
     for level, sizes in ((12, [25]), (13, [1, 10, 10, 5, 1])):
-        cluster.controller.write([FeatureSet("metadata.version", level)])
-        cluster.controller.write([ProducerIdsAllocated(number) for number in range(25)])
+        cluster.controller.write([FeatureLevelRecord(name="metadata.version", feature_level=level)])
+        cluster.controller.write([allocated(number) for number in range(25)])
         [segment] = segments_of(cluster.path)
         batches = [*decode_batches(segment.read_bytes(), "log", 0)]
         assert [len(batch.records) for batch in batches[-len(sizes) :]] == sizes
@@ -528,7 +527,7 @@ def test_last_snapshot_stays_even_if_it_is_larger_than_the_retention(tmp_path: P
     cluster.restart(BrokerConfig({"metadata.max.retention.bytes": "1"}))
     for _ in range(2):
         cluster.controller.allocate_producer_ids()
-        cluster.log.replace_with_snapshot(cluster.controller.state)
+        cluster.log.write_snapshot()
     assert len(cluster.snapshots()) == 1
     cluster.controller.allocate_producer_ids()
     cluster.restart()
@@ -540,7 +539,7 @@ def test_snapshots_leave_one_file_open(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, files)
     for _ in range(3):
         cluster.controller.allocate_producer_ids()
-        cluster.log.replace_with_snapshot(cluster.controller.state)
+        cluster.log.write_snapshot()
     cluster.controller.allocate_producer_ids()
     assert [file.path for file in files._open] == [str(segments_of(cluster.path)[-1])]
 
@@ -563,7 +562,7 @@ def test_lower_epoch_is_refused(tmp_path: Path) -> None:
 
 def test_damage_at_the_end_of_a_segment_before_others_is_refused(tmp_path: Path) -> None:
     cluster = with_topics(tmp_path)
-    cluster.log.replace_with_snapshot(cluster.controller.state)
+    cluster.log.write_snapshot()
     cluster.controller.allocate_producer_ids()
     for name in cluster.snapshots():
         (cluster.path / name).unlink()
@@ -590,7 +589,7 @@ def test_latest_of_several_snapshots_is_read(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     for _ in range(3):
         cluster.controller.allocate_producer_ids()
-        cluster.log.replace_with_snapshot(cluster.controller.state)
+        cluster.log.write_snapshot()
     segments_of(cluster.path)[1].write_bytes(b"between two snapshots")
     cluster.restart()
     assert cluster.controller.state.next_producer_id == 3000
@@ -608,7 +607,7 @@ def test_first_start_that_was_killed_before_the_first_write_is_repeated(tmp_path
 
 def test_snapshot_without_a_segment_is_refused(tmp_path: Path) -> None:
     cluster = with_topics(tmp_path)
-    cluster.log.replace_with_snapshot(cluster.controller.state)
+    cluster.log.write_snapshot()
     for segment in segments_of(cluster.path):
         segment.unlink()
     text = refusal_of(tmp_path)
