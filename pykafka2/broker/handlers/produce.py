@@ -28,6 +28,7 @@ from pykafka2.broker.handlers.authorization import (
     each_topic,
 )
 from pykafka2.broker.handlers.metadata import leader_endpoints, leader_hint
+from pykafka2.broker.handlers.produce_variants import Repeats, Verdicts, verify
 from pykafka2.broker.log.record_validation import SLICE, RecordsRejected, RecordWalk
 from pykafka2.broker.replication.purgatory import ProduceResult
 from pykafka2.broker.server.responses import Refusal
@@ -56,7 +57,6 @@ from pykafka2.records.batch import (
 
 if TYPE_CHECKING:
     from pykafka2.broker.base.image import Key
-    from pykafka2.broker.handlers.produce_variants import Repeats, Verdicts
     from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_context import RequestContext
 
@@ -97,14 +97,10 @@ def handle(
         return _append_usual(services, context, request, now)
     repeats = None
     if _has_duplicates(request):
-        from pykafka2.broker.handlers.produce_variants import Repeats
-
         repeats = Repeats(request, context.version)
         request = repeats.request
     if not is_transactional(request):
         return _check_and_append(services, context, request, {}, repeats, now)
-
-    from pykafka2.broker.handlers.produce_variants import verify
 
     def proceed(verdicts: Verdicts, at: float) -> None:
         services.respond_with(

@@ -1,4 +1,4 @@
-"""Rare forms of a Produce, imported with the first of them: transactional batches, and repeated partitions.
+"""Rare forms of a Produce: transactional batches, and repeated partitions.
 
 A batch that would start a transaction in a partition waits until the coordinator has confirmed that the
 partition is part of the transaction; since version 12 the request adds it (KIP-890). The connection's next
@@ -14,13 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.coordinators.transactions.verifier import (
-    Codes,
-    Guards,
-    TransactionSupport,
-    VerificationRequest,
-    for_produce,
-)
 from pykafka2.broker.log.validation import single_batch
 from pykafka2.broker.replication.purgatory import ProduceResult
 from pykafka2.errors import (
@@ -38,6 +31,7 @@ from pykafka2.records.batch import HEADER_BYTES, RecordBatch
 
 if TYPE_CHECKING:
     from pykafka2.broker.base.image import Key
+    from pykafka2.broker.coordinators.transactions.verifier import Codes, Guards
     from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.log.producer_state import VerificationGuard
     from pykafka2.broker.server.request_context import RequestContext
@@ -104,6 +98,12 @@ def verify(
 
     Raise `TransactionalIdAuthorizationFailed` or `InvalidProducerIdMapping` to reject the whole request.
     """
+    from pykafka2.broker.coordinators.transactions.verifier import (
+        TransactionSupport,
+        VerificationRequest,
+        for_produce,
+    )
+
     if request.transactional_id is None:
         # Transactional batches require authorization for the transactional id, and there is none.
         raise TransactionalIdAuthorizationFailed("transactional batches need a transactional id")
