@@ -270,8 +270,8 @@ def transaction_offsets(side: Side) -> None:
     commit("older client, group not added", 6, 3)
     side.when_ready("adds the group", "AddOffsetsToTxn", 3, who.node, **who.own(), group_id=group)
     commit("older client, group added", 7, 3)
-    commit("unknown member", 8, 3, member_id="nobody", generation_id=1)
-    commit("a generation without members", 8, 3, generation_id=1)
+    commit("unknown member", 8, 3, member_id="nobody", generation_id_or_member_epoch=1)
+    commit("a generation without members", 8, 3, generation_id_or_member_epoch=1)
     commit("wrong epoch", 8, 3, producer_epoch=who.epoch + 1)
     who.end("aborts", committed=False)
     side.eventually(
