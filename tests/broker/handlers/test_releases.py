@@ -9,7 +9,7 @@ from zlib import crc32
 import pytest
 
 from pykafka2 import KafkaAdminClient, KafkaConsumer, NewTopic
-from pykafka2.broker.base.features import RELEASES, release_of
+from pykafka2.broker.base.features import DEFAULT, RELEASES, release_of
 from pykafka2.broker.config.configs import DEFAULT_SOURCE
 from pykafka2.broker.handlers.api import APIS, client_ranges, load
 from pykafka2.errors import ConfigurationError, UnknownOption, name_of
@@ -136,6 +136,12 @@ def test_partitions_of_transactions_are_verified_since_3_6(release: str, is_on: 
     option = "transaction.partition.verification.enable"
     assert KafkaCluster(as_version=release).config.get(option) is is_on
     assert KafkaCluster(as_version=release, config={option: not is_on}).config.get(option) is not is_on
+
+
+def test_each_declaration_has_the_versions_of_kafka() -> None:
+    load()
+    default = client_ranges(DEFAULT)
+    assert default == {key: DEFAULT.versions_of(key, 0, 99) for key in default}
 
 
 def test_newest_release_serves_all_versions() -> None:
