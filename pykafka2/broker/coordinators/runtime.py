@@ -87,36 +87,6 @@ class Marker:
     committed: bool
 
 
-class MemoryLog:
-    """A log in memory, for tests: it can be loaded again; commits at once by default."""
-
-    def __init__(self) -> None:
-        self.entries: list[Entry | Marker] = []
-        self.high_watermark = 0
-        self.commits_at_once = True
-        self.fails_with: BrokerError | None = None
-        self.batches = 0
-
-    def append(self, records: Sequence[Record], producer: Producer | None, now: float) -> int:
-        if self.fails_with is not None:
-            raise self.fails_with
-        self.entries += [Entry(record.key, record.value, producer) for record in records]
-        self.batches += 1
-        return self._appended()
-
-    def append_marker(self, producer: Producer, committed: bool) -> int:
-        self.entries.append(Marker(producer, committed))
-        return self._appended()
-
-    def _appended(self) -> int:
-        if self.commits_at_once:
-            self.high_watermark = len(self.entries)
-        return len(self.entries)
-
-    def commit_all(self) -> None:
-        self.high_watermark = len(self.entries)
-
-
 class RunState(Enum):
     """The state of a partition's coordinator."""
 

@@ -14,7 +14,7 @@ from pykafka2.broker.coordinators.replay import (
     decode_record,
     record_of,
 )
-from pykafka2.broker.coordinators.runtime import MemoryLog, RunState, ShardRuntime
+from pykafka2.broker.coordinators.runtime import RunState, ShardRuntime
 from pykafka2.broker.coordinators.timers import Timers
 from pykafka2.errors import CorruptData, IllegalState, NotEnoughReplicas
 from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
@@ -24,6 +24,7 @@ from pykafka2.protocol.messages.group_records import (
     OffsetCommitValue,
 )
 from tests.broker.support.bench import GROUP, ShardBench
+from tests.broker.support.memory_log import MemoryLog
 from tests.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,

@@ -11,7 +11,6 @@ import pytest
 from pykafka2.broker.coordinators.groups.service import GroupCoordinator
 from pykafka2.broker.coordinators.internal_topics import partition_for
 from pykafka2.broker.coordinators.replay import Caller, Producer
-from pykafka2.broker.coordinators.runtime import MemoryLog
 from pykafka2.broker.coordinators.settings import GroupSettings, TopicTable, TransactionSettings
 from pykafka2.broker.coordinators.transactions.service import TransactionCoordinator
 from pykafka2.errors import InvalidRegularExpression
@@ -25,6 +24,7 @@ from pykafka2.protocol.messages import (
 from pykafka2.protocol.messages import group as messages
 from pykafka2.protocol.struct import Request
 from tests.broker.support.bench import ORDERS, TOPIC_TABLE
+from tests.broker.support.memory_log import MemoryLog
 from tests.error_codes import COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
 
 PARTITIONS = 5

@@ -17,7 +17,7 @@ from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup
 from pykafka2.broker.coordinators.groups.shard import GroupShard
 from pykafka2.broker.coordinators.internal_topics import OFFSETS_TOPIC, partition_for
 from pykafka2.broker.coordinators.replay import Caller, Deferred, Producer
-from pykafka2.broker.coordinators.runtime import MemoryLog, ShardRuntime
+from pykafka2.broker.coordinators.runtime import ShardRuntime
 from pykafka2.broker.coordinators.settings import GroupSettings, TopicTable, group_settings
 from pykafka2.protocol.messages import committed_offsets as offsets
 from pykafka2.protocol.messages import consumer_group, group_admin
@@ -33,6 +33,7 @@ from pykafka2.protocol.struct import Request, Response
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
 from pykafka2.testing.views.groups import GroupView
+from tests.broker.support.memory_log import MemoryLog
 from tests.broker.support.raw_client import RawClient
 
 R = TypeVar("R", bound=Response)

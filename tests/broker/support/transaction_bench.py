@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from pykafka2.broker.coordinators.replay import Caller, Deferred, Producer, WriteMarkers
-from pykafka2.broker.coordinators.runtime import MemoryLog, ShardRuntime
+from pykafka2.broker.coordinators.runtime import ShardRuntime
 from pykafka2.broker.coordinators.settings import TransactionSettings
 from pykafka2.broker.coordinators.transactions.shard import TransactionShard
 from pykafka2.broker.coordinators.transactions.state import Partition, Transaction
@@ -29,6 +29,7 @@ from pykafka2.protocol.messages.transaction import (
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.records.batch import TRANSACTIONAL_FLAG
 from tests.broker.support.batches import NOW_MS, batch, view
+from tests.broker.support.memory_log import MemoryLog
 
 R = TypeVar("R", bound=Response)
 

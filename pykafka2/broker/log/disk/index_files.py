@@ -7,10 +7,10 @@
 | `.txnindex` | version 0 (int16), producer id, first, last and last stable offset (int64) | AbortedTxn |
 | `.snapshot` | version 1 (int16), CRC-32C (uint32), count (int32), producers | ProducerStateManager |
 
-Kafka allocates the indexes of its active segment in advance, so zeros follow the last entry. Only entries
-whose key rises are read; what follows is padding. A `SparseIndex` keeps only the last entry and the block of
-the last search in memory: the indexes of 10 GiB of logs would take 50 MB. A transaction index without entries
-has no file.
+Kafka allocates the indexes of its active segment in advance. After its crash zeros follow the last entry;
+they do not fit the segment, so recovery.py rebuilds the indexes. A `SparseIndex` keeps only the last entry
+and the block of the last search in memory: the indexes of 10 GiB of logs would take 50 MB. A transaction
+index without entries has no file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 import attrs
 
@@ -30,26 +30,10 @@ from pykafka2.records.batch import crc32c
 INDEX_VERSION = 0
 SNAPSHOT_VERSION = 1
 
-_OFFSET_ENTRY = Struct(">ii")
-_TIME_ENTRY = Struct(">qi")
 _TRANSACTION_ENTRY = Struct(">hqqqq")
 _SNAPSHOT_HEADER = Struct(">hI")
 _COUNT = Struct(">i")
 _PRODUCER = Struct(">qhiqiqiq")
-
-
-class OffsetEntry(NamedTuple):
-    """The position in the segment (bytes) of the batch whose last offset is `offset`."""
-
-    offset: int
-    position: int
-
-
-class TimeEntry(NamedTuple):
-    """The largest timestamp (milliseconds) of the segment up to `offset`."""
-
-    timestamp: int
-    offset: int
 
 
 @attrs.frozen
@@ -64,42 +48,6 @@ class ProducerEntry:
     timestamp: int
     coordinator_epoch: int
     first_transaction_offset: int
-
-
-def encode_offset_index(entries: Iterable[OffsetEntry], base_offset: int) -> bytes:
-    return b"".join(_OFFSET_ENTRY.pack(offset - base_offset, position) for offset, position in entries)
-
-
-def decode_offset_index(data: bytes, base_offset: int) -> list[OffsetEntry]:
-    """Return the entries up to the padding; a partial entry at the end is ignored."""
-    entries: list[OffsetEntry] = []
-    for relative, position in _whole_entries(_OFFSET_ENTRY, data):
-        if relative < 0 or position < 0:
-            break
-        entry = OffsetEntry(base_offset + relative, position)
-        if entries and (entry.offset <= entries[-1].offset or position <= entries[-1].position):
-            break
-        if not relative and not position and not entries:
-            break  # the first batch has no entry: these are zeros
-        entries.append(entry)
-    return entries
-
-
-def encode_time_index(entries: Iterable[TimeEntry], base_offset: int) -> bytes:
-    return b"".join(_TIME_ENTRY.pack(timestamp, offset - base_offset) for timestamp, offset in entries)
-
-
-def decode_time_index(data: bytes, base_offset: int) -> list[TimeEntry]:
-    """Return the entries up to the padding; a partial entry at the end is ignored."""
-    entries: list[TimeEntry] = []
-    for timestamp, relative in _whole_entries(_TIME_ENTRY, data):
-        entry = TimeEntry(timestamp, base_offset + relative)
-        if relative < 0 or (entries and timestamp <= entries[-1].timestamp):
-            break
-        if not timestamp and not relative:
-            break
-        entries.append(entry)
-    return entries
 
 
 def encode_transaction_index(entries: Iterable[AbortedTransaction]) -> bytes:
@@ -151,10 +99,6 @@ def decode_producer_snapshot(data: bytes, where: str) -> list[ProducerEntry]:
     if count < 0 or len(body) != _COUNT.size + count * _PRODUCER.size:
         raise CorruptData(f"{where}: {len(data)} bytes do not hold {count} producers")
     return [ProducerEntry(*fields) for fields in _PRODUCER.iter_unpack(body[_COUNT.size :])]
-
-
-def _whole_entries(layout: Struct, data: bytes) -> Iterable[tuple[int, int]]:
-    return layout.iter_unpack(memoryview(data)[: len(data) // layout.size * layout.size])
 
 
 OFFSET_ENTRY: Final = Struct(">ii")

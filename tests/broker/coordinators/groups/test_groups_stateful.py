@@ -20,7 +20,7 @@ from pykafka2.broker.coordinators.groups.classic.state import ClassicGroup, Grou
 from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup, ConsumerGroupState
 from pykafka2.broker.coordinators.groups.shard import GroupShard
 from pykafka2.broker.coordinators.replay import Deferred, Producer
-from pykafka2.broker.coordinators.runtime import Entry, Marker, MemoryLog, ShardRuntime
+from pykafka2.broker.coordinators.runtime import Entry, Marker, ShardRuntime
 from pykafka2.broker.coordinators.settings import GroupSettings
 from pykafka2.errors import NotEnoughReplicas
 from pykafka2.protocol.messages.consumer_protocol import (
@@ -29,6 +29,7 @@ from pykafka2.protocol.messages.consumer_protocol import (
 )
 from pykafka2.protocol.messages.group import JoinGroupResponse, SyncGroupResponse
 from tests.broker.support.bench import GROUP, ORDERS, TOPIC_TABLE, ShardBench, assigned
+from tests.broker.support.memory_log import MemoryLog
 from tests.error_codes import (
     FENCED_INSTANCE_ID,
     FENCED_MEMBER_EPOCH,

@@ -10,16 +10,10 @@ from hypothesis import strategies as st
 
 from pykafka2.broker.controller.metadata.batches import decode_metadata_record, encode_metadata_record
 from pykafka2.broker.log.disk.index_files import (
-    OffsetEntry,
     ProducerEntry,
-    TimeEntry,
-    decode_offset_index,
     decode_producer_snapshot,
-    decode_time_index,
     decode_transaction_index,
-    encode_offset_index,
     encode_producer_snapshot,
-    encode_time_index,
     encode_transaction_index,
 )
 from pykafka2.broker.log.disk.text_files import (
@@ -40,38 +34,7 @@ from pykafka2.protocol.messages.metadata_records import ConfigRecord
 INT16 = st.integers(-(1 << 15), (1 << 15) - 1)
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
-BASE = st.integers(0, 1 << 40)
 RISING = st.lists(st.integers(1, 1 << 30), unique=True, max_size=20).map(sorted)
-
-
-@given(BASE, RISING, st.integers(0, 40))
-def test_offset_index_is_read_up_to_the_padding(base: int, rising: list[int], padding: int) -> None:
-    entries = [OffsetEntry(base + number, number + 1) for number in rising]
-    encoded = encode_offset_index(entries, base)
-    assert decode_offset_index(encoded + bytes(padding), base) == entries
-
-
-@given(BASE, RISING, st.integers(0, 40))
-def test_time_index_is_read_up_to_the_padding(base: int, rising: list[int], padding: int) -> None:
-    entries = [TimeEntry(1_700_000_000_000 + number, base + number) for number in rising]
-    assert decode_time_index(encode_time_index(entries, base) + bytes(padding), base) == entries
-
-
-def test_index_entries_that_do_not_rise_end_the_index() -> None:
-    offsets = [OffsetEntry(105, 4096), OffsetEntry(110, 8192)]
-    assert decode_offset_index(encode_offset_index([*offsets, OffsetEntry(110, 9000)], 100), 100) == offsets
-    assert decode_offset_index(encode_offset_index([*offsets, OffsetEntry(111, 8192)], 100), 100) == offsets
-    assert decode_offset_index(encode_offset_index([*offsets, OffsetEntry(99, 9000)], 100), 100) == offsets
-    times = [TimeEntry(5, 105), TimeEntry(6, 105)]
-    assert decode_time_index(encode_time_index([*times, TimeEntry(6, 109)], 100), 100) == times
-    assert decode_time_index(encode_time_index([*times, TimeEntry(7, 99)], 100), 100) == times
-
-
-def test_entry_cut_short_is_ignored() -> None:
-    encoded = encode_offset_index([OffsetEntry(5, 100), OffsetEntry(9, 200)], 0)
-    assert decode_offset_index(encoded[:-1], 0) == [OffsetEntry(5, 100)]
-    encoded = encode_time_index([TimeEntry(5, 100), TimeEntry(9, 200)], 0)
-    assert decode_time_index(encoded[:-1], 0) == [TimeEntry(5, 100)]
 
 
 @given(st.lists(st.tuples(INT64, INT64, INT64), max_size=10), RISING)
