@@ -205,8 +205,6 @@ INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
         "memberid": "health()['group']",
         "set_sasl_credentials": _CREDENTIALS,
         "unassign": "unsubscribe(), or assign([])",
-        "seek_to_committed": "committed(partition), then seek(partition, offset)",
-        "last_stable_offset": "end_offsets([partition]), with isolation_level='read_committed'",
         "start": "Remove the call: the consumer connects by itself",
         "stop": "close()",
     },

@@ -33,7 +33,7 @@ class InspectionCalls:
         return {**cluster.health(is_closed=cluster.is_closed), "calls": cluster.names_of_calls()}
 
     def explain(self) -> str:
-        """Return in words what the client waits for; for people, so the text can change."""
+        """Explain in words what the client is waiting for. The text can change."""
         health = self.health()
         if health["state"] != "open":
             because = f": {health['failure']}; close it and create a new one" if health["failure"] else ""

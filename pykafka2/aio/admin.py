@@ -149,11 +149,11 @@ class KafkaAdminClient(AsyncClient):
     # ------------------------------------------------------------------ inspection
 
     def metrics(self) -> dict[str, float]:
-        """Return the client's metrics by name."""
+        """Return the client's metrics by name; the names can change until 1.0."""
         return self._admin.metrics()
 
     def health(self) -> AdminHealth:
-        """Return the state of the client as data; sends nothing."""
+        """Return the client's state for readiness checks; send nothing and never block."""
         return self._admin.health()
 
     def explain(self) -> str:

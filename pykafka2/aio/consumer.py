@@ -125,10 +125,10 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
         *,
         autocommit: bool = True,
     ) -> None:
-        """Stop pending reads, commit, leave the group and close the connections. Can be repeated.
+        """Leave the group, close the connections and end the thread. Can be repeated.
 
-        Pending reads and later calls raise `ConsumerStopped`; iterations end. If the task is cancelled, the
-        consumer continues to close, and a second call waits for it. Arguments are those of
+        It commits before. Pending reads and later calls raise `ConsumerStopped`; iterations end. If the task
+        is cancelled, the consumer continues to close, and a second call waits for it. Arguments are those of
         `pykafka2.KafkaConsumer.close`. A coroutine listener has half of `timeout`, then it is cancelled.
         """
         seconds = checked_close(None if isinstance(timeout, bool) else timeout, None)

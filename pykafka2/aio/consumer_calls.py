@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from pykafka2.aio.bridge import Bridge
 from pykafka2.aio.call_queue import CallQueue
 from pykafka2.aio.listeners import Listeners
-from pykafka2.cluster.arguments import checked_partition
 from pykafka2.cluster.client import GRACE
 from pykafka2.consumer.calls.steps import CallSteps
+from pykafka2.consumer.calls.subscribe import REBALANCE_REASON
 from pykafka2.consumer.commit.committer import unacknowledged
 from pykafka2.consumer.consumer import KafkaConsumer as SyncConsumer
 from pykafka2.consumer.core import ConsumerCore
@@ -20,7 +20,6 @@ from pykafka2.interrupts import CancelOnError
 from pykafka2.option_fields import is_async
 from pykafka2.other_clients import explaining
 from pykafka2.types import (
-    READ_COMMITTED,
     ConsumerGroupMetadata,
     ConsumerHealth,
     ConsumerRecord,
@@ -79,7 +78,9 @@ class ConsumerCalls:
         on_revoked: Callable[[Any], object] | None = None,
         on_lost: Callable[[Any], object] | None = None,
     ) -> None:
-        """Subscribe to topics; see `pykafka2.KafkaConsumer.subscribe`. Not awaited.
+        """Subscribe to topics, including partitions that are added later. Not awaited.
+
+        Arguments are those of `pykafka2.KafkaConsumer.subscribe`.
 
         Listeners are plain functions or coroutine functions, called on the event loop. A coroutine is awaited
         before its partitions are given up, for at most max_poll_interval_ms. It can await this consumer's
@@ -107,15 +108,18 @@ class ConsumerCalls:
         self._consumer.assign(partitions)
 
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Add partitions to the assignment. Not awaited."""
+        """Add partitions to the assignment; the others keep their positions. Not awaited."""
         self._consumer.incremental_assign(partitions)
 
     def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Remove partitions from the assignment. Not awaited."""
+        """Remove partitions from the assignment; their offsets are committed as by `assign`. Not awaited."""
         self._consumer.incremental_unassign(partitions)
 
     async def unsubscribe(self) -> None:
-        """Remove the subscription or assignment; a member leaves its group, which takes at most 5 s."""
+        """Remove the subscription or assignment, and the positions.
+
+        A member leaves its group, which takes at most 5 s.
+        """
         await self._blocking(self._consumer.unsubscribe)
 
     def assignment(self) -> set[TopicPartition]:
@@ -123,24 +127,21 @@ class ConsumerCalls:
         return self._consumer.assignment()
 
     def subscription(self) -> set[str]:
-        """Return the subscribed topics."""
+        """Return the subscribed topics, including those that match the pattern; empty after `assign`."""
         return self._consumer.subscription()
 
-    def enforce_rebalance(self, reason: str | None = None) -> None:
-        """Join the group again with the next read."""
-        if reason is None:
-            self._consumer.enforce_rebalance()
-        else:
-            self._consumer.enforce_rebalance(reason)
+    def enforce_rebalance(self, reason: str = REBALANCE_REASON) -> None:
+        """Join the group again with the next `poll`, which can start a rebalance."""
+        self._consumer.enforce_rebalance(reason)
 
     # ------------------------------------------------------------------ positions
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Continue at this offset with the next read. Not awaited."""
+        """Continue at this offset with the next `poll`. Not awaited."""
         self._consumer.seek(partition, offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> Done:
-        """Continue at the first record of these partitions, or of all assigned ones.
+        """Continue at the first record of these partitions, or of all assigned ones without arguments.
 
         The call itself seeks; its result can be awaited, as in aiokafka.
         """
@@ -148,7 +149,7 @@ class ConsumerCalls:
         return DONE
 
     def seek_to_end(self, *partitions: TopicPartition) -> Done:
-        """Continue after the last record of these partitions, or of all assigned ones.
+        """Continue after the last record of these partitions, or of all assigned ones without arguments.
 
         The call itself seeks; its result can be awaited, as in aiokafka.
         """
@@ -163,17 +164,7 @@ class ConsumerCalls:
         Raises:
             IllegalState: a partition is not assigned, or no partition is.
         """
-        self._bridge.enter()
-        self._core.check_open()
-        chosen = list(partitions) or self._core.subscription.some_assigned("seek_to_committed()")
-        for partition in chosen:
-            self._core.subscription.find(checked_partition(partition))
-        offsets: dict[TopicPartition, int | None] = {}
-        for partition, committed in (await self.committed(chosen)).items():
-            offsets[partition] = None if committed is None else committed.offset
-            if committed is not None:
-                self.seek(partition, committed.offset)
-        return offsets
+        return await self._blocking(self._consumer.seek_to_committed, *partitions)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of these partitions until `resume`. Not awaited."""
@@ -201,13 +192,21 @@ class ConsumerCalls:
         None before the first fetch, and without isolation_level='read_committed', since brokers name it to
         such consumers only.
         """
-        if self._options.isolation != READ_COMMITTED:
-            return None
-        return self._core.fetcher.table.readable_ends.get(checked_partition(partition))
+        return self._consumer.last_stable_offset(partition)
+
+    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
+        """Return when a broker has last confirmed `highwater` and `last_stable_offset`; sends no request.
+
+        In milliseconds since the epoch; None before the first fetch. The response need not have records.
+        """
+        return self._consumer.last_poll_timestamp(partition)
 
     @explaining
     async def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """Return the offset of the next record to return; see `pykafka2.KafkaConsumer.position`."""
+        """Return the offset of the next record that `poll` will return for this partition.
+
+        See `pykafka2.KafkaConsumer.position`.
+        """
         self._bridge.enter()
         try:
             return self._consumer.position(partition, timeout_ms)
@@ -249,9 +248,10 @@ class ConsumerCalls:
 
     @explaining
     async def commit(self, offsets: OffsetsToCommit | None = None, timeout_ms: float | None = None) -> None:
-        """Commit offsets and wait until they are written; see `pykafka2.KafkaConsumer.commit`.
+        """Commit offsets to the group, and wait until they are written.
 
-        If the task is cancelled, it is unknown whether the offsets were committed.
+        See `pykafka2.KafkaConsumer.commit`. If the task is cancelled, it is unknown whether the offsets were
+        committed.
         """
         self._bridge.enter()
         commit, timeout = self._steps.begin_commit(offsets, timeout_ms)
@@ -267,9 +267,10 @@ class ConsumerCalls:
         offsets: OffsetsToCommit | None = None,
         callback: Callable[[Mapping[TopicPartition, OffsetAndMetadata], Any], Any] | None = None,
     ) -> Completion[None]:
-        """Send a commit once and return its completion, which can be awaited.
+        """Commit offsets without waiting. The commit is sent once and fails after request_timeout_ms.
 
-        The callback runs on the event loop, as callback(offsets, error), during a later call of the consumer.
+        The returned completion can be awaited. The callback runs on the event loop, as callback(offsets,
+        error), during a later call of the consumer.
         """
         self._bridge.enter()
         if callable(callback) and not is_async(callback):
@@ -280,7 +281,10 @@ class ConsumerCalls:
     async def store_offsets(
         self, record: ConsumerRecord[Any, Any] | None = None, offsets: OffsetsToCommit | None = None
     ) -> None:
-        """Store the offsets that the next commit commits; needs enable_auto_offset_store=False."""
+        """Store the offsets that the next commit commits, automatic or not.
+
+        It needs enable_auto_offset_store=False.
+        """
         self._bridge.enter()
         self._consumer.store_offsets(record, offsets)
 
@@ -309,7 +313,10 @@ class ConsumerCalls:
         metadata: bool = False,
         timeout_ms: float | None = None,
     ) -> Any:
-        """Return the group's committed offset; see `pykafka2.KafkaConsumer.committed`."""
+        """Return the group's committed offset, even if the partition is not assigned to this consumer.
+
+        See `pykafka2.KafkaConsumer.committed`.
+        """
         return await self._blocking(self._consumer.committed, partition, metadata, timeout_ms)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -317,6 +324,13 @@ class ConsumerCalls:
         return self._consumer.group_metadata()
 
     # ------------------------------------------------------------------ inspection
+
+    async def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
+        """Connect to the cluster now, instead of with the first call that needs it.
+
+        Like `start`, but it assigns nothing, and after an error the consumer stays open.
+        """
+        await self._blocking(self._consumer.bootstrap, timeout_ms, refresh)
 
     def bootstrap_connected(self) -> bool:
         """Return whether any broker is connected."""

@@ -131,10 +131,11 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         on_delivery: OnDelivery | None = None,
         callback: None = None,
     ) -> Delivery:
-        """Append a record to its partition's batch and return its delivery, which can be awaited.
+        """Append a record to its partition's batch and return its delivery. The IO thread sends the batch.
 
-        Wait at most max_block_ms for the metadata of a new topic and for memory, without blocking the loop.
-        If it raises, also because the task was cancelled, the record was not appended.
+        The delivery can be awaited. Wait at most max_block_ms for the metadata of a new topic and for memory,
+        without blocking the loop. If it raises, also because the task was cancelled, the record was not
+        appended.
 
         Args:
             topic: the topic's name.
@@ -231,11 +232,12 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         timestamps_ms: Sequence[int | None] | ArrowData | None = None,
         on_delivery: OnBatch | None = None,
     ) -> BulkDelivery:
-        """Append columns of records, and return their delivery, which can be awaited.
+        """Append columns of records, in batches of bulk_batch_size, without a Python call for each record.
 
-        Arguments and errors are those of `pykafka2.KafkaProducer.send_many`; `failures()` of the finished
-        delivery has the rows that failed. The columns are encoded on a helper thread, which also calls
-        serializers and interceptors. If the task is cancelled, rows that were appended before are sent.
+        The returned delivery can be awaited. Arguments and errors are those of
+        `pykafka2.KafkaProducer.send_many`; `failures()` of the finished delivery has the rows that failed.
+        The columns are encoded on a helper thread, which also calls serializers and interceptors. If the task
+        is cancelled, rows that were appended before are sent.
         """
         callback = None if on_delivery is None else self._on_loop(topic, on_delivery)
         return await self._result_of(
@@ -283,7 +285,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         )
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Send everything appended so far, and wait for the outcome of every record.
+        """Send everything appended so far, and wait until the outcome of every record is known.
 
         Raise as `pykafka2.KafkaProducer.flush` does.
         """
@@ -291,7 +293,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
 
     @explaining
     async def purge(self) -> int:
-        """Drop queued records that were never sent, each with `RecordPurged`. Return how many."""
+        """Drop queued records that were never sent. Return how many. Each fails with `RecordPurged`."""
         return await self._bridge.run(self._producer.purge)
 
     async def partitions_for(self, topic: str) -> set[int]:
@@ -309,11 +311,11 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
     # ------------------------------------------------------------------ inspection
 
     def bootstrap_connected(self) -> bool:
-        """Return whether any broker is connected."""
+        """Return whether any broker is connected. The first `send` opens the first connection."""
         return self._producer.bootstrap_connected()
 
     def metrics(self) -> dict[str, float]:
-        """Return Kafka's producer metrics by name."""
+        """Return Kafka's producer metrics by name: totals, current values, rates of the last 30 to 60 s."""
         return self._producer.metrics()
 
     def health(self) -> ProducerHealth:
@@ -347,7 +349,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         return self
 
     async def close(self, timeout: float | None = None) -> None:
-        """Send what is left, then close the connections. Can be repeated.
+        """Send what is left, then close the connections and end the thread. Can be repeated.
 
         If the task is cancelled, the producer continues to close, and a second call waits for it. Raise as
         `pykafka2.KafkaProducer.close` does.

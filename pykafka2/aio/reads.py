@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import _get_running_loop as running_loop
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
@@ -22,6 +22,7 @@ from pykafka2.clock import FOREVER
 from pykafka2.consumer.bad_records import HandlerRunning
 from pykafka2.consumer.calls.arguments import checked_limit, checked_timeout
 from pykafka2.consumer.calls.steps import CallSteps
+from pykafka2.consumer.consumer import KafkaConsumer as SyncConsumer
 from pykafka2.errors import ClientClosed, ConsumerStopped, ConsumerWakeup, IllegalState
 from pykafka2.other_clients import explaining
 from pykafka2.records.columns import Columns
@@ -44,6 +45,7 @@ class Reads(Generic[K, V]):
     """Mixed into the consumer."""
 
     _bridge: Bridge
+    _consumer: SyncConsumer[K, V]
     _steps: CallSteps
     _condition: CallCondition
     _poller: Poller
@@ -121,7 +123,10 @@ class Reads(Generic[K, V]):
     async def poll_columns(
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, Columns]:
-        """Poll records as columns; see `pykafka2.KafkaConsumer.poll_columns`."""
+        """Poll records as columns: keys, values, offsets, timestamps and headers as lists or Arrow arrays.
+
+        See `pykafka2.KafkaConsumer.poll_columns`.
+        """
         limit, timeout = (
             checked_limit(max_records, self._options.max_poll_records),
             checked_timeout(timeout_ms),
@@ -164,8 +169,26 @@ class Reads(Generic[K, V]):
         record: ConsumerRecord[K, V] = records[0]
         return record
 
+    def read_range(
+        self,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        *,
+        isolation: str | None = None,
+        max_bytes: int = 1 << 20,
+    ) -> AsyncIterator[Columns]:
+        """Iterate over the records from offset `start` up to, but not including, `end`, in columns.
+
+        It uses no group, assignment or position, and several tasks can read ranges at the same time. A task
+        that is cancelled while it waits for a piece loses none: the next step of the iteration returns it.
+        Arguments and errors are those of `pykafka2.KafkaConsumer.read_range`.
+        """
+        pieces = self._consumer.read_range(partition, start, end, isolation=isolation, max_bytes=max_bytes)
+        return RangePieces(self._bridge, pieces)
+
     def wakeup(self) -> None:
-        """End the current read early, or the next one. Any thread, also signal handlers.
+        """End the current `poll` or iteration early, or the next one. Safe in threads and signal handlers.
 
         `poll`, `getmany` and `poll_columns` return an empty dict, an iteration ends, and `getone` raises
         `ConsumerWakeup`. No record is lost. An iteration first returns the records of its current slice
@@ -315,6 +338,32 @@ class Reads(Generic[K, V]):
         if self._is_stopped:
             raise stopped()
         call.future.result()
+
+
+class RangePieces:
+    """The pieces of a range, each read by a call on a helper thread; one task at a time waits for it."""
+
+    def __init__(self, bridge: Bridge, pieces: Iterator[Columns]) -> None:
+        self._bridge = bridge
+        self._pieces = pieces
+        self._waiting = asyncio.Lock()
+        self._call: Call[Columns | None] | None = None
+        """The call for the next piece, also after the task that has started it was cancelled."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Columns:
+        async with self._waiting:
+            if self._call is None:
+                self._call = self._bridge.start(next, self._pieces, None)
+            call = self._call
+            await call.wait()
+            self._call = None
+            piece = call.future.result()
+        if piece is None:
+            raise StopAsyncIteration
+        return piece
 
 
 def stopped() -> ConsumerStopped:

@@ -58,9 +58,9 @@ class TransactionCalls:
     """Calls of cancelled tasks; the next transactional call begins after they ended."""
 
     async def init_transactions(self, timeout: float | None = None) -> None:
-        """Register the transactional_id; call it once, before the first transaction.
+        """Register the transactional_id, fence older producers with it, and abort their open transaction.
 
-        Do nothing after `start`, which has registered it.
+        Call it once, before the first transaction. Do nothing after `start`, which has registered it.
         """
         self._bridge.enter()
         async with self._registering:
@@ -78,7 +78,7 @@ class TransactionCalls:
                 self._is_registered = self._is_registered_by_start = True
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction; every record sent from now on belongs to it.
+        """Begin a transaction; every record sent from now on belongs to it, whatever task sends it.
 
         If the task is cancelled, the transaction may be open; abort it.
         """
@@ -90,16 +90,22 @@ class TransactionCalls:
         group_metadata: ConsumerGroupMetadata | str,
         timeout: float | None = None,
     ) -> None:
-        """Add a consumer's offsets to the transaction; they are committed only if it commits."""
+        """Add a consumer's offsets to the transaction; they are committed only if it commits (KIP-447)."""
         call = self._producer.send_offsets_to_transaction
         await self._run_in_order(call, offsets, group_metadata, timeout)
 
     async def commit_transaction(self, timeout: float | None = None) -> None:
-        """Send the remaining records and commit. If the task is cancelled, call it again to wait."""
+        """Send the remaining records and commit the transaction, which makes all of it visible at once.
+
+        If the task is cancelled, call it again to wait.
+        """
         await self._run_in_order(self._producer.commit_transaction, timeout)
 
     async def abort_transaction(self, timeout: float | None = None) -> None:
-        """Abort the transaction. If the task is cancelled, call it again to wait."""
+        """Abort the transaction: read_committed consumers skip its records.
+
+        If the task is cancelled, call it again to wait.
+        """
         await self._run_in_order(self._producer.abort_transaction, timeout)
 
     async def detach_transaction(self, timeout: float | None = None) -> TransactionHandle:
@@ -107,7 +113,7 @@ class TransactionCalls:
         return await self._run_in_order(self._producer.detach_transaction, timeout)
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
-        """Return a context manager that begins a transaction, and commits it at the end of the block.
+        """Return a context manager that begins a transaction and commits it at the end of the block.
 
         If the block raises, is cancelled, or a record failed, it aborts the transaction. A task that is
         cancelled at the start of the block leaves no transaction open. One that is cancelled at the end of

@@ -1,6 +1,6 @@
 """`KafkaConsumer`: construction, close, and the calls that query offsets and partitions.
 
-One thread at a time can call it; a second one gets `ConcurrentUse` (calls/guards.py). The other
+One thread at a time can call it; a second one gets `ConcurrentUse` (core.py). The other
 public methods are in calls/. Neighbors: poll/poller.py (poll), state/subscription.py (what is read),
 fetch/fetcher.py and fetch/offset_lookups.py (the IO thread's part), fetch/buffer.py (between the two).
 """
@@ -39,7 +39,7 @@ from pykafka2.flattened import flattened
 from pykafka2.interrupts import run_all
 from pykafka2.other_clients import explaining, no_such_attribute
 from pykafka2.protocol.messages.metadata import MetadataRequest
-from pykafka2.types import ConsumerHealth, K, OffsetAndTimestamp, TopicPartition, V
+from pykafka2.types import READ_COMMITTED, ConsumerHealth, K, OffsetAndTimestamp, TopicPartition, V
 
 if TYPE_CHECKING:
     from pykafka2.consumer.group.group import Group
@@ -108,6 +108,27 @@ class QueryCalls(Owned):
     def highwater(self, partition: TopicPartition) -> int | None:
         """Return the high watermark of the last fetch, or None before the first; sends no request."""
         return self._core.fetcher.table.high_watermarks.get(partition)
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """Return the last stable offset of the last fetch; sends no request.
+
+        None before the first fetch, and without isolation_level='read_committed', since brokers name it to
+        such consumers only.
+        """
+        if self._core.options.isolation != READ_COMMITTED:
+            return None
+        return self._core.fetcher.table.readable_ends.get(checked_partition(partition))
+
+    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
+        """Return when a broker has last confirmed `highwater` and `last_stable_offset`; sends no request.
+
+        In milliseconds since the epoch; None before the first fetch. The response need not have records.
+        """
+        at, clock = (
+            self._core.fetcher.ends_as_of(checked_partition(partition)),
+            self._core.cluster.driver.clock,
+        )
+        return None if at is None else clock.wall_ms() - round((clock.monotonic() - at) * 1000)
 
     # ------------------------------------------------------------------ the cluster
 
@@ -191,8 +212,8 @@ IS_CLOSED = "the consumer is closed"
 class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCalls, Generic[K, V]):
     """Reads records from a cluster. Only one thread can use it at a time.
 
-    Any thread can call `wakeup`, `read_range`, `health`, `explain`, `metrics`, `highwater` and
-    `bootstrap_connected`.
+    Any thread can call `wakeup`, `read_range`, `health`, `explain`, `metrics`, `highwater`,
+    `last_stable_offset`, `last_poll_timestamp` and `bootstrap_connected`.
 
     Options have Kafka's names with underscores (`auto_offset_reset="earliest"`) and the Java client's
     defaults. The first argument can be a mapping with Kafka's dotted names. The first call that needs the

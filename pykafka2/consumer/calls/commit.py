@@ -188,6 +188,28 @@ class CommitCalls(Owned):
         return found if metadata or found is None else found.offset
 
     @owned
+    def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
+        """Continue at the committed offsets of these or all assigned partitions; return the offsets.
+
+        A partition without a committed offset stays at its position; its offset is None. Raise the errors of
+        `committed`, and
+
+            IllegalState: there is no group_id, a partition is not assigned, or no partition is.
+        """
+        core = self._core
+        committed = core.group_for("seek_to_committed").committed
+        chosen = checked_partitions(partitions) or core.subscription.some_assigned("seek_to_committed()")
+        for partition in chosen:
+            core.subscription.find(partition)
+        found = committed.of(chosen, core.options.default_api_timeout)
+        offsets = {partition: None if one is None else one.offset for partition, one in found.items()}
+        for partition, offset in offsets.items():
+            if offset is not None and partition in core.subscription.assigned:  # another task can unassign it
+                core.handover.rewind([partition])
+                core.position_control.seek(partition, offset)
+        return offsets
+
+    @owned
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return the membership metadata for a transactional producer (KIP-447).
 

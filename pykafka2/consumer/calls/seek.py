@@ -85,7 +85,10 @@ class PositionCalls(Owned):
 
     @owned
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue after the last record of these partitions; otherwise like `seek_to_beginning`."""
+        """Continue after the last record of these partitions, or of all assigned ones without arguments.
+
+        Otherwise like `seek_to_beginning`.
+        """
         self._seek_to(LATEST, partitions, "seek_to_end()")
 
     # ------------------------------------------------------------------ flow

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 # Seconds for unsubscribe() to commit and to leave the group.
 LEAVE_TIMEOUT = 5.0
 
+# The reason of `enforce_rebalance`, which JoinGroup has.
+REBALANCE_REASON = "the application asked for it"
+
 
 class SubscriptionCalls(Owned):
     """Mixed into the consumer."""
@@ -163,7 +166,7 @@ class SubscriptionCalls(Owned):
 
     @owned
     def assignment(self) -> set[TopicPartition]:
-        """Return the assigned partitions; empty after `subscribe` until `poll` has joined the group."""
+        """Return the assigned partitions; empty after `subscribe` until a read has joined the group."""
         return set(self._core.subscription.assigned)
 
     @owned
@@ -172,7 +175,7 @@ class SubscriptionCalls(Owned):
         return set(self._core.subscription.topics)
 
     @owned
-    def enforce_rebalance(self, reason: str = "the application asked for it") -> None:
+    def enforce_rebalance(self, reason: str = REBALANCE_REASON) -> None:
         """Join the group again with the next `poll`, which can start a rebalance.
 
         The coordinator starts one if the member is the leader, or if its subscription changed (KIP-568).

@@ -35,6 +35,8 @@ class FetchNodes:
         self._sessions_are_wanted = sessions_are_wanted
         self._new_backoff = new_backoff
         self.in_flight: dict[int, FetchInFlight] = {}
+        self.last_incremental: dict[int, tuple[FetchInFlight, float]] = {}
+        """The last incremental fetch with a response, and when it arrived.  Any thread."""
         self._turns: dict[int, int] = {}
         self._sessions: dict[int, FetchSession] = {}
         self._backoffs: dict[int, Backoff] = {}
@@ -63,9 +65,23 @@ class FetchNodes:
         del self.in_flight[flight.node_id]
         return True
 
-    def on_success(self, node_id: int) -> None:
+    def on_success(self, flight: FetchInFlight, now: float) -> None:
         """Reset the backoff of a node after a successful response."""
-        self._backoffs.pop(node_id, None)
+        self._backoffs.pop(flight.node_id, None)
+        if flight.is_incremental:
+            self.last_incremental[flight.node_id] = flight, now
+
+    def ends_confirmed_at(self, partition: tuple[str, int]) -> float:
+        """Return when an incremental response has last left out this partition, whose ends so still hold.
+
+        -inf without one. Any thread.
+        """
+        times = [
+            at
+            for node_id, (flight, at) in self.last_incremental.copy().items()
+            if partition in flight.fetched and partition in self.session(node_id).ends
+        ]
+        return max(times, default=-FOREVER)
 
     def on_failure(self, node_id: int, now: float) -> None:
         """Delay the next fetch by a backoff that grows with each failure."""
@@ -80,6 +96,7 @@ class FetchNodes:
     def forget(self, node_id: int) -> None:
         """Drop all state of a node."""
         self.in_flight.pop(node_id, None)
+        self.last_incremental.pop(node_id, None)
         self._sessions.pop(node_id, None)
         self._backoffs.pop(node_id, None)
         self._not_before.pop(node_id, None)

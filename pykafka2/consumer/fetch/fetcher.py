@@ -245,6 +245,11 @@ class Fetcher:
             return False
         return self._cluster.router.is_ready(node_id, now)
 
+    def ends_as_of(self, partition: TopicPartition) -> float | None:
+        """Return when a response had or confirmed the ends of a partition; None before one. Any thread."""
+        at = self.table.ends_as_of.get(partition)
+        return None if at is None else max(at, self._nodes.ends_confirmed_at(partition))
+
     # ------------------------------------------------------------------ one fetch
 
     def _fetch(
@@ -280,7 +285,7 @@ class Fetcher:
                 self._metadata.request_update(error)
             return
         session.on_answer(response.session_id)
-        self._nodes.on_success(flight.node_id)
+        self._nodes.on_success(flight, now)
         is_fruitful = False
         for topic in response.responses:
             name = topic.topic or flight.names.get(topic.topic_id, "")
@@ -296,14 +301,14 @@ class Fetcher:
                 self._responses.apply(state, offset, partition, response.node_endpoints, now)
                 is_fruitful = is_fruitful or state.offset > offset
         if self.table.without_end and flight.is_incremental:
-            self._find_ends(flight, session)
+            self._find_ends(flight, session, now)
         if is_fruitful:
             # A waiting poll() can continue while the next fetch is being written.
             self._cluster.driver.tell_waiters()
         else:
             self._nodes.on_empty_response(flight)
 
-    def _find_ends(self, flight: FetchInFlight, session: FetchSession) -> None:
+    def _find_ends(self, flight: FetchInFlight, session: FetchSession, now: float) -> None:
         """Find the ends of partitions that were revoked and assigned again within one session.
 
         The response leaves them out if nothing has changed since.
@@ -312,7 +317,7 @@ class Fetcher:
             state, _ = flight.fetched.get(partition, (None, 0))
             ends = session.ends.get(partition)
             if ends is not None and state is not None and self.table.states.get(partition) is state:
-                self._responses.note_ends(partition, *ends)
+                self._responses.note_ends(partition, *ends, now)
 
     def _on_failure(self, flight: FetchInFlight, error: KafkaError, now: float) -> None:
         if not self._nodes.end_fetch(flight):

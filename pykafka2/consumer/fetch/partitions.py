@@ -48,6 +48,8 @@ class FetchTable:
         self.readable_ends: dict[TopicPartition, int] = {}
         """The offset up to which records can be read: high watermark, or last stable offset
         (read_committed)."""
+        self.ends_as_of: dict[TopicPartition, float] = {}
+        """When a response had the ends of each partition.  Any thread."""
         self.without_end: dict[TopicPartition, None] = {}
         """Partitions without a readable end, since they were assigned."""
         self.troubles: dict[TopicPartition, str] = {}
@@ -109,6 +111,7 @@ class FetchTable:
         self.misses.pop(partition, None)
         self.high_watermarks.pop(partition, None)
         self.readable_ends.pop(partition, None)
+        self.ends_as_of.pop(partition, None)
         self.without_end.pop(partition, None)
         self.troubles.pop(partition, None)
 

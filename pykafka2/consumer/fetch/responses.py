@@ -61,7 +61,7 @@ class FetchResponses:
             self._read_from(state, response.preferred_read_replica, now)
             return
         state.doubted_since = None
-        self.note_ends(state.partition, response.high_watermark, response.last_stable_offset)
+        self.note_ends(state.partition, response.high_watermark, response.last_stable_offset, now)
         if not response.records:
             state.backoff.reset()
             if response.high_watermark <= offset:
@@ -87,10 +87,13 @@ class FetchResponses:
         self._table.changes += state.is_stopped
         self._buffer.put(data)
 
-    def note_ends(self, partition: TopicPartition, high_watermark: int, last_stable_offset: int) -> None:
+    def note_ends(
+        self, partition: TopicPartition, high_watermark: int, last_stable_offset: int, now: float
+    ) -> None:
         """Store up to which offset a partition can be read."""
         table = self._table
         table.high_watermarks[partition] = high_watermark
+        table.ends_as_of[partition] = now
         is_bounded = self._is_committed_only and last_stable_offset >= 0
         table.readable_ends[partition] = last_stable_offset if is_bounded else high_watermark
         if table.without_end:

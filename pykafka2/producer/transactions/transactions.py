@@ -81,9 +81,9 @@ class TransactionCalls:
         self._runner("init_transactions").run(Call.INIT, timeout)
 
     def begin_transaction(self) -> None:
-        """Begin a transaction; every record that any thread sends from now on belongs to it.
+        """Begin a transaction; every record sent from now on belongs to it, whatever thread sends it.
 
-        It sends no request.
+        The call sends no request.
         """
         self._runner("begin_transaction").run(Call.BEGIN, BEGIN_TIMEOUT)
 

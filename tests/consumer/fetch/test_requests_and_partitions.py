@@ -252,7 +252,7 @@ def test_a_broker_that_is_well_again_begins_with_a_short_pause() -> None:
     for _ in range(5):
         nodes.on_failure(0, now=100.0)
     assert nodes.not_before(0) > 101
-    nodes.on_success(0)
+    nodes.on_success(FetchInFlight(0, 0.5, 100.0), now=100.0)
     nodes.on_failure(0, now=100.0)
     assert nodes.not_before(0) < 100.2
 

@@ -1,0 +1,108 @@
+"""`last_stable_offset`, `last_poll_timestamp` and `seek_to_committed`, which aiokafka's programs call."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from pykafka2 import KafkaConsumer, KafkaProducer, TopicPartition
+from pykafka2.errors import IllegalState
+from pykafka2.testing import KafkaCluster
+
+FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+pytestmark = pytest.mark.kafka(topics={"orders": 2})
+
+
+def consumer_of(cluster: KafkaCluster, *topics: str, **options: Any) -> KafkaConsumer:
+    more: dict[str, Any] = {"auto_offset_reset": "earliest", "enable_auto_commit": False, **options}
+    return KafkaConsumer(*topics, bootstrap_servers=cluster.bootstrap_servers, **more)
+
+
+def fill(cluster: KafkaCluster, count: int, *partitions: int) -> None:
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for partition in partitions:
+            for number in range(count):
+                producer.send("orders", b"%d" % number, partition=partition)
+
+
+def read(consumer: KafkaConsumer, count: int) -> None:
+    found, deadline = 0, time.monotonic() + 60
+    while found < count:
+        assert time.monotonic() < deadline
+        found += sum(map(len, consumer.poll(500).values()))
+
+
+def test_last_stable_offset_stops_at_an_open_transaction(kafka_cluster: KafkaCluster) -> None:
+    fill(kafka_cluster, 3, 0, 1)
+    options: dict[str, Any] = {"bootstrap_servers": kafka_cluster.bootstrap_servers, "transactional_id": "t"}
+    with KafkaProducer(options) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("orders", b"open", partition=1).result(30)
+        with consumer_of(kafka_cluster, "orders", isolation_level="read_committed") as consumer:
+            assert consumer.last_stable_offset(FIRST) is None
+            read(consumer, 6)
+            assert [consumer.last_stable_offset(one) for one in (FIRST, SECOND)] == [3, 3]
+            assert [consumer.highwater(one) for one in (FIRST, SECOND)] == [3, 4]
+        producer.abort_transaction()
+        kafka_cluster.wait_until(lambda: kafka_cluster.transaction("t").state == "CompleteAbort")
+
+
+def test_last_stable_offset_is_unknown_without_read_committed(kafka_cluster: KafkaCluster) -> None:
+    fill(kafka_cluster, 1, 0, 1)
+    with consumer_of(kafka_cluster, "orders") as consumer:
+        read(consumer, 2)
+        assert [consumer.last_stable_offset(one) for one in (FIRST, SECOND)] == [None, None]
+        assert [consumer.highwater(one) for one in (FIRST, SECOND)] == [1, 1]
+
+
+def test_seek_to_committed_returns_the_offsets_and_reads_from_them(kafka_cluster: KafkaCluster) -> None:
+    fill(kafka_cluster, 5, 0, 1)
+    with consumer_of(kafka_cluster, group_id="g") as consumer:
+        with pytest.raises(IllegalState, match="no partition is assigned"):
+            consumer.seek_to_committed()
+        consumer.assign([FIRST, SECOND])
+        read(consumer, 10)
+        consumer.commit({FIRST: 2})
+        assert consumer.seek_to_committed() == {FIRST: 2, SECOND: None}
+        assert [consumer.position(one) for one in (FIRST, SECOND)] == [2, 5]
+        consumer.commit({SECOND: 4})
+        assert consumer.seek_to_committed(SECOND) == {SECOND: 4}
+        found = {partition: [] for partition in (FIRST, SECOND)}  # type: dict[TopicPartition, list[int]]
+        while sum(map(len, found.values())) < 4:
+            for partition, records in consumer.poll(500).items():
+                found[partition] += [record.offset for record in records]
+        assert found == {FIRST: [2, 3, 4], SECOND: [4]}
+        with pytest.raises(IllegalState, match="bills-0 is not assigned"):
+            consumer.seek_to_committed(TopicPartition("bills", 0))
+
+
+def test_seek_to_committed_without_a_group_raises(kafka_cluster: KafkaCluster) -> None:
+    with consumer_of(kafka_cluster) as consumer:
+        consumer.assign([FIRST])
+        with pytest.raises(IllegalState, match=r"seek_to_committed\(\) needs a consumer with group_id"):
+            consumer.seek_to_committed()
+
+
+@pytest.mark.parametrize("sessions", [True, False])
+def test_last_poll_timestamp_advances_while_a_partition_is_idle(
+    kafka_cluster: KafkaCluster, sessions: bool
+) -> None:
+    """An incremental fetch response (KIP-227) leaves an idle partition out, and confirms its offsets."""
+    fill(kafka_cluster, 1, 0)
+    began_ms = time.time() * 1000
+    with consumer_of(
+        kafka_cluster, "orders", fetch_max_wait_ms=5, enable_incremental_fetch_sessions=sessions
+    ) as consumer:
+        assert consumer.last_poll_timestamp(FIRST) is None
+        read(consumer, 1)
+        kafka_cluster.wait_until(lambda: consumer.last_poll_timestamp(SECOND) is not None)
+        first = {one: consumer.last_poll_timestamp(one) or 0 for one in (FIRST, SECOND)}
+        assert all(began_ms - 50 <= one <= time.time() * 1000 + 50 for one in first.values())
+        for one in (FIRST, SECOND):
+            kafka_cluster.wait_until(lambda one=one: (consumer.last_poll_timestamp(one) or 0) > first[one])
+        consumer.unsubscribe()
+        kafka_cluster.wait_until(lambda: consumer.last_poll_timestamp(FIRST) is None)
