@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pykafka2.broker.base.image import ClusterImage, Key
-from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.controller_channel import ControllerChannel
 from pykafka2.broker.handlers.api import APIS, CONTROLLER, Api, deadline_of, respond, submit_to_controller
 from pykafka2.broker.handlers.services import Services
@@ -21,7 +20,6 @@ from pykafka2.broker.server.request_channel import RequestChannel
 from pykafka2.broker.server.request_context import ClosingResponse, RequestContext
 from pykafka2.broker.server.request_metrics import RequestMetrics
 from pykafka2.broker.shared import Shared
-from pykafka2.clock import Clock
 from pykafka2.errors import CorruptData, KafkaError, NotController, RequestTimedOut, UnknownServerError
 from pykafka2.protocol.framing import decode_response, encode_request
 from pykafka2.protocol.messages.cluster import EnvelopeRequest, EnvelopeResponse
@@ -122,25 +120,16 @@ class BrokerRequests:
     ) -> None:
         self._shared = shared
         self._services = services
-        self._node = services.node
+        self._node = node = services.node
+        self.id = node.id
+        self.clock = node.clock
+        self.wheel = node.wheel
         self._responses = services.responses
         self._metrics = metrics
         self._queue = queue
         self._forwarder = forwarder
 
     # ------------------------------------------------------------------ used by faults
-
-    @property
-    def id(self) -> int:
-        return self._node.id
-
-    @property
-    def clock(self) -> Clock:
-        return self._node.clock
-
-    @property
-    def wheel(self) -> TimingWheel:
-        return self._node.wheel
 
     @property
     def image(self) -> ClusterImage:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.base.metadata_cache import MetadataCache
-from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, NewTopic
 from pykafka2.broker.controller.controller_node import ControllerNode
 from pykafka2.broker.controller.controllers import Controllers
@@ -84,6 +83,8 @@ class Services:
         gate: Gate | None = None,
     ) -> None:
         self.node = node
+        self.id = node.id
+        self.config = node.config
         self.clock = node.clock
         self.max_fetch_bytes = node.config.int("fetch.max.bytes")
         """Not dynamic in Kafka either, so each Fetch reads it here."""
@@ -106,14 +107,6 @@ class Services:
         self._queue = queue
 
     # ------------------------------------------------------------------ attributes
-
-    @property
-    def id(self) -> int:
-        return self.node.id
-
-    @property
-    def config(self) -> BrokerConfig:
-        return self.node.config
 
     @property
     def image(self) -> ClusterImage:
