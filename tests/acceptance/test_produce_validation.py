@@ -39,7 +39,7 @@ def content(cluster: KafkaCluster, case: Case) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_request_gets_kafkas_answer_and_a_refused_one_leaves_the_log(
+def test_every_request_gets_kafkas_error_and_a_rejected_one_leaves_the_log(
     cluster: KafkaCluster, wire: RawClient, name: str
 ) -> None:
     case = next(one for one in cases(int(time.time() * 1000)) if one.name == name)
@@ -49,6 +49,7 @@ def test_every_request_gets_kafkas_answer_and_a_refused_one_leaves_the_log(
     has_offset, is_stamped = code == 0, code == 0 and case.topic == "stamped"
     assert judged(answer) == (code, case.wrong, has_offset, is_stamped), answer
     assert bool(answer.error_message) is (code != 0 and case.version >= 8), "it came with version 8"
+    assert all(one.batch_index_error_message for one in answer.record_errors)
     after = content(cluster, case)
     assert after[: len(before)] == before
     assert len(after) - len(before) == (code == 0)

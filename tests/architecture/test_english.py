@@ -19,7 +19,6 @@ SUFFIXES = (".py", ".md")
 TEXTS = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "docs", *CODE)
 EXCLUDED = {
     "tests/broker/coordinators/": "waits for plain English",
-    "tests/broker/handlers/": "waits for plain English",
     "tests/architecture/test_english.py": "lists the banned words",
 }
 """Files that are not checked by beginning of their path, each with its reason."""

@@ -1,4 +1,4 @@
-"""Access rules are refused as by an Apache Kafka without an authorizer: each is told, and nothing is kept."""
+"""ACL requests to a cluster without an authorizer: each gets the error of Apache Kafka, none is stored."""
 
 from __future__ import annotations
 

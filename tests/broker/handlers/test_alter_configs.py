@@ -59,7 +59,7 @@ def test_broker_configs_contain_its_listener_address(kafka_cluster: KafkaCluster
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1}, config={"log.retention.hours": 2})
-def test_each_layer_hides_the_ones_below(connect: Connect) -> None:
+def test_topic_config_overrides_broker_and_default_configs(connect: Connect) -> None:
     wire, other = connect(0), connect(1)
     assert value_of(wire, TOPIC, "t", "retention.ms") == ("7200000", FROM_DEFAULT)  # as Kafka says it
     assert alter(wire, BROKER, "", ("log.retention.ms", SET, "3000")) == DONE
@@ -68,8 +68,8 @@ def test_each_layer_hides_the_ones_below(connect: Connect) -> None:
     assert value_of(wire, TOPIC, "t", "retention.ms") == ("2000", FROM_BROKER)
     assert value_of(other, TOPIC, "t", "retention.ms") == ("3000", FROM_ALL_BROKERS)
     assert alter(wire, TOPIC, "t", ("retention.ms", SET, "1000")) == DONE
-    told = describe(wire, TOPIC, "t")["retention.ms"]
-    assert [(one.name, one.value, one.source) for one in told.synonyms] == [
+    described = describe(wire, TOPIC, "t")["retention.ms"]
+    assert [(one.name, one.value, one.source) for one in described.synonyms] == [
         ("retention.ms", "1000", FROM_TOPIC),
         ("log.retention.ms", "2000", FROM_BROKER),
         ("log.retention.ms", "3000", FROM_ALL_BROKERS),
@@ -83,7 +83,7 @@ def test_each_layer_hides_the_ones_below(connect: Connect) -> None:
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_a_list_is_added_to_and_taken_from(connect: Connect) -> None:
+def test_values_of_a_list_option_are_appended_and_subtracted(connect: Connect) -> None:
     wire = connect()
     for how, value, expected in (
         (APPEND, "compact", "delete,compact"),
@@ -230,7 +230,7 @@ def test_invalid_alter_configs_requests_are_rejected_with_kafkas_messages(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"retention.ms": 5})})
-def test_alter_configs_replaces_all_that_was_set(connect: Connect) -> None:
+def test_alter_configs_replaces_all_set_options(connect: Connect) -> None:
     wire = connect()
     resource = AlterConfigsRequestAlterConfigsResource(
         resource_type=TOPIC,
@@ -239,8 +239,8 @@ def test_alter_configs_replaces_all_that_was_set(connect: Connect) -> None:
     )
     for version in (0, 1, 2):
         request = AlterConfigsRequest(resources=[resource], validate_only=version == 0)
-        (answer,) = wire.call(request, version).responses
-        assert (answer.error_code, answer.error_message) == (0, None)
+        (response,) = wire.call(request, version).responses
+        assert (response.error_code, response.error_message) == (0, None)
         expected = "5" if version == 0 else "604800000"
         assert describe(wire, TOPIC, "t")["retention.ms"].value == expected
     assert value_of(wire, TOPIC, "t", "segment.ms") == ("7", FROM_TOPIC)
@@ -253,10 +253,10 @@ def test_resources_with_configurations_are_listed(connect: Connect) -> None:
     assert alter(wire, METRICS, "m", ("interval.ms", SET, "5000")) == DONE
     assert value_of(wire, GROUP, "g", "consumer.session.timeout.ms") == ("50000", FROM_GROUP)
     assert value_of(wire, METRICS, "m", "interval.ms") == ("5000", FROM_METRICS)
-    told = describe(wire, METRICS, "m")
-    # kafka-configs prints the synonyms: of a subscription only what it sets itself is one.
-    assert [(one.value, one.source) for one in told["interval.ms"].synonyms] == [("5000", FROM_METRICS)]
-    assert (told["metrics"].config_source, told["metrics"].synonyms) == (FROM_DEFAULT, [])
+    described = describe(wire, METRICS, "m")
+    # kafka-configs prints the synonyms: only options that the subscription sets itself have one.
+    assert [(one.value, one.source) for one in described["interval.ms"].synonyms] == [("5000", FROM_METRICS)]
+    assert (described["metrics"].config_source, described["metrics"].synonyms) == (FROM_DEFAULT, [])
     listed = wire.call(ListConfigResourcesRequest(resource_types=[]), 1).config_resources
     assert [(one.resource_type, one.resource_name) for one in listed] == [
         (GROUP, "g"),
@@ -275,16 +275,16 @@ def test_resources_with_configurations_are_listed(connect: Connect) -> None:
 
 @pytest.mark.kafka(brokers=3)
 def test_config_request_for_one_broker_must_reach_that_broker(connect: Connect) -> None:
-    """Though the controller, on another broker perhaps, makes the change."""
-    for asked in range(3):
-        wire, other = connect(asked), (asked + 1) % 3
-        assert alter(wire, BROKER, str(asked), ("max.connections", SET, "99")) == DONE
-        assert alter(wire, LOGGER, str(asked), ("root", SET, "DEBUG")) == DONE
-        assert value_of(wire, BROKER, str(asked), "max.connections") == ("99", FROM_BROKER)
-        assert describe(wire, LOGGER, str(asked))["root"].value == "DEBUG"
-        refused = f"Unexpected broker id, expected {asked}, but received {other}"
+    """The change itself is made by the controller, which may be another broker."""
+    for node in range(3):
+        wire, other = connect(node), (node + 1) % 3
+        assert alter(wire, BROKER, str(node), ("max.connections", SET, "99")) == DONE
+        assert alter(wire, LOGGER, str(node), ("root", SET, "DEBUG")) == DONE
+        assert value_of(wire, BROKER, str(node), "max.connections") == ("99", FROM_BROKER)
+        assert describe(wire, LOGGER, str(node))["root"].value == "DEBUG"
+        refused = f"Unexpected broker id, expected {node}, but received {other}"
         assert alter(wire, BROKER, str(other), ("max.connections", SET, "9")) == ("INVALID_REQUEST", refused)
-        refused = f"Unexpected node id. Expected {asked}, but received {other}"
+        refused = f"Unexpected node id. Expected {node}, but received {other}"
         assert alter(wire, LOGGER, str(other), ("root", SET, "INFO")) == ("INVALID_REQUEST", refused)
 
 
@@ -347,10 +347,9 @@ def test_changes_act_on_live_partitions_at_once(kafka_cluster: KafkaCluster, con
 @pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=2)})
-def test_compression_and_retention_too(
+def test_changed_compression_and_retention_act_at_once(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: Callable[[Callable[[], bool]], None]
 ) -> None:
-    """Other options of a topic act at once, too."""
     wire = connect(kafka_cluster.partition("t", 0).leader)
     for codec in ("gzip", "uncompressed"):
         assert alter(wire, TOPIC, "t", ("compression.type", SET, codec)) == DONE

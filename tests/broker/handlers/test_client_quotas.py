@@ -35,8 +35,8 @@ def entry(entity: Entity, *values: tuple[str, float | None]) -> AlterClientQuota
 
 
 def altered(wire: RawClient, *entries: AlterClientQuotasRequestEntryData) -> list[tuple[str, str | None]]:
-    answer = wire.call(AlterClientQuotasRequest(entries=list(entries), validate_only=False), 1)
-    return [(name_of(one.error_code), one.error_message) for one in answer.entries]
+    response = wire.call(AlterClientQuotasRequest(entries=list(entries), validate_only=False), 1)
+    return [(name_of(one.error_code), one.error_message) for one in response.entries]
 
 
 def described(wire: RawClient, *components: tuple[str, int, str | None], strict: bool = False) -> Any:
@@ -136,8 +136,12 @@ def test_invalid_filter_gets_its_error(kafka_cluster: KafkaCluster) -> None:
     ]
     with RawClient(kafka_cluster.bootstrap_servers) as wire:
         for components, code, message in refused:
-            answer = described(wire, *components)
-            assert (name_of(answer.error_code), answer.error_message, answer.entries) == (code, message, None)
+            response = described(wire, *components)
+            assert (name_of(response.error_code), response.error_message, response.entries) == (
+                code,
+                message,
+                None,
+            )
 
 
 @pytest.mark.kafka(brokers=1)

@@ -1,4 +1,4 @@
-"""Features, quorum, brokers that are forgotten, partitions page by page; as Apache Kafka 4.3.1 answers."""
+"""UpdateFeatures, DescribeQuorum, UnregisterBroker, DescribeTopicPartitions: equal to Apache Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from pykafka2.errors import name_of
-from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.cluster import (
     FeatureUpdateKey,
     UnregisterBrokerRequest,
@@ -26,6 +25,7 @@ from pykafka2.protocol.messages.quorum import (
     DescribeQuorumRequestTopicData,
 )
 from pykafka2.testing.cluster import KafkaCluster, Topic
+from tests.broker.support.admin_requests import finalized_levels
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce
 from tests.broker.support.raw_client import RawClient
@@ -53,13 +53,8 @@ def update(
     return wire.call(request, version)
 
 
-def finalised(wire: RawClient) -> dict[str, int]:
-    answer = wire.call(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)
-    return {one.name: one.max_version_level for one in answer.finalized_features}
-
-
 @pytest.mark.kafka(brokers=2)
-def test_features_go_up_and_down_on_all_brokers(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_feature_updates_reach_all_brokers(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     wire, other = connect(0), connect(1)
     for change, words in (
         (("nosuch", 1, UPGRADE), "Local controller 0 does not support this feature."),
@@ -69,22 +64,22 @@ def test_features_go_up_and_down_on_all_brokers(kafka_cluster: KafkaCluster, con
         (("transaction.version", -1, UPGRADE), "A feature version cannot be less than 0."),
         (("transaction.version", 1, 7), "The controller does not support the given upgrade type."),
     ):
-        answer = update(wire, ("transaction.version", 2, UPGRADE), change)
+        response = update(wire, ("transaction.version", 2, UPGRADE), change)
         name, level, _ = change
-        told = f"{FAILED}Invalid update version {level} for feature {name}. {words}"
-        assert (name_of(answer.error_code), answer.error_message) == ("INVALID_UPDATE_VERSION", told)
+        message = f"{FAILED}Invalid update version {level} for feature {name}. {words}"
+        assert (name_of(response.error_code), response.error_message) == ("INVALID_UPDATE_VERSION", message)
     assert update(wire, ("transaction.version", 1, SAFE), validate_only=True).error_code == 0
-    assert finalised(other)["transaction.version"] == 2
+    assert finalized_levels(other)["transaction.version"] == 2
     old = update(wire, ("transaction.version", 1, SAFE), version=1)
     assert [(one.feature, one.error_code) for one in old.results] == [("transaction.version", 0)]
-    assert finalised(other)["transaction.version"] == 1
+    assert finalized_levels(other)["transaction.version"] == 1
     assert kafka_cluster.brokers[1].image.transaction_version == 1
     assert update(wire, ("transaction.version", 0, UNSAFE), ("group.version", 0, SAFE)).error_code == 0
-    assert not {"transaction.version", "group.version"} & set(finalised(other))
+    assert not {"transaction.version", "group.version"} & set(finalized_levels(other))
     # In version 0 there is a flag in place of the type.
     key = FeatureUpdateKey(feature="transaction.version", max_version_level=2, allow_downgrade=False)
     assert wire.call(UpdateFeaturesRequest(feature_updates=[key]), 0).error_code == 0
-    assert finalised(other)["transaction.version"] == 2
+    assert finalized_levels(other)["transaction.version"] == 2
 
 
 @pytest.mark.kafka(brokers=3)
@@ -92,21 +87,21 @@ def test_features_go_up_and_down_on_all_brokers(kafka_cluster: KafkaCluster, con
 def test_every_broker_is_a_voter_of_the_quorum(
     kafka_cluster: KafkaCluster, connect: Connect, version: int
 ) -> None:
-    asked = [
+    topics = [
         DescribeQuorumRequestTopicData(
             topic_name=name, partitions=[DescribeQuorumRequestPartitionData(partition_index=0)]
         )
         for name in ("__cluster_metadata", "other")
     ]
-    answer = connect(1).call(DescribeQuorumRequest(topics=asked), version)
-    quorum, other = (topic.partitions[0] for topic in answer.topics)
+    response = connect(1).call(DescribeQuorumRequest(topics=topics), version)
+    quorum, other = (topic.partitions[0] for topic in response.topics)
     assert [voter.replica_id for voter in quorum.current_voters] == [0, 1, 2]
     assert quorum.leader_id in (0, 1, 2)
     assert quorum.leader_epoch > 0
     assert {voter.log_end_offset for voter in quorum.current_voters} == {quorum.high_watermark}
     assert name_of(other.error_code) == "UNKNOWN_TOPIC_OR_PARTITION"
     if version == 2:
-        ports = {node.node_id: node.listeners[0].port for node in answer.nodes}
+        ports = {node.node_id: node.listeners[0].port for node in response.nodes}
         assert ports == {broker.id: broker.port for broker in kafka_cluster.brokers}
 
 
@@ -124,10 +119,10 @@ def test_stopped_broker_can_be_unregistered(kafka_cluster: KafkaCluster, connect
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": Topic(1, 3)})
-def test_unregistering_brokers_that_live_is_an_outage_until_they_are_restarted(
+def test_unregistered_live_brokers_are_missing_until_they_restart(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
-    """As on Apache Kafka, where a broker registers again with its next start."""
+    """Apache Kafka does the same: a broker registers again with its next start."""
     good, hostile = connect(), connect()
     codes = [
         hostile.call(UnregisterBrokerRequest(broker_id=number % 30 - 10), 0).error_code
@@ -158,16 +153,16 @@ def page(
         if cursor is None
         else DescribeTopicPartitionsRequestCursor(topic_name=cursor[0], partition_index=cursor[1]),
     )
-    answer = wire.call(request, 0)
+    response = wire.call(request, 0)
     topics = [
         (
             name_of(topic.error_code),
             topic.name,
             [partition.partition_index for partition in topic.partitions],
         )
-        for topic in answer.topics
+        for topic in response.topics
     ]
-    following = answer.next_cursor
+    following = response.next_cursor
     return topics, None if following is None else (following.topic_name, following.partition_index)
 
 

@@ -1,6 +1,6 @@
-"""Topics made by asking, their names, what CreateTopics and DeleteTopics check.
+"""Automatically created topics, topic names, and the checks of CreateTopics and DeleteTopics.
 
-The words are those that Apache Kafka 4.3.1 gave to the same requests.
+The messages are those of Apache Kafka 4.3.1 for the same requests.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 
 from pykafka2.errors import name_of
-from pykafka2.protocol.messages.topics import CreatableReplicaAssignment
+from pykafka2.protocol.messages.topics import (
+    CreatableReplicaAssignment,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.testing.cluster import KafkaCluster
 from tests.broker.support.admin_requests import (
@@ -38,7 +42,7 @@ NOT_CONSECUTIVE = "partitions should be a consecutive 0-based integer sequence"
 ILLEGAL = "Topic name is invalid: "
 
 
-# ---------------------------------------------------------------------- made by asking
+# ---------------------------------------------------------------------- automatic creation
 
 
 @pytest.mark.kafka(brokers=3, config={"num.partitions": 4})
@@ -67,13 +71,13 @@ def test_auto_creation_requires_request_and_broker_to_allow_it(
 
 @pytest.mark.kafka(brokers=1)
 def test_missing_internal_topics_are_marked_internal(connect: Connect) -> None:
-    answers = metadata_of(connect(), "__transaction_state", "__consumer_offsets", "mine", create=False)
-    assert {name_of(one.error_code) for one in answers} == {"UNKNOWN_TOPIC_OR_PARTITION"}
-    assert [one.is_internal for one in answers] == [True, True, False]
+    responses = metadata_of(connect(), "__transaction_state", "__consumer_offsets", "mine", create=False)
+    assert {name_of(one.error_code) for one in responses} == {"UNKNOWN_TOPIC_OR_PARTITION"}
+    assert [one.is_internal for one in responses] == [True, True, False]
 
 
 @pytest.mark.kafka(brokers=1, topics={"a.b": 1})
-def test_no_topic_comes_of_an_illegal_or_a_colliding_name(
+def test_illegal_and_colliding_names_are_not_auto_created(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
     illegal, colliding = metadata_of(connect(), "a b", "a_b")
@@ -111,7 +115,7 @@ def test_topic_names_are_checked(connect: Connect) -> None:
 # ---------------------------------------------------------------------- CreateTopics, DeleteTopics
 
 MANUAL_BUT = "A manual partition assignment was specified, but {} was not set to -1."
-ASKED_WRONGLY: list[tuple[dict[str, Any], str, str]] = [
+INVALID_TOPICS: list[tuple[dict[str, Any], str, str]] = [
     (
         {"partitions": 0},
         "INVALID_PARTITIONS",
@@ -151,7 +155,7 @@ ASKED_WRONGLY: list[tuple[dict[str, Any], str, str]] = [
         "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)",
     ),
 ]
-WRONG_VALUES = [
+INVALID_VALUES = [
     ("retention.ms", "abc", "Not a number of type LONG"),
     ("retention.ms", "-2", "Value must be at least -1"),
     ("max.message.bytes", "99999999999", "Not a number of type INT"),
@@ -169,23 +173,23 @@ WRONG_VALUES = [
 @pytest.mark.kafka(brokers=3)
 def test_invalid_create_topics_requests_are_rejected(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     wire = connect()
-    for arguments, error, words in ASKED_WRONGLY:
+    for arguments, error, words in INVALID_TOPICS:
         (result,) = create(wire, topic_of("t", **arguments))
         assert outcome(result) == (error, words)
         assert result.topic_id == ZERO_UUID
-    for name, value, words in WRONG_VALUES:
+    for name, value, words in INVALID_VALUES:
         (result,) = create(wire, topic_of("t", configs={name: value}))
         assert outcome(result) == (
             "INVALID_CONFIG",
             f"Invalid value {value} for configuration {name}: {words}",
         )
     for partitions, factor, what in ((1, -1, "numPartitions"), (1, 1, "replication factor")):
-        asked = topic_of("t", assignment={0: [0]})
-        asked.num_partitions, asked.replication_factor = partitions, factor
-        assert outcome(create(wire, asked)[0]) == ("INVALID_REQUEST", MANUAL_BUT.format(what))
-    asked = topic_of("t", assignment={0: [0]})
-    asked.assignments.append(CreatableReplicaAssignment(partition_index=0, broker_ids=[1]))
-    assert outcome(create(wire, asked)[0])[0] == "INVALID_REPLICA_ASSIGNMENT"
+        topic = topic_of("t", assignment={0: [0]})
+        topic.num_partitions, topic.replication_factor = partitions, factor
+        assert outcome(create(wire, topic)[0]) == ("INVALID_REQUEST", MANUAL_BUT.format(what))
+    topic = topic_of("t", assignment={0: [0]})
+    topic.assignments.append(CreatableReplicaAssignment(partition_index=0, broker_ids=[1]))
+    assert outcome(create(wire, topic)[0])[0] == "INVALID_REPLICA_ASSIGNMENT"
     assert outcome(create(wire, topic_of("__cluster_metadata"))[0])[0] == "INVALID_REQUEST"
     assert outcome(create(wire, topic_of("t"), topic_of("t"))[0]) == (
         "INVALID_REQUEST",
@@ -210,7 +214,7 @@ def test_created_topic_is_returned_with_its_configs(kafka_cluster: KafkaCluster,
 
 
 @pytest.mark.kafka(brokers=3)
-def test_a_fenced_broker_takes_a_replica_where_there_are_not_enough_others(
+def test_fenced_brokers_get_replicas_only_if_there_are_too_few_others(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
     kafka_cluster.controls.crash_broker(0)
@@ -228,7 +232,7 @@ def test_a_fenced_broker_takes_a_replica_where_there_are_not_enough_others(
 def test_topics_are_deleted_once_by_name_or_id(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     wire = connect()
     ids = {name: topic.id for name, topic in kafka_cluster.controller.image.topics.items()}
-    for asked, error, words in (
+    for topics, error, words in (
         (["nosuch"], "UNKNOWN_TOPIC_OR_PARTITION", "This server does not host this topic-partition."),
         ([b"\1" * 16], "UNKNOWN_TOPIC_ID", "This server does not host this topic ID."),
         ([ZERO_UUID], "INVALID_REQUEST", "Neither topic name nor id were specified."),
@@ -240,7 +244,11 @@ def test_topics_are_deleted_once_by_name_or_id(kafka_cluster: KafkaCluster, conn
             "The provided topic name maps to an ID that was already supplied.",
         ),
     ):
-        (result,) = delete(wire, *asked)
+        (result,) = delete(wire, *topics)
         assert outcome(result) == (error, words)
-    assert [outcome(result) for result in delete(wire, "a", ids["b"])] == [DONE, DONE]
+    both = DeleteTopicState(name="a", topic_id=ids["b"])
+    (result,) = wire.call(DeleteTopicsRequest(topics=[both], timeout_ms=1000), 6).responses
+    assert name_of(result.error_code) == "INVALID_REQUEST"
+    deleted = delete(wire, "a", ids["b"])
+    assert [(outcome(result), result.name) for result in deleted] == [(DONE, "a"), (DONE, "b")]
     assert kafka_cluster.topics() == ["c"]

@@ -1,4 +1,4 @@
-"""Produce, Fetch and ListOffsets answer for each partition and serve the others."""
+"""Produce, Fetch and ListOffsets have an error code for each partition and serve the others."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ FENCED, UNKNOWN_EPOCH = errors.FencedLeaderEpoch.code, errors.UnknownLeaderEpoch
 Answers = dict[tuple[str, int], int]
 
 
-def produced(wire: RawClient, asked: list[tuple[str, int]]) -> Answers:
+def produced(wire: RawClient, partitions: list[tuple[str, int]]) -> Answers:
     topics = [
         TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=number, records=batch())])
-        for topic, number in asked
+        for topic, number in partitions
     ]
     response = wire.call(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), 12)
     return {
@@ -43,13 +43,13 @@ def produced(wire: RawClient, asked: list[tuple[str, int]]) -> Answers:
     }
 
 
-def fetched(wire: RawClient, asked: list[tuple[str, int]]) -> Answers:
+def fetched(wire: RawClient, partitions: list[tuple[str, int]]) -> Answers:
     topics = [
         FetchTopic(
             topic=topic,
             partitions=[FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1000)],
         )
-        for topic, number in asked
+        for topic, number in partitions
     ]
     # An epoch makes sure that only the leader serves: without one a follower may, too (KIP-392).
     for topic in topics:
@@ -62,10 +62,10 @@ def fetched(wire: RawClient, asked: list[tuple[str, int]]) -> Answers:
     }
 
 
-def listed(wire: RawClient, asked: list[tuple[str, int]]) -> Answers:
+def listed(wire: RawClient, partitions: list[tuple[str, int]]) -> Answers:
     topics = [
         ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=number, timestamp=-1)])
-        for topic, number in asked
+        for topic, number in partitions
     ]
     response = wire.call(ListOffsetsRequest(replica_id=-1, topics=topics), 8)
     return {
@@ -77,7 +77,7 @@ def listed(wire: RawClient, asked: list[tuple[str, int]]) -> Answers:
 
 @pytest.mark.kafka(brokers=2, topics={"t": 2})
 @pytest.mark.parametrize("ask", [produced, fetched, listed])
-def test_each_partition_has_its_own_answer(
+def test_each_partition_has_its_own_error_code(
     kafka_cluster: KafkaCluster,
     connect: Callable[[int], RawClient],
     ask: Callable[[RawClient, list[tuple[str, int]]], Answers],
@@ -91,18 +91,18 @@ def test_each_partition_has_its_own_answer(
 
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=2)})
 @pytest.mark.parametrize("version", [3, 12])
-def test_a_topic_without_a_name_is_unknown_and_the_others_wait_for_their_replicas(
+def test_topic_without_a_name_is_unknown_and_the_others_are_replicated(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], version: int
 ) -> None:
-    """The answer is made when the follower has fetched: what goes wrong then must cost nobody else."""
+    """The response is made when the follower has fetched: an error then must not affect other topics."""
     topics = [
         TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=batch())])
         for name in ("", "t")
     ]
     request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics)
-    answers = leader("t", 0).call(request, version).responses
-    assert [one.name for one in answers] == ["", "t"]
-    assert [one.partition_responses[0].error_code for one in answers] == [UNKNOWN, GOOD]
+    responses = leader("t", 0).call(request, version).responses
+    assert [one.name for one in responses] == ["", "t"]
+    assert [one.partition_responses[0].error_code for one in responses] == [UNKNOWN, GOOD]
     kafka_cluster.check()
 
 
@@ -110,7 +110,7 @@ def test_a_topic_without_a_name_is_unknown_and_the_others_wait_for_their_replica
 def test_older_epoch_is_rejected_before_not_leader(
     kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]
 ) -> None:
-    """Kafka's Partition looks at the asker's epoch first, then who leads."""
+    """Kafka's Partition checks the epoch of the request first, then whether it is the leader."""
     old = kafka_cluster.partition("t", 0).leader
     kafka_cluster.controls.move_leader(("t", 0), 1 - old)
     wire = connect(old)
@@ -119,22 +119,22 @@ def test_older_epoch_is_rejected_before_not_leader(
         timed = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=epoch)
         listing = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[timed])])
         assert wire.call(listing, 8).topics[0].partitions[0].error_code == code
-        asked = OffsetForLeaderPartition(partition=0, leader_epoch=0, current_leader_epoch=epoch)
-        ending = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[asked])])
+        partition = OffsetForLeaderPartition(partition=0, leader_epoch=0, current_leader_epoch=epoch)
+        ending = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[partition])])
         assert wire.call(ending, 4).topics[0].partitions[0].error_code == code
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1, "u": 1}, config={"log.validate": "headers"})
-def test_a_batch_that_cannot_be_read_fails_the_search_by_time_of_its_own_partition(
+def test_unreadable_batch_fails_only_the_timestamp_lookup_of_its_partition(
     leader: Callable[[str, int], RawClient],
 ) -> None:
     wire = leader("t", 0)
-    # Fewer records would be read, and refused, when they are produced.
+    # Fewer records would be read, and rejected, when they are produced.
     unread = batch([b"v"] * (ALWAYS_WALKED + 1), codec=1, damage=True)
     assert produce(wire, "t", 0, unread).error_code == GOOD
     topics = [
         ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(partition_index=0, timestamp=0)])
         for name in ("t", "u")
     ]
-    answers = wire.call(ListOffsetsRequest(replica_id=-1, topics=topics), 8).topics
-    assert [one.partitions[0].error_code for one in answers] == [BROKEN, GOOD]
+    responses = wire.call(ListOffsetsRequest(replica_id=-1, topics=topics), 8).topics
+    assert [one.partitions[0].error_code for one in responses] == [BROKEN, GOOD]

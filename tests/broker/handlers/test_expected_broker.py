@@ -45,9 +45,9 @@ def test_expected_cluster_and_node_are_checked_in_kafkas_order(
     expected: str,
 ) -> None:
     cluster_id = kafka_cluster.cluster_id if cluster_id == OWN else cluster_id
-    answer = connect(1).call(expecting(cluster_id, node_id, software), 5)
-    assert name_of(answer.error_code) == expected
-    ranges = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+    response = connect(1).call(expecting(cluster_id, node_id, software), 5)
+    assert name_of(response.error_code) == expected
+    ranges = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
     assert ranges.get(ApiKey.API_VERSIONS) == ((0, 5) if expected == "NONE" else None)
 
 
@@ -62,6 +62,6 @@ def test_rejected_connection_stays_open_for_another_request(connect: Connect) ->
 def test_brokers_before_4_4_do_not_support_version_5(connect: Connect) -> None:
     wire = connect(0)
     wire.send(expecting("another", 7), 5)
-    _, answer = wire.receive(ApiVersionsRequest, 0)
-    assert name_of(answer.error_code) == "UNSUPPORTED_VERSION"
-    assert [(one.api_key, one.max_version) for one in answer.api_keys] == [(ApiKey.API_VERSIONS, 4)]
+    _, response = wire.receive(ApiVersionsRequest, 0)
+    assert name_of(response.error_code) == "UNSUPPORTED_VERSION"
+    assert [(one.api_key, one.max_version) for one in response.api_keys] == [(ApiKey.API_VERSIONS, 4)]

@@ -7,45 +7,41 @@ from collections.abc import Callable
 import pytest
 
 from pykafka2.errors import ConfigurationError, UnknownOption
-from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.testing.cluster import KafkaCluster
+from tests.broker.support.admin_requests import api_versions, finalized_levels
 from tests.broker.support.raw_client import RawClient
 
 Connect = Callable[[int], RawClient]
 
 
-def ask(wire: RawClient, version: int) -> ApiVersionsResponse:
-    return wire.call(ApiVersionsRequest(client_software_name="x", client_software_version="1"), version)
-
-
 @pytest.mark.kafka(brokers=1)
 def test_finalised_features_are_those_of_kafka_4_3_but_for_streams_and_elr(connect: Connect) -> None:
-    answer = ask(connect(0), 4)
-    assert {one.name: one.max_version_level for one in answer.finalized_features} == {
+    response = api_versions(connect(0), 4)
+    assert {one.name: one.max_version_level for one in response.finalized_features} == {
         "group.version": 1,
         "metadata.version": 30,
         "share.version": 1,
         "transaction.version": 2,
     }
-    assert all(one.min_version_level == one.max_version_level for one in answer.finalized_features)
-    assert answer.finalized_features_epoch >= 0
-    supported = {one.name: (one.min_version, one.max_version) for one in answer.supported_features}
+    assert all(one.min_version_level == one.max_version_level for one in response.finalized_features)
+    assert response.finalized_features_epoch >= 0
+    supported = {one.name: (one.min_version, one.max_version) for one in response.supported_features}
     assert supported["transaction.version"] == (0, 2)
     assert supported["metadata.version"] == (7, 30)
 
 
 @pytest.mark.kafka(brokers=1)
 def test_api_versions_3_omits_features_with_minimum_level_0(connect: Connect) -> None:
-    answer = ask(connect(0), 3)
-    assert [one.name for one in answer.supported_features] == ["metadata.version"]
-    assert len(answer.finalized_features) == 4
-    assert not ask(connect(0), 2).finalized_features
+    response = api_versions(connect(0), 3)
+    assert [one.name for one in response.supported_features] == ["metadata.version"]
+    assert len(response.finalized_features) == 4
+    assert not api_versions(connect(0), 2).finalized_features
 
 
-def test_a_cluster_may_finalise_lower_levels() -> None:
+def test_lower_feature_levels_can_be_finalized() -> None:
     with KafkaCluster(1, features={"transaction.version": 1, "group.version": 0}) as cluster:
         with RawClient(cluster.brokers[0].address) as wire:
-            levels = {one.name: one.max_version_level for one in ask(wire, 4).finalized_features}
+            levels = finalized_levels(wire)
         assert levels["transaction.version"] == 1
         assert "group.version" not in levels
         assert cluster.brokers[0].image.transaction_version == 1

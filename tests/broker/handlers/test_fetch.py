@@ -1,4 +1,4 @@
-"""Reading: limits, long polling, epochs, ids, offsets by time, over real sockets."""
+"""Fetch and ListOffsets over real sockets: limits, long polling, epochs, topic ids and timestamps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pykafka2.protocol.messages.offsets import (
 from pykafka2.records.batch import batches
 from pykafka2.testing.cluster import KafkaCluster
 from tests.broker.support.batches import NOW_MS, batch, in_transaction
-from tests.broker.support.data_requests import data_of, fetch, fetch_request, produce, write
+from tests.broker.support.data_requests import data_of, error_name, fetch, fetch_request, produce, write
 from tests.broker.support.raw_client import RawClient
 
 Leader = Callable[[str, int], RawClient]
@@ -42,7 +42,7 @@ def offsets(data: PartitionData) -> list[int]:
 
 
 def error_of(data: PartitionData) -> str:
-    return for_code(data.error_code).__name__ if data.error_code else "none"
+    return error_name(data.error_code)
 
 
 @one_broker
@@ -60,25 +60,18 @@ def test_only_the_first_batch_of_a_response_may_break_the_limits(leader: Leader)
     wire = leader("t", 0)
     for partition in (0, 1):
         produce(wire, "t", partition, batch([b"x" * 100]))
-    asked = [
+    partitions = [
         FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=10) for partition in (0, 1)
     ]
     request = FetchRequest(
-        max_wait_ms=0, min_bytes=1, max_bytes=50, topics=[FetchTopic(topic="t", partitions=asked)]
+        max_wait_ms=0, min_bytes=1, max_bytes=50, topics=[FetchTopic(topic="t", partitions=partitions)]
     )
     got = wire.call(request, 12).responses[0].partitions
     assert [offsets(data) for data in got] == [[0], []]
 
 
-@one_broker
-def test_read_from_an_offset_inside_a_batch_returns_the_whole_batch(leader: Leader) -> None:
-    wire = leader("t", 0)
-    produce(wire, "t", 0, batch([b"a", b"b", b"c"]))
-    assert offsets(fetch(wire, "t", 0, 2)) == [0]
-
-
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_between_high_watermark_and_log_end_is_empty_beyond_is_an_error(
+def test_fetch_above_the_high_watermark_is_empty_and_above_the_log_end_out_of_range(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
     wire = leader("t", 0)
@@ -95,7 +88,7 @@ def test_between_high_watermark_and_log_end_is_empty_beyond_is_an_error(
 
 @one_broker
 def test_fetch_from_an_older_segment_does_not_wait(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    """It will not grow: the log was rolled behind it, before the fetch came or while it waits."""
+    """An older segment does not grow: the log is rolled before the fetch arrives, or while it waits."""
     reader, writer = leader("t", 0), leader("t", 0)
     fill(writer, 1)
     kafka_cluster.controls.roll_segments(("t", 0))
@@ -111,7 +104,7 @@ def test_fetch_from_an_older_segment_does_not_wait(kafka_cluster: KafkaCluster, 
 
 
 @one_broker
-def test_a_fetch_ends_by_its_timeout(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_empty_fetch_waits_for_its_max_wait(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     data = fetch(leader("t", 0), "t", 0, 0, max_wait_ms=30)
     assert (error_of(data), offsets(data)) == ("none", [])
     (entry,) = kafka_cluster.history.entries("Fetch")
@@ -126,7 +119,7 @@ def test_a_fetch_with_an_error_does_not_wait(leader: Leader) -> None:
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_a_change_of_leader_ends_the_wait(
+def test_leader_change_ends_a_waiting_fetch(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
 ) -> None:
     leading = kafka_cluster.partition("t", 0).leader
@@ -136,17 +129,7 @@ def test_a_change_of_leader_ends_the_wait(
     kafka_cluster.controls.move_leader(("t", 0), 1 - leading)
     data = data_of(wire.receive(FetchRequest, 12)[1])
     assert error_of(data) == "FencedLeaderEpoch"
-    assert data.current_leader.leader_id == -1  # told from version 16 on (KIP-951)
-
-
-@one_broker
-def test_an_unknown_session_is_refused(leader: Leader) -> None:
-    wire = leader("t", 0)
-    fill(wire, 1)
-    request = fetch_request("t", 0, 0)
-    request.session_id, request.session_epoch = 77, 3
-    response = wire.call(request, 12)
-    assert (response.error_code, response.responses) == (errors.FetchSessionIdNotFound.code, [])
+    assert data.current_leader.leader_id == -1  # present from version 16 on (KIP-951)
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
@@ -160,7 +143,9 @@ def test_the_leader_epoch_must_be_the_current_one(kafka_cluster: KafkaCluster, l
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_an_epoch_that_ended_earlier_is_a_divergence(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_fetch_with_a_diverging_last_epoch_gets_its_end_offset(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
     fill(leader("t", 0), 2)
     kafka_cluster.controls.move_leader(("t", 0), 1 - kafka_cluster.partition("t", 0).leader)
     wire = leader("t", 0)
@@ -173,7 +158,7 @@ def test_an_epoch_that_ended_earlier_is_a_divergence(kafka_cluster: KafkaCluster
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 @pytest.mark.parametrize("version", range(4, 13))
-def test_every_version_by_name_is_answered_with_data_and_with_errors(
+def test_every_fetch_version_by_name_returns_data_and_errors(
     kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient], version: int
 ) -> None:
     leading = kafka_cluster.partition("t", 0).leader
@@ -181,11 +166,10 @@ def test_every_version_by_name_is_answered_with_data_and_with_errors(
     fill(wire, 1)
     assert offsets(data_of(wire.call(fetch_request("t", 0, 0), version))) == [0]
     kafka_cluster.controls.move_leader(("t", 0), 1 - leading)
-    # Older than 11, or by an old epoch: the wrong broker.
     epoch = 0 if version >= 9 else -1
-    answer = data_of(wire.call(fetch_request("t", 0, 0, epoch=epoch), version))
-    assert error_of(answer) in ("NotLeaderOrFollower", "FencedLeaderEpoch")
-    assert answer.current_leader.leader_id == -1  # told from version 16 on (KIP-951)
+    response = data_of(wire.call(fetch_request("t", 0, 0, epoch=epoch), version))
+    assert error_of(response) in ("NotLeaderOrFollower", "FencedLeaderEpoch")
+    assert response.current_leader.leader_id == -1  # present from version 16 on (KIP-951)
 
 
 @one_broker
@@ -194,12 +178,12 @@ def test_unknown_topic_id_is_rejected(leader: Leader) -> None:
     fill(wire, 1)
     known = wire.call(MetadataRequest(topics=None), 12).topics[0].topic_id
     for topic_id, code in ((known, 0), (b"\x05" * 16, 100)):
-        asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=1,
             max_bytes=1000,
-            topics=[FetchTopic(topic_id=topic_id, partitions=[asked])],
+            topics=[FetchTopic(topic_id=topic_id, partitions=[partition])],
         )
         response = wire.call(request, 17)
         assert data_of(response).error_code == code
@@ -217,7 +201,7 @@ def test_a_follower_serves_consumers_up_to_its_own_high_watermark(
     follower = 1 - kafka_cluster.partition("t", 0).leader
     wait_for(lambda: kafka_cluster.partition("t", 0).replicas[follower].high_watermark == 2)
     assert offsets(fetch(connect(follower), "t", 0, 0)) == [0, 1]
-    # Before version 11 a consumer cannot know what it does there.
+    # Before version 11 a consumer does not know that it reads from a follower.
     old = connect(follower).call(fetch_request("t", 0, 0), 10)
     assert error_of(data_of(old)) == "NotLeaderOrFollower"
 
@@ -225,11 +209,11 @@ def test_a_follower_serves_consumers_up_to_its_own_high_watermark(
 def list_offsets(
     wire: RawClient, timestamp: int, *, epoch: int = -1, replica: int = -1, committed: bool = False
 ) -> ListOffsetsPartitionResponse:
-    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
+    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
     request = ListOffsetsRequest(
         replica_id=replica,
         isolation_level=int(committed),
-        topics=[ListOffsetsTopic(name="t", partitions=[asked])],
+        topics=[ListOffsetsTopic(name="t", partitions=[partition])],
     )
     return wire.call(request, 8).topics[0].partitions[0]
 
@@ -248,18 +232,20 @@ def list_offsets(
     ],
     ids=["latest", "earliest", "max timestamp", "earliest local", "long ago", "a record's", "too late"],
 )
-def test_offsets_are_found_by_time(leader: Leader, timestamp: int, offset: int, found: int) -> None:
+def test_list_offsets_finds_offsets_by_timestamp(
+    leader: Leader, timestamp: int, offset: int, found: int
+) -> None:
     wire = leader("t", 0)
     fill(wire, 4)
-    answer = list_offsets(wire, timestamp)
-    assert (answer.error_code, answer.offset, answer.timestamp) == (0, offset, found)
+    response = list_offsets(wire, timestamp)
+    assert (response.error_code, response.offset, response.timestamp) == (0, offset, found)
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_a_leader_that_lags_behind_its_epoch_does_not_know_the_end(
+def test_new_leader_responds_offset_not_available_until_its_high_watermark_advances(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
-    """It was just elected, its high watermark is still that of a follower (KIP-207)."""
+    """A leader that was just elected still has the high watermark of a follower (KIP-207)."""
     wire = leader("t", 0)
     kafka_cluster.controls.pause_followers()
     fill_one = produce(wire, "t", 0, batch([b"x"]), acks=1)
@@ -274,7 +260,7 @@ def test_a_leader_that_lags_behind_its_epoch_does_not_know_the_end(
     kafka_cluster.controls.move_leader(("t", 0), 1 - leading)
     assert kafka_cluster.partition("t", 0).high_watermark == 0
     wire = leader("t", 0)
-    # Neither the end, nor whether a record of such a time has been told before.
+    # Neither the end nor a record of that timestamp may be returned yet.
     for timestamp in (-1, -3, 0, NOW_MS + 1_000_000_000_000):
         code = list_offsets(wire, timestamp).error_code
         assert for_code(code).__name__ == "OffsetNotAvailable", timestamp
@@ -286,22 +272,22 @@ def test_a_leader_that_lags_behind_its_epoch_does_not_know_the_end(
 def test_list_offsets_of_a_new_leader_does_not_wait_for_an_open_transaction(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
-    """Its high watermark is compared with where its epoch begins, not the last stable offset, which stays
-    where the transaction began: a read_committed consumer was told OFFSET_NOT_AVAILABLE until its end.
+    """The start of the epoch is compared with the high watermark, not with the last stable offset, which
+    stays where the transaction began: a read_committed consumer got OFFSET_NOT_AVAILABLE until its end.
     """
     wire = leader("t", 0)
     fill(wire, 2)
     assert write(wire, "tid", in_transaction([b"x"], 7)).error_code == 0
     kafka_cluster.controls.move_leader(("t", 0), 1 - kafka_cluster.partition("t", 0).leader)
     wire = leader("t", 0)
-    # Until the follower has fetched from it, a new leader has no end to tell: OFFSET_NOT_AVAILABLE.
+    # Until the follower has fetched from it, a new leader responds OFFSET_NOT_AVAILABLE.
     kafka_cluster.wait_until(lambda: list_offsets(wire, -1).offset == 3)
-    answer = list_offsets(wire, -1, committed=True)
-    assert (answer.error_code, answer.offset, answer.leader_epoch) == (0, 2, 1)
+    response = list_offsets(wire, -1, committed=True)
+    assert (response.error_code, response.offset, response.leader_epoch) == (0, 2, 1)
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_the_debugging_consumer_asks_any_replica_for_its_end(
+def test_replica_id_minus_2_gets_the_log_end_of_any_replica(
     kafka_cluster: KafkaCluster, leader: Leader, connect: Callable[[int], RawClient]
 ) -> None:
     wire = leader("t", 0)
@@ -314,9 +300,12 @@ def test_the_debugging_consumer_asks_any_replica_for_its_end(
     assert list_offsets(wire, -1, replica=-2, epoch=-2).error_code == FencedLeaderEpoch.code
     assert list_offsets(follower, -1).error_code == NotLeaderOrFollower.code
     assert list_offsets(follower, -1, replica=-3).error_code == NotLeaderOrFollower.code
-    answer = list_offsets(follower, -1, replica=-2)
-    assert answer.error_code == 0
-    assert answer.offset in (2, 3)  # what was under way when followers were paused still came in
+    response = list_offsets(follower, -1, replica=-2)
+    assert response.error_code == 0
+    assert response.offset in (
+        2,
+        3,
+    )  # a fetch under way when followers were paused may still have added the record
 
 
 @one_broker
@@ -325,15 +314,17 @@ def test_list_offsets_checks_the_epoch(leader: Leader) -> None:
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_an_epoch_ends_where_the_next_begins(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_end_offset_of_an_epoch_is_the_start_of_the_next(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     fill(leader("t", 0), 2)
     kafka_cluster.controls.move_leader(("t", 0), 1 - kafka_cluster.partition("t", 0).leader)
     wire = leader("t", 0)
     fill(wire, 1)
 
     def end_of(epoch: int) -> EpochEndOffset:
-        asked = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
-        request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[asked])])
+        partition = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
+        request = OffsetForLeaderEpochRequest(
+            topics=[OffsetForLeaderTopic(topic="t", partitions=[partition])]
+        )
         return wire.call(request, 4).topics[0].partitions[0]
 
     assert [(end_of(epoch).leader_epoch, end_of(epoch).end_offset) for epoch in (0, 1, 2)] == [
@@ -361,7 +352,7 @@ ODD_FETCHES: list[tuple[dict[str, int], int, list[int], bool]] = [
 @pytest.mark.parametrize(
     ("options", "code", "base_offsets", "waits"), ODD_FETCHES, ids=lambda one: str(one)[:60]
 )
-def test_odd_limits_get_kafkas_answer(
+def test_fetch_with_unusual_limits_responds_like_kafka(
     kafka_cluster: KafkaCluster,
     leader: Leader,
     options: dict[str, int],
@@ -369,7 +360,7 @@ def test_odd_limits_get_kafkas_answer(
     base_offsets: list[int],
     waits: bool,
 ) -> None:
-    """As Apache Kafka 4.3.1 answers in tests/conformance/test_reading.py; nothing is left that waits."""
+    """Apache Kafka 4.3.1 responds the same in tests/conformance/test_reading.py; no fetch is left waiting."""
     wire = leader("t", 0)
     fill(wire, 5)
     data = fetch(wire, "t", 0, **({"offset": 0} | options))
@@ -383,10 +374,12 @@ def test_odd_limits_get_kafkas_answer(
 @pytest.mark.parametrize(
     ("timestamp", "first_version"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11), (-7, None)], ids=str
 )
-def test_special_times_have_their_versions(leader: Leader, timestamp: int, first_version: int | None) -> None:
+def test_special_timestamps_are_supported_from_their_versions_on(
+    leader: Leader, timestamp: int, first_version: int | None
+) -> None:
     wire = leader("t", 0)
-    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked])])
+    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[partition])])
     codes = {
         version: wire.call(request, version).topics[0].partitions[0].error_code for version in range(1, 12)
     }
@@ -396,9 +389,9 @@ def test_special_times_have_their_versions(leader: Leader, timestamp: int, first
 
 @one_broker
 def test_duplicate_partition_in_list_offsets_is_an_invalid_request(leader: Leader) -> None:
-    asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
     request = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked, asked])]
+        replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[partition, partition])]
     )
-    answers = leader("t", 0).call(request, 8).topics[0].partitions
-    assert [(one.error_code, one.offset) for one in answers] == [(errors.InvalidRequest.code, -1)]
+    responses = leader("t", 0).call(request, 8).topics[0].partitions
+    assert [(one.error_code, one.offset) for one in responses] == [(errors.InvalidRequest.code, -1)]

@@ -26,7 +26,7 @@ def send(wire: RawClient, sequence: int, *, count: int = 1, epoch: int = 0) -> P
 
 
 @one_broker
-def test_the_last_five_batches_are_known_again(leader: Leader) -> None:
+def test_retry_of_one_of_the_last_five_batches_gets_its_first_offset(leader: Leader) -> None:
     """A retry of one of them has the first offset; one before them is out of order."""
     wire = leader("t", 0)
     assert [send(wire, 2 * n, count=2).base_offset for n in range(6)] == [0, 2, 4, 6, 8, 10]
@@ -38,7 +38,9 @@ def test_the_last_five_batches_are_known_again(leader: Leader) -> None:
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"message.timestamp.type": "LogAppendTime"})})
-def test_a_retry_is_answered_like_a_success(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_retry_in_a_topic_with_log_append_time_gets_its_first_offset(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
     wire = leader("t", 0)
     assert send(wire, 0).log_append_time_ms > 0
     again = send(wire, 0)
@@ -48,7 +50,7 @@ def test_a_retry_is_answered_like_a_success(kafka_cluster: KafkaCluster, leader:
 
 @one_broker
 def test_a_retry_after_a_lost_reply_is_kept_once(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    """Append, lose the reply, try again on another connection: the first offset, one record in the log."""
+    """The retry on another connection gets the first offset, and the log has one record."""
     kafka_cluster.controls.lose_reply(ProduceRequest)
     records = batch([b"once"], producer_id=9, producer_epoch=0, base_sequence=0)
     first = leader("t", 0)
@@ -68,7 +70,7 @@ def test_the_next_sequence_follows_the_last(leader: Leader) -> None:
 
 
 @one_broker
-def test_after_the_last_sequence_comes_0(leader: Leader) -> None:
+def test_sequence_0_follows_the_largest_sequence(leader: Leader) -> None:
     wire = leader("t", 0)
     assert send(wire, LAST_SEQUENCE - 1, count=2).error_code == 0
     assert send(wire, 1).error_code == errors.OutOfOrderSequenceNumber.code
@@ -76,7 +78,7 @@ def test_after_the_last_sequence_comes_0(leader: Leader) -> None:
 
 
 @one_broker
-def test_a_batch_may_wrap_within_itself(leader: Leader) -> None:
+def test_sequences_of_one_batch_wrap_to_0(leader: Leader) -> None:
     wire = leader("t", 0)
     assert send(wire, LAST_SEQUENCE, count=3).error_code == 0
     assert send(wire, LAST_SEQUENCE, count=3).base_offset == 0
@@ -103,7 +105,7 @@ def test_a_new_epoch_starts_at_0_and_ends_the_old_one(leader: Leader) -> None:
 def test_replicated_batches_and_markers_are_not_checked_for_sequences(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
-    """The follower takes what the leader took; a marker has no sequence and changes none."""
+    """A follower accepts the batches of its leader; a marker has no sequence and changes none."""
     wire = leader("t", 0)
     assert send(wire, 4711).error_code == 0
     assert mark(wire, 9, committed=True) == 0
@@ -115,7 +117,9 @@ def test_replicated_batches_and_markers_are_not_checked_for_sequences(
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
-def test_a_new_leader_knows_the_producers_from_its_log(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_new_leader_rebuilds_producer_sequences_from_its_log(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
     assert send(leader("t", 0), 0).base_offset == 0
     kafka_cluster.controls.crash_broker(kafka_cluster.partition("t", 0).leader)
     assert send(leader("t", 0), 0).base_offset == 0
@@ -127,7 +131,7 @@ def test_a_new_leader_knows_the_producers_from_its_log(kafka_cluster: KafkaClust
 def test_truncation_removes_sequences_of_removed_batches(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[[Callable[[], bool]], None]
 ) -> None:
-    """What only the dead leader had is gone, its sequences too: the producer's retry is appended."""
+    """The batches that only the old leader had are removed with their sequences: a retry is appended."""
     old = kafka_cluster.partition("t", 0).leader
     wire = leader("t", 0)
     send(wire, 0)
@@ -161,5 +165,5 @@ def test_idle_producer_ids_expire() -> None:
 def test_producer_ids_come_in_blocks_and_never_repeat(connect: Callable[[int], RawClient]) -> None:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
     wires = [connect(0), connect(1)]
-    given = [wire.call(request, 5).producer_id for wire in wires for _ in range(3)]
-    assert given == [0, 1, 2, 1000, 1001, 1002]
+    ids = [wire.call(request, 5).producer_id for wire in wires for _ in range(3)]
+    assert ids == [0, 1, 2, 1000, 1001, 1002]

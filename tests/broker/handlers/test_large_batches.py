@@ -84,16 +84,16 @@ def test_refused_batch_names_a_bounded_number_of_records(cluster: KafkaCluster) 
     assert len(forged) < 1_000
     with RawClient(cluster.bootstrap_servers) as wire:
         wire.socket.settimeout(60)
-        answer = ask(wire, Case("forged", "compacted", forged))
-    assert answer.error_code == 87
-    assert [one.batch_index for one in answer.record_errors] == list(range(MAX_RECORD_ERRORS))
-    assert f"{count} of {count} records" in (answer.error_message or "")
+        response = ask(wire, Case("forged", "compacted", forged))
+    assert response.error_code == 87
+    assert [one.batch_index for one in response.record_errors] == list(range(MAX_RECORD_ERRORS))
+    assert f"{count} of {count} records" in (response.error_message or "")
 
 
 def test_requests_of_other_connections_are_handled_between_slices(
     cluster: KafkaCluster, valid: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The batch's last slice waits in the queue until another connection had its answers."""
+    """The batch's last slice waits in the queue until another connection got its responses."""
     advance, begun, answered = RecordWalk.advance, threading.Event(), threading.Event()
     slices: list[int] = []
     holds = itertools.count()
@@ -112,16 +112,18 @@ def test_requests_of_other_connections_are_handled_between_slices(
         RawClient(cluster.bootstrap_servers, "large") as producing,
         RawClient(cluster.bootstrap_servers) as other,
     ):
-        answers = []
+        responses = []
         producing.socket.settimeout(60)
-        sent = threading.Thread(target=lambda: answers.append(ask(producing, Case("x", "compacted", valid))))
+        sent = threading.Thread(
+            target=lambda: responses.append(ask(producing, Case("x", "compacted", valid)))
+        )
         sent.start()
         assert begun.wait(60)
         for _ in range(3):
             other.call(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
         answered.set()
         sent.join()
-    assert [one.error_code for one in answers] == [0]
+    assert [one.error_code for one in responses] == [0]
     assert len(slices) >= COUNT // 10_000
 
 
@@ -132,12 +134,12 @@ def test_two_large_batches_of_one_request_are_appended_in_full(cluster: KafkaClu
     ]
     with RawClient(cluster.bootstrap_servers) as wire:
         wire.socket.settimeout(60)
-        answer = wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
+        response = wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
         ends = [
             data_of(wire.call(fetch_request(topic, 0, 0, max_bytes=1), 12)).high_watermark
             for topic in ("compacted", "other")
         ]
-    codes = [one.partition_responses[0].error_code for one in answer.responses]
+    codes = [one.partition_responses[0].error_code for one in response.responses]
     assert (codes, ends) == ([0, 0], [COUNT, COUNT])
 
 
@@ -161,8 +163,8 @@ def test_each_large_batch_behind_a_small_one_is_checked_before_any_is_appended(
     ]
     with RawClient(cluster.bootstrap_servers) as wire:
         wire.socket.settimeout(60)
-        answer = wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
-    assert [one.partition_responses[0].error_code for one in answer.responses] == [0, 0, 0]
+        response = wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
+    assert [one.partition_responses[0].error_code for one in response.responses] == [0, 0, 0]
     assert left == [0, 0, 0]
 
 
@@ -240,8 +242,8 @@ def test_compressed_batch_of_one_record_is_checked_in_slices(
     monkeypatch.setattr(RecordWalk, "finish", lambda self: NOW_MS if self.advance(SLICE) else -1)
     with RawClient(cluster.bootstrap_servers) as wire:
         wire.socket.settimeout(60)
-        answer = ask(wire, Case("x", "plain", large_batch(record_of_headers(500_000), 1)))
-    assert answer.error_code == 0
+        response = ask(wire, Case("x", "plain", large_batch(record_of_headers(500_000), 1)))
+    assert response.error_code == 0
     assert len(slices) > 10
 
 
@@ -265,8 +267,8 @@ def test_many_small_batches_of_one_request_are_checked_in_slices(
         for topic in ("compacted", "other")
     ]
     with RawClient(cluster.bootstrap_servers) as wire:
-        answer = wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
-    assert [one.partition_responses[0].error_code for one in answer.responses] == [0, 0]
+        response = wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
+    assert [one.partition_responses[0].error_code for one in response.responses] == [0, 0]
     assert slices
 
 
@@ -315,10 +317,10 @@ def test_timestamp_lookup_in_a_large_batch_runs_in_slices(
         wire.socket.settimeout(60)
         assert ask(wire, Case("x", "plain", large_batch(body, COUNT, span_ms=COUNT - 1))).error_code == 0
         monkeypatch.setattr(Services, "resume_later", resume_and_note)
-        asked = ListOffsetsPartition(partition_index=0, timestamp=NOW_MS + COUNT - 1)
-        topics = [ListOffsetsTopic(name="plain", partitions=[asked])]
-        answer = wire.call(ListOffsetsRequest(replica_id=-1, topics=topics), 8).topics[0].partitions[0]
-    assert (answer.error_code, answer.offset, answer.timestamp) == (0, COUNT - 1, NOW_MS + COUNT - 1)
+        partition = ListOffsetsPartition(partition_index=0, timestamp=NOW_MS + COUNT - 1)
+        topics = [ListOffsetsTopic(name="plain", partitions=[partition])]
+        response = wire.call(ListOffsetsRequest(replica_id=-1, topics=topics), 8).topics[0].partitions[0]
+    assert (response.error_code, response.offset, response.timestamp) == (0, COUNT - 1, NOW_MS + COUNT - 1)
     assert len(slices) > 50
 
 

@@ -1,6 +1,6 @@
-"""Metadata about all topics is made once for each image, and the same as if it was made anew.
+"""Metadata of all topics is built once for each image, and is equal to a newly built response.
 
-Whoever changes an answer (a fault rule, a throttle, a test that looks at the history) changes no other.
+A change of one response (by a fault rule, a throttle or a test that reads the history) changes no other.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ one_broker = pytest.mark.kafka(brokers=1, topics={"orders": 3, "audit": 1})
 
 
 def about_all(version: int, *, operations: bool = False) -> MetadataRequest:
-    asked = MetadataRequest(topics=[] if version == 0 else None)
+    request = MetadataRequest(topics=[] if version == 0 else None)
     if 8 <= version <= 10:
-        asked.include_cluster_authorized_operations = operations
+        request.include_cluster_authorized_operations = operations
     if version >= 8:
-        asked.include_topic_authorized_operations = operations
-    return asked
+        request.include_topic_authorized_operations = operations
+    return request
 
 
-def told(wire: RawClient) -> MetadataResponse:
-    """The answer, whichever broker it happens to name as the controller."""
-    answers = [wire.call(about_all(12), 12) for _ in range(8)]
-    assert all(one.topics == answers[0].topics and one.brokers == answers[0].brokers for one in answers)
-    return answers[0]
+def metadata_of_all(wire: RawClient) -> MetadataResponse:
+    """Return the response, which may name any broker as the controller."""
+    responses = [wire.call(about_all(12), 12) for _ in range(8)]
+    assert all(one.topics == responses[0].topics and one.brokers == responses[0].brokers for one in responses)
+    return responses[0]
 
 
 def names(response: MetadataResponse) -> list[str | None]:
@@ -46,31 +46,31 @@ def names(response: MetadataResponse) -> list[str | None]:
 def test_cached_metadata_response_equals_a_new_one(
     kafka_cluster: KafkaCluster, connect: Connect, operations: bool
 ) -> None:
-    """A request that met a rule is answered without what is known."""
+    """The response to a request that a fault rule matched is not taken from the cache."""
     wire = connect(0)
     for version in VERSIONS:
         first, known = (wire.call(about_all(version, operations=operations), version) for _ in range(2))
         rule = kafka_cluster.controls.rule(api="Metadata", then="delay:0")
-        anew = wire.call(about_all(version, operations=operations), version)
+        rebuilt = wire.call(about_all(version, operations=operations), version)
         assert rule.fired == 1
         kafka_cluster.controls.remove_rule(rule)
-        assert first == known == anew, f"v{version}"
+        assert first == known == rebuilt, f"v{version}"
 
 
 @one_broker
 def test_cluster_authorized_operations_are_returned_only_on_request(connect: Connect) -> None:
-    """Of the cluster alone, too: whoever asked first wanted to know less, or more."""
+    """The operations of the cluster alone are returned, too, whatever the first request wanted."""
     wire = connect(0)
     for wanted in (False, True, False):
-        asked = MetadataRequest(topics=None, include_cluster_authorized_operations=wanted)
-        assert (wire.call(asked, 9).cluster_authorized_operations > 0) is wanted
+        request = MetadataRequest(topics=None, include_cluster_authorized_operations=wanted)
+        assert (wire.call(request, 9).cluster_authorized_operations > 0) is wanted
 
 
 @pytest.mark.kafka(brokers=3, topics={"orders": 3})
 def test_metadata_names_the_controller_shown_in_the_history(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
-    """Any broker that lives may be named (KIP-590), in each answer another one."""
+    """Each response names one of the live brokers (KIP-590)."""
     wire = connect(0)
     named = [wire.call(about_all(12), 12).controller_id for _ in range(30)]
     shown = [entry.response.controller_id for entry in kafka_cluster.history.entries("Metadata")]
@@ -81,36 +81,36 @@ def test_metadata_names_the_controller_shown_in_the_history(
 @pytest.mark.kafka(brokers=3, topics={"orders": 3})
 def test_cached_metadata_follows_topic_changes(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     wire = connect(0)
-    before = told(wire)
+    before = metadata_of_all(wire)
     assert names(before) == ["orders"]
     kafka_cluster.create_topic("audit", partitions=1)
-    assert sorted(map(str, names(told(wire)))) == ["audit", "orders"]
+    assert sorted(map(str, names(metadata_of_all(wire)))) == ["audit", "orders"]
     kafka_cluster.controls.crash_broker(2)
-    after = told(wire)
+    after = metadata_of_all(wire)
     assert [broker.node_id for broker in after.brokers] == [0, 1]
     (orders,) = (topic for topic in after.topics if topic.name == "orders")
     assert {partition.leader_id for partition in orders.partitions} == {0, 1}
     kafka_cluster.delete_topic("audit")
-    assert names(told(wire)) == ["orders"]
+    assert names(metadata_of_all(wire)) == ["orders"]
 
 
 @pytest.mark.kafka(brokers=2, topics={"orders": 1})
-def test_broker_with_an_old_image_answers_from_its_own_image(
+def test_broker_with_an_old_image_responds_from_its_own_image(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
-    """The brokers share what is known, each of its own image."""
+    """The brokers share the cache, which has an entry for each image."""
     early, late = connect(0), connect(1)
     kafka_cluster.controls.hold_metadata(1)
     kafka_cluster.create_topic("audit", partitions=1)
     for _ in range(2):
-        assert len(names(told(early))) == 2
-        assert names(told(late)) == ["orders"]
+        assert len(names(metadata_of_all(early))) == 2
+        assert names(metadata_of_all(late)) == ["orders"]
     kafka_cluster.controls.release_metadata()
-    assert len(names(told(late))) == 2
+    assert len(names(metadata_of_all(late))) == 2
 
 
 @one_broker
-def test_a_rule_that_changes_an_answer_changes_no_other(
+def test_rule_that_replaces_a_response_does_not_change_the_cached_one(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
     def emptied(request: Any, response: MetadataResponse) -> MetadataResponse:
@@ -129,7 +129,9 @@ def test_a_rule_that_changes_an_answer_changes_no_other(
 
 
 @one_broker
-def test_a_throttled_answer_is_throttled_alone(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_throttle_time_is_only_in_the_throttled_response(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
     wire = connect(0)
     for seconds in (0.001, 0.0):
         before = wire.call(about_all(12), 12)
@@ -143,7 +145,9 @@ def test_a_throttled_answer_is_throttled_alone(kafka_cluster: KafkaCluster, conn
 
 
 @one_broker
-def test_another_asker_costs_no_new_topics(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_requests_of_two_connections_share_the_cached_topics(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
     for broker in (0, 0):
         connect(broker).call(about_all(12), 12)
     first, second = (entry.response.topics for entry in kafka_cluster.history.entries("Metadata"))

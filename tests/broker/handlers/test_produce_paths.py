@@ -81,7 +81,7 @@ def responses(wire: RawClient, random: Random, partition: int) -> list[ProduceRe
 
 @pytest.mark.kafka(brokers=1, topics={"t": 2})
 @pytest.mark.parametrize("seed", range(12))
-def test_usual_produce_answers_and_appends_as_the_general_path(
+def test_usual_produce_responds_and_appends_like_the_general_path(
     kafka_cluster: KafkaCluster, leader: Leader, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     by_short_path = responses(leader("t", 0), Random(seed), 0)

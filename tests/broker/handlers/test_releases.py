@@ -48,13 +48,10 @@ from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request
 from pykafka2.testing import QUICK
 from pykafka2.testing.cluster import KafkaCluster
+from tests.broker.support.admin_requests import api_versions
 from tests.broker.support.raw_client import RawClient
 
 Connect = Callable[[int], RawClient]
-
-
-def ask(wire: RawClient, version: int) -> ApiVersionsResponse:
-    return wire.call(ApiVersionsRequest(client_software_name="x", client_software_version="1"), version)
 
 
 def ranges(answer: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
@@ -63,8 +60,8 @@ def ranges(answer: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
 
 @pytest.mark.kafka(brokers=1, as_version="2.8")
 def test_broker_as_2_8_advertises_its_ranges_and_no_features(connect: Connect) -> None:
-    answer = ask(connect(0), 3)
-    served = ranges(answer)
+    response = api_versions(connect(0), 3)
+    served = ranges(response)
     assert served[ApiKey.FETCH] == (4, 12)
     assert served[ApiKey.METADATA] == (0, 11)
     assert served[ApiKey.FIND_COORDINATOR] == (0, 3)
@@ -77,7 +74,7 @@ def test_broker_as_2_8_advertises_its_ranges_and_no_features(connect: Connect) -
         ApiKey.DESCRIBE_QUORUM,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     }
-    features = answer.supported_features, answer.finalized_features, answer.finalized_features_epoch
+    features = response.supported_features, response.finalized_features, response.finalized_features_epoch
     assert features == ([], [], 0)
 
 
@@ -86,9 +83,9 @@ def test_newer_api_versions_request_gets_the_range_of_2_8_in_version_0(connect: 
     request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
     wire = connect(0)
     wire.send(request, 4)
-    _, answer = wire.receive(ApiVersionsRequest, 0)
-    assert name_of(answer.error_code) == "UNSUPPORTED_VERSION"
-    assert ranges(answer) == {ApiKey.API_VERSIONS: (0, 3)}
+    _, response = wire.receive(ApiVersionsRequest, 0)
+    assert name_of(response.error_code) == "UNSUPPORTED_VERSION"
+    assert ranges(response) == {ApiKey.API_VERSIONS: (0, 3)}
 
 
 @pytest.mark.kafka(brokers=1, as_version="2.8")
@@ -103,30 +100,32 @@ def test_request_of_a_newer_version_closes_the_connection(connect: Connect) -> N
 @pytest.mark.kafka(brokers=1, as_version="3.9")
 def test_broker_as_3_9_serves_version_0_of_consumer_groups_and_rejects_them(connect: Connect) -> None:
     wire = connect(0)
-    answer = ask(wire, 4)
-    assert ranges(answer)[ApiKey.CONSUMER_GROUP_HEARTBEAT] == (0, 0)
-    assert {one.name: one.max_version_level for one in answer.finalized_features} == {"metadata.version": 21}
-    assert [one.name for one in answer.supported_features] == ["kraft.version", "metadata.version"]
+    response = api_versions(wire, 4)
+    assert ranges(response)[ApiKey.CONSUMER_GROUP_HEARTBEAT] == (0, 0)
+    assert {one.name: one.max_version_level for one in response.finalized_features} == {
+        "metadata.version": 21
+    }
+    assert [one.name for one in response.supported_features] == ["kraft.version", "metadata.version"]
     beat = ConsumerGroupHeartbeatRequest(group_id="g", member_id="", member_epoch=0)
     assert name_of(wire.call(beat, 0).error_code) == "UNSUPPORTED_VERSION"
 
 
 @pytest.mark.kafka(brokers=1, as_version="4.0")
 def test_broker_as_4_0_has_transaction_version_2(connect: Connect) -> None:
-    answer = ask(connect(0), 4)
-    assert {one.name: one.max_version_level for one in answer.finalized_features} == {
+    response = api_versions(connect(0), 4)
+    assert {one.name: one.max_version_level for one in response.finalized_features} == {
         "group.version": 1,
         "metadata.version": 25,
         "transaction.version": 2,
     }
-    assert ranges(answer)[ApiKey.END_TXN] == (0, 5)
+    assert ranges(response)[ApiKey.END_TXN] == (0, 5)
 
 
 @pytest.mark.kafka(brokers=1, as_version="3.9")
 def test_feature_of_a_newer_release_cannot_be_finalized(connect: Connect) -> None:
     update = FeatureUpdateKey(feature="transaction.version", max_version_level=2, upgrade_type=1)
-    answer = connect(0).call(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
-    (result,) = answer.results
+    response = connect(0).call(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
+    (result,) = response.results
     assert name_of(result.error_code) == "INVALID_UPDATE_VERSION"
     assert "does not support this feature" in (result.error_message or "")
 
@@ -345,9 +344,9 @@ def test_each_feature_has_its_own_result_before_4_0(connect: Connect) -> None:
         FeatureUpdateKey(feature="no.such.version", max_version_level=1, upgrade_type=1),
         FeatureUpdateKey(feature="metadata.version", max_version_level=21, upgrade_type=1),
     ]
-    answer = connect(0).call(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=updates), 1)
-    assert answer.error_code == 0
-    assert [(one.feature, name_of(one.error_code)) for one in answer.results] == [
+    response = connect(0).call(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=updates), 1)
+    assert response.error_code == 0
+    assert [(one.feature, name_of(one.error_code)) for one in response.results] == [
         ("no.such.version", "INVALID_UPDATE_VERSION"),
         ("metadata.version", "NONE"),
     ]
@@ -362,9 +361,9 @@ def test_validated_feature_updates_before_4_0_are_not_made(
         request = UpdateFeaturesRequest(
             timeout_ms=10_000, feature_updates=[update], validate_only=is_validated
         )
-        answer = connect(0).call(request, 1)
-        assert [name_of(one.error_code) for one in answer.results] == ["NONE"]
-        assert answer.error_message == ""
+        response = connect(0).call(request, 1)
+        assert [name_of(one.error_code) for one in response.results] == ["NONE"]
+        assert response.error_message == ""
         finalized = kafka_cluster.brokers[0].node.image.features
         assert finalized["metadata.version"] == level
 
@@ -449,4 +448,4 @@ def test_cluster_in_another_process_responds_like_the_release() -> None:
         KafkaCluster(1, as_version="2.8", process=True) as cluster,
         RawClient(cluster.bootstrap_servers) as wire,
     ):
-        assert ranges(ask(wire, 3))[ApiKey.FETCH] == (4, 12)
+        assert ranges(api_versions(wire, 3))[ApiKey.FETCH] == (4, 12)

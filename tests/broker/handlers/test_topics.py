@@ -1,28 +1,20 @@
-"""Metadata, topics, configs, coordinators, over real sockets."""
+"""Responses about topics, the cluster, configs and coordinators, over real sockets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 import pytest
 
-from pykafka2.errors import for_code
 from pykafka2.protocol.messages.cluster import DescribeClusterRequest
 from pykafka2.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from pykafka2.protocol.messages.topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DeleteTopicState,
-)
+from pykafka2.protocol.messages.topics import DeleteTopicsRequest
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.testing.cluster import KafkaCluster, Topic
+from tests.broker.support.data_requests import error_name
 from tests.broker.support.raw_client import RawClient
 
 Connect = Callable[..., RawClient]
@@ -31,10 +23,6 @@ Connect = Callable[..., RawClient]
 def metadata(wire: RawClient, *names: str, version: int = 12, create: bool = False) -> MetadataResponse:
     topics = [MetadataRequestTopic(name=name) for name in names]
     return wire.call(MetadataRequest(topics=topics, allow_auto_topic_creation=create), version)
-
-
-def code_name(code: int) -> str:
-    return for_code(code).__name__ if code else "none"
 
 
 @pytest.mark.kafka(brokers=3, topics={"orders": 6, "audit": Topic(partitions=1, replication_factor=1)})
@@ -55,7 +43,7 @@ def test_metadata_lists_brokers_topics_and_leaders(kafka_cluster: KafkaCluster, 
 
 @pytest.mark.kafka(brokers=1, topics={"a": 1, "b": 1})
 @pytest.mark.parametrize("version", range(14))
-def test_every_version_of_metadata_is_answered(connect: Connect, version: int) -> None:
+def test_every_version_of_metadata_is_served(connect: Connect, version: int) -> None:
     wire = connect()
     found = metadata(wire, "a", version=version, create=version < 4)
     assert {topic.name for topic in found.topics} == {"a"}
@@ -69,10 +57,10 @@ def test_every_version_of_metadata_is_answered(connect: Connect, version: int) -
 @pytest.mark.kafka(brokers=1, topics={"a": 1})
 def test_metadata_by_topic_id(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     topic_id = kafka_cluster.controller.image.topics["a"].id
-    asked = [MetadataRequestTopic(topic_id=one, name=None) for one in (topic_id, b"\x09" * 16)]
-    known, unknown = connect().call(MetadataRequest(topics=asked), 12).topics
+    by_id = [MetadataRequestTopic(topic_id=one, name=None) for one in (topic_id, b"\x09" * 16)]
+    known, unknown = connect().call(MetadataRequest(topics=by_id), 12).topics
     assert (known.name, known.topic_id, known.error_code) == ("a", topic_id, 0)
-    assert (unknown.name, code_name(unknown.error_code)) == (None, "UnknownTopicId")
+    assert (unknown.name, error_name(unknown.error_code)) == (None, "UnknownTopicId")
 
 
 @pytest.mark.kafka(brokers=1, topics={"a": 1})
@@ -83,13 +71,13 @@ def test_versions_10_and_11_of_metadata_refuse_topic_ids(
 ) -> None:
     wire = connect()
     for topic_id in (kafka_cluster.controller.image.topics["a"].id, b"\x09" * 16):
-        asked = [MetadataRequestTopic(name="a"), MetadataRequestTopic(topic_id=topic_id, name=name)]
-        by_name, by_id = wire.call(MetadataRequest(topics=asked), version).topics
-        # Kafka refuses the request, so each of its topics hears it.
+        topics = [MetadataRequestTopic(name="a"), MetadataRequestTopic(topic_id=topic_id, name=name)]
+        by_name, by_id = wire.call(MetadataRequest(topics=topics), version).topics
+        # Kafka rejects the whole request, so each of its topics gets the error.
         assert (by_name.name, by_name.topic_id, by_name.partitions) == ("a", ZERO_UUID, [])
         assert (by_id.name, by_id.topic_id, by_id.partitions) == (name or "", topic_id, [])
-        assert {code_name(one.error_code) for one in (by_name, by_id)} == {"InvalidRequest"}
-    assert not metadata(wire, "a", version=version).topics[0].error_code, "the connection goes on"
+        assert {error_name(one.error_code) for one in (by_name, by_id)} == {"InvalidRequest"}
+    assert not metadata(wire, "a", version=version).topics[0].error_code, "the connection must stay open"
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=1)})
@@ -100,162 +88,15 @@ def test_partition_without_leader_gets_leader_not_available(
     kafka_cluster.controls.crash_broker(leading)
     response = metadata(connect(1 - leading), "t")
     (partition,) = response.topics[0].partitions
-    assert (code_name(partition.error_code), partition.leader_id) == ("LeaderNotAvailable", -1)
+    assert (error_name(partition.error_code), partition.leader_id) == ("LeaderNotAvailable", -1)
     assert partition.offline_replicas == [leading]
     assert [node.node_id for node in response.brokers] == [1 - leading]
 
 
-@pytest.mark.kafka(brokers=3, config={"num.partitions": 4})
-def test_auto_created_topic_is_unknown_in_the_first_response_only(connect: Connect) -> None:
-    wire = connect()
-    assert code_name(metadata(wire, "new", create=True).topics[0].error_code) == "UnknownTopicOrPartition"
-    found = metadata(wire, "new").topics[0]
-    assert (found.error_code, len(found.partitions)) == (0, 4)
-
-
-@pytest.mark.parametrize("by", ["request", "broker"])
-def test_creation_needs_the_request_and_the_broker(by: str) -> None:
-    config = {"auto.create.topics.enable": by == "request"}
-    with (
-        KafkaCluster(brokers=1, config=config) as cluster,
-        RawClient(cluster.brokers[0].address) as wire,
-    ):
-        metadata(wire, "new", create=by == "broker")
-        assert code_name(metadata(wire, "new").topics[0].error_code) == "UnknownTopicOrPartition"
-        assert cluster.topics() == []
-
-
-@pytest.mark.kafka(brokers=1)
-@pytest.mark.parametrize("name", ["", ".", "..", "a b", "ü", "x" * 250, "a/b"])
-def test_illegal_names(connect: Connect, name: str) -> None:
-    wire = connect()
-    assert code_name(metadata(wire, name, create=True).topics[0].error_code) == "InvalidTopicException"
-    assert create(wire, name)[1] == "InvalidTopicException"
-
-
-@pytest.mark.kafka(brokers=1, topics={"a.b": 1})
-def test_a_dot_and_an_underscore_collide(connect: Connect) -> None:
-    wire = connect()
-    assert create(wire, "a_b")[1] == "InvalidTopicException"
-    assert create(wire, "a.b")[1] == "TopicAlreadyExists"
-    assert create(wire, "a.c")[1] == "none"
-
-
-def create(
-    wire: RawClient,
-    name: str,
-    partitions: int = 1,
-    factor: int = 1,
-    configs: Mapping[str, str] | None = None,
-    assignment: Sequence[Sequence[int]] = (),
-    *,
-    validate_only: bool = False,
-) -> tuple[CreatableTopicResult, str]:
-    topic = CreatableTopic(
-        name=name,
-        num_partitions=partitions,
-        replication_factor=factor,
-        assignments=[
-            CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
-            for number, brokers in enumerate(assignment)
-        ],
-        configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
-    )
-    request = CreateTopicsRequest(topics=[topic], validate_only=validate_only)
-    (result,) = wire.call(request, 7).topics
-    return result, code_name(result.error_code)
-
-
-@pytest.mark.kafka(brokers=3)
-def test_create_topics_returns_the_created_topic(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    """Any broker takes the request."""
-    result, error = create(connect(2), "t", 2, 3, {"retention.ms": "1000"})
-    assert error == "none"
-    assert (result.num_partitions, result.replication_factor) == (2, 3)
-    assert result.topic_id == kafka_cluster.controller.image.topics["t"].id != ZERO_UUID
-    configs = {config.name: (config.value, config.config_source) for config in result.configs or []}
-    assert configs["retention.ms"] == ("1000", 1)
-    assert configs["min.insync.replicas"] == ("1", 5)
-
-
-@pytest.mark.kafka(brokers=3)
-@pytest.mark.parametrize(
-    ("partitions", "factor", "configs", "assignment", "expected"),
-    [
-        (0, 1, {}, (), "InvalidPartitions"),
-        (-2, 1, {}, (), "InvalidPartitions"),
-        (1, 0, {}, (), "InvalidReplicationFactor"),
-        (1, 4, {}, (), "InvalidReplicationFactor"),
-        (1, 1, {"nosuch": "1"}, (), "InvalidConfig"),
-        (1, 1, {"retention.ms": "soon"}, (), "InvalidConfig"),
-        (1, 1, {"cleanup.policy": "burn"}, (), "InvalidConfig"),
-        (1, 1, {}, ((0,),), "InvalidRequest"),
-        (-1, -1, {}, ((0, 0),), "InvalidReplicaAssignment"),
-        (-1, -1, {}, ((7,),), "InvalidReplicaAssignment"),
-        (-1, -1, {}, ((0,), (1, 2)), "InvalidReplicaAssignment"),
-        (-1, -1, {}, ((2, 0), (1, 2)), "none"),
-        (-1, -1, {}, (), "none"),
-    ],
-)
-def test_create_topics_validates(
-    connect: Connect,
-    partitions: int,
-    factor: int,
-    configs: dict[str, str],
-    assignment: tuple[tuple[int, ...], ...],
-    expected: str,
-) -> None:
-    result, error = create(connect(), "t", partitions, factor, configs, assignment)
-    assert error == expected
-    assert bool(result.error_message) == (expected != "none")
-
-
-@pytest.mark.kafka(brokers=1)
-def test_validate_only_creates_nothing(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    assert create(connect(), "t", validate_only=True)[1] == "none"
-    assert kafka_cluster.topics() == []
-
-
-@pytest.mark.kafka(brokers=1)
-def test_a_topic_named_twice_in_one_request_is_refused_once(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
-    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
-    results = connect().call(CreateTopicsRequest(topics=[topic, topic]), 7).topics
-    assert [code_name(result.error_code) for result in results] == ["InvalidRequest"]
-    assert kafka_cluster.topics() == []
-
-
-@pytest.mark.kafka(brokers=2, topics={"a": 1, "b": 1})
-def test_delete_by_name_and_by_id(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    wire = connect()
-    topic_id = kafka_cluster.controller.image.topics["b"].id
-    asked = [
-        DeleteTopicState(name="a", topic_id=ZERO_UUID),
-        DeleteTopicState(name=None, topic_id=topic_id),
-        DeleteTopicState(name="nosuch", topic_id=ZERO_UUID),
-        DeleteTopicState(name=None, topic_id=b"\x07" * 16),
-        DeleteTopicState(name="a", topic_id=topic_id),
-        DeleteTopicState(name=None, topic_id=ZERO_UUID),
-    ]
-    results = wire.call(DeleteTopicsRequest(topics=asked, timeout_ms=1000), 6).responses
-    assert [code_name(result.error_code) for result in results] == [
-        "none",
-        "none",
-        "UnknownTopicOrPartition",
-        "UnknownTopicId",
-        "InvalidRequest",
-        "InvalidRequest",
-    ]
-    assert [result.name for result in results[:2]] == ["a", "b"]
-    assert kafka_cluster.topics() == []
-    assert code_name(metadata(wire, "a").topics[0].error_code) == "UnknownTopicOrPartition"
-
-
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"delete.topic.enable": False})
-def test_deletion_may_be_switched_off(connect: Connect) -> None:
+def test_delete_topics_is_rejected_with_delete_topic_enable_false(connect: Connect) -> None:
     response = connect().call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
-    assert code_name(response.responses[0].error_code) == "TopicDeletionDisabled"
+    assert error_name(response.responses[0].error_code) == "TopicDeletionDisabled"
 
 
 @pytest.mark.kafka(
@@ -277,8 +118,8 @@ def test_describe_configs_names_value_source_and_synonyms(connect: Connect) -> N
     assert (values["segment.bytes"].value, values["segment.bytes"].config_source) == ("1048577", 4)
     assert [synonym.name for synonym in values["segment.bytes"].synonyms] == ["log.segment.bytes"] * 2
     assert [config.value for config in broker.configs] == ["1"]
-    assert code_name(unknown.error_code) == "UnknownTopicOrPartition"
-    assert code_name(other.error_code) == "InvalidRequest"
+    assert error_name(unknown.error_code) == "UnknownTopicOrPartition"
+    assert error_name(other.error_code) == "InvalidRequest"
 
 
 @pytest.mark.kafka(brokers=3)
@@ -302,13 +143,13 @@ def test_find_coordinator_names_the_same_live_broker_everywhere(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g1", "g2"])
-    answers = [
+    responses = [
         [(one.key, one.node_id, one.port) for one in connect(broker).call(request, 4).coordinators]
         for broker in range(3)
     ]
-    assert answers[0] == answers[1] == answers[2]
+    assert responses[0] == responses[1] == responses[2]
     old = connect().call(FindCoordinatorRequest(key="g1", key_type=0), 3)
-    assert (old.error_code, old.node_id) == (0, answers[0][0][1])
+    assert (old.error_code, old.node_id) == (0, responses[0][0][1])
     transaction = connect().call(FindCoordinatorRequest(key="x", key_type=1), 3)
     assert (transaction.error_code, transaction.node_id in range(3)) == (0, True)
 
@@ -318,4 +159,4 @@ def test_init_producer_id_rejects_an_empty_id_and_a_wrong_coordinator(connect: C
     wire = connect()
     for transactional_id, error in (("", "InvalidRequest"), ("tx", "NotCoordinator")):
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1000)
-        assert code_name(wire.call(request, 5).error_code) == error
+        assert error_name(wire.call(request, 5).error_code) == error

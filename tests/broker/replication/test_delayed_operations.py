@@ -11,12 +11,11 @@ from collections.abc import Iterator
 import pytest
 
 from pykafka2.protocol.messages.fetch import FetchRequest
-from pykafka2.protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.protocol.messages.topics import DeleteRecordsPartitionResult, DeleteRecordsRequest
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
-from tests.broker.support.batches import NOW_MS, batch
+from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import (
     data_of,
     delete_records_request,
@@ -142,36 +141,6 @@ def test_fetch_below_the_log_start_gets_offset_out_of_range_before_divergence(sc
     gone = data_of(scene.wire.call(fetch_request(*KEY, 0, last_fetched_epoch=1), 12))
     assert error_name(gone.error_code) == "OffsetOutOfRange"
     assert gone.diverging_epoch.end_offset == -1
-
-
-def list_offsets(wire: RawClient, *, isolation_level: int = 0, replica_id: int = -1) -> tuple[int, str]:
-    latest = ListOffsetsPartition(partition_index=0, timestamp=-1)
-    topics = [ListOffsetsTopic(name="t", partitions=[latest])]
-    request = ListOffsetsRequest(replica_id=replica_id, isolation_level=isolation_level, topics=topics)
-    response = wire.call(request, 7).topics[0].partitions[0]
-    return response.offset, error_name(response.error_code)
-
-
-def test_list_offsets_of_a_new_leader_does_not_wait_for_an_open_transaction(simulation: Simulation) -> None:
-    """Its high watermark has reached its epoch; the last stable offset does not count."""
-    scene = Scene(simulation, **{"transaction.partition.verification.enable": False})
-    records = batch(producer_id=7, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL)
-    broker = scene.cluster.broker(scene.leader)
-    with scene.cluster.lock:
-        done = broker.replicas.append(
-            KEY, records, acks=1, version=11, client_id=None, now=simulation.now, now_ms=NOW_MS
-        )
-    assert done.error is None
-    simulation.run_for(2)
-    scene.cluster.controls.move_leader(KEY, 1 - scene.leader)
-    simulation.run_for(2)
-    wire = scene.connect(1 - scene.leader)
-    assert list_offsets(wire) == (1, "none")
-    assert list_offsets(wire, isolation_level=1) == (0, "none")
-    # Any replica responds to debug consumers; others must use the leader.
-    assert list_offsets(scene.wire, replica_id=-2) == (1, "none")
-    assert list_offsets(scene.wire) == (-1, "NotLeaderOrFollower")
-    scene.close()
 
 
 def test_fetch_of_an_unknown_replica_at_the_current_epoch_gets_unknown_leader_epoch(

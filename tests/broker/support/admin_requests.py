@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pykafka2.errors import name_of
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -125,6 +126,15 @@ def value_of(wire: RawClient, resource_type: int, name: str, option: str) -> tup
     """Return the value and the source of an option."""
     config = describe(wire, resource_type, name)[option]
     return config.value, config.config_source
+
+
+def api_versions(wire: RawClient, version: int = 4) -> ApiVersionsResponse:
+    return wire.call(ApiVersionsRequest(client_software_name="x", client_software_version="1"), version)
+
+
+def finalized_levels(wire: RawClient) -> dict[str, int]:
+    """Return the finalized features with their levels."""
+    return {one.name: one.max_version_level for one in api_versions(wire).finalized_features}
 
 
 def add_partitions(
