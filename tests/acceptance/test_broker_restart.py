@@ -14,7 +14,7 @@ from pykafka2.protocol.messages.broker_lifecycle import BrokerHeartbeatRequest
 from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
-from tests.broker.controller.test_brokers_and_controller import ask
+from tests.broker.controller.test_brokers_and_controller import call_controller
 from tests.broker.support.leaders import append, ends
 
 KEY = ("t", 0)
@@ -84,7 +84,7 @@ def test_the_old_registration_is_refused(simulation: Simulation) -> None:
         want_fence=False,
         want_shut_down=False,
     )
-    assert ask(cluster, simulation, follower, beat, 1).error_code == errors.StaleBrokerEpoch.code
+    assert call_controller(cluster, simulation, follower, beat, 1).error_code == errors.StaleBrokerEpoch.code
     fetch = FetchRequest(
         replica_state=ReplicaState(replica_id=follower, replica_epoch=old),
         max_wait_ms=0,

@@ -10,13 +10,13 @@ import pytest
 from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
-from tests.broker.support.transaction_clients import TOPICS, Producer, World
+from tests.broker.support.transactions import TOPICS, ClusterTransactions, Producer
 from tests.gate import rest_in_gate
 
 PLACES = [TopicPartition(topic, number) for topic, count in TOPICS.items() for number in range(count)]
 
 
-def consumer_of(world: World, isolation_level: str) -> KafkaConsumer:
+def consumer_of(world: ClusterTransactions, isolation_level: str) -> KafkaConsumer:
     consumer = world.simulation.consumer(world.cluster, isolation_level=isolation_level)
     consumer.assign(PLACES)
     for place in PLACES:
@@ -24,7 +24,7 @@ def consumer_of(world: World, isolation_level: str) -> KafkaConsumer:
     return consumer
 
 
-def read_for(consumer: KafkaConsumer, world: World, seconds: float = 2.0) -> list[bytes]:
+def read_for(consumer: KafkaConsumer, world: ClusterTransactions, seconds: float = 2.0) -> list[bytes]:
     """Records received within this many virtual seconds, sorted."""
     values: list[bytes] = []
     deadline = world.simulation.now + seconds
@@ -37,7 +37,7 @@ def read_for(consumer: KafkaConsumer, world: World, seconds: float = 2.0) -> lis
 @pytest.mark.parametrize("version", [1, 2])
 def test_read_committed_returns_committed_transactions_only(version: int) -> None:
     with Simulation(seed=18) as simulation:
-        world = World(simulation, transaction_version=version)
+        world = ClusterTransactions(simulation, transaction_version=version)
         committed, uncommitted = (
             consumer_of(world, level) for level in ("read_committed", "read_uncommitted")
         )
@@ -57,7 +57,7 @@ def test_read_committed_returns_committed_transactions_only(version: int) -> Non
 def test_the_last_stable_offset_stops_at_the_open_transaction(version: int) -> None:
     """One producer is open, another commits behind it: nothing from there is shown until the first ends."""
     with Simulation(seed=18) as simulation:
-        world = World(simulation, transaction_version=version)
+        world = ClusterTransactions(simulation, transaction_version=version)
         reader = consumer_of(world, "read_committed")
         early, open_one, later = (Producer(world, name).begin() for name in ("early", "open", "later"))
         early.send(b"1 before")
@@ -79,7 +79,7 @@ def test_the_last_stable_offset_stops_at_the_open_transaction(version: int) -> N
 @pytest.mark.parametrize("version", rest_in_gate([2, 1]))
 def test_our_producers_are_seen_whole_or_not_at_all_and_stop_the_reader_while_open(version: int) -> None:
     with Simulation(seed=18) as simulation:
-        world = World(simulation, transaction_version=version)
+        world = ClusterTransactions(simulation, transaction_version=version)
         reader = consumer_of(world, "read_committed")
         producers = [
             simulation.producer(world.cluster, transactional_id=name) for name in ("open", "later", "gone")

@@ -12,16 +12,16 @@ from pykafka2.testing.remote.as_data import from_data, to_data
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce
 from tests.broker.support.raw_client import RawClient
-from tests.broker.support.transaction_clients import Producer, World
+from tests.broker.support.transactions import ClusterTransactions, Producer
 
 
-def committed(world: World) -> list[bytes | None]:
+def committed(world: ClusterTransactions) -> list[bytes | None]:
     return world.cluster.log("t", 0).values(isolation="read_committed")
 
 
 def test_committed_view_equals_a_read_committed_consumer_at_every_moment(simulation: Simulation) -> None:
     """Two transactions at once: one is committed, one aborted, and plain records stand between them."""
-    world = World(simulation, brokers=1)
+    world = ClusterTransactions(simulation, brokers=1)
     first, second = Producer(world, "one").begin(), Producer(world, "two").begin()
     seen: list[list[bytes | None]] = []
 
@@ -50,7 +50,7 @@ def test_committed_view_equals_a_read_committed_consumer_at_every_moment(simulat
 
 
 def test_committed_view_ends_at_the_first_open_transaction(simulation: Simulation) -> None:
-    world = World(simulation, brokers=1)
+    world = ClusterTransactions(simulation, brokers=1)
     producer = Producer(world).begin()
     producer.send(b"committed")
     producer.end()
@@ -75,7 +75,7 @@ def test_unreplicated_records_are_not_committed(kafka_cluster: KafkaCluster) -> 
 
 
 def test_committed_view_is_the_same_in_another_process(simulation: Simulation) -> None:
-    world = World(simulation, brokers=1)
+    world = ClusterTransactions(simulation, brokers=1)
     producer = Producer(world).begin()
     for value, is_committed in ((b"a", True), (b"b", False), (b"c", True)):
         producer.send(value)

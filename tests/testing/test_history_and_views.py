@@ -42,7 +42,7 @@ from pykafka2.testing.simulation import Simulation
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import fetch, produce, produce_request
 from tests.broker.support.raw_client import RawClient
-from tests.broker.support.transaction_clients import Producer, World
+from tests.broker.support.transactions import ClusterTransactions, Producer
 
 Leader = Callable[[str, int], RawClient]
 Connect = Callable[[int], RawClient]
@@ -296,7 +296,7 @@ def test_equal_seeds_give_equal_timelines() -> None:
 
 @pytest.mark.slow
 def test_groups_and_transactions_are_in_the_timeline(simulation: Simulation) -> None:
-    world = World(simulation, brokers=1)
+    world = ClusterTransactions(simulation, brokers=1)
     producer = Producer(world).begin()
     assert producer.add(("t", 0)) == [0]
     producer.end(committed=False)

@@ -11,12 +11,12 @@ from pykafka2.testing import KafkaCluster
 from pykafka2.testing.fixtures.clusters import _open_transactions
 from pykafka2.testing.fixtures.leaks import LeakCheck
 from pykafka2.testing.simulation import Simulation
-from tests.broker.support.transaction_clients import Producer, World
+from tests.broker.support.transactions import ClusterTransactions, Producer
 
 
 @pytest.mark.slow
 def test_an_open_transaction_is_left_behind(simulation: Simulation) -> None:
-    world = World(simulation, brokers=1)
+    world = ClusterTransactions(simulation, brokers=1)
     assert _open_transactions(world.cluster, ()) == []
     assert Producer(world).begin().add(("t", 0)) == [0]
     assert _open_transactions(world.cluster, ()) == ["open transaction 'tid' (Ongoing)"]

@@ -18,7 +18,7 @@ from pykafka2.broker.coordinators.transactions.state import (
 )
 from pykafka2.errors import CorruptData, IllegalTransition
 from pykafka2.protocol.messages.transaction_records import TransactionLogValue
-from tests.broker.support.transaction_bench import A, B, Bench
+from tests.broker.support.transactions import A, B, ShardTransactions
 
 NAMES = {
     0: "ok",
@@ -32,9 +32,9 @@ EPOCH = 5
 PRODUCER_ID = 1001
 
 
-def in_state(state: TransactionState, version: int) -> tuple[Bench, Producer]:
+def in_state(state: TransactionState, version: int) -> tuple[ShardTransactions, Producer]:
     """A coordinator with a transaction in this state, and the producer it belongs to."""
-    bench = Bench(transaction_version=version)
+    bench = ShardTransactions(transaction_version=version)
     bench.begin()
     has_partitions = state in (
         TransactionState.ONGOING,
@@ -52,7 +52,7 @@ def in_state(state: TransactionState, version: int) -> tuple[Bench, Producer]:
     return bench, Producer(PRODUCER_ID, EPOCH)
 
 
-Event = Callable[[Bench, Producer], int]
+Event = Callable[[ShardTransactions, Producer], int]
 
 
 def code_of(codes: set[int]) -> int:
@@ -158,7 +158,7 @@ def test_every_event_in_every_state(state: TransactionState, event: str, expecte
 
 
 def test_end_of_an_unknown_transactional_id_gets_invalid_producer_id_mapping() -> None:
-    bench = Bench()
+    bench = ShardTransactions()
     code = errors.InvalidProducerIdMapping.code
     assert bench.end(Producer(1, 0)).error_code == code
     assert bench.end(Producer(1, 0), version=4).error_code == code

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 import pytest
 
@@ -23,7 +25,7 @@ from pykafka2.protocol.messages.transaction_admin import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from tests.broker.support.transaction_bench import A, B, Bench
+from tests.broker.support.transactions import A, B, ShardTransactions, TransactionBench
 
 CONCURRENT = errors.ConcurrentTransactions.code
 FENCED = errors.ProducerFenced.code
@@ -31,19 +33,21 @@ OLD_EPOCH = errors.InvalidProducerEpoch.code
 INVALID_STATE = errors.InvalidTxnState.code
 WRONG_ID = errors.InvalidProducerIdMapping.code
 
+MakeBench = Callable[[int], TransactionBench]
+
 OLD_VERSIONS = pytest.mark.parametrize("version", [0, 1])
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def shard() -> ShardTransactions:
+    return ShardTransactions()
 
 
 def bumped(producer: Producer, by: int = 1) -> Producer:
     return Producer(producer.id, producer.epoch + by)
 
 
-def exhaust(bench: Bench, epoch: int = MAX_EPOCH - 1) -> Producer:
+def exhaust(bench: TransactionBench, epoch: int = MAX_EPOCH - 1) -> Producer:
     """Let the transactional id have this epoch, as after many starts."""
     bench.begin()
     transaction = attrs.evolve(bench.transaction, epoch=epoch)
@@ -54,82 +58,96 @@ def exhaust(bench: Bench, epoch: int = MAX_EPOCH - 1) -> Producer:
 # -------------------------------------------------------------------- ids and timeouts
 
 
-def test_every_transactional_id_has_a_producer_id_of_its_own(bench: Bench) -> None:
-    ids = {bench.begin(name=name).id for name in "abc"}
-    ids.add(bench.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 5).producer_id)
+def test_every_transactional_id_has_a_producer_id_of_its_own(shard: ShardTransactions) -> None:
+    ids = {shard.begin(name=name).id for name in "abc"}
+    ids.add(shard.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 5).producer_id)
     assert ids == {1001, 1002, 1003, 1004}
-    assert bench.begin(name="a") == Producer(1001, 1)
+    assert shard.begin(name="a") == Producer(1001, 1)
 
 
-def test_an_empty_transactional_id_is_refused(bench: Bench) -> None:
+def test_an_empty_transactional_id_is_refused(bench: TransactionBench) -> None:
     assert bench.init(name="").error_code == errors.InvalidRequest.code
     assert bench.add(Producer(1, 0), name="") == {errors.InvalidRequest.code}
     assert bench.end(Producer(1, 0), name="").error_code == errors.InvalidRequest.code
-    assert bench.log.entries == []
 
 
 @pytest.mark.parametrize(
     ("timeout_ms", "is_valid"), [(0, False), (1, True), (900_000, True), (900_001, False)]
 )
-def test_the_timeout_has_a_maximum(bench: Bench, timeout_ms: int, is_valid: bool) -> None:
+def test_the_timeout_has_a_maximum(bench: TransactionBench, timeout_ms: int, is_valid: bool) -> None:
     code = bench.init(timeout_ms=timeout_ms).error_code
     assert code == (0 if is_valid else errors.InvalidTransactionTimeout.code)
 
 
-def test_a_producer_id_comes_with_its_epoch(bench: Bench) -> None:
-    assert bench.init(Producer(5, -1)).error_code == errors.InvalidRequest.code
-    assert bench.init(Producer(-1, 5)).error_code == errors.InvalidRequest.code
+def test_a_producer_id_comes_with_its_epoch(shard: ShardTransactions) -> None:
+    assert shard.init(Producer(5, -1)).error_code == errors.InvalidRequest.code
+    assert shard.init(Producer(-1, 5)).error_code == errors.InvalidRequest.code
 
 
-def test_two_phase_commit_is_switched_off(bench: Bench) -> None:
+def test_two_phase_commit_is_switched_off(shard: ShardTransactions) -> None:
     request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1, enable2_pc=True)
-    assert bench.ask(request, 6).error_code == errors.TransactionalIdAuthorizationFailed.code
+    assert shard.call(request, 6).error_code == errors.TransactionalIdAuthorizationFailed.code
 
 
 # -------------------------------------------------------------------- a second producer
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_a_new_producer_aborts_and_fences_the_one_before(version: int) -> None:
-    bench = Bench(transaction_version=version)
+def test_a_new_producer_aborts_and_fences_the_one_before(make_bench: MakeBench, version: int) -> None:
+    bench = make_bench(version)
     old = bench.begin()
     bench.add(old)
     bench.write(old, A)
+    bench.hold_markers()
     assert bench.init().error_code == CONCURRENT
     assert bench.state == "PrepareAbort"
     assert bench.transaction.epoch == old.epoch + 1
     assert bench.init().error_code == CONCURRENT
-    bench.carry_out()
+    bench.finish()
     assert bench.state == "CompleteAbort"
-    assert bench.begin() == bumped(old, 2)
+    new = bench.begin()
+    assert new == bumped(old, 2)
     assert bench.end(old).error_code == FENCED
+    assert bench.try_write(old, A) == OLD_EPOCH
     assert bench.committed_values(A) == []
+    bench.add(new)
+    bench.write(new, A, b"kept")
+    assert bench.end(new, version=5 if version == 2 else 4).error_code == 0
+    bench.finish()
+    assert bench.committed_values(A) == [b"kept"]
 
 
-def test_requests_during_pending_markers_get_concurrent_transactions(bench: Bench) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_requests_during_pending_markers_get_concurrent_transactions(
+    make_bench: MakeBench, version: int
+) -> None:
+    bench = make_bench(version)
     producer = bench.begin()
     bench.add(producer)
+    bench.hold_markers()
     bench.end(producer)
     assert bench.init().error_code == CONCURRENT
     assert bench.init(producer).error_code == CONCURRENT
     assert bench.state == "PrepareCommit"
+    bench.finish()
+    assert bench.init().error_code == 0
 
 
-def test_a_failed_fence_changes_nothing(bench: Bench) -> None:
-    producer = bench.begin()
-    bench.add(producer)
-    bench.log.fails_with = NotEnoughReplicas()
-    assert bench.init().error_code == errors.CoordinatorNotAvailable.code
-    bench.log.fails_with = None
-    assert (bench.state, bench.transaction.epoch) == ("Ongoing", producer.epoch)
-    assert bench.end(producer).error_code == 0
+def test_a_failed_fence_changes_nothing(shard: ShardTransactions) -> None:
+    producer = shard.begin()
+    shard.add(producer)
+    shard.log.fails_with = NotEnoughReplicas()
+    assert shard.init().error_code == errors.CoordinatorNotAvailable.code
+    shard.log.fails_with = None
+    assert (shard.state, shard.transaction.epoch) == ("Ongoing", producer.epoch)
+    assert shard.end(producer).error_code == 0
 
 
 # -------------------------------------------------------------------- fencing, KIP-360
 
 
-@pytest.mark.parametrize("version", range(6))
-def test_init_producer_id_knows_fenced_from_version_4_on(bench: Bench, version: int) -> None:
+@pytest.mark.parametrize("version", range(3, 6))
+def test_init_producer_id_knows_fenced_from_version_4_on(bench: TransactionBench, version: int) -> None:
     bench.begin()
     producer = bench.begin()
     stale = Producer(producer.id, producer.epoch - 1)
@@ -137,7 +155,7 @@ def test_init_producer_id_knows_fenced_from_version_4_on(bench: Bench, version: 
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_the_other_requests_know_fenced_from_version_2_on(bench: Bench, version: int) -> None:
+def test_the_other_requests_know_fenced_from_version_2_on(bench: TransactionBench, version: int) -> None:
     stale = Producer(bench.begin().id, 7)
     expected = FENCED if version >= 2 else OLD_EPOCH
     assert bench.add(stale, version=version) == {expected}
@@ -145,63 +163,67 @@ def test_the_other_requests_know_fenced_from_version_2_on(bench: Bench, version:
     assert bench.add_offsets(stale, version=min(version, 4)) == expected
 
 
-def test_kip_360_producer_continues_with_an_epoch_bump_and_may_repeat_the_request(bench: Bench) -> None:
-    producer = bench.begin()
-    assert bench.init(producer).producer_epoch == 1
-    assert bench.init(producer).producer_epoch == 1
-    assert bench.init(bumped(producer)).producer_epoch == 2
-    assert bench.init(producer).error_code == FENCED
+def test_kip_360_producer_continues_with_an_epoch_bump_and_may_repeat_the_request(
+    shard: ShardTransactions,
+) -> None:
+    producer = shard.begin()
+    assert shard.init(producer).producer_epoch == 1
+    assert shard.init(producer).producer_epoch == 1
+    assert shard.init(bumped(producer)).producer_epoch == 2
+    assert shard.init(producer).error_code == FENCED
 
 
-def test_kip_360_a_newer_producer_fences_it(bench: Bench) -> None:
-    producer = bench.begin()
-    bench.begin()
-    assert bench.init(producer).error_code == FENCED
+def test_kip_360_a_newer_producer_fences_it(shard: ShardTransactions) -> None:
+    producer = shard.begin()
+    shard.begin()
+    assert shard.init(producer).error_code == FENCED
 
 
-def test_kip_360_other_producer_id_is_fenced_and_a_forgotten_one_starts_over(bench: Bench) -> None:
-    producer = bench.begin()
-    assert bench.init(Producer(producer.id + 500, 0)).error_code == FENCED
-    response = bench.init(Producer(77, 3), name="forgotten")
+def test_kip_360_other_producer_id_is_fenced_and_a_forgotten_one_starts_over(
+    shard: ShardTransactions,
+) -> None:
+    producer = shard.begin()
+    assert shard.init(Producer(producer.id + 500, 0)).error_code == FENCED
+    response = shard.init(Producer(77, 3), name="forgotten")
     assert (response.error_code, response.producer_epoch) == (0, 0)
     assert response.producer_id != 77
 
 
-def test_kip_360_the_retry_of_a_bump_is_not_known_to_the_next_coordinator(bench: Bench) -> None:
-    producer = bench.begin()
-    bench.init(producer)
-    bench.reload()
-    assert bench.init(producer).error_code == FENCED
+def test_kip_360_the_retry_of_a_bump_is_not_known_to_the_next_coordinator(shard: ShardTransactions) -> None:
+    producer = shard.begin()
+    shard.init(producer)
+    shard.reload()
+    assert shard.init(producer).error_code == FENCED
 
 
 # -------------------------------------------------------------------- used-up epochs
 
 
-def test_when_its_epochs_are_used_up_a_producer_gets_a_new_id(bench: Bench) -> None:
+def test_when_its_epochs_are_used_up_a_producer_gets_a_new_id(bench: TransactionBench) -> None:
     last = exhaust(bench, MAX_EPOCH - 2)
     assert bench.init().producer_epoch == MAX_EPOCH - 1
     response = bench.init()
-    assert (response.producer_id, response.producer_epoch) == (last.id + 1, 0)
+    assert (response.producer_id > last.id, response.producer_epoch) == (True, 0)
 
 
-def test_the_id_before_is_kept_for_a_retry(bench: Bench) -> None:
-    last = exhaust(bench)
-    first = bench.init(last)
-    again = bench.init(last)
+def test_the_id_before_is_kept_for_a_retry(shard: ShardTransactions) -> None:
+    last = exhaust(shard)
+    first = shard.init(last)
+    again = shard.init(last)
     assert (first.producer_id, first.producer_epoch) == (last.id + 1, 0)
     assert (again.producer_id, again.producer_epoch) == (last.id + 1, 0)
-    assert bench.transaction.previous_producer_id == last.id + 1
-    assert bench.init(last).error_code == FENCED
+    assert shard.transaction.previous_producer_id == last.id + 1
+    assert shard.init(last).error_code == FENCED
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_the_last_epoch_is_kept_for_fencing(version: int) -> None:
-    bench = Bench(transaction_version=version)
+    bench = ShardTransactions(transaction_version=version)
     last = exhaust(bench)
     bench.add(last, version=3)
     assert bench.init().error_code == CONCURRENT
     assert (bench.transaction.producer_id, bench.transaction.epoch) == (last.id, MAX_EPOCH)
-    bench.carry_out()
+    bench.finish()
     response = bench.init()
     assert response.error_code == 0
     assert response.producer_id == last.id + 1
@@ -209,101 +231,108 @@ def test_the_last_epoch_is_kept_for_fencing(version: int) -> None:
     assert response.producer_epoch == (1 if version == 2 else 0)
 
 
-def test_in_version_2_the_end_of_a_transaction_brings_the_new_id(bench: Bench) -> None:
-    last = exhaust(bench)
-    bench.add(last)
-    response = bench.end(last)
+def test_in_version_2_the_end_of_a_transaction_brings_the_new_id(shard: ShardTransactions) -> None:
+    last = exhaust(shard)
+    shard.add(last)
+    response = shard.end(last)
     assert (response.error_code, response.producer_id, response.producer_epoch) == (0, last.id + 1, 0)
-    (order,) = bench.orders()
+    (order,) = shard.orders()
     assert (order.producer_id, order.producer_epoch) == (last.id, MAX_EPOCH)
-    bench.report(order, A, bench.mark(order, A))
-    again = bench.end(last)
+    shard.report(order, A, shard.mark(order, A))
+    again = shard.end(last)
     assert (again.error_code, again.producer_id, again.producer_epoch) == (0, last.id + 1, 0)
-    assert bench.add(Producer(last.id + 1, 0)) == {0}
+    assert shard.add(Producer(last.id + 1, 0)) == {0}
 
 
 # -------------------------------------------------------------------- EndTxn
 
 
 @OLD_VERSIONS
-def test_commit_again_and_abort_after_commit(version: int) -> None:
-    bench = Bench(transaction_version=version)
+def test_commit_again_and_abort_after_commit(make_bench: MakeBench, version: int) -> None:
+    bench = make_bench(version)
     producer = bench.begin()
     assert bench.end(producer, version=4).error_code == INVALID_STATE
     bench.add(producer, version=3)
+    bench.write(producer, A)
+    bench.hold_markers()
     assert bench.end(producer, version=4).error_code == 0
     assert bench.end(producer, version=4).error_code == CONCURRENT
-    bench.carry_out()
+    bench.finish()
     assert bench.end(producer, version=4).error_code == 0
     assert bench.end(producer, committed=False, version=4).error_code == INVALID_STATE
     assert bench.transaction.epoch == producer.epoch
+    assert bench.committed_values(A) == [b"x"]
 
 
-def test_every_end_brings_a_new_epoch(bench: Bench) -> None:
+def test_every_end_brings_a_new_epoch(bench: TransactionBench) -> None:
     producer = bench.begin()
     bench.add(producer)
     bench.write(producer, A, b"one")
+    bench.hold_markers()
     response = bench.end(producer)
     assert (response.producer_id, response.producer_epoch) == (producer.id, producer.epoch + 1)
     assert bench.end(producer).error_code == CONCURRENT
-    bench.carry_out()
-    assert bench.end(producer).producer_epoch == producer.epoch + 1  # the retry of a lost answer
+    bench.finish()
+    assert bench.end(producer).producer_epoch == producer.epoch + 1  # the retry after a lost response
     assert bench.end(producer, committed=False).error_code == INVALID_STATE
     following = bumped(producer)
     bench.add(following)
     bench.write(following, A, b"two")
     assert bench.end(producer).error_code == FENCED
     bench.end(following, committed=False)
-    bench.carry_out()
+    bench.finish()
     assert bench.committed_values(A) == [b"one"]
+    # An abort of nothing has an epoch, too.
+    response = bench.end(bumped(producer, 2), committed=False)
+    assert (response.error_code, response.producer_epoch) == (0, producer.epoch + 3)
 
 
-def test_an_abort_of_nothing_ends_at_once_with_a_new_epoch(bench: Bench) -> None:
-    producer = bench.begin()
-    response = bench.end(producer, committed=False)
+def test_an_abort_of_nothing_ends_at_once_with_a_new_epoch(shard: ShardTransactions) -> None:
+    producer = shard.begin()
+    response = shard.end(producer, committed=False)
     assert (response.error_code, response.producer_epoch) == (0, producer.epoch + 1)
-    assert (bench.state, bench.transaction.epoch) == ("CompleteAbort", producer.epoch + 1)
-    assert bench.orders() == []
-    assert bench.end(bumped(producer), committed=True).error_code == INVALID_STATE
+    assert (shard.state, shard.transaction.epoch) == ("CompleteAbort", producer.epoch + 1)
+    assert shard.orders() == []
+    assert shard.end(bumped(producer), committed=True).error_code == INVALID_STATE
 
 
-def test_adding_partitions_through_the_broker_is_remembered_as_version_2(bench: Bench) -> None:
-    producer = bench.begin()
-    bench.add(producer, version=5)
-    assert bench.transaction.client_version == 2
-    bench.add(producer, (B,), version=3)
-    assert bench.transaction.client_version == 0
-    assert bench.transaction.partitions == {A, B}
+def test_adding_partitions_through_the_broker_is_remembered_as_version_2(shard: ShardTransactions) -> None:
+    producer = shard.begin()
+    shard.add(producer, version=5)
+    assert shard.transaction.client_version == 2
+    shard.add(producer, (B,), version=3)
+    assert shard.transaction.client_version == 0
+    assert shard.transaction.partitions == {A, B}
 
 
-def test_old_clients_do_not_learn_of_epochs(bench: Bench) -> None:
-    producer = bench.begin()
-    bench.add(producer, version=3)
-    response = bench.end(producer, version=4)
+def test_old_clients_do_not_learn_of_epochs(shard: ShardTransactions) -> None:
+    producer = shard.begin()
+    shard.add(producer, version=3)
+    response = shard.end(producer, version=4)
     assert (response.producer_id, response.producer_epoch) == (-1, -1)
-    (order,) = bench.orders()
+    (order,) = shard.orders()
     assert (order.producer_epoch, order.transaction_version) == (producer.epoch, 0)
 
 
 # -------------------------------------------------------------------- verification, the coordinator's part
 
 
-def test_a_broker_may_verify_and_changes_nothing(bench: Bench) -> None:
-    producer = bench.begin()
-    bench.add(producer, (A,))
-    written = len(bench.log.entries)
-    assert bench.add(producer, (A,), verify_only=True) == {0}
-    assert bench.add(producer, (B,), verify_only=True) == {errors.TransactionAbortable.code}
-    assert bench.add(bumped(producer), (A,), verify_only=True) == {FENCED}
-    assert bench.add(Producer(9, 0), (A,), verify_only=True) == {WRONG_ID}
-    assert len(bench.log.entries) == written
-    bench.end(producer)
-    assert bench.add(producer, (A,), verify_only=True) == {FENCED}
-    assert bench.add(bumped(producer), (A,), verify_only=True) == {CONCURRENT}
+def test_a_broker_may_verify_and_changes_nothing(shard: ShardTransactions) -> None:
+    producer = shard.begin()
+    shard.add(producer, (A,))
+    written = len(shard.log.entries)
+    assert shard.add(producer, (A,), verify_only=True) == {0}
+    assert shard.add(producer, (B,), verify_only=True) == {errors.TransactionAbortable.code}
+    assert shard.add(bumped(producer), (A,), verify_only=True) == {FENCED}
+    assert shard.add(Producer(9, 0), (A,), verify_only=True) == {WRONG_ID}
+    assert len(shard.log.entries) == written
+    shard.end(producer)
+    assert shard.add(producer, (A,), verify_only=True) == {FENCED}
+    assert shard.add(bumped(producer), (A,), verify_only=True) == {CONCURRENT}
 
 
-def test_many_transactions_in_one_request_have_answers_of_their_own(bench: Bench) -> None:
-    one, other = bench.begin(name="one"), bench.begin(name="other")
+def test_many_transactions_in_one_request_have_answers_of_their_own(shard: ShardTransactions) -> None:
+    one, other = shard.begin(name="one"), shard.begin(name="other")
     topics = [AddPartitionsToTxnTopic(name="t", partitions=[0, 1])]
     request = AddPartitionsToTxnRequest(
         transactions=[
@@ -313,36 +342,36 @@ def test_many_transactions_in_one_request_have_answers_of_their_own(bench: Bench
             for name, who in (("one", one), ("other", bumped(other)), ("nobody", one))
         ]
     )
-    results = bench.ask(request, 4).results_by_transaction
+    results = shard.call(request, 4).results_by_transaction
     codes = [
         {one.partition_error_code for topic in result.topic_results for one in topic.results_by_partition}
         for result in results
     ]
     assert codes == [{0}, {FENCED}, {WRONG_ID}]
-    assert bench.shard.transactions["one"].partitions == {A, B}
-    assert bench.shard.transactions["other"].state.value == "Empty"
+    assert shard.shard.transactions["one"].partitions == {A, B}
+    assert shard.shard.transactions["other"].state.value == "Empty"
 
 
-def test_partitions_that_take_part_already_are_not_written_again(bench: Bench) -> None:
-    producer = bench.begin()
-    bench.add(producer, (A, B))
-    batches = bench.log.batches
-    assert bench.add(producer, (B,)) == {0}
-    assert bench.log.batches == batches
+def test_partitions_that_take_part_already_are_not_written_again(shard: ShardTransactions) -> None:
+    producer = shard.begin()
+    shard.add(producer, (A, B))
+    batches = shard.log.batches
+    assert shard.add(producer, (B,)) == {0}
+    assert shard.log.batches == batches
 
 
-def test_a_missing_partition_keeps_the_others_out_of_the_transaction(bench: Bench) -> None:
-    producer = bench.begin()
-    bench.shard.topics = TopicTable({"t": (b"i" * 16, 1)})
+def test_a_missing_partition_keeps_the_others_out_of_the_transaction(shard: ShardTransactions) -> None:
+    producer = shard.begin()
+    shard.shard.topics = TopicTable({"t": (b"i" * 16, 1)})
     codes = {errors.UnknownTopicOrPartition.code, errors.OperationNotAttempted.code}
-    assert bench.add(producer, (A, B)) == codes
-    assert bench.state == "Empty"
+    assert shard.add(producer, (A, B)) == codes
+    assert shard.state == "Empty"
 
 
-def test_a_groups_offsets_take_part_by_the_partition_of_the_group(bench: Bench) -> None:
-    producer = bench.begin()
-    assert bench.add_offsets(producer, "my-group") == 0
-    assert bench.transaction.partitions == {("__consumer_offsets", 12)}
+def test_a_groups_offsets_take_part_by_the_partition_of_the_group(shard: ShardTransactions) -> None:
+    producer = shard.begin()
+    assert shard.add_offsets(producer, "my-group") == 0
+    assert shard.transaction.partitions == {("__consumer_offsets", 12)}
     assert partition_for("my-group", 50) == 12
 
 
@@ -350,49 +379,54 @@ def test_a_groups_offsets_take_part_by_the_partition_of_the_group(bench: Bench) 
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(version: int) -> None:
-    bench = Bench(transaction_version=version)
+def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
+    make_bench: MakeBench, version: int
+) -> None:
+    bench = make_bench(version)
     producer = bench.begin(timeout_ms=15_000)
     bench.add(producer, version=3)
     bench.write(producer, A)
-    bench.pass_time(15.0)
+    bench.hold_markers()
+    bench.advance(14.0)
     assert bench.state == "Ongoing"
-    bench.pass_time(5.0)  # rounds are at 10 s, 20 s ...
+    assert bench.end_of_stable(A) == 0
+    bench.advance(11.0)  # the check runs every ten seconds
     assert bench.state == "PrepareAbort"
-    bench.carry_out()
+    bench.finish()
     assert (bench.state, bench.transaction.epoch) == ("CompleteAbort", producer.epoch + 1)
-    assert bench.partition(A).last_stable_offset == 2
+    assert bench.end_of_stable(A) == 2
+    assert bench.try_write(producer, A) == OLD_EPOCH
     assert bench.end(producer, version=4).error_code == FENCED
     assert bench.add(producer, version=3) == {FENCED}
     assert bench.begin() == bumped(producer, 2)
 
 
 def test_the_clock_starts_with_the_first_partition_and_survives_the_coordinator(
-    bench: Bench,
+    shard: ShardTransactions,
 ) -> None:
-    producer = bench.begin(timeout_ms=15_000)
-    bench.pass_time(100.0)
-    bench.add(producer)
-    bench.pass_time(8.0)
-    bench.reload()
-    bench.add(producer, (B,))
-    bench.pass_time(20.0)
-    assert bench.state == "PrepareAbort"
+    producer = shard.begin(timeout_ms=15_000)
+    shard.advance(100.0)
+    shard.add(producer)
+    shard.advance(8.0)
+    shard.reload()
+    shard.add(producer, (B,))
+    shard.advance(20.0)
+    assert shard.state == "PrepareAbort"
 
 
-def test_a_timeout_that_cannot_be_appended_is_tried_again(bench: Bench) -> None:
-    bench.add(bench.begin(timeout_ms=1000))
-    bench.log.fails_with = NotEnoughReplicas()
-    bench.pass_time(15.0)
-    assert bench.state == "Ongoing"
-    bench.log.fails_with = None
-    bench.pass_time(10.0)
-    assert bench.state == "PrepareAbort"
+def test_a_timeout_that_cannot_be_appended_is_tried_again(shard: ShardTransactions) -> None:
+    shard.add(shard.begin(timeout_ms=1000))
+    shard.log.fails_with = NotEnoughReplicas()
+    shard.advance(15.0)
+    assert shard.state == "Ongoing"
+    shard.log.fails_with = None
+    shard.advance(10.0)
+    assert shard.state == "PrepareAbort"
 
 
 @pytest.mark.parametrize("loaded_at", [0.1 * n for n in range(1, 60, 7)])
 def test_idle_transaction_checks_are_always_due_later(loaded_at: float) -> None:
-    bench = Bench(abort_check_interval=0.3)
+    bench = ShardTransactions(abort_check_interval=0.3)
     bench.now = loaded_at
     bench.reload()
     bench.add(bench.begin())
@@ -402,183 +436,191 @@ def test_idle_transaction_checks_are_always_due_later(loaded_at: float) -> None:
         bench.now = due
 
 
-def test_an_idle_coordinator_has_nothing_to_do(bench: Bench) -> None:
-    assert bench.runtime.poll(0.0) == float("inf")
-    producer = bench.begin()
-    assert bench.runtime.poll(0.0) == bench.settings.expiration_check_interval
-    bench.add(producer)
-    assert bench.runtime.poll(0.0) == bench.settings.abort_check_interval
+def test_an_idle_coordinator_has_nothing_to_do(shard: ShardTransactions) -> None:
+    assert shard.runtime.poll(0.0) == float("inf")
+    producer = shard.begin()
+    assert shard.runtime.poll(0.0) == shard.settings.expiration_check_interval
+    shard.add(producer)
+    assert shard.runtime.poll(0.0) == shard.settings.abort_check_interval
 
 
-def test_transactional_ids_are_forgotten_in_time_but_not_inside_a_transaction(bench: Bench) -> None:
-    week = bench.settings.expiration
-    bench.begin(name="idle")
-    busy = bench.begin(name="busy")
-    bench.pass_time(week - 10)
-    bench.add(busy, name="busy")
-    bench.shard.settings = attrs.evolve(bench.settings, abort_check_interval=10 * week)
-    bench.pass_time(3600.0)
-    assert set(bench.shard.transactions) == {"busy"}
-    bench.pass_time(week + 3600.0)
-    assert set(bench.shard.transactions) == {"busy"}
-    bench.reload()
-    assert set(bench.shard.transactions) == {"busy"}
+def test_transactional_ids_are_forgotten_in_time_but_not_inside_a_transaction(
+    shard: ShardTransactions,
+) -> None:
+    week = shard.settings.expiration
+    shard.begin(name="idle")
+    busy = shard.begin(name="busy")
+    shard.advance(week - 10)
+    shard.add(busy, name="busy")
+    shard.shard.settings = attrs.evolve(shard.settings, abort_check_interval=10 * week)
+    shard.advance(3600.0)
+    assert set(shard.shard.transactions) == {"busy"}
+    shard.advance(week + 3600.0)
+    assert set(shard.shard.transactions) == {"busy"}
+    shard.reload()
+    assert set(shard.shard.transactions) == {"busy"}
 
 
 # -------------------------------------------------------------------- markers and the end
 
 
-def test_marker_requests_carry_the_coordinators_epoch_and_the_decision(bench: Bench) -> None:
-    producer = bench.begin()
-    bench.add(producer, (A, B))
-    bench.end(producer)
-    (order,) = bench.orders()
+def test_marker_requests_carry_the_coordinators_epoch_and_the_decision(shard: ShardTransactions) -> None:
+    producer = shard.begin()
+    shard.add(producer, (A, B))
+    shard.end(producer)
+    (order,) = shard.orders()
     assert (order.coordinator_epoch, order.committed, set(order.partitions)) == (1, True, {A, B})
     assert (order.producer_id, order.producer_epoch) == (producer.id, producer.epoch + 1)
-    bench.reload()
-    (again,) = bench.orders()
+    shard.reload()
+    (again,) = shard.orders()
     assert again == attrs.evolve(order, coordinator_epoch=2)
 
 
-def test_markers_are_sent_after_the_decision_is_committed(bench: Bench) -> None:
-    producer = bench.begin()
-    bench.add(producer)
-    bench.log.commits_at_once = False
-    answer = bench.submit(
+def test_markers_are_sent_after_the_decision_is_committed(shard: ShardTransactions) -> None:
+    producer = shard.begin()
+    shard.add(producer)
+    shard.log.commits_at_once = False
+    answer = shard.send(
         EndTxnRequest(
-            transactional_id=bench.name,
+            transactional_id=shard.name,
             producer_id=producer.id,
             producer_epoch=producer.epoch,
             committed=True,
         ),
         5,
     )
-    assert bench.state == "PrepareCommit"
+    assert shard.state == "PrepareCommit"
     assert not answer.is_done
-    assert bench.orders() == []
-    bench.reload(keep_uncommitted=False)
-    assert bench.state == "Ongoing"
-    assert bench.orders() == []
+    assert shard.orders() == []
+    shard.reload(keep_uncommitted=False)
+    assert shard.state == "Ongoing"
+    assert shard.orders() == []
     assert answer.response is not None
     assert answer.response.error_code == errors.NotCoordinator.code
 
 
-def test_new_coordinator_sends_markers_only_after_its_loaded_state_is_committed(bench: Bench) -> None:
-    producer = bench.begin()
-    bench.add(producer)
-    bench.log.commits_at_once = False
-    bench.submit(
+def test_new_coordinator_sends_markers_only_after_its_loaded_state_is_committed(
+    shard: ShardTransactions,
+) -> None:
+    producer = shard.begin()
+    shard.add(producer)
+    shard.log.commits_at_once = False
+    shard.send(
         EndTxnRequest(
-            transactional_id=bench.name,
+            transactional_id=shard.name,
             producer_id=producer.id,
             producer_epoch=producer.epoch,
             committed=True,
         ),
         5,
     )
-    bench.reload()
-    assert bench.state == "PrepareCommit"
-    assert bench.orders() == []
-    bench.commit_all()
-    assert len(bench.orders()) == 1
+    shard.reload()
+    assert shard.state == "PrepareCommit"
+    assert shard.orders() == []
+    shard.commit_all()
+    assert len(shard.orders()) == 1
 
 
-def test_the_last_marker_completes_the_transaction(bench: Bench) -> None:
-    producer = bench.begin()
-    bench.add(producer, (A, B))
-    bench.end(producer)
-    (order,) = bench.orders()
-    bench.report(order, A, 0)
-    assert bench.state == "PrepareCommit"
-    bench.report(order, A, 0)
-    assert bench.state == "PrepareCommit"
-    bench.report(order, B, 0)
-    assert bench.state == "CompleteCommit"
-    assert bench.transaction.partitions == frozenset()
-    bench.report(order, B, 0)
-    assert bench.state == "CompleteCommit"
+def test_the_last_marker_completes_the_transaction(shard: ShardTransactions) -> None:
+    producer = shard.begin()
+    shard.add(producer, (A, B))
+    shard.end(producer)
+    (order,) = shard.orders()
+    shard.report(order, A, 0)
+    assert shard.state == "PrepareCommit"
+    shard.report(order, A, 0)
+    assert shard.state == "PrepareCommit"
+    shard.report(order, B, 0)
+    assert shard.state == "CompleteCommit"
+    assert shard.transaction.partitions == frozenset()
+    shard.report(order, B, 0)
+    assert shard.state == "CompleteCommit"
 
 
-def test_a_marker_that_fails_is_ordered_again_after_a_pause(bench: Bench) -> None:
-    producer = bench.begin()
-    bench.add(producer, (A, B))
-    bench.end(producer)
-    (order,) = bench.orders()
-    bench.report(order, A, errors.NotLeaderOrFollower.code)
-    bench.report(order, B, 0)
-    assert bench.orders() == []
-    bench.pass_time(0.1)
-    (again,) = bench.orders()
+def test_a_marker_that_fails_is_ordered_again_after_a_pause(shard: ShardTransactions) -> None:
+    producer = shard.begin()
+    shard.add(producer, (A, B))
+    shard.end(producer)
+    (order,) = shard.orders()
+    shard.report(order, A, errors.NotLeaderOrFollower.code)
+    shard.report(order, B, 0)
+    assert shard.orders() == []
+    shard.advance(0.1)
+    (again,) = shard.orders()
     assert again == attrs.evolve(order, partitions=frozenset({A}))
-    bench.report(again, A, 0)
-    assert bench.state == "CompleteCommit"
+    shard.report(again, A, 0)
+    assert shard.state == "CompleteCommit"
 
 
-def test_a_deleted_partition_needs_no_marker(bench: Bench) -> None:
-    producer = bench.begin()
-    bench.add(producer, (A, B))
-    bench.end(producer)
-    (order,) = bench.orders()
-    bench.report(order, A, 0)
-    bench.shard.topics = TopicTable({"t": (b"i" * 16, 1)})
-    bench.report(order, B, errors.UnknownTopicOrPartition.code)
-    bench.pass_time(0.1)
-    assert bench.orders() == []
-    assert bench.state == "CompleteCommit"
+def test_a_deleted_partition_needs_no_marker(shard: ShardTransactions) -> None:
+    producer = shard.begin()
+    shard.add(producer, (A, B))
+    shard.end(producer)
+    (order,) = shard.orders()
+    shard.report(order, A, 0)
+    shard.shard.topics = TopicTable({"t": (b"i" * 16, 1)})
+    shard.report(order, B, errors.UnknownTopicOrPartition.code)
+    shard.advance(0.1)
+    assert shard.orders() == []
+    assert shard.state == "CompleteCommit"
 
 
-def test_a_fenced_coordinator_stops_and_the_next_one_ends_it(bench: Bench) -> None:
-    producer = bench.begin()
-    bench.add(producer, (A, B))
-    bench.end(producer)
-    (order,) = bench.orders()
-    bench.report(order, A, errors.TransactionCoordinatorFenced.code)
-    bench.report(order, B, 0)
-    bench.pass_time(60.0)
-    assert (bench.state, bench.orders()) == ("PrepareCommit", [])
-    bench.reload()
-    bench.carry_out()
-    assert bench.state == "CompleteCommit"
+def test_a_fenced_coordinator_stops_and_the_next_one_ends_it(shard: ShardTransactions) -> None:
+    producer = shard.begin()
+    shard.add(producer, (A, B))
+    shard.end(producer)
+    (order,) = shard.orders()
+    shard.report(order, A, errors.TransactionCoordinatorFenced.code)
+    shard.report(order, B, 0)
+    shard.advance(60.0)
+    assert (shard.state, shard.orders()) == ("PrepareCommit", [])
+    shard.reload()
+    shard.finish()
+    assert shard.state == "CompleteCommit"
 
 
-def test_the_report_of_an_earlier_coordinator_or_transaction_counts_for_nothing(bench: Bench) -> None:
-    producer = bench.begin()
-    bench.add(producer)
-    bench.end(producer)
-    (order,) = bench.orders()
-    bench.reload()
-    bench.report(order, A, 0)
-    assert bench.state == "PrepareCommit"
-    bench.carry_out()
+def test_the_report_of_an_earlier_coordinator_or_transaction_counts_for_nothing(
+    shard: ShardTransactions,
+) -> None:
+    producer = shard.begin()
+    shard.add(producer)
+    shard.end(producer)
+    (order,) = shard.orders()
+    shard.reload()
+    shard.report(order, A, 0)
+    assert shard.state == "PrepareCommit"
+    shard.finish()
     following = bumped(producer)
-    bench.add(following)
-    bench.end(following)
-    bench.report(attrs.evolve(order, coordinator_epoch=2), A, 0)
-    assert bench.state == "PrepareCommit"
+    shard.add(following)
+    shard.end(following)
+    shard.report(attrs.evolve(order, coordinator_epoch=2), A, 0)
+    assert shard.state == "PrepareCommit"
 
 
-def test_the_last_record_is_tried_again_when_it_cannot_be_appended(bench: Bench) -> None:
-    producer = bench.begin()
-    bench.add(producer)
-    bench.end(producer)
-    bench.log.fails_with = NotEnoughReplicas()
-    bench.carry_out()
-    assert bench.state == "PrepareCommit"
-    bench.pass_time(1.0)
-    bench.log.fails_with = None
-    bench.pass_time(0.1)
-    assert bench.state == "CompleteCommit"
+def test_the_last_record_is_tried_again_when_it_cannot_be_appended(shard: ShardTransactions) -> None:
+    producer = shard.begin()
+    shard.add(producer)
+    shard.end(producer)
+    shard.log.fails_with = NotEnoughReplicas()
+    shard.finish()
+    assert shard.state == "PrepareCommit"
+    shard.advance(1.0)
+    shard.log.fails_with = None
+    shard.advance(0.1)
+    assert shard.state == "CompleteCommit"
 
 
-def test_a_log_that_ends_between_the_two_records_of_an_empty_abort_is_completed(bench: Bench) -> None:
-    producer = bench.begin()
-    bench.end(producer, committed=False)
-    del bench.log.entries[-1]
-    bench.log.high_watermark = len(bench.log.entries)
-    bench.reload()
-    assert bench.state == "PrepareAbort"
-    bench.pass_time(0.0)
-    assert bench.state == "CompleteAbort"
+def test_a_log_that_ends_between_the_two_records_of_an_empty_abort_is_completed(
+    shard: ShardTransactions,
+) -> None:
+    producer = shard.begin()
+    shard.end(producer, committed=False)
+    del shard.log.entries[-1]
+    shard.log.high_watermark = len(shard.log.entries)
+    shard.reload()
+    assert shard.state == "PrepareAbort"
+    shard.advance(0.0)
+    assert shard.state == "CompleteAbort"
 
 
 # -------------------------------------------------------------------- versions of the log, queries
@@ -586,7 +628,7 @@ def test_a_log_that_ends_between_the_two_records_of_an_empty_abort_is_completed(
 
 @OLD_VERSIONS
 def test_the_record_is_in_the_version_of_the_finalised_feature(version: int) -> None:
-    bench = Bench(transaction_version=version)
+    bench = ShardTransactions(transaction_version=version)
     producer = bench.begin()
     bench.init(producer)
     (first, second) = [entry for entry in bench.log.entries if hasattr(entry, "value")]
@@ -597,21 +639,21 @@ def test_the_record_is_in_the_version_of_the_finalised_feature(version: int) -> 
     assert bench.transaction.previous_producer_id == (producer.id if version else -1)
 
 
-def test_transactions_are_described(bench: Bench) -> None:
-    producer = bench.begin(timeout_ms=30_000)
-    bench.add(producer, (B, A))
-    known, unknown, nameless = bench.ask(
-        DescribeTransactionsRequest(transactional_ids=[bench.name, "unknown", ""]), 0
+def test_transactions_are_described(shard: ShardTransactions) -> None:
+    producer = shard.begin(timeout_ms=30_000)
+    shard.add(producer, (B, A))
+    known, unknown, nameless = shard.call(
+        DescribeTransactionsRequest(transactional_ids=[shard.name, "unknown", ""]), 0
     ).transaction_states
     assert (known.error_code, known.transaction_state, known.producer_id) == (0, "Ongoing", producer.id)
-    assert (known.transaction_timeout_ms, known.transaction_start_time_ms) == (30_000, bench.wall_ms(0))
+    assert (known.transaction_timeout_ms, known.transaction_start_time_ms) == (30_000, shard.wall_ms(0))
     assert [(one.topic, one.partitions) for one in known.topics] == [("t", [0, 1])]
     assert unknown.error_code == errors.TransactionalIdNotFound.code
     assert nameless.error_code == errors.InvalidRequest.code
 
 
 def listed(
-    bench: Bench,
+    bench: ShardTransactions,
     *,
     states: tuple[str, ...] = (),
     producers: tuple[int, ...] = (),
@@ -622,24 +664,24 @@ def listed(
         producer_id_filters=list(producers),
         duration_filter=duration_ms,
     )
-    return bench.ask(request, 2)
+    return bench.call(request, 2)
 
 
 def names(response: ListTransactionsResponse) -> set[str]:
     return {one.transactional_id for one in response.transaction_states}
 
 
-def test_transactions_are_listed_by_every_filter(bench: Bench) -> None:
-    first, second = bench.begin(name="order-1"), bench.begin(name="order-2")
-    bench.add(first, name="order-1")
-    bench.now = 5.0
-    bench.add(second, name="order-2")
-    bench.begin(name="other")
-    bench.now = 8.0
-    assert names(listed(bench)) == {"order-1", "order-2", "other"}
-    assert names(listed(bench, states=("Ongoing",))) == {"order-1", "order-2"}
-    assert names(listed(bench, producers=(first.id,))) == {"order-1"}
-    assert names(listed(bench, states=("Ongoing",), duration_ms=3000)) == {"order-1"}
-    response = listed(bench, states=("Ongoing", "Nonsense"))
+def test_transactions_are_listed_by_every_filter(shard: ShardTransactions) -> None:
+    first, second = shard.begin(name="order-1"), shard.begin(name="order-2")
+    shard.add(first, name="order-1")
+    shard.now = 5.0
+    shard.add(second, name="order-2")
+    shard.begin(name="other")
+    shard.now = 8.0
+    assert names(listed(shard)) == {"order-1", "order-2", "other"}
+    assert names(listed(shard, states=("Ongoing",))) == {"order-1", "order-2"}
+    assert names(listed(shard, producers=(first.id,))) == {"order-1"}
+    assert names(listed(shard, states=("Ongoing",), duration_ms=3000)) == {"order-1"}
+    response = listed(shard, states=("Ongoing", "Nonsense"))
     assert (names(response), response.unknown_state_filters) == ({"order-1", "order-2"}, ["Nonsense"])
-    assert names(listed(bench, states=("Nonsense",))) == set()
+    assert names(listed(shard, states=("Nonsense",))) == set()

@@ -18,7 +18,7 @@ from pykafka2.protocol.messages.transaction_admin import (
     ListTransactionsRequest,
 )
 from pykafka2.testing.simulation import Simulation
-from tests.broker.support.transaction_clients import Producer, World
+from tests.broker.support.transactions import ClusterTransactions, Producer
 
 A, B = ("t", 0), ("u", 1)
 
@@ -31,115 +31,10 @@ INVALID_STATE = errors.InvalidTxnState.code
 # ---------------------------------------------------------------------- InitProducerId
 
 
-def test_an_empty_id_or_too_long_a_timeout_is_refused(new: World) -> None:
-    producer = Producer(new)
-    assert Producer(new, "").try_init().error_code == errors.InvalidRequest.code
-    too_long = errors.InvalidTransactionTimeout.code
-    assert [producer.init(timeout_ms) for timeout_ms in (900_001, 0, -1)] == [too_long] * 3
-    assert producer.init(900_000) == 0
-    assert producer.epoch == 0
-
-
-def test_a_second_producer_aborts_and_fences_the_first(world: World) -> None:
-    first = Producer(world).begin()
-    first.send(b"gone")
-    second = Producer(world)
-    assert second.init() == CONCURRENT
-    world.until("CompleteAbort")
-    assert second.init() == 0
-    assert (second.id, second.epoch > first.epoch) == (first.id, True)
-    assert world.values() == []
-    assert first.write([b"late"]).error_code == INVALID_EPOCH
-    assert first.end() == FENCED
-    second.send(b"kept")
-    assert second.end() == 0
-    world.until("CompleteCommit")
-    assert world.values() == [b"kept"]
-
-
-def test_while_markers_are_on_their_way_a_producer_has_to_wait(world: World) -> None:
-    producer = Producer(world).begin()
-    producer.send(b"x")
-    held = world.cluster.controls
-    held.pause_followers(A)
-    assert producer.end() == 0
-    assert world.cluster.transaction("tid").state == "PrepareCommit"
-    assert Producer(world).init() == CONCURRENT
-    held.resume_followers()
-    world.until("CompleteCommit")
-    assert Producer(world).init() == 0
-
-
-def test_old_versions_get_invalid_producer_epoch_instead_of_producer_fenced(old: World) -> None:
-    first = Producer(old).begin()
-    Producer(old).begin()
-    assert (first.add(A, version=2), first.add(A, version=1)) == ([FENCED], [INVALID_EPOCH])
-    ends = [first.try_end(committed=True, version=version).error_code for version in (2, 1)]
-    assert ends == [FENCED, INVALID_EPOCH]
-    first.take(first.id, first.epoch)
-    answers = [first.try_init(keeps_id=True, version=version).error_code for version in (4, 3)]
-    assert answers == [FENCED, INVALID_EPOCH]
-
-
-def test_used_up_epochs_bring_a_new_producer_id(old: World) -> None:
-    """The coordinator's state is put before its last epochs: nobody asks 32,000 times."""
-    import attrs
-
-    producer = Producer(old).begin()
-    where = old.cluster.brokers[old.find("tid")].coordinators.transactions
-    (shard,) = [one for one in where.shards.values() if "tid" in one.transactions]
-    shard.transactions["tid"] = attrs.evolve(shard.transactions["tid"], epoch=32765)
-    before = producer.id
-    assert producer.init() == 0
-    assert (producer.id, producer.epoch) == (before, 32766)
-    assert producer.init() == 0
-    assert producer.id > before
-    assert producer.epoch == 0
-
-
 # ---------------------------------------------------------------------- EndTxn
 
 
-def test_a_repeated_end_is_answered_like_the_first_another_is_refused(old: World) -> None:
-    producer = Producer(old).begin()
-    assert producer.end() == INVALID_STATE  # Empty
-    producer.send(b"x")
-    assert producer.end() == 0
-    old.until("CompleteCommit")
-    assert producer.end() == 0
-    assert producer.end(committed=False) == INVALID_STATE
-    assert len(old.read(committed=False).records) > 0
-    assert old.values() == [b"x"]
-
-
-def test_end_txn_during_another_end_gets_concurrent_transactions(old: World) -> None:
-    producer = Producer(old).begin()
-    producer.send(b"x")
-    old.cluster.controls.pause_followers(A)
-    assert producer.end() == 0
-    assert producer.end() == CONCURRENT
-    old.cluster.controls.resume_followers()
-    old.until("CompleteCommit")
-    assert producer.end() == 0
-
-
-def test_every_end_brings_an_epoch_and_its_retry_is_known_by_the_one_before(new: World) -> None:
-    producer = Producer(new).begin()
-    producer.send(b"x")
-    retry = Producer(new)
-    retry.take(producer.id, producer.epoch)
-    assert producer.end() == 0
-    assert (producer.id, producer.epoch) == (retry.id, retry.epoch + 1)
-    new.until("CompleteCommit")
-    again = retry.try_end(committed=True)
-    assert (again.error_code, again.producer_epoch) == (0, producer.epoch)
-    assert retry.try_end(committed=False).error_code == INVALID_STATE
-    # An abort of nothing is allowed and brings the next epoch.
-    assert producer.end(committed=False) == 0
-    assert producer.epoch == retry.epoch + 2
-
-
-def test_a_produce_makes_its_partition_take_part(new: World) -> None:
+def test_a_produce_makes_its_partition_take_part(new: ClusterTransactions) -> None:
     producer = Producer(new).begin()
     assert new.cluster.transaction("tid").state == "Empty"
     assert producer.write([b"x"]).error_code == 0
@@ -154,7 +49,7 @@ def test_a_produce_makes_its_partition_take_part(new: World) -> None:
 @pytest.mark.parametrize("patience_ms", [100, 5_000])
 def test_a_batch_right_after_the_end_waits_for_the_markers(simulated: Simulation, patience_ms: int) -> None:
     """The next transaction begins while the one before is being ended: the leader asks again by itself."""
-    world = World(simulated, config={"add.partitions.to.txn.retry.backoff.max.ms": patience_ms})
+    world = ClusterTransactions(simulated, config={"add.partitions.to.txn.retry.backoff.max.ms": patience_ms})
     producer = Producer(world).begin()
     producer.send(b"x", "u", 1)
     world.cluster.controls.pause_followers(B)
@@ -172,24 +67,7 @@ def test_a_batch_right_after_the_end_waits_for_the_markers(simulated: Simulation
 # ---------------------------------------------------------------------- timeouts, markers
 
 
-def test_an_idle_transaction_is_aborted_and_its_producer_fenced(world: World) -> None:
-    producer = Producer(world).begin(timeout_ms=5_000)
-    producer.send(b"x")
-    assert world.read().last_stable_offset == 0
-    world.simulation.run_for(4)
-    assert world.cluster.transaction("tid").state == "Ongoing"
-    world.until("CompleteAbort")
-    assert world.simulation.now < 25  # a round every ten seconds, as in Kafka
-    assert world.cluster.transaction("tid").producer_epoch > producer.epoch
-    assert world.values() == []
-    assert world.read().last_stable_offset == 2
-    assert producer.write([b"late"]).error_code == INVALID_EPOCH
-    # With version 2 an end of the epoch before the abort's may be the retry of one, but not of a commit.
-    assert producer.end() == (FENCED if world.version == 1 else INVALID_STATE)
-    assert producer.init(5_000) == 0
-
-
-def test_markers_reach_a_leader_that_was_away(world: World) -> None:
+def test_markers_reach_a_leader_that_was_away(world: ClusterTransactions) -> None:
     """The decision stands; the marker follows when the partition has a leader again."""
     producer = Producer(world).begin()
     leader = world.leader("u", 1)
@@ -210,14 +88,14 @@ def test_markers_reach_a_leader_that_was_away(world: World) -> None:
 
 @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
 def test_new_coordinator_finishes_the_end_of_a_transaction_of_a_crashed_one(
-    world: World, committed: bool
+    world: ClusterTransactions, committed: bool
 ) -> None:
     producer = Producer(world).begin()
     producer.send(b"x")
     producer.send(b"y", "u", 1)
     world.cluster.controls.pause_followers(B)
     assert producer.end(committed=committed) == 0
-    assert world.state() == ("PrepareCommit" if committed else "PrepareAbort")
+    assert world.state == ("PrepareCommit" if committed else "PrepareAbort")
     dead = world.find("tid")
     world.cluster.controls.crash_broker(dead)
     world.cluster.controls.resume_followers()
@@ -230,7 +108,7 @@ def test_new_coordinator_finishes_the_end_of_a_transaction_of_a_crashed_one(
     assert producer.end() == 0
 
 
-def test_transaction_survives_a_move_of_its_coordinator(world: World) -> None:
+def test_transaction_survives_a_move_of_its_coordinator(world: ClusterTransactions) -> None:
     producer = Producer(world).begin()
     producer.send(b"x")
     before = world.cluster.transaction("tid")
@@ -245,7 +123,7 @@ def test_transaction_survives_a_move_of_its_coordinator(world: World) -> None:
     assert (world.values(), world.values("u", 1)) == ([b"x"], [b"y"])
 
 
-def test_deleted_topic_does_not_block_the_end_of_its_transaction(world: World) -> None:
+def test_deleted_topic_does_not_block_the_end_of_its_transaction(world: ClusterTransactions) -> None:
     producer = Producer(world).begin()
     producer.send(b"x")
     producer.send(b"y", "u", 1)
@@ -260,11 +138,11 @@ def test_deleted_topic_does_not_block_the_end_of_its_transaction(world: World) -
 # ---------------------------------------------------------------------- coordinators, queries
 
 
-def test_another_broker_is_not_the_coordinator(world: World) -> None:
+def test_another_broker_is_not_the_coordinator(world: ClusterTransactions) -> None:
     producer = Producer(world).begin()
     other = (world.find("tid") + 1) % 3
     request = InitProducerIdRequest(transactional_id="tid", transaction_timeout_ms=1000)
-    assert world.call(other, request, 5).error_code == errors.NotCoordinator.code
+    assert world.call_broker(other, request, 5).error_code == errors.NotCoordinator.code
     world.cluster.controls.hold_loading()
     world.cluster.controls.move_coordinator("tid", other, kind="transaction")
     assert producer.try_init().error_code == errors.CoordinatorLoadInProgress.code
@@ -273,13 +151,13 @@ def test_another_broker_is_not_the_coordinator(world: World) -> None:
     assert producer.init() == 0
 
 
-def test_describe_and_list_transactions(world: World) -> None:
+def test_describe_and_list_transactions(world: ClusterTransactions) -> None:
     one, two = Producer(world, "one").begin(), Producer(world, "two").begin()
     one.send(b"x")
-    described = one.ask(DescribeTransactionsRequest(transactional_ids=["one"]), 0).transaction_states[0]
+    described = one.call(DescribeTransactionsRequest(transactional_ids=["one"]), 0).transaction_states[0]
     assert (described.transaction_state, described.producer_id) == ("Ongoing", one.id)
     assert [(topic.topic, topic.partitions) for topic in described.topics] == [("t", [0])]
-    missing = one.ask(DescribeTransactionsRequest(transactional_ids=["none"]), 0)
+    missing = one.call(DescribeTransactionsRequest(transactional_ids=["none"]), 0)
     assert missing.transaction_states[0].error_code in (
         errors.TransactionalIdNotFound.code,
         errors.NotCoordinator.code,
@@ -288,14 +166,14 @@ def test_describe_and_list_transactions(world: World) -> None:
     listed = [
         state.transactional_id
         for broker in range(3)
-        for state in world.call(broker, request, 2).transaction_states
+        for state in world.call_broker(broker, request, 2).transaction_states
     ]
     assert listed == ["one"]
     assert [view.transactional_id for view in world.cluster.transactions() if view.is_open] == ["one"]
     assert two.end(committed=False) == (0 if world.version == 2 else INVALID_STATE)
 
 
-def test_the_coordinator_follows_the_finalised_transaction_version(new: World) -> None:
+def test_the_coordinator_follows_the_finalised_transaction_version(new: ClusterTransactions) -> None:
     """With version 2 the coordinator's own abort is one of an epoch for each transaction, with 1 it is not;
     UpdateFeatures changes it while transactions are open.
     """
@@ -303,7 +181,7 @@ def test_the_coordinator_follows_the_finalised_transaction_version(new: World) -
     producer.send(b"x")
     update = FeatureUpdateKey(feature="transaction.version", max_version_level=1, upgrade_type=2)
     request = UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update])
-    assert new.call(0, request, 1).error_code == 0
+    assert new.call_broker(0, request, 1).error_code == 0
     new.simulation.run_for(0.1)
     assert [broker.image.transaction_version for broker in new.cluster.brokers] == [1, 1, 1]
     new.until("CompleteAbort")
@@ -314,7 +192,7 @@ def test_the_coordinator_follows_the_finalised_transaction_version(new: World) -
 
 
 def test_unused_transactional_id_expires(simulated: Simulation) -> None:
-    world = World(
+    world = ClusterTransactions(
         simulated,
         brokers=1,
         config={

@@ -37,7 +37,7 @@ from pykafka2.protocol.messages.transaction import (
 )
 from pykafka2.records.batch import TRANSACTIONAL_FLAG, RecordBatch
 from tests.broker.support.batches import batch, view
-from tests.broker.support.transaction_bench import A, B, Bench
+from tests.broker.support.transactions import A, B, ShardTransactions
 
 NAMES = st.sampled_from(["one", "two"])
 MOSTLY = st.sampled_from([True, True, True, False])
@@ -94,7 +94,7 @@ class Late:
         return set(verification_codes(self.question, self.answer.response, self.support).values()) == {0}
 
 
-class World(Bench):
+class World(ShardTransactions):
     """The bench with logs that demand verification."""
 
     def partition(self, partition: Partition) -> PartitionLog:
@@ -144,7 +144,7 @@ class Transactions(RuleBasedStateMachine):
             producer_id=expected.id if expected else -1,
             producer_epoch=expected.epoch if expected else -1,
         )
-        response = self.bench.submit(request, 5).response
+        response = self.bench.send(request, 5).response
         if response is None or response.error_code:
             return None
         # Whoever had the name may not bring anything to light that is not decided yet.
@@ -209,7 +209,7 @@ class Transactions(RuleBasedStateMachine):
             v3_and_below_producer_epoch=client.id.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=partition[0], partitions=[partition[1]])],
         )
-        response = self.bench.submit(request, 3).response
+        response = self.bench.send(request, 3).response
         if response is None:
             return False
         (topic,) = response.results_by_topic_v3_and_below
@@ -224,7 +224,7 @@ class Transactions(RuleBasedStateMachine):
         if guard is None:
             return Late(partition, data, None, None, None, self.support)
         asked = verification_request(client.name, client.id.id, client.id.epoch, [partition], self.support)
-        return Late(partition, data, guard, asked, self.bench.submit(asked, 5), self.support)
+        return Late(partition, data, guard, asked, self.bench.send(asked, 5), self.support)
 
     def _append(self, late: Late) -> bool:
         if not late.is_let_in:
@@ -270,7 +270,7 @@ class Transactions(RuleBasedStateMachine):
 
     def _send_end(self, moved: Moved, is_lost: bool) -> None:
         assert moved.request is not None
-        answer = self.bench.submit(moved.request, 5 if self.version == 2 else 4)
+        answer = self.bench.send(moved.request, 5 if self.version == 2 else 4)
         answer.then(lambda response: self._end_answered(moved, response, is_lost))
 
     def _end_answered(self, moved: Moved, response: EndTxnResponse, is_lost: bool) -> None:
@@ -355,7 +355,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.1, 0.1, 1.0, 9.0, 25.0]))
     def time_passes(self, seconds: float) -> None:
-        self.bench.pass_time(seconds)
+        self.bench.advance(seconds)
 
     @rule(keep_uncommitted=MOSTLY)
     def the_coordinator_moves(self, keep_uncommitted: bool) -> None:
@@ -493,7 +493,7 @@ class Transactions(RuleBasedStateMachine):
         for _ in range(20):
             self._carry_out_markers()
             if not self.sent:
-                self.bench.pass_time(15.0)
+                self.bench.advance(15.0)
                 self._collect()
         assert not self.sent
         abandoned: Iterable[str] = self.bench.shard.pending_markers

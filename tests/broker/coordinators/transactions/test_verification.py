@@ -18,7 +18,7 @@ from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.errors import BrokerError, InvalidTxnState
 from pykafka2.protocol.messages.transaction import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from tests.broker.log.test_transactions import write
-from tests.broker.support.transaction_bench import A, B, Bench
+from tests.broker.support.transactions import A, B, ShardTransactions
 
 
 def told(
@@ -28,9 +28,11 @@ def told(
     return {place: for_produce(code, support) for place, code in codes.items()}
 
 
-def ask(bench: Bench, producer: Producer, support: TransactionSupport) -> dict[tuple[str, int], int]:
+def ask(
+    bench: ShardTransactions, producer: Producer, support: TransactionSupport
+) -> dict[tuple[str, int], int]:
     request = verification_request(bench.name, producer.id, producer.epoch, [A, B], support)
-    return told(request, bench.ask(request, 5), support)
+    return told(request, bench.call(request, 5), support)
 
 
 def test_produce_version_decides_the_transaction_support() -> None:
@@ -45,7 +47,7 @@ def test_produce_version_decides_the_transaction_support() -> None:
 
 
 def test_older_producers_are_verified() -> None:
-    bench = Bench()
+    bench = ShardTransactions()
     producer = bench.begin()
     bench.add(producer, (A,), version=3)
     assert ask(bench, producer, TransactionSupport.OLD_ERRORS) == {A: 0, B: errors.InvalidTxnState.code}
@@ -54,14 +56,14 @@ def test_older_producers_are_verified() -> None:
 
 
 def test_newer_producers_add_the_partition_by_producing() -> None:
-    bench = Bench()
+    bench = ShardTransactions()
     producer = bench.begin()
     assert ask(bench, producer, TransactionSupport.ADDS_PARTITIONS) == {A: 0, B: 0}
     assert bench.transaction.partitions == {A, B}
 
 
 def test_fenced_producer_gets_invalid_producer_epoch() -> None:
-    bench = Bench()
+    bench = ShardTransactions()
     stale = bench.begin()
     bench.begin()
     for support in TransactionSupport:
@@ -91,7 +93,7 @@ def test_offset_commits_get_retriable_codes_for_coordinator_failures() -> None:
 
 
 def test_ending_transaction_is_concurrent_only_to_newer_producers() -> None:
-    bench = Bench()
+    bench = ShardTransactions()
     producer = bench.begin()
     bench.add(producer)
     answer = bench.end(producer)
@@ -113,7 +115,7 @@ def test_a_coordinator_that_forbids_the_question() -> None:
 
 def test_a_batch_that_comes_after_the_abort_stays_out() -> None:
     """The hanging transaction of KIP-890, from the question to the log."""
-    bench = Bench(transaction_version=1)
+    bench = ShardTransactions(transaction_version=1)
     producer = bench.begin(timeout_ms=1000)
     bench.add(producer, (A,), version=3)
     log = bench.logs[A] = PartitionLog(*A, bytes(16))
@@ -122,9 +124,9 @@ def test_a_batch_that_comes_after_the_abort_stays_out() -> None:
     request = verification_request(
         bench.name, producer.id, producer.epoch, [A], TransactionSupport.OLD_ERRORS
     )
-    assert told(request, bench.ask(request, 5), TransactionSupport.OLD_ERRORS) == {A: 0}
-    bench.pass_time(20.0)
-    bench.carry_out()
+    assert told(request, bench.call(request, 5), TransactionSupport.OLD_ERRORS) == {A: 0}
+    bench.advance(20.0)
+    bench.finish()
     with pytest.raises((InvalidTxnState, errors.InvalidProducerEpoch)):
         write(log, producer.id, 0, epoch=producer.epoch, guard=guard)
     assert log.last_stable_offset == log.high_watermark == 1

@@ -18,7 +18,7 @@ from pykafka2.protocol.messages.transaction import (
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.batches import in_transaction
 from tests.broker.support.data_requests import TV1_PRODUCE, partition_of, produce_request
-from tests.broker.support.transaction_clients import Producer, World
+from tests.broker.support.transactions import ClusterTransactions, Producer
 
 A, B = ("t", 0), ("u", 1)
 
@@ -31,7 +31,7 @@ INVALID_STATE = errors.InvalidTxnState.code
 # ---------------------------------------------------------------------- verification
 
 
-def test_a_partition_that_was_not_added_is_refused(old: World) -> None:
+def test_a_partition_that_was_not_added_is_refused(old: ClusterTransactions) -> None:
     producer = Producer(old).begin()
     assert producer.write([b"x"], version=10).error_code == INVALID_STATE
     assert producer.write([b"x"], version=11).error_code == errors.TransactionAbortable.code
@@ -40,7 +40,7 @@ def test_a_partition_that_was_not_added_is_refused(old: World) -> None:
     assert producer.write([b"x"]).error_code == 0
 
 
-def test_a_coordinator_that_cannot_answer_is_not_enough_replicas(old: World) -> None:
+def test_a_coordinator_that_cannot_answer_is_not_enough_replicas(old: ClusterTransactions) -> None:
     producer = Producer(old).begin()
     assert producer.add(A, B) == [0, 0]
     controls = old.cluster.controls
@@ -54,19 +54,19 @@ def test_a_coordinator_that_cannot_answer_is_not_enough_replicas(old: World) -> 
     assert producer.write([b"x"]).error_code == 0
 
 
-def test_a_stranger_cannot_write_into_a_transaction(old: World) -> None:
+def test_a_stranger_cannot_write_into_a_transaction(old: ClusterTransactions) -> None:
     producer = Producer(old).begin()
     producer.send(b"x")
     records = in_transaction([b"y"], producer.id + 7)
     request = produce_request("t", 0, records, transactional_id="tid")
-    answer = partition_of(old.call(old.leader(), request, TV1_PRODUCE))
+    answer = partition_of(old.call_broker(old.leader(), request, TV1_PRODUCE))
     assert answer.error_code == errors.InvalidProducerIdMapping.code
     assert producer.end() == 0
     old.until("CompleteCommit")
     assert old.values() == [b"x"]
 
 
-def test_write_admitted_by_the_coordinator_is_replicated_at_once(old: World) -> None:
+def test_write_admitted_by_the_coordinator_is_replicated_at_once(old: ClusterTransactions) -> None:
     """The followers' fetches that wait are answered with it, and not when their time is up."""
     producer = Producer(old).begin()
     assert producer.add(A) == [0]
@@ -86,7 +86,7 @@ def test_write_admitted_by_the_coordinator_is_replicated_at_once(old: World) -> 
         assert producer.add(A) == [0]
 
 
-def test_later_requests_of_a_connection_wait_for_a_verification(old: World) -> None:
+def test_later_requests_of_a_connection_wait_for_a_verification(old: ClusterTransactions) -> None:
     """Two batches pipelined, the first must ask the coordinator, which is slow: their order stays."""
     from pykafka2.protocol.messages.produce import ProduceRequest
     from tests.broker.support.raw_client import RawClient
@@ -116,7 +116,7 @@ def test_without_verification_older_producers_write_unasked_newer_ones_still_add
     simulated: Simulation,
 ) -> None:
     """The option is dynamic; with it off a batch that was not added hangs, as before KIP-890."""
-    world = World(simulated, config={"transaction.partition.verification.enable": False})
+    world = ClusterTransactions(simulated, config={"transaction.partition.verification.enable": False})
     producer = Producer(world).begin()
     assert producer.write([b"x"], version=TV1_PRODUCE).error_code == 0
     assert world.cluster.transaction("tid").state == "Empty"
@@ -127,7 +127,7 @@ def test_without_verification_older_producers_write_unasked_newer_ones_still_add
     assert (world.read().last_stable_offset, world.values("u", 1)) == (0, [b"y"])
 
 
-def ask_for_many(world: World, asked: list[tuple[Producer, bool]]) -> dict[str, list[int]]:
+def ask_for_many(world: ClusterTransactions, asked: list[tuple[Producer, bool]]) -> dict[str, list[int]]:
     """AddPartitionsToTxn as a leader sends it to the coordinator of all of these (with True: only verify)."""
     request = AddPartitionsToTxnRequest(
         transactions=[
@@ -141,7 +141,7 @@ def ask_for_many(world: World, asked: list[tuple[Producer, bool]]) -> dict[str, 
             for producer, verify_only in asked
         ]
     )
-    answer = world.call(world.find(asked[0][0].name), request, 5)
+    answer = world.call_broker(world.find(asked[0][0].name), request, 5)
     return {
         result.transactional_id: [
             one.partition_error_code for topic in result.topic_results for one in topic.results_by_partition
@@ -151,7 +151,7 @@ def ask_for_many(world: World, asked: list[tuple[Producer, bool]]) -> dict[str, 
 
 
 def test_one_request_verifies_or_adds_for_many_transactions(simulated: Simulation) -> None:
-    world = World(simulated, brokers=1)
+    world = ClusterTransactions(simulated, brokers=1)
     one, two = Producer(world, "one").begin(), Producer(world, "two").begin()
     assert ask_for_many(world, [(one, True), (two, False)]) == {
         "one": [errors.TransactionAbortable.code] * 2,
@@ -162,7 +162,7 @@ def test_one_request_verifies_or_adds_for_many_transactions(simulated: Simulatio
     assert ask_for_many(world, [(two, True)]) == {"two": [0, 0]}
 
 
-def test_missing_partitions_and_those_of_the_same_request_are_not_added(old: World) -> None:
+def test_missing_partitions_and_those_of_the_same_request_are_not_added(old: ClusterTransactions) -> None:
     producer = Producer(old).begin()
     unknown, untried = errors.UnknownTopicOrPartition.code, errors.OperationNotAttempted.code
     assert producer.add(A, ("t", 9)) == [untried, unknown]
@@ -173,7 +173,7 @@ def test_missing_partitions_and_those_of_the_same_request_are_not_added(old: Wor
 # ---------------------------------------------------------------------- offsets
 
 
-def test_offsets_of_a_transaction_are_invisible_until_it_commits(world: World) -> None:
+def test_offsets_of_a_transaction_are_invisible_until_it_commits(world: ClusterTransactions) -> None:
     producer = Producer(world).begin()
     if world.version == 1:
         assert producer.add_offsets("g") == 0
@@ -186,7 +186,7 @@ def test_offsets_of_a_transaction_are_invisible_until_it_commits(world: World) -
     assert world.offset("g").committed_offset == 5
 
 
-def test_offsets_of_an_aborted_transaction_never_were(world: World) -> None:
+def test_offsets_of_an_aborted_transaction_never_were(world: ClusterTransactions) -> None:
     producer = Producer(world).begin()
     if world.version == 1:
         assert producer.add_offsets("g") == 0
@@ -197,7 +197,7 @@ def test_offsets_of_an_aborted_transaction_never_were(world: World) -> None:
     assert (found.error_code, found.committed_offset) == (0, -1)
 
 
-def test_offsets_survive_the_group_coordinator(world: World) -> None:
+def test_offsets_survive_the_group_coordinator(world: ClusterTransactions) -> None:
     producer = Producer(world).begin()
     if world.version == 1:
         assert producer.add_offsets("g") == 0
@@ -211,14 +211,14 @@ def test_offsets_survive_the_group_coordinator(world: World) -> None:
     assert world.offset("g").committed_offset == 5
 
 
-def test_an_offset_outside_of_the_transaction_is_verified_and_refused(old: World) -> None:
+def test_an_offset_outside_of_the_transaction_is_verified_and_refused(old: ClusterTransactions) -> None:
     producer = Producer(old).begin()
     assert producer.commit_offset("g", 5, version=3) == INVALID_STATE
     assert producer.commit_offset("g", 5, version=4) == errors.TransactionAbortable.code
     assert old.offset("g").committed_offset == -1
 
 
-def test_member_and_generation_are_checked(world: World) -> None:
+def test_member_and_generation_are_checked(world: ClusterTransactions) -> None:
     producer = Producer(world).begin()
     if world.version == 1:
         assert producer.add_offsets("g") == 0
@@ -226,7 +226,7 @@ def test_member_and_generation_are_checked(world: World) -> None:
     assert code in (errors.IllegalGeneration.code, errors.UnknownMemberId.code)
 
 
-def test_an_old_producer_commits_no_offset(world: World) -> None:
+def test_an_old_producer_commits_no_offset(world: ClusterTransactions) -> None:
     first = Producer(world).begin()
     second = Producer(world).begin()
     if world.version == 1:
@@ -237,7 +237,7 @@ def test_an_old_producer_commits_no_offset(world: World) -> None:
 
 
 def test_failure_after_the_verification_fails_only_that_request(
-    old: World, monkeypatch: pytest.MonkeyPatch
+    old: ClusterTransactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer of the coordinator comes outside of the handler's turn, and is guarded like it."""
     from pykafka2.broker.replication.replica_manager import ReplicaManager
@@ -256,7 +256,7 @@ def test_failure_after_the_verification_fails_only_that_request(
 # ---------------------------------------------------------------------- while the markers are on their way
 
 
-def a_transaction_being_ended(new: World, marker_seconds: float) -> Producer:
+def a_transaction_being_ended(new: ClusterTransactions, marker_seconds: float) -> Producer:
     """Its record and an offset wait for their markers, which their leader gets to see so much later."""
     producer = Producer(new).begin()
     coordinator = new.find("tid")
@@ -270,12 +270,14 @@ def a_transaction_being_ended(new: World, marker_seconds: float) -> Producer:
     assert producer.commit_offset("g", 1) == 0
     controls.delay_link(coordinator, leader, marker_seconds, one_way=True)
     assert producer.end() == 0
-    assert new.state() == "PrepareCommit"
+    assert new.state == "PrepareCommit"
     return producer
 
 
 @pytest.mark.parametrize("marker_seconds", [0.005, 0.015])
-def test_a_batch_that_overtakes_the_markers_waits_for_them(new: World, marker_seconds: float) -> None:
+def test_a_batch_that_overtakes_the_markers_waits_for_them(
+    new: ClusterTransactions, marker_seconds: float
+) -> None:
     """The marker voids what its leader asked for it meanwhile: that is asked again, and lets it in."""
     producer = a_transaction_being_ended(new, marker_seconds)
     assert producer.write([b"second"]).error_code == 0
@@ -286,7 +288,7 @@ def test_a_batch_that_overtakes_the_markers_waits_for_them(new: World, marker_se
 
 @pytest.mark.parametrize("marker_seconds", [0.005, 0.015, 0.05])
 def test_offset_commit_before_the_markers_gets_concurrent_transactions(
-    new: World, marker_seconds: float
+    new: ClusterTransactions, marker_seconds: float
 ) -> None:
     producer = a_transaction_being_ended(new, marker_seconds)
     codes = []
