@@ -70,29 +70,10 @@ class ReceivedRequest:
         )
 
 
-class MeasuredRequest(Protocol):
-    """A request whose response was sent, as metrics read it."""
-
-    @property
-    def received(self) -> ReceivedRequest: ...
-
-    @property
-    def progress(self) -> Progress: ...
-
-    @property
-    def delivery(self) -> ResponseDelivery: ...
-
-    @property
-    def api_key(self) -> int: ...
-
-    @property
-    def is_from_broker(self) -> bool: ...
-
-
 class Recorder(Protocol):
     """Counts requests whose responses were sent, such as a broker's metrics."""
 
-    def record(self, context: MeasuredRequest, left_at: float) -> None: ...
+    def record(self, context: RequestContext, left_at: float) -> None: ...
 
 
 class HistoryEntry(Protocol):

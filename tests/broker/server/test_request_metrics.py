@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykafka2.broker.server.request_context import MeasuredRequest
+from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.request_metrics import SPANS, Histogram, RequestMetrics
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.messages.metadata import MetadataRequest
@@ -79,7 +79,7 @@ def test_spans_of_a_request_are_those_between_its_times(
         is_from_broker=False,
     )
     metrics = RequestMetrics()
-    metrics.record(cast(MeasuredRequest, context), 21.0)
+    metrics.record(cast(RequestContext, context), 21.0)
     found = metrics.api("Metadata")
     assert tuple(getattr(found, span).sum for span in SPANS) == (*spans, 11.0)
     assert (found.bytes_in, found.bytes_out, metrics.bytes_in, metrics.bytes_out) == (30, 400, 30, 400)
