@@ -18,7 +18,6 @@ CODE = ("benchmarks", "examples", "pykafka2", "spark_connector", "tests")
 SUFFIXES = (".py", ".md")
 TEXTS = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "docs", *CODE)
 EXCLUDED = {
-    "tests/broker/coordinators/": "waits for plain English",
     "tests/architecture/test_english.py": "lists the banned words",
 }
 """Files that are not checked by beginning of their path, each with its reason."""

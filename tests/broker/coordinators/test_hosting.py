@@ -1,4 +1,4 @@
-"""Coordinators on real partitions: elected with the leader, loaded from its log, asked over the wire."""
+"""Coordinators on real partitions: elected with the leader, loaded from its log, used over the wire."""
 
 from __future__ import annotations
 
@@ -49,17 +49,19 @@ def find(wire: RawClient, key: str, kind: int = GROUP) -> Coordinator:
 
 
 def commit(wire: RawClient, offset: int, group: str = "g") -> int:
-    asked = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=""
+    )
     request = OffsetCommitRequest(
-        group_id=group, topics=[OffsetCommitRequestTopic(name="t", partitions=[asked])]
+        group_id=group, topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])]
     )
     return wire.call(request, 9).topics[0].partitions[0].error_code
 
 
 def committed(wire: RawClient, group: str = "g") -> tuple[int, int]:
     """The error, and the offset of partition 0 (-1 without one)."""
-    asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
-    answer = wire.call(asked, 8).groups[0]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
+    answer = wire.call(request, 8).groups[0]
     offsets = [one.committed_offset for topic in answer.topics for one in topic.partitions]
     return answer.error_code, offsets[0] if offsets else -1
 
@@ -117,7 +119,7 @@ def test_the_first_question_creates_the_internal_topic(kafka_cluster: KafkaClust
 @pytest.mark.kafka(brokers=1, config={"offsets.topic.replication.factor": 3})
 def test_offsets_topic_with_too_few_brokers_has_no_coordinator(connect: Connect) -> None:
     assert find(connect(0), "g").error_code == COORDINATOR_NOT_AVAILABLE
-    assert find(connect(0), "x", TRANSACTION).error_code == 0  # nobody said three of it
+    assert find(connect(0), "x", TRANSACTION).error_code == 0  # its default is one replica here
 
 
 def test_only_the_partitions_leader_answers(kafka_cluster: KafkaCluster, connect: Connect) -> None:
@@ -150,8 +152,8 @@ def test_new_coordinator_loads_the_offsets_of_the_last_one(
 def test_unreadable_offsets_partition_has_no_coordinator_until_the_next_election(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever says that it is the admin client may write anything there.  One partition is lost
-    then, and nobody is told to wait for it.
+    """The client id of the admin client can write any record there. Only that partition is lost, and clients
+    are not sent to it.
     """
     old = find(connect(0), "g").node_id
     assert commit(connect(old), 7) == 0
@@ -222,8 +224,8 @@ def test_a_transaction_log_with_too_few_replicas_in_sync_refuses_at_once(simulat
     """transaction.state.log.min.isr is 2: nothing is appended that could not be committed."""
     bench = ClusterBench(simulation, brokers=3)
     wire = bench.wire(0)
-    asked = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=["x"])
-    coordinator = wire.call(asked, 6).coordinators[0].node_id
+    find_request = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=["x"])
+    coordinator = wire.call(find_request, 6).coordinators[0].node_id
     request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=10_000)
     simulation.run_for(0.5)
     wire = bench.wire(coordinator)
@@ -260,7 +262,7 @@ TWICE = GroupMetadataValue(
 def test_unreadable_group_log_affects_only_its_own_partition(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, value: bytes
 ) -> None:
-    """Who says that it is the admin client may write there: the cluster must outlive it."""
+    """The client id of the admin client can write there, so a bad record must not stop the cluster."""
     find(connect(0), "g")
     leader = kafka_cluster.partition(*PARTITION).leader
     key = record_of(GroupMetadataKey(group="g"), None).key
@@ -279,7 +281,7 @@ def test_unreadable_group_log_affects_only_its_own_partition(
 def test_transaction_coordinator_continues_with_the_readable_part_of_its_log(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As in Kafka, whose TransactionStateManager logs the error and keeps what came before it."""
+    """Kafka's TransactionStateManager logs the error, too, and keeps the records before it."""
     old = find(connect(0), "x", TRANSACTION).node_id
     request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=10_000)
     wire = connect(old)

@@ -1,4 +1,4 @@
-"""Questions of one broker to another: one outcome each, none to a broker that has stopped since."""
+"""Requests of one broker to another: one outcome each, none for a broker that has stopped since."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ from pykafka2.testing.simulation import Simulation
 METADATA = MetadataRequest(topics=None)
 
 
-class Asked:
-    """A question of broker 0 to broker 1 on its way over the links, and what broker 0 hears of it."""
+class PendingRequest:
+    """A request of broker 0 to broker 1 on its way over the links, and its outcomes."""
 
     def __init__(self, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, now: float) -> None:
-        self.heard: list[MetadataResponse | KafkaError] = []
+        self.outcomes: list[MetadataResponse | KafkaError] = []
         self.calls: list[tuple[Any, ...]] = []
         with monkeypatch.context() as patch, cluster.lock:
             patch.setattr(cluster.links, "call", lambda *call: self.calls.append(call))
             cluster.broker(0).parts.inter_broker.send(1, METADATA, 13, self.hear, self.hear, 5.0, now)
 
     def hear(self, outcome: MetadataResponse | KafkaError, now: float) -> None:
-        self.heard.append(outcome)
+        self.outcomes.append(outcome)
 
     def fail(self, now: float) -> None:
-        """The links say that it was lost."""
+        """The links report the loss."""
         ((*_, on_failure, _),) = self.calls
         on_failure(LinkCut("lost"), now)
 
 
 def test_a_question_has_one_outcome(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = simulation.cluster(brokers=2)
-    asked = Asked(cluster, monkeypatch, simulation.now)
+    pending = PendingRequest(cluster, monkeypatch, simulation.now)
     with cluster.lock:
-        asked.fail(simulation.now)
-        asked.fail(simulation.now)
+        pending.fail(simulation.now)
+        pending.fail(simulation.now)
     simulation.run_for(10.0)
-    assert list(map(type, asked.heard)) == [LinkCut]
+    assert list(map(type, pending.outcomes)) == [LinkCut]
 
 
 def test_a_question_ends_with_its_time(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = simulation.cluster(brokers=2)
-    asked = Asked(cluster, monkeypatch, simulation.now)
+    pending = PendingRequest(cluster, monkeypatch, simulation.now)
     simulation.run_for(10.0)
-    assert list(map(type, asked.heard)) == [KafkaTimeoutError]
+    assert list(map(type, pending.outcomes)) == [KafkaTimeoutError]
 
 
 def test_crashed_broker_gets_no_response_to_earlier_requests(
     simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the coordinators of its former life would go on asking in its name after a restart."""
+    """Otherwise the coordinators from before a restart would send requests in its name."""
     cluster = simulation.cluster(brokers=2)
-    asked = Asked(cluster, monkeypatch, simulation.now)
+    pending = PendingRequest(cluster, monkeypatch, simulation.now)
     cluster.controls.crash_broker(0)
     cluster.controls.restart_broker(0)
     with cluster.lock:
-        asked.fail(simulation.now)
+        pending.fail(simulation.now)
     simulation.run_for(10.0)
-    assert asked.heard == []
+    assert pending.outcomes == []

@@ -1,4 +1,4 @@
-"""The framework: records, partitions, deferred answers, timers, and the runtime's one rule."""
+"""The framework: records, partitions, deferred responses, timers, and the runtime's one rule."""
 
 from __future__ import annotations
 

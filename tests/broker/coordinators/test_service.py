@@ -1,4 +1,4 @@
-"""A broker's coordinators: requests find their partition, are taken apart and put together again."""
+"""A broker's coordinators: requests are split by partition, and their responses are merged."""
 
 from __future__ import annotations
 
@@ -186,10 +186,10 @@ def test_an_answer_in_parts_waits_for_its_slowest_part() -> None:
     partition = partition_for(slow, PARTITIONS)
     broker.logs[partition].commits_at_once = False
     broker.groups.submit(Caller(9), commit(slow), 0.0)
-    asked = broker.groups.submit(Caller(6), group_admin.DescribeGroupsRequest(groups=[slow, fast]), 0.0)
-    assert not asked.is_done
+    pending = broker.groups.submit(Caller(6), group_admin.DescribeGroupsRequest(groups=[slow, fast]), 0.0)
+    assert not pending.is_done
     broker.groups.on_high_watermark(partition, 1)
-    answer: Any = asked.response
+    answer: Any = pending.response
     assert [one.group_id for one in answer.groups] == [slow, fast]
 
 
@@ -350,7 +350,7 @@ def listed(broker: Broker, pattern: str) -> tuple[int, set[str]]:
 
 
 def test_request_for_a_partition_led_by_another_broker_is_rejected_in_every_version() -> None:
-    """Every request a coordinator knows has an answer that says so, in every version."""
+    """Every request of a coordinator has a response with the error, in every version."""
     broker = Broker()
     topic = ORDERS
     requests: list[Request[Any]] = [
@@ -381,12 +381,12 @@ def test_request_for_a_partition_led_by_another_broker_is_rejected_in_every_vers
             if isinstance(request, committed_offsets.OffsetFetchRequest) and version >= 8:
                 continue
             if isinstance(request, committed_offsets.OffsetCommitRequest) and version >= 10:
-                continue  # its topic goes by an id that nobody knows: the broker itself refuses that
+                continue  # its topic id is unknown, which the broker itself rejects
             assert f"error_code={NOT_COORDINATOR}" in repr(broker.ask(request, version)), (request, version)
 
 
 class FailingTimers:
-    """A partition whose timers raise, in the place of its runtime."""
+    """A partition with timers that raise, instead of its runtime."""
 
     next_deadline = 0.0
 

@@ -1,4 +1,4 @@
-"""Which broker coordinates a group, over the wire and in virtual time, and what happens when it changes."""
+"""The coordinator of a group, over the wire and in virtual time: lookups, moves and crashes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_coordinator_follows_its_partitions_leader(simulation: Simulation) -
 
 
 def test_a_crashed_coordinator_is_followed_by_another(simulation: Simulation) -> None:
-    """The group's coordinator moves with the broker's end, and the group goes on."""
+    """Another broker takes over the group, which continues without a rebalance."""
     bench = ClusterBench(simulation, brokers=3)
     members = bench.stable(2, session=30.0)
     assert bench.commit(7, member=members[0], generation=1) == 0
@@ -91,30 +91,30 @@ def test_keys_are_hashed_as_kafka_hashes_them(
 
 
 def test_a_coordinator_that_cannot_commit_is_not_available(simulation: Simulation) -> None:
-    """A write that the replicas do not take within offsets.commit.timeout.ms: the client looks elsewhere."""
+    """A write that is not replicated within offsets.commit.timeout.ms fails, so that the client retries."""
     bench = ClusterBench(simulation, brokers=3, config={"min.insync.replicas": 2})
     (member,) = bench.stable(1, session=60.0)
     assert bench.commit(1, member=member, generation=1) == 0
     bench.cluster.controls.pause_followers()
-    asked = bench.send(commit_of(2, member, 1), 9)
-    assert not asked.is_done
+    commit = bench.send(commit_of(2, member, 1), 9)
+    assert not commit.is_done
     bench.advance(5.1)
-    assert asked.response is not None
-    assert asked.response.topics[0].partitions[0].error_code == COORDINATOR_NOT_AVAILABLE
+    assert commit.response is not None
+    assert commit.response.topics[0].partitions[0].error_code == COORDINATOR_NOT_AVAILABLE
     bench.cluster.controls.resume_followers()
     bench.advance(0.2)
     assert bench.committed() == 2, "it was appended, and is committed after all"
 
 
 def commit_of(offset: int, member: str, generation: int) -> offsets.OffsetCommitRequest:
-    asked = offsets.OffsetCommitRequestPartition(
+    partition = offsets.OffsetCommitRequestPartition(
         partition_index=0, committed_offset=offset, committed_metadata=""
     )
     return offsets.OffsetCommitRequest(
         group_id="billing",
         generation_id_or_member_epoch=generation,
         member_id=member,
-        topics=[offsets.OffsetCommitRequestTopic(name="orders", partitions=[asked])],
+        topics=[offsets.OffsetCommitRequestTopic(name="orders", partitions=[partition])],
     )
 
 

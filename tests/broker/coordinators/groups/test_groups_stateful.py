@@ -1,8 +1,7 @@
 """Groups under random members that join, leave, stall and return, and coordinators that crash at any point.
 
-Clients here do what clients do with each answer.  After every step: a partition has one owner, a generation
-or epoch never falls, every answer is on its way to somebody, and a coordinator made from the log knows what
-this one knows.
+Clients handle each response as real ones do. After every step: a partition has one owner, a generation or
+epoch never decreases, every response has a client, and a coordinator that loads the log has the same state.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ WHO = st.integers(0, CLIENTS - 1)
 
 
 def twins_of(bench: ShardBench) -> list[GroupShard]:
-    """What another coordinator would know, from the log alone, whole and compacted."""
+    """Return the shards that load the log, whole and compacted."""
     return [loaded_from(bench, entries) for entries in (bench.log.entries, compacted(bench.log.entries))]
 
 
@@ -57,7 +56,7 @@ def loaded_from(bench: ShardBench, entries: list[Entry | Marker]) -> GroupShard:
 
 
 def compacted(entries: list[Entry | Marker]) -> list[Entry | Marker]:
-    """The last record of each key; those of transactions stay."""
+    """Return the last record of each key, and all records of transactions."""
     last = {
         one.key: place for place, one in enumerate(entries) if isinstance(one, Entry) and one.producer is None
     }
@@ -101,7 +100,7 @@ class ClassicClient:
     owned: frozenset[int] = frozenset()
     waiting: Deferred[Any] | None = None
     stalled: bool = False
-    asked: int = 0
+    attempts: int = 0
 
     def step(self) -> None:
         if self.stalled:
@@ -123,7 +122,7 @@ class ClassicClient:
     def join(self) -> None:
         # Eager: it gives up everything before it joins.
         self.owned = frozenset()
-        self.asked += 1
+        self.attempts += 1
         self.waiting = self.bench.join(self.member_id, instance=self.instance, rebalance=20.0)
 
     def take(self, response: object) -> None:
@@ -157,7 +156,7 @@ class ClassicClient:
             self.member_id = ""
 
     def crash(self) -> None:
-        """The process is gone and begins anew, without a word to the coordinator."""
+        """Restart the process without LeaveGroup."""
         self.waiting, self.member_id = None, ""
         self.owned, self.generation, self.stalled = frozenset(), -1, False
 
@@ -258,7 +257,7 @@ class ClassicMachine(GroupMachine):
         group = self.bench.shard.groups.get(GROUP)
         if not isinstance(group, ClassicGroup):
             return
-        # Whoever is of an older generation cannot commit, and hears of it with its next heartbeat.
+        # A member of an older generation cannot commit; its next heartbeat fails.
         current = [
             client
             for client in self.clients
@@ -301,7 +300,7 @@ class ClassicMachine(GroupMachine):
             }
 
     def teardown(self) -> None:
-        """Faults end: within a rebalance and a session everybody is in one stable group and reads."""
+        """After the faults all members are in one stable group, within a rebalance and a session timeout."""
         if not hasattr(self, "clients"):
             return
         for client in self.clients:
@@ -433,7 +432,7 @@ class ModernMachine(GroupMachine):
         group = self.bench.shard.groups.get(GROUP)
         if not isinstance(group, ConsumerGroup):
             return
-        # Whoever was put out while it was silent hears of it with its next heartbeat.
+        # The next heartbeat of a member that was removed fails.
         inside = [client for client in self.clients if client.member_id in group.members]
         owned = [partition for client in inside for partition in client.owned]
         assert len(owned) == len(set(owned))
@@ -481,7 +480,7 @@ class ModernMachine(GroupMachine):
                 assert getattr(other, name) == getattr(group, name), name
 
     def teardown(self) -> None:
-        """Faults end: soon everybody is where the target says."""
+        """After the faults all members soon own their target assignments."""
         if not hasattr(self, "clients"):
             return
         for client in self.clients:

@@ -1,6 +1,6 @@
-"""Groups between the protocols: consumers of both in one group, up and down again.
+"""Migration of groups between the protocols, up and down, with consumers of both in one group.
 
-What happens here was seen step by step in Apache Kafka 4.3.1.
+The steps are those of Apache Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ ALL = range(6)
 MakeBench = Callable[..., Bench]
 
 
-def says(*, topics: Iterable[str] = ("orders",), owned: Iterable[int] = ()) -> dict[str, bytes]:
-    """What a classic consumer says under its one protocol."""
+def metadata_of(*, topics: Iterable[str] = ("orders",), owned: Iterable[int] = ()) -> dict[str, bytes]:
+    """Return the metadata of a classic consumer under its one protocol."""
     subscription = ConsumerProtocolSubscription(
         topics=list(topics),
         owned_partitions=[ConsumerProtocolSubscriptionTopicPartition(topic="orders", partitions=list(owned))],
@@ -44,15 +44,15 @@ def says(*, topics: Iterable[str] = ("orders",), owned: Iterable[int] = ()) -> d
     return {"range": b"\0\1" + subscription.encode(1)}
 
 
-def reads(partitions: Iterable[int], user_data: bytes | None = None) -> bytes:
-    """An assignment of orders as a classic leader writes it."""
+def assignment_of(partitions: Iterable[int], user_data: bytes | None = None) -> bytes:
+    """Return an assignment of orders as a classic leader encodes it."""
     topic = ConsumerProtocolAssignmentTopicPartition(topic="orders", partitions=list(partitions))
     assignment = ConsumerProtocolAssignment(assigned_partitions=[topic], user_data=user_data)
     return b"\0\1" + assignment.encode(1)
 
 
 class Old:
-    """A classic consumer: joins, syncs, and knows what it reads."""
+    """A classic consumer with its generation and partitions."""
 
     def __init__(self, bench: Bench, instance: str | None = None) -> None:
         self.bench = bench
@@ -62,8 +62,8 @@ class Old:
         self.owned: list[int] = []
 
     def join(self, owned: Iterable[int] | None = None) -> JoinGroupResponse:
-        said = says(owned=self.owned if owned is None else owned)
-        response = self.bench.join(self.member_id, instance=self.instance, protocols=said).response
+        metadata = metadata_of(owned=self.owned if owned is None else owned)
+        response = self.bench.join(self.member_id, instance=self.instance, protocols=metadata).response
         assert response is not None
         if response.error_code == 0:
             self.member_id, self.generation = response.member_id, response.generation_id
@@ -91,12 +91,12 @@ def bench() -> ShardBench:
 
 
 def old_group(bench: Bench, data: bytes | None = None) -> Old:
-    """A stable classic group of one consumer that reads everything."""
+    """Make a stable classic group of one consumer with all partitions."""
     old = Old(bench)
-    bench.join(old.member_id, protocols=says())
+    bench.join(old.member_id, protocols=metadata_of())
     bench.advance(3.0)
     old.generation, old.owned = 1, list(ALL)
-    bench.sync(old.member_id, 1, {old.member_id: reads(ALL) if data is None else data})
+    bench.sync(old.member_id, 1, {old.member_id: assignment_of(ALL) if data is None else data})
     return old
 
 
@@ -106,15 +106,15 @@ def test_a_new_consumer_upgrades_the_group_and_waits_for_the_old_one(bench: Shar
     assert (answer.error_code, answer.member_epoch, assigned(answer)) == (0, 2, {})
     assert bench.describe().error_code == GROUP_ID_NOT_FOUND
     assert bench.consumer().members[old.member_id].epoch == 1
-    assert old.heartbeat() == REBALANCE_IN_PROGRESS, "there is a new generation to join"
+    assert old.heartbeat() == REBALANCE_IN_PROGRESS, "it must join the new generation"
     assert bench.commit(member=old.member_id, generation=1) == 0
     assert bench.commit(member=old.member_id, generation=1, version=5) == 0
     assert bench.commit(member=old.member_id, generation=2) == ILLEGAL_GENERATION
-    told = old.join()
-    assert (told.generation_id, told.leader, told.members, told.protocol_name) == (1, "", [], "range")
+    joined = old.join()
+    assert (joined.generation_id, joined.leader, joined.members, joined.protocol_name) == (1, "", [], "range")
     assert old.sync() == 0
     assert old.owned == [0, 1, 2]
-    assert old.heartbeat() == REBALANCE_IN_PROGRESS, "it is to say that it gave up the others"
+    assert old.heartbeat() == REBALANCE_IN_PROGRESS, "it must join again with its revoked partitions"
     assert assigned(bench.beat("new", 2)) is None
     assert old.join().generation_id == 2
     assert old.sync() == 0
@@ -129,7 +129,7 @@ def test_an_old_consumer_joins_a_new_group(bench: ShardBench) -> None:
     assert old.join().generation_id == 3
     assert old.sync() == 0
     assert old.owned == []
-    assert old.heartbeat() == 0, "what it is to read is not free yet"
+    assert old.heartbeat() == 0, "its partitions are not revoked yet"
     bench.beat("new", 2, owned={ORDERS: list(ALL)})
     bench.beat("new", 2, owned={ORDERS: [0, 1, 2]})
     assert old.heartbeat() == REBALANCE_IN_PROGRESS
@@ -140,7 +140,7 @@ def test_an_old_consumer_joins_a_new_group(bench: ShardBench) -> None:
 
 def test_old_versions_join_without_an_id(bench: ShardBench) -> None:
     bench.beat("new", 0)
-    response = bench.join(version=3, protocols=says()).response
+    response = bench.join(version=3, protocols=metadata_of()).response
     assert response is not None
     assert (response.error_code, response.generation_id, response.protocol_name) == (0, 3, "range")
 
@@ -148,7 +148,7 @@ def test_old_versions_join_without_an_id(bench: ShardBench) -> None:
 def test_members_of_other_protocols_stay_out(bench: ShardBench) -> None:
     bench.beat("new", 0)
     Old(bench).join()
-    for options in ({"kind": "connect"}, {"protocols": {"sticky": says()["range"]}}):
+    for options in ({"kind": "connect"}, {"protocols": {"sticky": metadata_of()["range"]}}):
         refused = bench.join(**options).response
         assert refused is not None
         assert refused.error_code == INCONSISTENT_GROUP_PROTOCOL
@@ -217,7 +217,7 @@ def test_migration_policy_decides_the_allowed_direction(
     assert isinstance(bench.shard.groups["other"], ClassicGroup) is down
 
 
-@pytest.mark.parametrize("data", [b"xx", reads(ALL, b"my own")])
+@pytest.mark.parametrize("data", [b"xx", assignment_of(ALL, b"my own")])
 def test_assignments_that_cannot_be_read_are_not_upgraded(bench: ShardBench, data: bytes) -> None:
     old = old_group(bench, data)
     assert bench.beat("new", 0).error_code == GROUP_ID_NOT_FOUND
@@ -227,7 +227,7 @@ def test_assignments_that_cannot_be_read_are_not_upgraded(bench: ShardBench, dat
 def test_pending_join_gets_rebalance_in_progress_on_upgrade(bench: ShardBench) -> None:
     old_group(bench)
     second = bench.member_id()
-    waiting = bench.join(second, protocols=says())
+    waiting = bench.join(second, protocols=metadata_of())
     assert not waiting.is_done
     bench.beat("new", 0)
     assert waiting.response is not None

@@ -1,7 +1,7 @@
 """Consumers of both protocols in one group, at random, with crashing coordinators.
 
-The group changes its kind whenever the first new consumer comes or the last one goes.  After every step
-nobody reads what another one reads, and the log knows the group; in the end everybody reads something.
+The group changes its type when the first KIP-848 member joins or the last one leaves. After every step each
+partition has one owner at most, and the log has the whole group; in the end every member has partitions.
 """
 
 from __future__ import annotations

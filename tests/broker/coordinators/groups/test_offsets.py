@@ -1,4 +1,4 @@
-"""Committed offsets: commits by whom and when, reads, transactions, expiry."""
+"""Committed offsets: commits by members and others, fetches, transactions, expiry."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_while_the_assignment_is_awaited_commits_are_refused(bench: Bench) -> No
 
 
 def test_a_transaction_commits_also_while_the_assignment_is_awaited() -> None:
-    """Its producer knows nothing of rebalances; the member's generation is checked all the same."""
+    """Its producer does not wait for rebalances; the member's generation is checked nevertheless."""
     bench = ShardBench()
     (member,) = bench.stable(1)
     bench.join(member)
@@ -132,8 +132,8 @@ def test_all_offsets_of_a_group_in_new_and_old_form() -> None:
         old = bench.call(wire.OffsetFetchRequest(group_id=GROUP, topics=None), version)
         assert [topic.name for topic in old.topics] == ["orders", "refunds"]
         assert old.error_code == 0
-    asked = [wire.OffsetFetchRequestTopic(name="orders", partition_indexes=[1, 5])]
-    oldest = bench.call(wire.OffsetFetchRequest(group_id=GROUP, topics=asked), 1)
+    topics = [wire.OffsetFetchRequestTopic(name="orders", partition_indexes=[1, 5])]
+    oldest = bench.call(wire.OffsetFetchRequest(group_id=GROUP, topics=topics), 1)
     assert [one.committed_offset for one in oldest.topics[0].partitions] == [5, -1]
 
 
@@ -199,7 +199,7 @@ def test_offset_of_a_former_topic_with_the_same_name_is_not_returned_by_topic_id
     bench.log.entries.append(Entry(record.key, record.value))
     bench.log.commit_all()
     bench.reload()
-    assert bench.committed(version=9) == 3  # as Kafka: only an id can be another one
+    assert bench.committed(version=9) == 3  # as in Kafka: only a request with an id can tell them apart
     assert bench.committed(version=10) == -1
     bench.commit(4)
     assert bench.committed(version=10) == 4
@@ -263,7 +263,7 @@ def test_two_producers_transactions_end_apart() -> None:
 
 
 def test_later_commit_outlives_the_offset_of_a_transaction() -> None:
-    """As in Apache Kafka, where the later record counts, not the later end; also to the next coordinator."""
+    """The later record counts as in Apache Kafka, not the later marker; for the next coordinator, too."""
     bench = ShardBench()
     bench.commit_transactional(8, MOVER)
     bench.commit(9)
@@ -291,8 +291,8 @@ def test_pending_offsets_can_be_deleted_before_they_are_committed(how: str) -> N
     bench.commit_transactional(8, MOVER)
     if how == "OffsetDelete":
         partition = wire.OffsetDeleteRequestPartition(partition_index=0)
-        asked = wire.OffsetDeleteRequestTopic(name="orders", partitions=[partition])
-        request = wire.OffsetDeleteRequest(group_id=GROUP, topics=[asked])
+        topic = wire.OffsetDeleteRequestTopic(name="orders", partitions=[partition])
+        request = wire.OffsetDeleteRequest(group_id=GROUP, topics=[topic])
         assert bench.call(request).topics[0].partitions[0].error_code == 0
     else:
         bench.set_topics({}, recreated=["orders"])
@@ -329,7 +329,7 @@ def test_transactional_commit_checks_member_and_generation_if_present() -> None:
 
 
 def delete(bench: Bench, topic: str = "orders", partition: int = 0) -> tuple[int, int | None]:
-    """OffsetDelete's code at the top, and the partition's where there is one."""
+    """Send OffsetDelete. Return its error code, and the partition's if it has one."""
     request = wire.OffsetDeleteRequest(
         group_id=GROUP,
         topics=[

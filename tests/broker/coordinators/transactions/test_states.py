@@ -1,4 +1,4 @@
-"""The transaction's table and its matrix: every state times every event."""
+"""The states of transactions: their table, and every event in every state."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PRODUCER_ID = 1001
 
 
 def in_state(state: TransactionState, version: int) -> tuple[ShardTransactions, Producer]:
-    """A coordinator with a transaction in this state, and the producer it belongs to."""
+    """Return a coordinator with a transaction in this state, and its producer."""
     bench = ShardTransactions(transaction_version=version)
     bench.begin()
     has_partitions = state in (
@@ -87,12 +87,12 @@ EVENTS: dict[str, Event] = {
     "commit v2, other id": lambda bench, producer: bench.end(Producer(7, EPOCH)).error_code,
 }
 
-# Answer and state afterwards, in the order Empty, Ongoing, Prepare..., CompleteCommit, CompleteAbort.
-# While markers are on their way the answer stands for PrepareCommit and PrepareAbort, which stay.
+# Response and state afterwards, in the order Empty, Ongoing, Prepare..., CompleteCommit, CompleteAbort.
+# While markers are pending, the response is for PrepareCommit and PrepareAbort, which stay.
 MATRIX: dict[str, list[str]] = {
     "init": ["ok Empty", "CONCURRENT PrepareAbort", "CONCURRENT", "ok Empty", "ok Empty"],
     "init, going on": ["ok Empty", "CONCURRENT PrepareAbort", "CONCURRENT", "ok Empty", "ok Empty"],
-    # While a transaction is open Kafka fences whoever has it, before it looks at the epoch.
+    # While a transaction is open Kafka fences its producer, before it checks the epoch.
     "init, old epoch": ["FENCED Empty", "CONCURRENT PrepareAbort", "CONCURRENT", "FENCED -", "FENCED -"],
     "add": ["ok Ongoing", "ok Ongoing", "CONCURRENT", "ok Ongoing", "ok Ongoing"],
     "add, old epoch": ["FENCED -"] * 2 + ["FENCED"] + ["FENCED -"] * 2,
@@ -118,7 +118,7 @@ MATRIX: dict[str, list[str]] = {
     "commit v2, retry": ["FENCED -", "FENCED -", "CONCURRENT", "ok -", "INVALID_STATE -"],
     "abort v2, retry": ["FENCED -", "FENCED -", "CONCURRENT", "INVALID_STATE -", "ok -"],
     "commit v2, future epoch": ["FENCED -", "FENCED -", "CONCURRENT", "FENCED -", "FENCED -"],
-    # With version 2 whoever asks meanwhile is told to wait, before anything else is looked at.
+    # With version 2 each request meanwhile gets CONCURRENT_TRANSACTIONS, before other checks.
     "commit v2, other id": ["WRONG_ID -", "WRONG_ID -", "CONCURRENT", "WRONG_ID -", "WRONG_ID -"],
 }
 

@@ -35,7 +35,7 @@ unverified = pytest.mark.kafka(
     # Records of long ago and markers of today are to be in one segment, so that one fetch gives them all.
     config={"transaction.partition.verification.enable": False, "log.roll.ms": 2**62},
 )
-"""One broker whose log is looked at by itself: nobody asks the coordinator."""
+"""One broker without verification: the tests use its log alone."""
 
 # ---------------------------------------------------------------------- produce
 

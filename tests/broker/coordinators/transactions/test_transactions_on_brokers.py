@@ -48,7 +48,7 @@ def test_a_produce_makes_its_partition_take_part(new: ClusterTransactions) -> No
 
 @pytest.mark.parametrize("patience_ms", [100, 5_000])
 def test_a_batch_right_after_the_end_waits_for_the_markers(simulated: Simulation, patience_ms: int) -> None:
-    """The next transaction begins while the one before is being ended: the leader asks again by itself."""
+    """The next transaction begins while the one before is being ended: the leader verifies it again."""
     world = ClusterTransactions(simulated, config={"add.partitions.to.txn.retry.backoff.max.ms": patience_ms})
     producer = Producer(world).begin()
     producer.send(b"x", "u", 1)
@@ -68,7 +68,7 @@ def test_a_batch_right_after_the_end_waits_for_the_markers(simulated: Simulation
 
 
 def test_markers_reach_a_leader_that_was_away(world: ClusterTransactions) -> None:
-    """The decision stands; the marker follows when the partition has a leader again."""
+    """The decision is final; the marker is written when the partition has a leader again."""
     producer = Producer(world).begin()
     leader = world.leader("u", 1)
     coordinator = world.find("tid")

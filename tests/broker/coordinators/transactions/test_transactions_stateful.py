@@ -1,9 +1,9 @@
-"""Random producers, crashes, late and repeated requests and markers: what a transaction promises holds.
+"""Random producers, crashes, late and repeated requests and markers: the promises of transactions hold.
 
 The coordinator's shard and real partition logs; the test is the clients, the network and the brokers between.
-Each transaction moves an amount from one partition to the other.  What was said to be committed is there,
-wholly; what was said to be aborted is not, not for a moment; whatever nobody knows of is there wholly or not
-at all; and nothing is held back for ever.
+Each transaction moves an amount from one partition to the other. A transaction with a committed response is
+visible as a whole; one with an aborted response never is; one without a response is visible as a whole or not
+at all; and none delays the last stable offset forever.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Moved:
     """Both sides of every move are known to be written; else the client only aborts."""
     wish: bool | None = None
     outcome: bool | None = None
-    """Committed or aborted, as the coordinator said; None while nobody knows."""
+    """Whether the coordinator committed the transaction; None before its decision."""
     must_vanish: bool = False
     request: EndTxnRequest | None = None
 
@@ -132,7 +132,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def start(self, name: str) -> None:
-        """A new producer of this name; those before may not know yet."""
+        """Start a new producer of this name; earlier ones find out later."""
         answer = self._init(name, None)
         if answer is not None:
             self.clients.append(Client(name, answer))
@@ -147,7 +147,7 @@ class Transactions(RuleBasedStateMachine):
         response = self.bench.send(request, 5).response
         if response is None or response.error_code:
             return None
-        # Whoever had the name may not bring anything to light that is not decided yet.
+        # A former owner of the name must not make undecided records visible.
         for moved in self.moves:
             if moved.owner.name == name and moved.wish is not True:
                 moved.must_vanish = True
@@ -202,7 +202,7 @@ class Transactions(RuleBasedStateMachine):
             moved.is_whole = False
 
     def _add(self, client: Client, partition: Partition) -> bool:
-        """What clients did before version 2."""
+        """The steps of clients before version 2."""
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=client.name,
             v3_and_below_producer_id=client.id.id,
@@ -223,8 +223,8 @@ class Transactions(RuleBasedStateMachine):
         guard = log.verifications.begin(client.id.id, client.id.epoch, sequence, self.version == 2, now_ms)
         if guard is None:
             return Late(partition, data, None, None, None, self.support)
-        asked = verification_request(client.name, client.id.id, client.id.epoch, [partition], self.support)
-        return Late(partition, data, guard, asked, self.bench.send(asked, 5), self.support)
+        request = verification_request(client.name, client.id.id, client.id.epoch, [partition], self.support)
+        return Late(partition, data, guard, request, self.bench.send(request, 5), self.support)
 
     def _append(self, late: Late) -> bool:
         if not late.is_let_in:
@@ -486,7 +486,7 @@ class Transactions(RuleBasedStateMachine):
             values = {value for _, value in moved.values}
             assert moved.outcome is not True or values <= visible, "said to be committed"
             assert values <= visible or not values & visible, "wholly or not at all"
-            assert moved.wish is True or not values & visible, "nobody asked for it"
+            assert moved.wish is True or not values & visible, "no client ended it so"
         assert sum(map(int, visible)) == 0, "amounts move, none comes or goes"
 
     def _heal(self) -> None:

@@ -1,4 +1,4 @@
-"""The leader's question to a transaction's coordinator, and what producers of each age hear."""
+"""The leader's verification with the transaction coordinator, and the errors for each producer version."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tests.broker.log.test_transactions import write
 from tests.broker.support.transactions import A, B, ShardTransactions
 
 
-def told(
+def codes_for_client(
     request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse, support: TransactionSupport
 ) -> dict[tuple[str, int], int]:
     codes = verification_codes(request, response, support)
     return {place: for_produce(code, support) for place, code in codes.items()}
 
 
-def ask(
+def verify(
     bench: ShardTransactions, producer: Producer, support: TransactionSupport
 ) -> dict[tuple[str, int], int]:
     request = verification_request(bench.name, producer.id, producer.epoch, [A, B], support)
-    return told(request, bench.call(request, 5), support)
+    return codes_for_client(request, bench.call(request, 5), support)
 
 
 def test_produce_version_decides_the_transaction_support() -> None:
@@ -50,15 +50,18 @@ def test_older_producers_are_verified() -> None:
     bench = ShardTransactions()
     producer = bench.begin()
     bench.add(producer, (A,), version=3)
-    assert ask(bench, producer, TransactionSupport.OLD_ERRORS) == {A: 0, B: errors.InvalidTxnState.code}
-    assert ask(bench, producer, TransactionSupport.ABORTABLE) == {A: 0, B: errors.TransactionAbortable.code}
+    assert verify(bench, producer, TransactionSupport.OLD_ERRORS) == {A: 0, B: errors.InvalidTxnState.code}
+    assert verify(bench, producer, TransactionSupport.ABORTABLE) == {
+        A: 0,
+        B: errors.TransactionAbortable.code,
+    }
     assert bench.transaction.partitions == {A}
 
 
 def test_newer_producers_add_the_partition_by_producing() -> None:
     bench = ShardTransactions()
     producer = bench.begin()
-    assert ask(bench, producer, TransactionSupport.ADDS_PARTITIONS) == {A: 0, B: 0}
+    assert verify(bench, producer, TransactionSupport.ADDS_PARTITIONS) == {A: 0, B: 0}
     assert bench.transaction.partitions == {A, B}
 
 
@@ -68,7 +71,7 @@ def test_fenced_producer_gets_invalid_producer_epoch() -> None:
     bench.begin()
     for support in TransactionSupport:
         code = errors.InvalidProducerEpoch.code
-        assert ask(bench, stale, support) == {A: code, B: code}
+        assert verify(bench, stale, support) == {A: code, B: code}
 
 
 @pytest.mark.parametrize(
@@ -80,9 +83,9 @@ def test_a_coordinator_in_trouble_is_not_enough_replicas(error: type[BrokerError
     response = refusal(request, 5, error.code or 0)
     assert isinstance(response, AddPartitionsToTxnResponse)
     for support in TransactionSupport:
-        assert told(request, response, support) == {A: errors.NotEnoughReplicas.code}
+        assert codes_for_client(request, response, support) == {A: errors.NotEnoughReplicas.code}
         assert for_produce(errors.NetworkException.code, support) == errors.NotEnoughReplicas.code
-    silent = told(request, AddPartitionsToTxnResponse(), TransactionSupport.ABORTABLE)
+    silent = codes_for_client(request, AddPartitionsToTxnResponse(), TransactionSupport.ABORTABLE)
     assert silent == {A: errors.NotEnoughReplicas.code}
 
 
@@ -104,13 +107,15 @@ def test_ending_transaction_is_concurrent_only_to_newer_producers() -> None:
         TransactionSupport.ADDS_PARTITIONS: errors.ConcurrentTransactions.code,
     }
     for support, code in expected.items():
-        assert ask(bench, following, support) == {A: code, B: code}
+        assert verify(bench, following, support) == {A: code, B: code}
 
 
 def test_a_coordinator_that_forbids_the_question() -> None:
     request = verification_request("t", 1, 0, [A], TransactionSupport.ABORTABLE)
     response = AddPartitionsToTxnResponse(error_code=errors.ClusterAuthorizationFailed.code)
-    assert told(request, response, TransactionSupport.ABORTABLE) == {A: errors.InvalidTxnState.code}
+    assert codes_for_client(request, response, TransactionSupport.ABORTABLE) == {
+        A: errors.InvalidTxnState.code
+    }
 
 
 def test_a_batch_that_comes_after_the_abort_stays_out() -> None:
@@ -124,7 +129,7 @@ def test_a_batch_that_comes_after_the_abort_stays_out() -> None:
     request = verification_request(
         bench.name, producer.id, producer.epoch, [A], TransactionSupport.OLD_ERRORS
     )
-    assert told(request, bench.call(request, 5), TransactionSupport.OLD_ERRORS) == {A: 0}
+    assert codes_for_client(request, bench.call(request, 5), TransactionSupport.OLD_ERRORS) == {A: 0}
     bench.advance(20.0)
     bench.finish()
     with pytest.raises((InvalidTxnState, errors.InvalidProducerEpoch)):

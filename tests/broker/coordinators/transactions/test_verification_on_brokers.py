@@ -1,6 +1,6 @@
 """Requests of leaders and group coordinators to transaction coordinators, in virtual time.
 
-Where nothing else is said a rule holds for transaction.version 1 and 2 alike.
+Tests with `world` run with transaction.version 1 and 2.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def test_without_verification_older_producers_write_unasked_newer_ones_still_add
     assert (world.read().last_stable_offset, world.values("u", 1)) == (0, [b"y"])
 
 
-def ask_for_many(world: ClusterTransactions, asked: list[tuple[Producer, bool]]) -> dict[str, list[int]]:
+def add_for_many(world: ClusterTransactions, producers: list[tuple[Producer, bool]]) -> dict[str, list[int]]:
     """AddPartitionsToTxn as a leader sends it to the coordinator of all of these (with True: only verify)."""
     request = AddPartitionsToTxnRequest(
         transactions=[
@@ -138,10 +138,10 @@ def ask_for_many(world: ClusterTransactions, asked: list[tuple[Producer, bool]])
                 verify_only=verify_only,
                 topics=[AddPartitionsToTxnTopic(name="t", partitions=[0, 1])],
             )
-            for producer, verify_only in asked
+            for producer, verify_only in producers
         ]
     )
-    answer = world.call_broker(world.find(asked[0][0].name), request, 5)
+    answer = world.call_broker(world.find(producers[0][0].name), request, 5)
     return {
         result.transactional_id: [
             one.partition_error_code for topic in result.topic_results for one in topic.results_by_partition
@@ -153,13 +153,13 @@ def ask_for_many(world: ClusterTransactions, asked: list[tuple[Producer, bool]])
 def test_one_request_verifies_or_adds_for_many_transactions(simulated: Simulation) -> None:
     world = ClusterTransactions(simulated, brokers=1)
     one, two = Producer(world, "one").begin(), Producer(world, "two").begin()
-    assert ask_for_many(world, [(one, True), (two, False)]) == {
+    assert add_for_many(world, [(one, True), (two, False)]) == {
         "one": [errors.TransactionAbortable.code] * 2,
         "two": [0, 0],
     }
     assert world.cluster.transaction("two").partitions == (("t", 0), ("t", 1))
     assert world.cluster.transaction("one").state == "Empty"
-    assert ask_for_many(world, [(two, True)]) == {"two": [0, 0]}
+    assert add_for_many(world, [(two, True)]) == {"two": [0, 0]}
 
 
 def test_missing_partitions_and_those_of_the_same_request_are_not_added(old: ClusterTransactions) -> None:
@@ -239,7 +239,7 @@ def test_an_old_producer_commits_no_offset(world: ClusterTransactions) -> None:
 def test_failure_after_the_verification_fails_only_that_request(
     old: ClusterTransactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer of the coordinator comes outside of the handler's turn, and is guarded like it."""
+    """The coordinator's response is handled outside of the handler, with the same protection."""
     from pykafka2.broker.replication.replica_manager import ReplicaManager
 
     producer = Producer(old).begin()
@@ -278,7 +278,7 @@ def a_transaction_being_ended(new: ClusterTransactions, marker_seconds: float) -
 def test_a_batch_that_overtakes_the_markers_waits_for_them(
     new: ClusterTransactions, marker_seconds: float
 ) -> None:
-    """The marker voids what its leader asked for it meanwhile: that is asked again, and lets it in."""
+    """The marker invalidates a pending verification, which is repeated and then succeeds."""
     producer = a_transaction_being_ended(new, marker_seconds)
     assert producer.write([b"second"]).error_code == 0
     assert producer.end() == 0

@@ -1,4 +1,4 @@
-"""Classic groups: the state table, every request in every state, and what is promised one by one."""
+"""Classic groups: the state table, every request in every state, and each promise by example."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ def test_a_group_moves_by_its_table_and_refuses_the_rest(state: GroupState, to: 
 
 
 def test_a_new_group_passes_all_states(bench: Bench) -> None:
-    """And refuses to skip one: the table below has each state, tests/acceptance walks it on a broker."""
     member = bench.member_id()
     seen = [bench.classic().state]
     bench.join(member)
@@ -67,7 +66,7 @@ def test_a_new_group_passes_all_states(bench: Bench) -> None:
 
 
 def in_state(state: GroupState) -> tuple[ShardBench, str, int]:
-    """A group in a state, with a member that is in it (or was), and its generation."""
+    """Return a group in this state, a present or former member, and the generation."""
     bench = ShardBench()
     member, other = bench.stable(2, session=600.0)
     if state is EMPTY:
@@ -403,7 +402,7 @@ def test_static_members_stay_while_their_session_lasts() -> None:
     assert other.response is not None
     assert other.response.error_code == 0
     assert member in bench.classic().members
-    assert other.response.leader == other.response.member_id, "the leader is one who came"
+    assert other.response.leader == other.response.member_id, "the leader is a member that joined"
 
 
 def test_an_unstored_return_of_a_static_member_is_taken_back() -> None:
@@ -490,7 +489,7 @@ def test_pending_joins_and_syncs_get_not_coordinator_when_the_coordinator_moves(
 
 
 def test_join_of_a_dead_group_gets_coordinator_not_available() -> None:
-    """The group is about to go from here: who joins is to ask again, and keeps the member id that it has."""
+    """The group moves to another coordinator: members retry, and keep their member ids."""
     bench = ShardBench()
     (member,) = bench.stable(1)
     bench.classic().move_to(DEAD, 0)
@@ -726,7 +725,7 @@ def test_listing_filters_by_state_and_type() -> None:
 
 
 def test_leaving_member_does_not_end_the_initial_rebalance_delay() -> None:
-    """It is for members yet to come, so it lasts however many of those who came are gone again."""
+    """The delay is for members that join later, so members that leave do not change it."""
     bench = ShardBench()
     joined = bench.join(bench.member_id())
     other = bench.member_id()
@@ -753,7 +752,7 @@ def test_an_id_that_expires_does_not_end_the_first_wait() -> None:
 
 
 def test_fenced_join_response_names_its_member() -> None:
-    """A request that is answered later names the member that it was for; one that left names nobody."""
+    """A later response has the member id of its request; one after LeaveGroup has none."""
     bench = ShardBench()
     waiting = bench.join(instance="a")
     (old,) = bench.classic().members

@@ -1,6 +1,6 @@
 """Responses of a rebalance leave in one turn of the brokers' loop, on any number of connections.
 
-Otherwise a test of some client sees who was told first, and others are served in between.
+Otherwise tests of some clients see which member got its response first, with other requests in between.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def test_every_partition_goes_to_exactly_one_subscriber(
 def test_uniform_differs_by_at_most_one_between_readers_of_a_topic(
     before: list[frozenset[bytes]], after: list[frozenset[bytes]], sizes: dict[bytes, int]
 ) -> None:
-    """Members join, leave and change their subscriptions; what they own comes from before."""
+    """Members join, leave and change their subscriptions, with the partitions from before."""
     assigned = uniform(members_of(before), sizes)
     members = members_of(after, assigned)
     found = uniform(members, sizes)

@@ -74,11 +74,11 @@ def test_partition_is_assigned_only_after_its_owner_revoked_it(bench: Bench) -> 
     second = bench.beat("b", 0)
     assert (second.member_epoch, assigned(second)) == (3, {})
     assert bench.consumer().members["b"].state is MemberState.UNRELEASED_PARTITIONS
-    told = bench.beat("a", 2, owned={orders: ALL})
-    assert (told.member_epoch, assigned(told)) == (2, {orders: [0, 1, 2]}), "at its old epoch still"
+    first = bench.beat("a", 2, owned={orders: ALL})
+    assert (first.member_epoch, assigned(first)) == (2, {orders: [0, 1, 2]}), "at its old epoch still"
     assert bench.consumer().state is ConsumerGroupState.RECONCILING
     assert assigned(bench.beat("b", 3)) is None
-    assert assigned(bench.beat("a", 2)) is None, "it has not said that it gave them up"
+    assert assigned(bench.beat("a", 2)) is None, "it has not revoked them yet"
     done = bench.beat("a", 2, owned={orders: [0, 1, 2]})
     assert done.member_epoch == 3
     assert assigned(bench.beat("b", 3)) == {orders: [3, 4, 5]}
@@ -136,7 +136,7 @@ def test_only_the_members_epoch_or_the_one_before_is_taken(
 
 
 def test_previous_epoch_is_accepted_only_with_a_subset_of_the_owned_partitions(shard: ShardBench) -> None:
-    """The answer with the new epoch may be lost, but a member that reads more than its own is behind."""
+    """The response with the new epoch can be lost, but a member with more partitions is behind."""
     shard.beat("a", 0)
     shard.beat("b", 0)
     shard.beat("a", 2, owned={ORDERS: [0, 1, 2]})
@@ -202,7 +202,7 @@ def test_static_member_that_leaves_temporarily_has_revoked_its_partitions(shard:
     shard.beat("a", 0, instance="one")
     shard.beat("b", 0)
     assert assigned(shard.beat("a", 2, instance="one")) == {ORDERS: [0, 1, 2]}
-    assert assigned(shard.beat("b", 3)) is None, "it has not said yet that it reads the others no more"
+    assert assigned(shard.beat("b", 3)) is None, "it has not revoked the others yet"
     shard.beat("a", -2, instance="one")
     assert assigned(shard.beat("b", 3)) == {ORDERS: [3, 4, 5]}
 
@@ -463,7 +463,7 @@ def test_describing_shows_assignment_and_target(shard: ShardBench) -> None:
     assert b.target_assignment.topic_partitions[0].topic_name == "orders"
     shard.beat("a", 2)
     (group,) = shard.call(request).groups[:1]
-    assert [one.partitions for one in group.members[0].assignment.topic_partitions] == [ALL], "not given up"
+    assert [one.partitions for one in group.members[0].assignment.topic_partitions] == [ALL], "not revoked"
     assert shard.describe().error_message == "Group billing is not a classic group."
 
 
@@ -508,7 +508,7 @@ def test_uniform_is_balanced_and_moves_no_more_than_it_must(
     totals = [len(partitions) for partitions in again.values()]
     assert max(totals) - min(totals) <= 1
     for one in stay & set(first):
-        assert first[one] <= again[one], "who stays keeps what it has"
+        assert first[one] <= again[one], "a member that stays keeps its partitions"
 
 
 def test_consumer_group_uniformly_hands_out_as_apache_kafka_does() -> None:
