@@ -145,7 +145,7 @@ def _check_complete(state: MetadataImage, opened: Mapping[int, Sequence[DataDire
         pair
         for topic in state.topics.values()
         for partition in topic.partitions
-        for pair in partition.directories
+        for pair in zip(partition.replicas, partition.directories, strict=False)
     }
     for number, directories in opened.items():
         registered = state.brokers.get(number)

@@ -163,8 +163,11 @@ class PartitionImage:
     """
     removing: tuple[int, ...] = ()
     """Replicas that a reassignment removes once the added ones are in sync. They are still in `replicas`."""
-    directories: tuple[tuple[int, bytes], ...] = ()
-    """The log directories of the replicas that their brokers have reported: (broker, directory id)."""
+    directories: tuple[bytes, ...] = ()
+    """The id of the log directory of each replica, UNASSIGNED until its broker reports it.
+
+    Empty if none was written, before metadata.version 3.7-IV2.
+    """
 
     @property
     def is_reassigned(self) -> bool:
@@ -172,10 +175,16 @@ class PartitionImage:
 
     def directory_of(self, broker_id: int) -> bytes:
         """Return the id of the log directory of a replica, UNASSIGNED if it is unknown."""
-        for replica, directory in self.directories:
+        for replica, directory in zip(self.replicas, self.directories, strict=False):
             if replica == broker_id:
                 return directory
         return UNASSIGNED
+
+    def directories_of(self, replicas: tuple[int, ...]) -> tuple[bytes, ...]:
+        """Return the directories of these replicas; those that the partition has keep theirs."""
+        if replicas == self.replicas or not self.directories:
+            return self.directories
+        return tuple(map(self.directory_of, replicas))
 
 
 @attrs.define(frozen=True)
@@ -248,10 +257,10 @@ class ClusterImage:
 
     def has_directory(self, partition: PartitionImage, broker_id: int) -> bool:
         """Return whether the log directory of a replica works, as reported by its broker (KIP-858)."""
-        if not partition.directories:
-            return True
         broker = self.brokers.get(broker_id)
-        return broker is None or is_online(partition.directory_of(broker_id), broker.directories)
+        if broker is None or not broker.directories:
+            return True
+        return is_online(partition.directory_of(broker_id), broker.directories)
 
     def is_online(self, partition: PartitionImage, broker_id: int) -> bool:
         """Return whether a replica is online: its broker is alive, and its log directory works."""
@@ -262,7 +271,7 @@ class ClusterImage:
         broker = self.brokers.get(broker_id)
         if broker is None or broker.is_fenced or broker.is_shutting_down:
             return False
-        return not partition.directories or is_online(partition.directory_of(broker_id), broker.directories)
+        return not broker.directories or is_online(partition.directory_of(broker_id), broker.directories)
 
     def eligible_in(self, partition: PartitionImage) -> Callable[[int], bool]:
         """Return `may_lead` for one partition."""

@@ -15,7 +15,6 @@ import attrs
 from pykafka2.broker.base.image import (
     NO_LEADER,
     TOPIC_RESOURCE,
-    UNASSIGNED,
     BrokerImage,
     ClusterImage,
     PartitionImage,
@@ -60,10 +59,11 @@ def assigned(partition: PartitionImage, broker_id: int, directory: bytes) -> Par
     """Return the image with another directory of one replica, or the same object if it is known."""
     if partition.directory_of(broker_id) == directory:
         return partition
-    others = [(replica, known) for replica, known in partition.directories if replica != broker_id]
-    if directory != UNASSIGNED:
-        others.append((broker_id, directory))
-    return attrs.evolve(partition, directories=tuple(others), partition_epoch=partition.partition_epoch + 1)
+    directories = tuple(
+        directory if replica == broker_id else partition.directory_of(replica)
+        for replica in partition.replicas
+    )
+    return attrs.evolve(partition, directories=directories, partition_epoch=partition.partition_epoch + 1)
 
 
 logger = logging.getLogger(__name__)

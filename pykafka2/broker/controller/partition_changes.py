@@ -51,7 +51,7 @@ def elect(partition: PartitionImage, is_eligible: IsEligible, *, unclean: bool) 
 
     Return the same object if nothing changes.
     """
-    alive = tuple(replica for replica in partition.isr if is_eligible(replica))
+    alive = tuple([replica for replica in partition.isr if is_eligible(replica)])
     isr = alive or partition.isr
     if partition.leader in alive:
         leader = partition.leader
@@ -137,17 +137,13 @@ def with_directories(partition: PartitionImage, brokers: Mapping[int, BrokerImag
 
     Return the same object if nothing changes.
     """
-    if not partition.directories and not any(map(_DIRECTORIES, brokers.values())):
-        return partition  # a cluster in memory
-    known = dict(partition.directories)
-    directories = []
-    for replica in partition.replicas:
-        directory = known.get(replica) or only_directory(brokers.get(replica))
-        if directory != UNASSIGNED:
-            directories.append((replica, directory))
-    if tuple(directories) == partition.directories:
-        return partition
-    return attrs.evolve(partition, directories=tuple(directories))
+    known = partition.directories or (UNASSIGNED,) * len(partition.replicas)
+    if UNASSIGNED in known and any(map(_DIRECTORIES, brokers.values())):
+        known = tuple(
+            only_directory(brokers.get(replica)) if directory == UNASSIGNED else directory
+            for replica, directory in zip(partition.replicas, known, strict=True)
+        )
+    return partition if known == partition.directories else attrs.evolve(partition, directories=known)
 
 
 def reassigned(
@@ -196,6 +192,7 @@ def begun(image: PartitionImage, target: tuple[int, ...], is_eligible: IsEligibl
     changed = attrs.evolve(
         image,
         replicas=replicas,
+        directories=image.directories_of(replicas),
         adding=adding,
         removing=removing,
         isr=tuple(replica for replica in image.isr if replica in replicas),
@@ -219,6 +216,7 @@ def completed(image: PartitionImage, is_eligible: IsEligible) -> PartitionImage:
     changed = attrs.evolve(
         image,
         replicas=replicas,
+        directories=image.directories_of(replicas),
         isr=staying,
         adding=(),
         removing=(),
@@ -240,6 +238,7 @@ def cancelled(image: PartitionImage, is_eligible: IsEligible, *, where: str, unc
     changed = attrs.evolve(
         image,
         replicas=replicas,
+        directories=image.directories_of(replicas),
         isr=staying or replicas[:1],
         adding=(),
         removing=(),

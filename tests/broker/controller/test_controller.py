@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 import pytest
 
-from pykafka2.broker.base.image import ClusterImage, Endpoint, PartitionImage, TopicImage
+from pykafka2.broker.base.image import UNASSIGNED, ClusterImage, Endpoint, PartitionImage, TopicImage
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, IsrChange, NewTopic
 from pykafka2.broker.controller.control.brokers import Registration, register
@@ -64,13 +64,17 @@ def test_every_change_is_published_with_a_higher_version(published: Published) -
 
 
 def test_first_live_replica_in_the_isr_becomes_the_leader(published: Published) -> None:
+    def expected(isr: tuple[int, ...], leader: int, leader_epoch: int, epoch: int) -> PartitionImage:
+        unassigned = (UNASSIGNED,) * 3
+        return PartitionImage((0, 1, 2), isr, leader, leader_epoch, epoch, directories=unassigned)
+
     published.controller.fence_broker(0)
-    assert published.partition == PartitionImage((0, 1, 2), (1, 2), 1, leader_epoch=1, partition_epoch=1)
+    assert published.partition == expected((1, 2), 1, 1, 1)
     published.controller.fence_broker(2)
     # The loss of a follower starts no new leader epoch.
-    assert published.partition == PartitionImage((0, 1, 2), (1,), 1, leader_epoch=1, partition_epoch=2)
+    assert published.partition == expected((1,), 1, 1, 2)
     published.controller.fence_broker(1)
-    assert published.partition == PartitionImage((0, 1, 2), (1,), -1, leader_epoch=2, partition_epoch=3)
+    assert published.partition == expected((1,), -1, 2, 3)
 
 
 def test_registered_broker_gets_a_new_epoch_and_leads_only_if_in_the_isr(published: Published) -> None:

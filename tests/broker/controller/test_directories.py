@@ -79,8 +79,8 @@ def test_directory_is_online_as_in_kafka(directory: bytes, online: tuple[bytes, 
 
 def test_replica_on_a_broker_with_one_directory_is_in_it_without_a_report() -> None:
     world = World(directories=1)
-    assert world.partition.directories == tuple((broker, DIRECTORIES[broker][0]) for broker in range(3))
-    assert World().partition.directories == ()
+    assert world.partition.directories == tuple(DIRECTORIES[broker][0] for broker in range(3))
+    assert World().partition.directories == (UNASSIGNED,) * 3
 
 
 def test_reported_directory_is_stored_with_a_new_partition_epoch() -> None:

@@ -40,7 +40,6 @@ from pykafka2.protocol.struct import MetadataRecord
 Changes = Mapping[str, "TopicImage | None"]
 """Topics that changed, by name; None: deleted."""
 
-_SCRAM: Final = frozenset(KINDS.values())
 _PARTS: Final = [part.name for part in attrs.fields(ClusterImage)[2:]]
 """The parts of the image, which are mappings here as well."""
 
@@ -242,8 +241,7 @@ class MetadataImage:
         self._changed[name] = None
         self._partitions.pop(name, None)
         self._configs.pop((TOPIC_RESOURCE, name), None)
-        for key in [key for key in self.extras if key[0] == record.topic_id]:
-            del self.extras[key]
+        self.extras = {key: kept for key, kept in self.extras.items() if key[0] != record.topic_id}
 
     def _set_topic(self, topic: TopicImage) -> None:
         self._own("topics")[topic.name] = self._changed[topic.name] = topic
@@ -330,7 +328,7 @@ class MetadataImage:
             self._own("acls").pop(acl, None)
 
     def _user_scram_credential(self, record: kafka.UserScramCredentialRecord) -> None:
-        if record.mechanism not in _SCRAM:
+        if record.mechanism not in KINDS.values():
             raise CorruptData(
                 f"user {record.name!r} has a credential of the unknown SCRAM mechanism {record.mechanism}"
             )

@@ -6,8 +6,9 @@ the values of a record, for the replay in image.py. Pure functions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
+from operator import attrgetter
 from typing import Any, Final
 
 import attrs
@@ -23,10 +24,7 @@ from pykafka2.errors import ConfigurationError, CorruptData
 from pykafka2.protocol.messages import metadata_records as kafka
 from pykafka2.protocol.struct import MetadataRecord
 
-FENCED: Final = 1
-"""In changes of a registration; -1 is unfenced, 0 unchanged."""
 NO_LEADER_CHANGE: Final = -2
-NO_RECOVERY_CHANGE: Final = -1
 
 _FEATURES: Final = [
     kafka.BrokerFeature(name=name, min_supported_version=one.lowest, max_supported_version=one.highest)
@@ -87,8 +85,8 @@ def registration_after(
 ) -> kafka.RegisterBrokerRecord:
     """Return the registration after a change."""
     after = copy(known)
-    if change.fenced:
-        after.fenced = change.fenced == FENCED
+    if change.fenced:  # 1, or -1 for unfenced
+        after.fenced = change.fenced > 0
     if change.in_controlled_shutdown:
         after.in_controlled_shutdown = True
     if change.log_dirs:
@@ -123,13 +121,13 @@ def broker_of(record: kafka.RegisterBrokerRecord) -> BrokerImage:
 Extras = Mapping[str, Any]
 """Fields of a partition's record that only Apache Kafka uses, by name; images do not have them.
 
-Such as eligible leader replicas (KIP-966); this controller elects from the ISR alone. Empty directories are
-those that were not written, before metadata.version 3.7-IV2.
+Such as eligible leader replicas (KIP-966); this controller elects from the ISR alone.
 """
 NO_EXTRAS: Final[Extras] = {}
 ELIGIBLE: Final = ("eligible_leader_replicas", "last_known_elr")
-_EXTRAS: Final = {"leader_recovery_state": NO_RECOVERY_CHANGE, **dict.fromkeys(ELIGIBLE)}
-"""The fields, with the value of a change that leaves them as they are."""
+_EXTRAS: Final = ("leader_recovery_state", *ELIGIBLE)
+_VALUES: Final = attrgetter(*_EXTRAS)
+_NONE, _UNCHANGED = (0, None, None), (-1, None, None)
 
 
 def partition_record(
@@ -146,7 +144,7 @@ def partition_record(
         leader=image.leader,
         leader_epoch=image.leader_epoch,
         partition_epoch=image.partition_epoch,
-        directories=_directories(image),
+        directories=[*image.directories],
     )
     for name, value in extras.items():
         setattr(record, name, value)
@@ -179,38 +177,11 @@ def partition_change(
         change.removing_replicas = [*after.removing]
     if after.adding != before.adding:
         change.adding_replicas = [*after.adding]
-    if after.directories != _kept_directories(before, after.replicas) or "directories" in extras:
-        change.directories = _directories(after)
-    for name in _EXTRAS:
-        if name in extras:
-            setattr(change, name, 0 if name == "leader_recovery_state" else [])
+    if after.directories != before.directories_of(after.replicas):
+        change.directories = [*after.directories]
+    for name in extras:
+        setattr(change, name, [] if name in ELIGIBLE else 0)
     return change
-
-
-def _directories(image: PartitionImage) -> list[bytes]:
-    """Return the directory of each replica, which can be UNASSIGNED."""
-    if not image.directories:
-        return [UNASSIGNED] * len(image.replicas)
-    return [image.directory_of(replica) for replica in image.replicas]
-
-
-def _kept_directories(before: PartitionImage, replicas: tuple[int, ...]) -> tuple[tuple[int, bytes], ...]:
-    """Return the directories of these replicas; those that the partition had before keep theirs."""
-    if replicas == before.replicas or not before.directories:
-        return before.directories
-    known = dict(before.directories)
-    return tuple((replica, known[replica]) for replica in replicas if replica in known)
-
-
-def _assigned(replicas: Sequence[int], directories: Sequence[bytes]) -> tuple[tuple[int, bytes], ...]:
-    """Return the directories of replicas that have one, as images have them."""
-    if directories.count(UNASSIGNED) == len(directories):
-        return ()
-    return tuple(
-        (replica, directory)
-        for replica, directory in zip(replicas, directories, strict=False)
-        if directory != UNASSIGNED
-    )
 
 
 def partition_of(record: kafka.PartitionRecord) -> PartitionImage:
@@ -222,7 +193,7 @@ def partition_of(record: kafka.PartitionRecord) -> PartitionImage:
         record.partition_epoch,
         tuple(record.adding_replicas),
         tuple(record.removing_replicas),
-        _assigned(record.replicas, record.directories),
+        tuple(record.directories),
     )
 
 
@@ -238,32 +209,24 @@ def partition_after(before: PartitionImage, change: kafka.PartitionChangeRecord)
         before.partition_epoch + 1,
         before.adding if change.adding_replicas is None else tuple(change.adding_replicas),
         before.removing if change.removing_replicas is None else tuple(change.removing_replicas),
-        _kept_directories(before, replicas)
-        if change.directories is None
-        else _assigned(replicas, change.directories),
+        before.directories_of(replicas) if change.directories is None else tuple(change.directories),
     )
 
 
 def extras_of(record: kafka.PartitionRecord) -> Extras:
-    if record.directories and not (
-        record.leader_recovery_state or record.eligible_leader_replicas or record.last_known_elr
-    ):
+    found = _VALUES(record)
+    if found == _NONE:
         return NO_EXTRAS
-    extras = {name: value for name in _EXTRAS if (value := getattr(record, name))}
-    return extras if record.directories else {**extras, "directories": []}
+    return {name: value for name, value in zip(_EXTRAS, found, strict=True) if value}
 
 
 def extras_after(extras: Extras, change: kafka.PartitionChangeRecord) -> Extras:
-    recovery, eligible = change.leader_recovery_state, change.eligible_leader_replicas
-    if not extras and recovery == NO_RECOVERY_CHANGE and eligible is None and change.last_known_elr is None:
-        return NO_EXTRAS
-    fields = dict(extras)
-    for name, unchanged in _EXTRAS.items():
-        if (value := getattr(change, name)) != unchanged:
-            fields[name] = value
-    if change.directories is not None:
-        fields.pop("directories", None)
-    return {name: value for name, value in fields.items() if value or name == "directories"}
+    found = _VALUES(change)
+    if found == _UNCHANGED:
+        return extras
+    changes = zip(_EXTRAS, found, _UNCHANGED, strict=True)
+    after = {**extras, **{name: value for name, value, same in changes if value != same}}
+    return {name: value for name, value in after.items() if value}
 
 
 # ---------------------------------------------------------------------- configuration
@@ -331,17 +294,12 @@ def token_of(
     record: kafka.DelegationTokenRecord, token_hmac: bytes, credentials: TokenCredentials
 ) -> DelegationToken:
     """Return the token in a record, which has neither its HMAC nor its credentials."""
+    names = [record.owner, record.requester, *record.renewers]
     try:
-        return DelegationToken(
-            record.token_id,
-            principal_of(record.owner),
-            principal_of(record.requester),
-            tuple(principal_of(renewer) for renewer in record.renewers),
-            record.issue_timestamp,
-            record.max_timestamp,
-            record.expiration_timestamp,
-            token_hmac,
-            credentials,
-        )
+        owner, requester, *renewers = map(principal_of, names)
     except ConfigurationError as error:
         raise CorruptData(f"delegation token {record.token_id}: {error}") from error
+    times = record.issue_timestamp, record.max_timestamp, record.expiration_timestamp
+    return DelegationToken(
+        record.token_id, owner, requester, tuple(renewers), *times, token_hmac, credentials
+    )

@@ -21,7 +21,7 @@ from pykafka2.broker.base.image import (
     TopicImage,
 )
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.controller import Controller, NewTopic
+from pykafka2.broker.controller import Controller, NewTopic, partition_changes
 from pykafka2.broker.controller.control.brokers import Registration, process_heartbeat, register
 from pykafka2.broker.controller.control.configs import replaced
 from pykafka2.broker.controller.control.delegation_tokens import TokenRequest, create_token, renew_token
@@ -33,7 +33,6 @@ from pykafka2.broker.controller.metadata.batches import (
 from pykafka2.broker.controller.metadata.image import MetadataImage
 from pykafka2.broker.controller.metadata.log import MetadataLog
 from pykafka2.broker.controller.metadata.records import (
-    extras_of,
     partition_change,
     registration_changes,
 )
@@ -339,7 +338,7 @@ def test_reassignment_is_a_change_record() -> None:
         replicas=(2, 0, 1),
         adding=(2,),
         removing=(0,),
-        directories=((0, ONE), (1, TWO)),
+        directories=(UNASSIGNED, ONE, TWO),
         partition_epoch=8,
     )
     assert record == PartitionChangeRecord(
@@ -354,23 +353,31 @@ def test_reassignment_is_a_change_record() -> None:
         removing=(),
         leader=1,
         leader_epoch=5,
-        directories=((2, THREE), (1, TWO)),
+        directories=(THREE, TWO),
         partition_epoch=9,
     )
     assert isinstance(record, PartitionChangeRecord)
     assert record.directories == [THREE, TWO]
 
 
-def test_replicas_without_a_directory_are_unassigned_in_records_and_left_out_of_images() -> None:
-    state = with_partitions(
-        partition(0, directories=[UNASSIGNED, TWO]), partition(1, directories=[UNASSIGNED] * 2)
+def test_directories_follow_their_replicas() -> None:
+    state = with_partitions(partition(0), partition(1, directories=[UNASSIGNED, TWO]))
+    first, second = state.topics["t"].partitions
+    assert (first.directories_of((1, 2, 0)), second.directories_of((1, 2, 0))) == (
+        (TWO, UNASSIGNED, ONE),
+        (TWO, UNASSIGNED, UNASSIGNED),
     )
-    assert [one.directories for one in state.topics["t"].partitions] == [((1, TWO),), ()]
-    record = changed(state, 1, directories=((0, ONE),), partition_epoch=8)
+    change = PartitionChangeRecord(partition_id=1, topic_id=TOPIC_ID, replicas=[1, 2, 0])
+    state.replay([change], 1)
+    assert [one.directories for one in state.topics["t"].partitions] == [
+        (ONE, TWO),
+        (TWO, UNASSIGNED, UNASSIGNED),
+    ]
+    record = changed(state, 1, directories=(TWO, THREE, UNASSIGNED), partition_epoch=9)
     assert isinstance(record, PartitionChangeRecord)
-    assert record.directories == [ONE, UNASSIGNED]
+    assert record.directories == [TWO, THREE, UNASSIGNED]
     written = [one.directories for one in state.snapshot() if isinstance(one, PartitionRecord)]
-    assert written == [[UNASSIGNED, TWO], [ONE, UNASSIGNED]]
+    assert written == [[ONE, TWO], [TWO, THREE, UNASSIGNED]]
 
 
 def test_eligible_leader_replicas_stay_in_snapshots_until_the_next_change() -> None:
@@ -412,11 +419,15 @@ def test_changes_of_apache_kafka_set_and_clear_eligible_leader_replicas() -> Non
 def test_directories_from_before_they_were_written_stay_empty_until_the_next_change() -> None:
     old = [partition(0, directories=[]), partition(1, directories=[])]
     state = with_partitions(*old)
+    state.replay(registration_changes(registered(1, directories=(TWO,)), None), 1)
     assert [one for one in state.snapshot() if isinstance(one, PartitionRecord)] == old
-    record = changed(state, 0, isr=(0,), partition_epoch=8)
+    topic = state.topics["t"]
+    shrunk = attrs.evolve(topic.partitions[0], isr=(0,), partition_epoch=8)
+    record = partition_changes.changed(state, topic, 0, shrunk)
     assert isinstance(record, PartitionChangeRecord)
-    assert record.directories == [UNASSIGNED, UNASSIGNED]
-    assert [*state.extras.items()] == [((TOPIC_ID, 1), extras_of(old[1]))]
+    assert record.directories == [UNASSIGNED, TWO]
+    state.replay([record], 2)
+    assert [one.directories for one in state.image.topics["t"].partitions] == [(UNASSIGNED, TWO), ()]
 
 
 def test_internal_topics_are_known_by_their_names() -> None:
@@ -587,4 +598,4 @@ def test_partition_is_created_with_its_brokers_only_directory() -> None:
     controller.create_topic(NewTopic("t", 2, 2))
     for created in controller.image.topics["t"].partitions:
         assert isinstance(created, PartitionImage)
-        assert created.directories == ((0, ONE),)
+        assert [created.directory_of(broker) for broker in (0, 1)] == [ONE, UNASSIGNED]
