@@ -6,7 +6,7 @@ can exchange them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, SupportsIndex, TypedDict
 
@@ -292,12 +292,17 @@ class BatchMetadata:
 
 @attrs.define(frozen=True)
 class ConsumerGroupMetadata:
-    """A consumer's membership, for a transactional producer (KIP-447)."""
+    """A consumer's membership, for a transactional producer (KIP-447).
+
+    `topic_ids` are the ids of the topics that its positions refer to, so that a topic that was deleted and
+    created again does not get old offsets (KIP-1319).
+    """
 
     group_id: str
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+    topic_ids: Mapping[TopicPartition, bytes] = attrs.field(factory=dict, kw_only=True, eq=False, repr=False)
 
 
 class ClientHealth(TypedDict):

@@ -357,7 +357,7 @@ def support_of(version: int) -> TransactionSupport:
 @api(
     TxnOffsetCommitRequest,
     0,
-    5,
+    6,
     at=GROUP_COORDINATOR,
     access=in_turn(WRITE_TRANSACTION, READ_GROUP, READ_EACH_TOPIC),
 )

@@ -232,7 +232,11 @@ class CommitCalls(Owned):
         is_member = self._core.subscription.mode is Mode.TOPICS
         identity = group_status.last_membership if is_member else group_status.identity
         return ConsumerGroupMetadata(
-            group_status.group_id, identity.generation_id, identity.member_id, identity.group_instance_id
+            group_status.group_id,
+            identity.generation_id,
+            identity.member_id,
+            identity.group_instance_id,
+            topic_ids=self._core.fetcher.table.topic_ids(),
         )
 
 

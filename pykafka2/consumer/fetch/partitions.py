@@ -96,6 +96,11 @@ class FetchTable:
         known, now = state.topic_id, self._cluster.metadata.topic_id(partition.topic)
         return known != now and ZERO_UUID not in (known, now)
 
+    def topic_ids(self) -> dict[TopicPartition, bytes]:
+        """Return the ids of the topics that the positions refer to, where they are known.  Any thread."""
+        states = tuple(self.states.items())
+        return {place: state.topic_id for place, state in states if state.topic_id != ZERO_UUID}
+
     def clear_position(self, partition: TopicPartition, generation: int) -> None:
         """Fetch nothing until the position is found."""
         self.changes += 1

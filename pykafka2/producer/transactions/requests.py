@@ -7,7 +7,7 @@ transaction. Pure; manager.py sends the requests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Final
 
@@ -38,6 +38,7 @@ from pykafka2.protocol.messages.transaction import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 FEATURE: Final = "transaction.version"
@@ -47,6 +48,7 @@ EPOCH_BUMP: Final = 2
 FIRST_PRODUCE_OF_VERSION_2: Final = 12
 FIRST_END_OF_VERSION_2: Final = 5
 FIRST_OFFSET_COMMIT_OF_VERSION_2: Final = 5
+LAST_OFFSET_COMMIT_WITH_NAMES: Final = 5
 LAST_ADD_PARTITIONS_OF_CLIENTS: Final = 3
 FIRST_OFFSET_COMMIT_WITH_MEMBER: Final = 3
 
@@ -112,10 +114,16 @@ def end_versions(version: int) -> Versions:
     return None, FIRST_END_OF_VERSION_2 - 1
 
 
-def offset_commit_versions(version: int, group: ConsumerGroupMetadata) -> Versions:
-    """Return the versions of TxnOffsetCommit that have the member's fields."""
+def offset_commit_versions(
+    version: int, group: ConsumerGroupMetadata, request: TxnOffsetCommitRequest
+) -> Versions:
+    """Return the versions of TxnOffsetCommit that have the member's fields.
+
+    Those with topic ids only if the request has ids for all its topics, as in Java's client.
+    """
     if version >= EPOCH_BUMP:
-        return FIRST_OFFSET_COMMIT_OF_VERSION_2, FIRST_OFFSET_COMMIT_OF_VERSION_2
+        has_ids = all(topic.topic_id != ZERO_UUID for topic in request.topics)
+        return FIRST_OFFSET_COMMIT_OF_VERSION_2, None if has_ids else LAST_OFFSET_COMMIT_WITH_NAMES
     names_member = (group.generation_id, group.member_id, group.group_instance_id) != (-1, "", None)
     lowest = FIRST_OFFSET_COMMIT_WITH_MEMBER if names_member else None
     return lowest, FIRST_OFFSET_COMMIT_OF_VERSION_2 - 1
@@ -154,11 +162,17 @@ def commit_offsets(
     identity: Identity,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     group: ConsumerGroupMetadata,
+    topic_id: Callable[[str], bytes],
 ) -> TxnOffsetCommitRequest:
-    """Return the request that commits a group's offsets with the transaction."""
-    topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-    for (topic, partition), committed in offsets.items():
-        topics.setdefault(topic, []).append(
+    """Return the request that commits a group's offsets with the transaction.
+
+    Topics have the ids that the consumer has read, or those that the producer knows (`topic_id`).
+    """
+    topics: dict[tuple[str, bytes], list[TxnOffsetCommitRequestPartition]] = {}
+    for place, committed in offsets.items():
+        topic, partition = place
+        known = group.topic_ids.get(place) or topic_id(topic)
+        topics.setdefault((topic, known), []).append(
             TxnOffsetCommitRequestPartition(
                 partition_index=partition,
                 committed_offset=committed.offset,
@@ -174,14 +188,18 @@ def commit_offsets(
         generation_id_or_member_epoch=group.generation_id,
         member_id=group.member_id,
         group_instance_id=group.group_instance_id,
-        topics=[TxnOffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()],
+        topics=[
+            TxnOffsetCommitRequestTopic(name=name, topic_id=known, partitions=parts)
+            for (name, known), parts in topics.items()
+        ],
     )
 
 
-def error_of_offsets(answer: TxnOffsetCommitResponse) -> KafkaError | None:
+def error_of_offsets(answer: TxnOffsetCommitResponse, request: TxnOffsetCommitRequest) -> KafkaError | None:
     """Return the most severe error of all partitions, like `error_of_partitions`."""
+    names = {topic.topic_id: topic.name for topic in request.topics}
     errors = {
-        f"{topic.name}-{partition.partition_index}": partition.error_code
+        f"{topic.name or names.get(topic.topic_id, '?')}-{partition.partition_index}": partition.error_code
         for topic in answer.topics
         for partition in topic.partitions
         if partition.error_code

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol, TypeVar
 
 from pykafka2.backoff import Backoff
@@ -129,6 +130,7 @@ class TransactionSteps:
         status: TransactionStatus,
         identity: ProducerIdentity,
         features: Features,
+        topic_id: Callable[[str], bytes],
         random: random.Random,
     ) -> None:
         self.facts = Facts()
@@ -136,6 +138,7 @@ class TransactionSteps:
         self._status = status
         self._identity = identity
         self._features = features
+        self._topic_id = topic_id
         self._random = random
         self._id = status.transactional_id
 
@@ -178,12 +181,13 @@ class TransactionSteps:
             )
             yield from self._request(Step.ADD_OFFSETS, request, lambda answer: _error(answer.error_code))
             self.facts.has_joined = True
+        commit = commit_offsets(self._id, identity, what.offsets, group, self._topic_id)
         yield from self._request(
             Step.COMMIT_OFFSETS,
-            commit_offsets(self._id, identity, what.offsets, group),
-            error_of_offsets,
+            commit,
+            partial(error_of_offsets, request=commit),
             to=ToCoordinator(GROUP, group.group_id),
-            versions=offset_commit_versions(self.facts.version, group),
+            versions=offset_commit_versions(self.facts.version, group, commit),
         )
 
     def end(self, step: Step) -> Script[None]:

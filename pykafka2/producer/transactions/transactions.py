@@ -343,7 +343,8 @@ def checked_group(group: Any) -> ConsumerGroupMetadata:
         raise IllegalArgument(f"group_metadata={group!r}: member_id and group_instance_id must be strings")
     for name in ("group_id", "member_id", "group_instance_id"):
         _sendable(f"group_metadata.{name}", getattr(group, name) or "")
-    return ConsumerGroupMetadata(*(getattr(group, name) for name in fields))
+    topic_ids = getattr(group, "topic_ids", {})  # metadata of other clients has none
+    return ConsumerGroupMetadata(*(getattr(group, name) for name in fields), topic_ids=topic_ids)
 
 
 def _is_whole(number: Any, lowest: int, highest: int) -> bool:
@@ -377,7 +378,7 @@ def transactional_parts(
         status,
         accumulator,
         identity,
-        TransactionSteps(options, status, identity, client.nodes, random),
+        TransactionSteps(options, status, identity, client.nodes, client.metadata.topic_id, random),
         forget=client.coordinators.forget_answerer,
     )
     runner = TransactionRunner(client, manager, status, accumulator, metrics, max_block=options.max_block)

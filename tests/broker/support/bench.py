@@ -249,6 +249,7 @@ class Bench:
         generation: int = -1,
         group_id: str | None = None,
         version: int = 5,
+        topic_id: bytes | None = None,
     ) -> int:
         response = self.call(
             TxnOffsetCommitRequest(
@@ -260,7 +261,8 @@ class Bench:
                 member_id=member,
                 topics=[
                     TxnOffsetCommitRequestTopic(
-                        name="orders",
+                        name="orders" if version < 6 else "",
+                        topic_id=(topic_id or self.topic_id("orders")) if version >= 6 else bytes(16),
                         partitions=[
                             TxnOffsetCommitRequestPartition(
                                 partition_index=partition, committed_offset=offset, committed_metadata=""

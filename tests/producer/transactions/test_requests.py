@@ -17,7 +17,7 @@ ALWAYS_FATAL = (FATAL,) * 7
 UNEXPECTED = (FATAL, ABORT, FATAL, FATAL, FATAL, FATAL, ABORT)
 OF_A_MEMBER = (FATAL, ABORT, FATAL, ABORT, FATAL, FATAL, ABORT)
 
-# TransactionManager and Sender of kafka-clients 4.3.1: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn,
+# TransactionManager and Sender of kafka-clients 4.4.0: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn,
 # TxnOffsetCommit, EndTxn(commit), EndTxn(abort), Produce.
 JAVA: dict[type[KafkaError], tuple[Reaction, ...]] = {
     errors.CoordinatorLoadInProgress: ALWAYS_RETRY,
@@ -43,7 +43,9 @@ JAVA: dict[type[KafkaError], tuple[Reaction, ...]] = {
     errors.FencedInstanceId: OF_A_MEMBER,
     errors.UnknownMemberId: OF_A_MEMBER,
     errors.IllegalGeneration: OF_A_MEMBER,
-    errors.StaleMemberEpoch: UNEXPECTED,
+    errors.StaleMemberEpoch: OF_A_MEMBER,
+    errors.GroupIdNotFound: OF_A_MEMBER,
+    errors.UnknownTopicId: ALWAYS_RETRY,
     errors.OffsetMetadataTooLarge: UNEXPECTED,
     errors.UnsupportedForMessageFormat: UNEXPECTED,
     errors.MessageTooLarge: UNEXPECTED,

@@ -14,6 +14,7 @@ from pykafka2.errors import (
 )
 from pykafka2.producer.transactions.requests import (
     Step,
+    commit_offsets,
     end_versions,
     error_of_offsets,
     error_of_partitions,
@@ -25,11 +26,13 @@ from pykafka2.protocol.messages.transaction import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
+    TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from pykafka2.types import ConsumerGroupMetadata
+from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 CODES = (
     0,
@@ -37,6 +40,15 @@ CODES = (
     UnknownTopicOrPartition.code,
     TopicAuthorizationFailed.code,
 )
+
+
+ORDERS_ID = bytes(range(16))
+
+
+def offsets_of(**topics: bytes) -> TxnOffsetCommitRequest:
+    """Return a request about topics with these ids."""
+    offsets = {TopicPartition(name, 0): OffsetAndMetadata(1) for name in topics}
+    return commit_offsets("t", (1, 0), offsets, ConsumerGroupMetadata("g"), lambda name: topics[name])
 
 
 @pytest.mark.parametrize("codes", [*permutations(CODES)], ids=str)
@@ -58,13 +70,20 @@ def test_untried_partitions_are_reported_last(codes: tuple[int, ...]) -> None:
         for number, code in enumerate(codes)
     ]
     topic = TxnOffsetCommitResponseTopic(name="orders", partitions=partitions)
-    error = error_of_offsets(TxnOffsetCommitResponse(topics=[topic]))
+    error = error_of_offsets(TxnOffsetCommitResponse(topics=[topic]), offsets_of())
     assert isinstance(error, UnknownTopicOrPartition)
+
+
+def test_topics_that_the_response_names_by_id_have_their_names_in_errors() -> None:
+    partition = TxnOffsetCommitResponsePartition(partition_index=3, error_code=UnknownTopicOrPartition.code)
+    topic = TxnOffsetCommitResponseTopic(topic_id=ORDERS_ID, partitions=[partition])
+    error = error_of_offsets(TxnOffsetCommitResponse(topics=[topic]), offsets_of(orders=ORDERS_ID))
+    assert "orders-3" in str(error)
 
 
 def test_without_an_error_there_is_none() -> None:
     assert error_of_partitions(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[])) is None
-    assert error_of_offsets(TxnOffsetCommitResponse(topics=[])) is None
+    assert error_of_offsets(TxnOffsetCommitResponse(topics=[]), offsets_of()) is None
 
 
 def test_request_versions_follow_the_transaction_version() -> None:
@@ -72,8 +91,10 @@ def test_request_versions_follow_the_transaction_version() -> None:
     assert (produce_versions(1), produce_versions(2)) == ((None, 11), (12, None))
     assert (end_versions(1), end_versions(2)) == ((None, 4), (5, None))
     nobody, member = ConsumerGroupMetadata("g"), ConsumerGroupMetadata("g", 3, "m", None)
-    assert [offset_commit_versions(1, group) for group in (nobody, member)] == [(None, 4), (3, 4)]
-    assert [offset_commit_versions(2, group) for group in (nobody, member)] == [(5, 5)] * 2
+    by_id, by_name = offsets_of(orders=ORDERS_ID), offsets_of(orders=ORDERS_ID, refunds=ZERO_UUID)
+    assert [offset_commit_versions(1, group, by_id) for group in (nobody, member)] == [(None, 4), (3, 4)]
+    assert [offset_commit_versions(2, group, by_id) for group in (nobody, member)] == [(5, None)] * 2
+    assert [offset_commit_versions(2, group, by_name) for group in (nobody, member)] == [(5, 5)] * 2
 
 
 @pytest.mark.parametrize(("late", "words"), [(False, "was not committed"), (True, "committed is not known")])

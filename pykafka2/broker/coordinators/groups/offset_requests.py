@@ -37,6 +37,8 @@ from pykafka2.protocol.messages import committed_offsets as wire
 from pykafka2.protocol.messages import transaction
 
 FIRST_COMMIT_WITH_TOPIC_IDS: Final = 10
+FIRST_TRANSACTIONAL_COMMIT_WITH_TOPIC_IDS: Final = 6
+"""From it on missing groups and stale epochs have their own errors, too (KIP-1319)."""
 FIRST_OFFSET_FETCH_WITH_GROUPS: Final = 8
 FIRST_FETCH_WITH_TOPIC_IDS: Final = 10
 FIRST_COMMIT_THAT_NAMES_A_MISSING_GROUP: Final = 9
@@ -50,7 +52,8 @@ class Offsets(OffsetStore):
     def commit(self, caller: Caller, deferred: Deferred[Any], out: Result, now: float) -> None:
         request = cast("wire.OffsetCommitRequest", deferred.request)
         generation = request.generation_id_or_member_epoch
-        names = [self._name(topic.name, topic.topic_id, caller.version) for topic in request.topics]
+        by_id = caller.version >= FIRST_COMMIT_WITH_TOPIC_IDS
+        names = [self._name(topic.name, topic.topic_id, by_id) for topic in request.topics]
         if names and not any(name is not None and self.topics.partition_count(name) for name in names):
             self._refuse_topics(deferred, names, out)  # as in Kafka, before the group is looked up
             return
@@ -114,8 +117,8 @@ class Offsets(OffsetStore):
             raise GroupIdNotFound(f"group {group_id} does not exist")
         raise IllegalGeneration(f"group {group_id} does not exist")
 
-    def _name(self, name: str, topic_id: bytes, version: int) -> str | None:
-        return self.topics.name_of(topic_id) if version >= FIRST_COMMIT_WITH_TOPIC_IDS else name
+    def _name(self, name: str, topic_id: bytes, by_id: bool) -> str | None:
+        return self.topics.name_of(topic_id) if by_id else name
 
     def _refusal(self, name: str | None, partition: int, metadata: str | None) -> int:
         if name is None:
@@ -133,49 +136,56 @@ class Offsets(OffsetStore):
         if not request.group_id:
             raise InvalidGroupId
         group = self.groups.get(request.group_id)
+        by_id = caller.version >= FIRST_TRANSACTIONAL_COMMIT_WITH_TOPIC_IDS
         if group is None:
             if request.generation_id_or_member_epoch >= 0:
-                raise IllegalGeneration(f"group {request.group_id} does not exist")
+                missing = GroupIdNotFound if by_id else IllegalGeneration
+                raise missing(f"group {request.group_id} does not exist")
             group = ClassicGroup(request.group_id)
         generation, instance_id = request.generation_id_or_member_epoch, request.group_instance_id
+        names = [self._name(topic.name, topic.topic_id, by_id) for topic in request.topics]
         if isinstance(group, ConsumerGroup):
             partitions = [
-                (self.topics.id_of(topic.name), partition.partition_index)
-                for topic in request.topics
+                (None if name is None else self.topics.id_of(name), partition.partition_index)
+                for topic, name in zip(request.topics, names, strict=True)
                 for partition in topic.partitions
             ]
             try:
                 group.check_commit(
                     request.member_id, instance_id, generation, True, caller.version, partitions
                 )
-            except BrokerError as error:
-                # Producers do not know member epochs.
-                if isinstance(error, StaleMemberEpoch):
-                    raise IllegalGeneration(str(error)) from error
-                raise
+            except StaleMemberEpoch as error:
+                if by_id:
+                    raise
+                raise IllegalGeneration(str(error)) from error  # older producers know no member epochs
         else:
             group.check_commit(request.member_id, instance_id, generation, True)
         out.producer = Producer(request.producer_id, request.producer_epoch)
         at_ms = self._wall_ms(now)
         topics = []
-        for topic in request.topics:
+        for topic, name in zip(request.topics, names, strict=True):
             responses = []
             for partition in topic.partitions:
-                code = self._refusal(topic.name, partition.partition_index, partition.committed_metadata)
-                if not code:
+                code = self._refusal(name, partition.partition_index, partition.committed_metadata)
+                if not code and name is not None:
                     offset = CommittedOffset(
                         partition.committed_offset,
                         partition.committed_leader_epoch,
                         partition.committed_metadata or "",
                         at_ms,
+                        topic_id=topic.topic_id if by_id else NO_TOPIC_ID,
                     )
-                    write_offset(out, request.group_id, (topic.name, partition.partition_index), offset)
+                    write_offset(out, request.group_id, (name, partition.partition_index), offset)
                 responses.append(
                     transaction.TxnOffsetCommitResponsePartition(
                         partition_index=partition.partition_index, error_code=code
                     )
                 )
-            topics.append(transaction.TxnOffsetCommitResponseTopic(name=topic.name, partitions=responses))
+            topics.append(
+                transaction.TxnOffsetCommitResponseTopic(
+                    name=topic.name, topic_id=topic.topic_id, partitions=responses
+                )
+            )
         out.respond(deferred, transaction.TxnOffsetCommitResponse(topics=topics))
 
     # -- OffsetFetch --------------------------------------------------------------------------------
@@ -321,10 +331,12 @@ def missing_partitions(request: Commit, version: int, topics: Topics | None) -> 
     if topics is None:
         return missing
     topic_list: list[Any] = [*request.topics]
+    is_transactional = isinstance(request, transaction.TxnOffsetCommitRequest)
+    first = FIRST_TRANSACTIONAL_COMMIT_WITH_TOPIC_IDS if is_transactional else FIRST_COMMIT_WITH_TOPIC_IDS
     for at, topic in enumerate(topic_list):
         name: str | None = topic.name
         code = UnknownTopicOrPartition.code
-        if isinstance(request, wire.OffsetCommitRequest) and version >= FIRST_COMMIT_WITH_TOPIC_IDS:
+        if version >= first:
             name = topics.name_of(topic.topic_id)
             code = UnknownTopicId.code if name is None else code
         count = 0 if name is None else topics.partition_count(name)

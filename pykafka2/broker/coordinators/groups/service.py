@@ -20,7 +20,13 @@ from pykafka2.broker.coordinators.replay import (
     Producer,
 )
 from pykafka2.broker.coordinators.runtime import CoordinatorService, ShardLog, Split
-from pykafka2.broker.coordinators.settings import GroupConfigs, GroupSettings, Topics, no_group_configs
+from pykafka2.broker.coordinators.settings import (
+    NO_TOPICS,
+    GroupConfigs,
+    GroupSettings,
+    Topics,
+    no_group_configs,
+)
 from pykafka2.protocol.messages import (
     committed_offsets,
     consumer_group,
@@ -61,9 +67,9 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
 
     def on_topics(self, topics: Topics, now: float) -> None:
         """Apply a change of the cluster's topics."""
-        known = () if self._topics is None else self._topics.names()
-        now_known = set(topics.names())
-        deleted = {name for name in known if name not in now_known}
+        before = NO_TOPICS if self._topics is None else self._topics
+        # By id, as a topic can be deleted and created again within one change.
+        deleted = {name for name in before.names() if topics.id_of(name) != before.id_of(name)}
         self._topics = topics
         for partition, shard in self.shards.items():
             runtime = self.runtimes[partition]

@@ -438,6 +438,42 @@ def test_old_clients_choose_the_retention_of_a_commit() -> None:
     assert bench.committed() == -1
 
 
+# -- KIP-1319: TxnOffsetCommit by topic id ------------------------------------------------------------
+
+
+def test_version_6_commits_by_topic_id_and_names_the_topic_by_it() -> None:
+    bench = ShardBench()
+    assert bench.commit_transactional(8, MOVER, version=6) == 0
+    bench.end_transaction(MOVER, committed=True)
+    assert bench.committed() == 8
+    offset = bench.shard.offsets.committed[GROUP]["orders", 0]
+    assert offset.topic_id == bench.topic_id("orders")
+
+
+def test_version_6_names_missing_groups_and_stale_epochs() -> None:
+    bench = ShardBench(GroupSettings(consumer_assignment_interval=0.0))
+    bench.beat("a", 0)
+    missing = {"generation": 4, "member": "m", "group_id": "none"}
+    assert bench.commit_transactional(8, MOVER, version=6, **missing) == GROUP_ID_NOT_FOUND
+    assert bench.commit_transactional(8, MOVER, version=5, **missing) == ILLEGAL_GENERATION
+    stale = {"member": "a", "generation": 9}
+    assert bench.commit_transactional(8, MOVER, version=6, **stale) == STALE_MEMBER_EPOCH
+    assert bench.commit_transactional(8, MOVER, version=5, **stale) == ILLEGAL_GENERATION
+    assert bench.commit_transactional(8, MOVER, version=6, member="b", generation=2) == UNKNOWN_MEMBER_ID
+    assert bench.commit_transactional(8, MOVER, version=6, member="a", generation=2) == 0
+
+
+def test_offsets_of_a_recreated_topic_are_rejected_by_id_or_dropped() -> None:
+    bench = ShardBench()
+    old = bench.topic_id("orders")
+    assert bench.commit_transactional(8, MOVER, version=6) == 0
+    bench.set_topics({"orders": (bytes([7]) * 16, 6)}, recreated=["orders"])
+    assert bench.commit_transactional(9, MOVER, version=6, topic_id=old) == UNKNOWN_TOPIC_ID
+    bench.end_transaction(MOVER, committed=True)
+    assert bench.committed() == -1
+    assert bench.committed(require_stable=True) == -1
+
+
 # -- KIP-848 ------------------------------------------------------------------------------------------
 
 
