@@ -30,11 +30,12 @@ from pykafka2.option_fields import NOT_AWAITED, is_async
 from pykafka2.other_clients import explaining, unexpected_argument
 from pykafka2.producer.accumulator.allocation import Allocation, MemoryFull
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
-from pykafka2.producer.append import Prepared
+from pykafka2.producer.append import Prepared, headers_of, with_callback
 from pykafka2.producer.arguments import K, V, refuse
 from pykafka2.producer.bulk.columns import ArrowData
 from pykafka2.producer.bulk.delivery import BulkDelivery, OnBatch
 from pykafka2.producer.delivery.delivery import Delivery, OnDelivery
+from pykafka2.producer.interceptors import ProducerRecord, fields_of
 from pykafka2.producer.options import ProducerConfig
 from pykafka2.producer.producer import producer_of
 from pykafka2.records.encoder import NO_HEADERS
@@ -202,7 +203,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
                 return self._send(topic, value, key, headers, partition, timestamp_ms, on_loop)
             except LoopBlocked:
                 pass
-        return await self._send_waiting(topic, value, key, headers, partition, timestamp_ms, on_loop)
+        return await self._send_waiting(topic, value, key, headers, partition, timestamp_ms, on_delivery)
 
     async def send_and_wait(
         self,
@@ -393,21 +394,34 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         headers: GivenHeaders | None,
         partition: int | None,
         timestamp_ms: int | None,
-        callback: OnDelivery | None,
+        on_delivery: OnDelivery | None,
     ) -> Delivery:
         """Append a record whose attempts call code of the application, or that must wait."""
         if self._core.refusal is not None:
             self._core.check_open()
-        interceptors = self._appender.interceptors
+        appender, interceptors = self._appender, self._appender.interceptors
+        if interceptors is not None:
+            record = interceptors.on_send(ProducerRecord(topic, value, key, headers, partition, timestamp_ms))
+            topic, value, key, headers, partition, timestamp_ms = fields_of(record)
         try:
-            prepared = self._appender.prepare(topic, value, key, headers, partition, timestamp_ms, callback)
+            prepared = appender.prepare(topic, value, key, headers, partition, timestamp_ms, on_delivery)
+            callback = prepared[5][4]
+            if callback is not None:
+                prepared = with_callback(prepared, self._bridge.on_loop(callback))
             delivery = await self._place(prepared)
         except BaseException as error:
             if interceptors is not None:
-                interceptors.on_refused(error if isinstance(error, Exception) else KafkaError("cancelled"))
+                reason = error if isinstance(error, Exception) else KafkaError("cancelled")
+                interceptors.on_refused(reason, [headers])
             raise
-        if interceptors is not None and callback is None:
-            delivery.call_when_done(lambda done: interceptors.on_acknowledgement(*done.outcome()))
+        if interceptors is not None and on_delivery is None:
+            encoded = headers_of(prepared)
+
+            def acknowledge(done: Any) -> None:
+                metadata, error = done.outcome()
+                interceptors.on_acknowledgement(metadata, error, encoded)
+
+            delivery.call_when_done(acknowledge)
         return delivery
 
     async def _place(self, prepared: Prepared) -> Delivery:

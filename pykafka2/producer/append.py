@@ -146,16 +146,22 @@ class Appender:
         `send` finds it for the next one; None without that shortcut.
         """
         interceptors = self.interceptors
-        try:
+        if interceptors is None:
             prepared = self.prepare(topic, value, key, headers, partition, timestamp_ms, on_delivery)
+            return self.place(prepared, open_batches)
+        record = interceptors.on_send(ProducerRecord(topic, value, key, headers, partition, timestamp_ms))
+        try:
+            prepared = self.prepare(*fields_of(record), on_delivery)
             delivery = self.place(prepared, open_batches)
         except Exception as error:
-            if interceptors is not None:
-                interceptors.on_refused(error)
+            interceptors.on_refused(error, [record.headers])
             raise
-        if interceptors is not None and on_delivery is None:
+        if on_delivery is None:
+            encoded = headers_of(prepared)
             # Not add_done_callback: where an event loop runs, that is for the loop.
-            delivery.place[0].add_listener(lambda: interceptors.on_acknowledgement(*delivery.outcome()))
+            delivery.batch_outcome.add_listener(
+                lambda: interceptors.on_acknowledgement(*delivery.outcome(), encoded)
+            )
         return delivery
 
     def prepare(
@@ -168,13 +174,7 @@ class Appender:
         timestamp_ms: int | None,
         on_delivery: OnDelivery | None,
     ) -> Prepared:
-        """Call interceptors and serializers, once for each record, and check its fields. Never blocks."""
-        callback = on_delivery
-        interceptors = self.interceptors
-        if interceptors is not None:
-            record = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
-            topic, value, key, headers, partition, timestamp_ms = fields_of(interceptors.on_send(record))
-            callback = interceptors.around(on_delivery)
+        """Call the serializers, once for each record, and check its fields. Never blocks."""
         key_bytes: Any = key
         value_bytes: Any = value
         if self._has_serializers:
@@ -199,6 +199,9 @@ class Appender:
             timestamp_ms = self._wall_ns() // NS_PER_MS
         elif type(timestamp_ms) is not int or not 0 <= timestamp_ms < NO_TIMESTAMP_FROM:
             timestamp_ms = checked_timestamp(topic, timestamp_ms)
+        callback = on_delivery
+        if on_delivery is not None and self.interceptors is not None:
+            callback = self.interceptors.around(on_delivery, encoded)
         row = (value_bytes, key_bytes, timestamp_ms, encoded, callback)
         return topic, value, key, partition, is_now, row, size_bytes
 
@@ -296,6 +299,17 @@ class Appender:
     def _remaining(self, deadline: float | None) -> float:
         """Return the seconds for which this call can still block."""
         return self.options.max_block if deadline is None else max(0.0, deadline - self.clock.monotonic())
+
+
+def headers_of(prepared: Prepared) -> bytes:
+    """Return the encoded headers of a prepared record."""
+    return prepared[5][3]
+
+
+def with_callback(prepared: Prepared, callback: OnDelivery | None) -> Prepared:
+    """Return a prepared record with another callback."""
+    row = prepared[5]
+    return *prepared[:5], (*row[:4], callback), prepared[6]
 
 
 def serialize_entry(serialize: SerializeFunction, what: str, topic: str, headers: Headers, data: Any) -> Any:

@@ -7,17 +7,23 @@ send.
 
 from __future__ import annotations
 
+import inspect
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
 
+from pykafka2 import lifecycle
 from pykafka2.errors import KafkaError
 from pykafka2.producer.delivery.delivery import OnDelivery
 from pykafka2.text import brief, type_of
-from pykafka2.types import GivenHeaders, RecordMetadata
+from pykafka2.types import GivenHeaders, Headers, RecordMetadata
 
 logger = logging.getLogger(__name__)
+
+Encoded = bytes
+"""Headers as a record has them."""
 
 
 @attrs.define
@@ -47,6 +53,9 @@ class ProducerInterceptor:
 
         It runs on the IO thread and must not block.  For a record that `send` or `send_many` did not append,
         it runs on the thread that sent it.
+
+        A method with one more parameter, `headers`, also gets the record's headers, as in Java (KIP-512): a
+        list of pairs, with those that interceptors and serializers have added.
         """
 
     def close(self) -> None:
@@ -58,6 +67,11 @@ class Interceptors:
 
     def __init__(self, chain: tuple[Any, ...]) -> None:
         self._chain = chain
+        self._header_arguments = [_header_argument(one) for one in chain]
+        if any(self._header_arguments):
+            with lifecycle.loading:  # not on the IO thread
+                from pykafka2.records.decoder import read_headers
+            self._read_headers = read_headers
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         for interceptor in self._chain:
@@ -77,22 +91,30 @@ class Interceptors:
                     )
         return record
 
-    def on_refused(self, error: Exception, records: int = 1) -> None:
-        """Call `on_acknowledgement` with the error of records that were not appended."""
+    def on_refused(self, error: Exception, headers: Iterable[Encoded | GivenHeaders | None]) -> None:
+        """Call `on_acknowledgement` with the error of records that were not appended, by their headers."""
         reason = error
         if not isinstance(reason, KafkaError):
             reason = KafkaError(f"the record was not appended, because of {brief(error)}")
             reason.__cause__ = error
-        for _ in range(records):
-            self.on_acknowledgement(None, reason)
+        for of_record in headers:
+            self.on_acknowledgement(None, reason, of_record)
 
-    def on_acknowledgement(self, metadata: RecordMetadata | None, error: KafkaError | None) -> None:
+    def on_acknowledgement(
+        self,
+        metadata: RecordMetadata | None,
+        error: KafkaError | None,
+        headers: Encoded | GivenHeaders | None,
+    ) -> None:
         """Call all interceptors. The first BaseException (such as SystemExit) is raised at the end."""
         exit_request: BaseException | None = None
-        for interceptor in self._chain:
+        for interceptor, argument in zip(self._chain, self._header_arguments, strict=True):
             if hasattr(interceptor, "on_acknowledgement"):
                 try:
-                    interceptor.on_acknowledgement(metadata, error)
+                    if argument is None:
+                        interceptor.on_acknowledgement(metadata, error)
+                    else:
+                        interceptor.on_acknowledgement(metadata, error, **{argument: self._pairs_of(headers)})
                 except BaseException as raised:
                     logger.exception("on_acknowledgement of %r failed", interceptor)
                     if not isinstance(raised, Exception):
@@ -100,14 +122,23 @@ class Interceptors:
         if exit_request is not None:
             raise exit_request
 
-    def around(self, on_delivery: OnDelivery | None) -> OnDelivery | None:
+    def _pairs_of(self, headers: Encoded | GivenHeaders | None) -> Headers:
+        """Return headers as a list of its own; those of a refused record can be invalid."""
+        pairs: Headers = []
+        if isinstance(headers, bytes):
+            self._read_headers(headers, 0, pairs)
+        elif isinstance(headers, list | tuple):
+            pairs.extend(headers)
+        return pairs
+
+    def around(self, on_delivery: OnDelivery | None, headers: Encoded) -> OnDelivery | None:
         """Return a callback that calls the interceptors, then on_delivery; None without on_delivery."""
         if on_delivery is None:
             return None
 
         def call_both(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
             try:
-                self.on_acknowledgement(metadata, error)
+                self.on_acknowledgement(metadata, error, headers)
             finally:
                 on_delivery(metadata, error)
 
@@ -120,6 +151,19 @@ class Interceptors:
                     interceptor.close()
                 except Exception:
                     logger.exception("close of %r failed", interceptor)
+
+
+def _header_argument(interceptor: Any) -> str | None:
+    """Return the name of the parameter of `on_acknowledgement` for headers; None if it has none."""
+    try:
+        parameters = [*inspect.signature(interceptor.on_acknowledgement).parameters.values()]
+    except (AttributeError, TypeError, ValueError):  # no method, or one without a signature
+        return None
+    named = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    required = [one.name for one in named if one.default is one.empty]
+    if any(one.name == "headers" for one in named):
+        return "headers"
+    return required[2] if len(required) == 3 else None
 
 
 def fields_of(record: ProducerRecord) -> tuple[str, Any, Any, GivenHeaders | None, int | None, int | None]:

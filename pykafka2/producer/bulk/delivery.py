@@ -161,7 +161,9 @@ class BulkDelivery:
         return f"<BulkDelivery of {len(self)} records in {len(self._shares)} batches, {state}>"
 
 
-def reporter(on_delivery: OnBatch | None, interceptors: Interceptors | None) -> Report | None:
+def reporter(
+    on_delivery: OnBatch | None, interceptors: Interceptors | None, headers_of: Callable[[int], bytes]
+) -> Report | None:
     """Return the function that reports a share's outcome to interceptors and on_delivery, or None.
 
     on_delivery is called once, unless the batch was split or records have errors of their own.
@@ -174,9 +176,9 @@ def reporter(on_delivery: OnBatch | None, interceptors: Interceptors | None) -> 
             error = result if isinstance(result, KafkaError) else None
             metadata = result if isinstance(result, BatchMetadata) else None
             if interceptors is not None:
-                for number in range(len(rows)):
+                for number, row in enumerate(rows):
                     of_record = None if metadata is None else _of_record(metadata, number)
-                    interceptors.on_acknowledgement(of_record, error)
+                    interceptors.on_acknowledgement(of_record, error, headers_of(row))
             if on_delivery is not None:
                 if error is not None:
                     share.mark_reported()

@@ -84,7 +84,7 @@ class BulkReader:
         try:
             return [self._part(arguments)]
         except Exception as error:
-            self._interceptors.on_refused(error, len(arguments.values))
+            self._interceptors.on_refused(error, arguments.headers)
             raise
 
     def _part(self, arguments: BulkArguments) -> BulkPart:
@@ -121,7 +121,7 @@ class BulkReader:
         times: list[Any] = [None] * count
         if arguments.timestamps_ms is not None:
             times = as_list("timestamps_ms", topic, arguments.timestamps_ms, count)
-        rows = []
+        rows: list[tuple[Any, ...]] = []
         for row, value in enumerate(values):
             own = [*headers[row]] or None
             record = interceptors.on_send(
@@ -132,7 +132,7 @@ class BulkReader:
                     f"topic={record.topic!r} of a record for topic {topic!r}: an interceptor changed it in "
                     f"record {row}. Use `send`"
                 )
-                interceptors.on_refused(moved, row + 1)
+                interceptors.on_refused(moved, [*(fields[2] for fields in rows), record.headers])
                 raise moved
             rows.append((record.value, record.key, record.headers, record.partition, record.timestamp_ms))
         columns: list[Sequence[Any]] = [list(column) for column in zip(*rows, strict=True)] or [[]] * 5

@@ -9,7 +9,7 @@ record; no option makes a remainder larger than `LARGEST_REMAINDER_BYTES`.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -72,7 +72,8 @@ class BulkSender:
             return self._send_parts(arguments.topic, parts, arguments.partition, count, on_delivery)
         except Exception as error:
             if self._interceptors is not None:
-                self._interceptors.on_refused(error, count - len(BulkDelivery(self._shares)))
+                headers = row_headers(parts)
+                self._interceptors.on_refused(error, map(headers, self._rows_left(count)))
             raise
 
     def _send_parts(
@@ -88,7 +89,7 @@ class BulkSender:
         route = self._route(topic)
         for part in parts:
             self._check_partitions(route, topic, part, partition)
-        self._report = reporter(on_delivery, self._interceptors)
+        self._report = reporter(on_delivery, self._interceptors, row_headers(parts))
         try:
             first = 0
             for part in parts:
@@ -294,12 +295,26 @@ class BulkSender:
         if not isinstance(error, Exception):
             error.add_note(f"send_many: {text}")
             return
+        raise IncompleteSend(f"{text}: {error}", len(delivery), self._rows_left(count), delivery) from error
+
+    def _rows_left(self, count: int) -> list[int]:
+        """Return the rows that were not appended."""
         taken = bytearray(count)
         for share in self._shares:
             for row in share.rows:
                 taken[row] = 1
-        left = [row for row, is_taken in enumerate(taken) if not is_taken]
-        raise IncompleteSend(f"{text}: {error}", len(delivery), left, delivery) from error
+        return [row for row, is_taken in enumerate(taken) if not is_taken]
+
+
+def row_headers(parts: Sequence[BulkPart]) -> Callable[[int], bytes]:
+    """Return a function of a row's number that returns its encoded headers; for a call with interceptors."""
+    columns: Any = parts[0].columns if parts else None
+
+    def headers_of(row: int) -> bytes:
+        encoded: bytes = columns.headers if isinstance(columns.headers, bytes) else columns.headers[row]
+        return encoded
+
+    return headers_of
 
 
 def has_keys(columns: RecordColumns) -> bool:
