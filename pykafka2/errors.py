@@ -19,6 +19,9 @@ class KafkaError(Exception):
     Traits:
         retriable: the same call can succeed later; the clients retry such errors themselves.
         fatal: the client that raised it cannot continue; close it and create a new one.
+        abortable: abort the transaction and process its records again; the producer continues (KIP-1050).
+        application_recoverable: close the client, create a new one, and continue from the last committed
+            offsets (KIP-1050).
         refresh_metadata: the client's metadata is out of date.
         refresh_coordinator: the coordinator must be looked up again.
         what_to_do: what the user can do, in one or two sentences.
@@ -27,6 +30,8 @@ class KafkaError(Exception):
     code: ClassVar[int | None] = None
     retriable: ClassVar[bool] = False
     fatal: ClassVar[bool] = False
+    abortable: ClassVar[bool] = False
+    application_recoverable: ClassVar[bool] = False
     refresh_metadata: ClassVar[bool] = False
     refresh_coordinator: ClassVar[bool] = False
     what_to_do: ClassVar[str] = "Read the message, which names the cause."
@@ -243,6 +248,8 @@ class TransactionFailed(KafkaError):
     """The transaction can only be aborted; the cause is the reason."""
 
     what_to_do = "Call `abort_transaction()`, then begin the transaction again."
+
+    abortable = True
 
 
 class TransactionAborted(KafkaError):
@@ -577,6 +584,7 @@ class IllegalGeneration(BrokerError):
     what_to_do = "Nothing: the consumer joins the group again with the next `poll()`."
 
     code = 22
+    application_recoverable = True
 
 
 class InconsistentGroupProtocol(BrokerError):
@@ -601,6 +609,7 @@ class UnknownMemberId(BrokerError):
     what_to_do = "Nothing: the consumer joins the group again with the next `poll()`."
 
     code = 25
+    application_recoverable = True
 
 
 class InvalidSessionTimeout(BrokerError):
@@ -779,6 +788,7 @@ class InvalidProducerEpoch(BrokerError):
     what_to_do = "Close this producer; give each producer a `transactional_id` of its own."
 
     code = 47
+    application_recoverable = True
     fatal = True
 
 
@@ -796,6 +806,7 @@ class InvalidProducerIdMapping(BrokerError):
     what_to_do = "Close the producer and create a new one."
 
     code = 49
+    application_recoverable = True
     fatal = True
 
 
@@ -1071,6 +1082,7 @@ class FencedInstanceId(BrokerError):
     what_to_do = "Close this consumer; give each member a `group_instance_id` of its own."
 
     code = 82
+    application_recoverable = True
     fatal = True
 
 
@@ -1128,6 +1140,7 @@ class ProducerFenced(BrokerError):
     what_to_do = "Close this producer; the newer one with the same `transactional_id` continues."
 
     code = 90
+    application_recoverable = True
     fatal = True
 
 
@@ -1363,6 +1376,7 @@ class TransactionAbortable(BrokerError):
     what_to_do = "Call `abort_transaction()`, then begin the transaction again."
 
     code = 120
+    abortable = True
 
 
 class InvalidRecordState(BrokerError):

@@ -28,6 +28,22 @@ def test_an_error_survives_pickling(kind: type[KafkaError]) -> None:
     assert (str(copy), vars(copy)) == (str(error), vars(error))
 
 
+def test_categories_of_transactional_errors_are_those_of_kip_1050() -> None:
+    """Java's are compared in tests/conformance/test_errors_and_options.py."""
+    recoverable = {kind.__name__ for kind in CLASSES if kind.application_recoverable}
+    assert recoverable == {
+        "FencedInstanceId",
+        "IllegalGeneration",
+        "InvalidProducerEpoch",
+        "InvalidProducerIdMapping",
+        "ProducerFenced",
+        "UnknownMemberId",
+    }
+    abortable = {kind.__name__ for kind in CLASSES if kind.abortable}
+    assert abortable == {"TransactionAbortable", "TransactionFailed"}
+    assert not [kind for kind in CLASSES if kind.abortable and (kind.fatal or kind.application_recoverable)]
+
+
 def test_pickled_incomplete_send_has_no_delivery() -> None:
     error = IncompleteSend("gave up", 3, [4, 5], delivery=object())
     copy = pickle.loads(pickle.dumps(error))

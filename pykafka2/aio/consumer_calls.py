@@ -178,6 +178,13 @@ class ConsumerCalls:
         """Return the paused partitions."""
         return self._consumer.paused()
 
+    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the offsets after the returned records, for `send_offsets_to_transaction` (KIP-1094).
+
+        Not awaited.
+        """
+        return self._consumer.next_offsets()
+
     def lag(self, partition: TopicPartition) -> int | None:
         """Return how many offsets of this partition remain, as of its last fetch; sends no request."""
         return self._consumer.lag(partition)

@@ -242,3 +242,16 @@ def test_closed_consumer_ignores_wakeup(kafka_cluster: KafkaCluster) -> None:
         consumer.wakeup()
 
     run(program())
+
+
+def test_next_offsets_are_after_the_records_that_getone_has_returned(kafka_cluster: KafkaCluster) -> None:
+    fill(kafka_cluster, 3, partition=0)
+
+    async def program() -> None:
+        async with consumer_of(kafka_cluster) as consumer:
+            consumer.assign([FIRST, SECOND])
+            assert consumer.next_offsets() == {}
+            record = await consumer.getone(FIRST)
+            assert consumer.next_offsets()[FIRST].offset == record.offset + 1
+
+    run(program())

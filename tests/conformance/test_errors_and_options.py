@@ -56,6 +56,8 @@ def test_error_codes_names_and_traits_are_kafkas(newest_java: Bridge) -> None:
         assert ours is not errors.UnknownErrorCode, error
         assert ours.code == code
         assert ours.retriable == error["retriable"], error
+        assert ours.abortable == error["abortable"], error
+        assert ours.application_recoverable == error["application_recoverable"], error
         assert ours.refresh_metadata == (error["refresh_metadata"] or error["name"] in REFRESHING_HERE), error
 
 

@@ -25,8 +25,10 @@ HEAD = """\
 All errors are classes of `pykafka2.errors`, with the base class `KafkaError`; those of the Spark connector
 are in `spark_connector.errors`. A *retried* error is temporary in most cases: the clients retry until the
 timeout of the call, and raise it only after that. After a *fatal* error the client cannot continue: close
-it and create a new one. Programs read the same from `error.retriable`, `error.fatal` and
-`error.what_to_do`.
+it and create a new one. After an *abortable* error the transaction must be aborted; the producer continues.
+After an *application-recoverable* one the program closes the client, creates a new one, and continues from
+the last committed offsets (KIP-1050). Programs read the same from `error.retriable`, `error.fatal`,
+`error.abortable`, `error.application_recoverable` and `error.what_to_do`.
 The [FAQ by error message](../guides/faq.md) has cause and fix of the messages that users see most.
 
 Errors of the brokers have a code, the number in Kafka's protocol, and Kafka's name. Within a subject, the
@@ -143,6 +145,8 @@ def _definition(error: type[KafkaError], known: Mapping[str, type[KafkaError]]) 
         ("Kafka", f"`{name_of(error.code or 0)}`" if _code(error) else ""),
         ("Retried", "yes" if error.retriable else ""),
         ("Fatal", "yes" if error.fatal else ""),
+        ("Abortable", "yes" if error.abortable else ""),
+        ("Application-recoverable", "yes" if error.application_recoverable else ""),
         ("Base classes", ", ".join(_bases(error, known))),
         ("FAQ", ", ".join(_messages().get(anchor(error.__name__), ()))),
     )

@@ -13,7 +13,7 @@ from pykafka2.consumer.core import Owned, owned
 from pykafka2.consumer.reset_policy import EARLIEST, LATEST
 
 if TYPE_CHECKING:
-    from pykafka2.types import TopicPartition
+    from pykafka2.types import OffsetAndMetadata, TopicPartition
 
 
 class PositionCalls(Owned):
@@ -38,6 +38,15 @@ class PositionCalls(Owned):
         if offset is not None:
             return offset
         return self._core.poller.position(partition, timeout)
+
+    @owned
+    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the offsets after the returned records, for `send_offsets_to_transaction` (KIP-1094).
+
+        They are the positions of the assigned partitions, with leader epochs: what `commit` without offsets
+        commits. A partition whose position is unknown is missing; no request is sent.
+        """
+        return self._core.subscription.next_offsets(self._core.iteration_queue.places())
 
     @owned
     def lag(self, partition: TopicPartition) -> int | None:

@@ -29,7 +29,7 @@ from pykafka2.interrupts import CancelOnError, Cleanup
 from pykafka2.logs import ClientLogger
 from pykafka2.slotted import slotted
 from pykafka2.text import named
-from pykafka2.types import OffsetAndMetadata, TopicPartition
+from pykafka2.types import TopicPartition
 
 Callback = Callable[[Offsets, BaseException | None], Any]
 IsOfOldTopic = Callable[[TopicPartition, int], bool]
@@ -115,17 +115,12 @@ class Committer:
                 for partition, offset in stored.items()
                 if (chosen is None or partition in chosen) and not self._is_of_deleted_topic(partition)
             }
-        waiting = self._iteration_queue.places()
-        found: dict[TopicPartition, OffsetAndMetadata] = {}
-        for partition, position in subscription.positions.items():
-            if (chosen is not None and partition not in chosen) or self._is_of_deleted_topic(partition):
-                continue
-            offset, epoch = waiting.get(partition) or (
-                position,
-                subscription.leader_epochs.get(partition, -1),
-            )
-            found[partition] = OffsetAndMetadata(offset, "", epoch)
-        return found
+        positions = subscription.next_offsets(self._iteration_queue.places(), chosen)
+        return {
+            partition: offset
+            for partition, offset in positions.items()
+            if not self._is_of_deleted_topic(partition)
+        }
 
     def _is_of_deleted_topic(self, partition: TopicPartition) -> bool:
         known = self._cluster.metadata.topic(partition.topic)

@@ -9,7 +9,7 @@ name, as in kafka-python.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from enum import Enum
 
 from pykafka2.cluster.snapshot import ClusterSnapshot
@@ -288,6 +288,23 @@ class Subscription:
             for partition, assigned in self.assigned.items()
             if partition not in self.positions and not assigned.is_resetting
         ]
+
+    def next_offsets(
+        self,
+        queued: Mapping[TopicPartition, tuple[int, int]],
+        partitions: Container[TopicPartition] | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the offsets after the returned records, with leader epochs, of these partitions or of all.
+
+        `queued` has, by partition, the first record that was polled and not returned: its offset, and the
+        epoch of the record before it.
+        """
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        for partition, position in self.positions.items():
+            if partitions is None or partition in partitions:
+                offset, epoch = queued.get(partition) or (position, self.leader_epochs.get(partition, -1))
+                found[partition] = OffsetAndMetadata(offset, "", epoch)
+        return found
 
     def paused(self) -> set[TopicPartition]:
         return {partition for partition, assigned in self.assigned.items() if assigned.is_paused}

@@ -1,4 +1,4 @@
-"""`last_stable_offset`, `last_poll_timestamp` and `seek_to_committed`, which aiokafka's programs call."""
+"""`next_offsets` (KIP-1094); aiokafka's `last_stable_offset`, `last_poll_timestamp`, `seek_to_committed`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pykafka2 import KafkaConsumer, KafkaProducer, TopicPartition
+from pykafka2 import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from pykafka2.errors import IllegalState
 from pykafka2.testing import KafkaCluster
 
@@ -106,3 +106,43 @@ def test_last_poll_timestamp_advances_while_a_partition_is_idle(
             kafka_cluster.wait_until(lambda one=one: (consumer.last_poll_timestamp(one) or 0) > first[one])
         consumer.unsubscribe()
         kafka_cluster.wait_until(lambda: consumer.last_poll_timestamp(FIRST) is None)
+
+
+def test_next_offsets_are_those_that_commit_commits(kafka_cluster: KafkaCluster) -> None:
+    fill(kafka_cluster, 4, 0, 1)
+    with consumer_of(kafka_cluster, group_id="g") as consumer:
+        consumer.assign([FIRST, SECOND])
+        assert consumer.next_offsets() == {}
+        read(consumer, 8)
+        consumer.seek(FIRST, 1)
+        assert consumer.next_offsets() == {FIRST: OffsetAndMetadata(1), SECOND: OffsetAndMetadata(4, "", 0)}
+        found = next(consumer)  # the other three are polled, and not returned yet
+        assert (found.partition, found.offset) == (0, 1)
+        expected = {FIRST: OffsetAndMetadata(2, "", 0), SECOND: OffsetAndMetadata(4, "", 0)}
+        assert consumer.next_offsets() == expected
+        consumer.commit()
+        assert consumer.committed({FIRST, SECOND}) == consumer.next_offsets()
+        consumer.unsubscribe()
+        assert consumer.next_offsets() == {}
+
+
+def test_next_offsets_are_after_control_and_aborted_records(kafka_cluster: KafkaCluster) -> None:
+    """The last returned offset plus one would be before the marker of the transaction."""
+    options: dict[str, Any] = {"bootstrap_servers": kafka_cluster.bootstrap_servers, "transactional_id": "t"}
+    with KafkaProducer(options) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send("orders", b"a", partition=0)
+            producer.send("orders", b"b", partition=1)
+        producer.begin_transaction()
+        producer.send("orders", b"aborted", partition=1).result(30)
+        producer.abort_transaction()
+        kafka_cluster.wait_until(lambda: kafka_cluster.transaction("t").state == "CompleteAbort")
+    with consumer_of(kafka_cluster, "orders", isolation_level="read_committed") as consumer:
+        read(consumer, 2)
+        wanted = {FIRST: 2, SECOND: 4}
+        deadline = time.monotonic() + 60
+        while {place: one.offset for place, one in consumer.next_offsets().items()} != wanted:
+            assert time.monotonic() < deadline, consumer.next_offsets()
+            assert consumer.poll(50) == {}
+        assert {one: consumer.position(one) for one in wanted} == wanted

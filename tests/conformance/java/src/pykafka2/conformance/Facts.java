@@ -12,8 +12,10 @@ import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.errors.ApiException;
+import org.apache.kafka.common.errors.ApplicationRecoverableException;
 import org.apache.kafka.common.errors.InvalidMetadataException;
 import org.apache.kafka.common.errors.RetriableException;
+import org.apache.kafka.common.errors.TransactionAbortableException;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.serialization.BooleanDeserializer;
 import org.apache.kafka.common.serialization.BooleanSerializer;
@@ -144,7 +146,9 @@ final class Facts {
                 .put("name", error.name())
                 .put("exception", exception == null ? null : exception.getClass().getSimpleName())
                 .put("retriable", exception instanceof RetriableException)
-                .put("refresh_metadata", exception instanceof InvalidMetadataException);
+                .put("refresh_metadata", exception instanceof InvalidMetadataException)
+                .put("abortable", exception instanceof TransactionAbortableException)
+                .put("application_recoverable", exception instanceof ApplicationRecoverableException);
         }
         return all;
     }
