@@ -127,89 +127,85 @@ def test_timers_fire_in_order_of_their_deadlines_and_once(steps: list[tuple[str,
 # -- the runtime --------------------------------------------------------------------------------------
 
 
-def test_coordinator_before_replay_responds_coordinator_load_in_progress() -> None:
-    bench = ShardBench()
-    runtime = ShardRuntime(bench.shard, MemoryLog())
+def test_coordinator_before_replay_responds_coordinator_load_in_progress(shard_bench: ShardBench) -> None:
+    runtime = ShardRuntime(shard_bench.shard, MemoryLog())
     deferred = Deferred(HEARTBEAT, 4)
     runtime.submit(Caller(4), deferred, 0.0)
     assert deferred.response == HeartbeatResponse(error_code=COORDINATOR_LOAD_IN_PROGRESS)
 
 
-def test_coordinator_after_unload_responds_not_coordinator() -> None:
-    bench = ShardBench()
-    bench.runtime.unload()
-    bench.runtime.unload()
-    assert bench.runtime.state is RunState.CLOSED
-    assert bench.heartbeat("m", 1) == NOT_COORDINATOR
-    assert bench.runtime.poll(1e9) == float("inf")
+def test_coordinator_after_unload_responds_not_coordinator(shard_bench: ShardBench) -> None:
+    shard_bench.runtime.unload()
+    shard_bench.runtime.unload()
+    assert shard_bench.runtime.state is RunState.CLOSED
+    assert shard_bench.heartbeat("m", 1) == NOT_COORDINATOR
+    assert shard_bench.runtime.poll(1e9) == float("inf")
 
 
-def test_a_coordinator_is_loaded_once() -> None:
-    bench = ShardBench()
+def test_a_coordinator_is_loaded_once(shard_bench: ShardBench) -> None:
     with pytest.raises(IllegalState):
-        bench.runtime.load([], 0, 0.0)
+        shard_bench.runtime.load([], 0, 0.0)
 
 
-def test_response_waits_until_earlier_appends_are_committed() -> None:
-    bench = ShardBench()
-    bench.log.commits_at_once = False
-    bench.commit_later = bench.send(  # type: ignore[attr-defined]
+def test_response_waits_until_earlier_appends_are_committed(shard_bench: ShardBench) -> None:
+    shard_bench.log.commits_at_once = False
+    shard_bench.commit_later = shard_bench.send(  # type: ignore[attr-defined]
         HeartbeatRequest(group_id="other", generation_id=1, member_id="m")
     )
-    assert bench.commit_later.is_done  # type: ignore[attr-defined]
-    first = bench.join()
+    assert shard_bench.commit_later.is_done  # type: ignore[attr-defined]
+    first = shard_bench.join()
     assert not first.is_done, "the new group's record is not committed"
-    bench.runtime.on_high_watermark(0)
-    assert bench.runtime.waiting == 1
-    bench.log.commit_all()
-    bench.runtime.on_high_watermark(bench.log.high_watermark)
+    shard_bench.runtime.on_high_watermark(0)
+    assert shard_bench.runtime.waiting == 1
+    shard_bench.log.commit_all()
+    shard_bench.runtime.on_high_watermark(shard_bench.log.high_watermark)
     assert first.response is not None
     assert first.response.error_code == MEMBER_ID_REQUIRED
 
 
-def test_a_read_waits_for_the_writes_before_it() -> None:
-    bench = ShardBench()
-    assert bench.commit(5) == 0
-    bench.log.commits_at_once = False
+def test_a_read_waits_for_the_writes_before_it(shard_bench: ShardBench) -> None:
+    assert shard_bench.commit(5) == 0
+    shard_bench.log.commits_at_once = False
     from pykafka2.protocol.messages.committed_offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 
-    bench.join(group_id="new")
-    reading = bench.send(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)]))
+    shard_bench.join(group_id="new")
+    reading = shard_bench.send(
+        OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)])
+    )
     assert not reading.is_done
-    bench.runtime.on_high_watermark(len(bench.log.entries))
+    shard_bench.runtime.on_high_watermark(len(shard_bench.log.entries))
     assert reading.is_done
 
 
-def test_append_not_committed_in_time_gets_coordinator_not_available() -> None:
-    bench = ShardBench()
-    bench.log.commits_at_once = False
-    waiting = bench.join()
-    bench.advance(4.9)
+def test_append_not_committed_in_time_gets_coordinator_not_available(shard_bench: ShardBench) -> None:
+    shard_bench.log.commits_at_once = False
+    waiting = shard_bench.join()
+    shard_bench.advance(4.9)
     assert not waiting.is_done
-    bench.advance(0.1)
+    shard_bench.advance(0.1)
     assert waiting.response is not None
     assert waiting.response.error_code == COORDINATOR_NOT_AVAILABLE
-    bench.runtime.on_high_watermark(len(bench.log.entries))
+    shard_bench.runtime.on_high_watermark(len(shard_bench.log.entries))
 
 
-def test_a_failed_append_changes_nothing_and_is_translated() -> None:
-    bench = ShardBench()
-    bench.log.fails_with = NotEnoughReplicas()
-    assert bench.commit(5) == COORDINATOR_NOT_AVAILABLE
-    waiting = bench.join()
+def test_a_failed_append_changes_nothing_and_is_translated(shard_bench: ShardBench) -> None:
+    shard_bench.log.fails_with = NotEnoughReplicas()
+    assert shard_bench.commit(5) == COORDINATOR_NOT_AVAILABLE
+    waiting = shard_bench.join()
     assert waiting.response is not None
     assert waiting.response.error_code == COORDINATOR_NOT_AVAILABLE
-    assert bench.shard.groups == {}
-    assert bench.shard.offsets.committed == {}
-    bench.log.fails_with = None
-    assert bench.commit(5) == 0
-    assert bench.committed() == 5
+    assert shard_bench.shard.groups == {}
+    assert shard_bench.shard.offsets.committed == {}
+    shard_bench.log.fails_with = None
+    assert shard_bench.commit(5) == 0
+    assert shard_bench.committed() == 5
 
 
-def test_pending_response_becomes_not_coordinator_when_the_partition_is_unloaded() -> None:
-    bench = ShardBench()
-    bench.log.commits_at_once = False
-    waiting = bench.join()
-    bench.runtime.unload()
+def test_pending_response_becomes_not_coordinator_when_the_partition_is_unloaded(
+    shard_bench: ShardBench,
+) -> None:
+    shard_bench.log.commits_at_once = False
+    waiting = shard_bench.join()
+    shard_bench.runtime.unload()
     assert waiting.response is not None
     assert waiting.response.error_code == NOT_COORDINATOR

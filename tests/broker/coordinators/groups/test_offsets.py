@@ -40,11 +40,12 @@ DAY = 86400.0
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_an_empty_group_takes_commits_from_outside_in_every_version(version: int) -> None:
-    bench = ShardBench()
-    assert bench.commit(42, version=version) == 0
-    assert bench.committed() == 42
-    assert bench.describe().group_state == "Empty"
+def test_an_empty_group_takes_commits_from_outside_in_every_version(
+    shard_bench: ShardBench, version: int
+) -> None:
+    assert shard_bench.commit(42, version=version) == 0
+    assert shard_bench.committed() == 42
+    assert shard_bench.describe().group_state == "Empty"
 
 
 def test_a_group_with_members_takes_none_from_outside(bench: Bench) -> None:
@@ -63,30 +64,27 @@ def test_while_the_assignment_is_awaited_commits_are_refused(bench: Bench) -> No
     assert bench.commit(member=member, generation=2) == REBALANCE_IN_PROGRESS
 
 
-def test_a_transaction_commits_also_while_the_assignment_is_awaited() -> None:
+def test_a_transaction_commits_also_while_the_assignment_is_awaited(shard_bench: ShardBench) -> None:
     """Its producer does not wait for rebalances; the member's generation is checked nevertheless."""
-    bench = ShardBench()
-    (member,) = bench.stable(1)
-    bench.join(member)
-    assert bench.commit_transactional(8, MOVER, member=member, generation=2) == 0
-    assert bench.commit_transactional(8, MOVER, member=member, generation=1) == ILLEGAL_GENERATION
+    (member,) = shard_bench.stable(1)
+    shard_bench.join(member)
+    assert shard_bench.commit_transactional(8, MOVER, member=member, generation=2) == 0
+    assert shard_bench.commit_transactional(8, MOVER, member=member, generation=1) == ILLEGAL_GENERATION
 
 
-def test_a_generation_of_a_group_that_does_not_exist() -> None:
-    bench = ShardBench()
-    assert bench.commit(member="m", generation=3, version=8) == ILLEGAL_GENERATION
-    assert bench.commit(member="m", generation=3, version=9) == GROUP_ID_NOT_FOUND
+def test_a_generation_of_a_group_that_does_not_exist(shard_bench: ShardBench) -> None:
+    assert shard_bench.commit(member="m", generation=3, version=8) == ILLEGAL_GENERATION
+    assert shard_bench.commit(member="m", generation=3, version=9) == GROUP_ID_NOT_FOUND
 
 
-def test_a_replaced_static_member_cannot_commit() -> None:
-    bench = ShardBench()
-    first = bench.join(instance="a").response
-    bench.advance(3.0)
-    old = bench.classic().static_members["a"]
-    bench.settle([old], 1)
-    bench.join(instance="a")
+def test_a_replaced_static_member_cannot_commit(shard_bench: ShardBench) -> None:
+    first = shard_bench.join(instance="a").response
+    shard_bench.advance(3.0)
+    old = shard_bench.classic().static_members["a"]
+    shard_bench.settle([old], 1)
+    shard_bench.join(instance="a")
     assert first is None
-    assert bench.commit(member=old, generation=1, instance="a") == FENCED_INSTANCE_ID
+    assert shard_bench.commit(member=old, generation=1, instance="a") == FENCED_INSTANCE_ID
 
 
 @pytest.mark.parametrize(
@@ -117,92 +115,89 @@ def test_uncommitted_offset_is_minus_one_without_an_error(bench: Bench, version:
     assert partitions(GROUP) == [(0, 5, "", 0), (5, -1, "", 0)]
 
 
-def test_all_offsets_of_a_group_in_new_and_old_form() -> None:
-    bench = ShardBench()
-    bench.commit(5, partition=1)
-    bench.commit(6, partition=0, metadata="note")
-    bench.commit(7, topic="refunds")
-    everything = bench.fetch(None)
+def test_all_offsets_of_a_group_in_new_and_old_form(shard_bench: ShardBench) -> None:
+    shard_bench.commit(5, partition=1)
+    shard_bench.commit(6, partition=0, metadata="note")
+    shard_bench.commit(7, topic="refunds")
+    everything = shard_bench.fetch(None)
     assert {
         (topic.name, one.partition_index): (one.committed_offset, one.metadata)
         for topic in everything.topics
         for one in topic.partitions
     } == {("orders", 0): (6, "note"), ("orders", 1): (5, ""), ("refunds", 0): (7, "")}
     for version in range(2, 8):
-        old = bench.call(wire.OffsetFetchRequest(group_id=GROUP, topics=None), version)
+        old = shard_bench.call(wire.OffsetFetchRequest(group_id=GROUP, topics=None), version)
         assert [topic.name for topic in old.topics] == ["orders", "refunds"]
         assert old.error_code == 0
     topics = [wire.OffsetFetchRequestTopic(name="orders", partition_indexes=[1, 5])]
-    oldest = bench.call(wire.OffsetFetchRequest(group_id=GROUP, topics=topics), 1)
+    oldest = shard_bench.call(wire.OffsetFetchRequest(group_id=GROUP, topics=topics), 1)
     assert [one.committed_offset for one in oldest.topics[0].partitions] == [5, -1]
 
 
-def test_topics_go_by_id_since_version_10() -> None:
-    bench = ShardBench()
-    assert bench.commit(9, version=10) == 0
-    assert bench.commit(9, topic="no such topic id", version=10) == UNKNOWN_TOPIC_ID
-    answer = bench.fetch([0], version=10)
+def test_topics_go_by_id_since_version_10(shard_bench: ShardBench) -> None:
+    assert shard_bench.commit(9, version=10) == 0
+    assert shard_bench.commit(9, topic="no such topic id", version=10) == UNKNOWN_TOPIC_ID
+    answer = shard_bench.fetch([0], version=10)
     assert answer.topics[0].topic_id == ORDERS
     assert answer.topics[0].partitions[0].committed_offset == 9
     assert (
-        bench.fetch([0], topic="no such topic id", version=10).topics[0].partitions[0].error_code
+        shard_bench.fetch([0], topic="no such topic id", version=10).topics[0].partitions[0].error_code
         == UNKNOWN_TOPIC_ID
     )
-    assert [topic.topic_id for topic in bench.fetch(None, version=10).topics] == [ORDERS]
+    assert [topic.topic_id for topic in shard_bench.fetch(None, version=10).topics] == [ORDERS]
 
 
-def test_commits_to_topics_that_do_not_exist_are_refused() -> None:
-    bench = ShardBench()
-    assert bench.commit(topic="nothing") == UNKNOWN_TOPIC_OR_PARTITION
-    assert bench.commit(partition=6) == UNKNOWN_TOPIC_OR_PARTITION
-    assert bench.commit_transactional(5, MOVER, group_id="other") == 0
-    assert bench.shard.offsets.committed == {}
+def test_commits_to_topics_that_do_not_exist_are_refused(shard_bench: ShardBench) -> None:
+    assert shard_bench.commit(topic="nothing") == UNKNOWN_TOPIC_OR_PARTITION
+    assert shard_bench.commit(partition=6) == UNKNOWN_TOPIC_OR_PARTITION
+    assert shard_bench.commit_transactional(5, MOVER, group_id="other") == 0
+    assert shard_bench.shard.offsets.committed == {}
 
 
-def test_offsets_outlive_their_coordinator() -> None:
-    bench = ShardBench()
-    bench.commit(5)
-    bench.commit(6)
-    bench.reload()
-    assert bench.committed() == 6
+def test_offsets_outlive_their_coordinator(shard_bench: ShardBench) -> None:
+    shard_bench.commit(5)
+    shard_bench.commit(6)
+    shard_bench.reload()
+    assert shard_bench.committed() == 6
 
 
-def test_offsets_in_kafkas_first_record_form_are_read() -> None:
-    bench = ShardBench()
+def test_offsets_in_kafkas_first_record_form_are_read(shard_bench: ShardBench) -> None:
     record = record_of(
         LegacyOffsetCommitKey(group=GROUP, topic="orders", partition=0),
         OffsetCommitValue(offset=3, metadata="", commit_timestamp=1),
         0,
     )
-    bench.log.entries.append(Entry(record.key, record.value))
-    bench.log.commit_all()
-    bench.reload()
-    assert bench.committed() == 3
+    shard_bench.log.entries.append(Entry(record.key, record.value))
+    shard_bench.log.commit_all()
+    shard_bench.reload()
+    assert shard_bench.committed() == 3
 
 
 @pytest.mark.parametrize("version", [9, 10])
-def test_a_commit_remembers_the_topics_id_in_kafkas_newest_record_form(version: int) -> None:
-    bench = ShardBench()
-    bench.commit(5, version=version)
-    value = bench.log.entries[-1].value
+def test_a_commit_remembers_the_topics_id_in_kafkas_newest_record_form(
+    shard_bench: ShardBench, version: int
+) -> None:
+    shard_bench.commit(5, version=version)
+    value = shard_bench.log.entries[-1].value
     assert value is not None
     assert value[:2] == b"\0\4"
     assert OffsetCommitValue.decode(value[2:], 4).topic_id == ORDERS
 
 
-def test_offset_of_a_former_topic_with_the_same_name_is_not_returned_by_topic_id() -> None:
-    bench = ShardBench()
+def test_offset_of_a_former_topic_with_the_same_name_is_not_returned_by_topic_id(
+    shard_bench: ShardBench,
+) -> None:
     record = record_of(
         OffsetCommitKey(group=GROUP, topic="orders", partition=0),
         OffsetCommitValue(offset=3, metadata="", commit_timestamp=1, topic_id=REFUNDS),
     )
-    bench.log.entries.append(Entry(record.key, record.value))
-    bench.log.commit_all()
-    bench.reload()
-    assert bench.committed(version=9) == 3  # as in Kafka: only a request with an id can tell them apart
-    assert bench.committed(version=10) == -1
-    bench.commit(4)
-    assert bench.committed(version=10) == 4
+    shard_bench.log.entries.append(Entry(record.key, record.value))
+    shard_bench.log.commit_all()
+    shard_bench.reload()
+    assert shard_bench.committed(version=9) == 3  # as in Kafka: only a request with an id can tell them apart
+    assert shard_bench.committed(version=10) == -1
+    shard_bench.commit(4)
+    assert shard_bench.committed(version=10) == 4
 
 
 def test_a_deleted_topic_takes_its_offsets_along(make_bench: MakeBench) -> None:
@@ -219,110 +214,104 @@ def test_a_deleted_topic_takes_its_offsets_along(make_bench: MakeBench) -> None:
 # -- transactions -------------------------------------------------------------------------------------
 
 
-def test_transactional_offset_is_visible_after_the_commit() -> None:
-    bench = ShardBench()
-    bench.commit(1)
-    assert bench.commit_transactional(8, MOVER) == 0
-    assert bench.committed() == 1
-    assert bench.committed(require_stable=True) == -1 - UNSTABLE_OFFSET_COMMIT
-    assert bench.committed(1, require_stable=True) == -1, "only its own partitions are unstable"
-    bench.end_transaction(MOVER, committed=True)
-    assert bench.committed(require_stable=True) == 8
+def test_transactional_offset_is_visible_after_the_commit(shard_bench: ShardBench) -> None:
+    shard_bench.commit(1)
+    assert shard_bench.commit_transactional(8, MOVER) == 0
+    assert shard_bench.committed() == 1
+    assert shard_bench.committed(require_stable=True) == -1 - UNSTABLE_OFFSET_COMMIT
+    assert shard_bench.committed(1, require_stable=True) == -1, "only its own partitions are unstable"
+    shard_bench.end_transaction(MOVER, committed=True)
+    assert shard_bench.committed(require_stable=True) == 8
 
 
-def test_an_aborted_transactions_offsets_were_never_there() -> None:
-    bench = ShardBench()
-    bench.commit_transactional(8, MOVER)
-    bench.end_transaction(MOVER, committed=False)
-    assert bench.committed(require_stable=True) == -1
+def test_an_aborted_transactions_offsets_were_never_there(shard_bench: ShardBench) -> None:
+    shard_bench.commit_transactional(8, MOVER)
+    shard_bench.end_transaction(MOVER, committed=False)
+    assert shard_bench.committed(require_stable=True) == -1
 
 
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("reloaded", ["before the marker", "after the marker"])
-def test_pending_offsets_outlive_their_coordinator(reloaded: str, committed: bool) -> None:
-    bench = ShardBench()
-    bench.commit(1)
-    bench.commit_transactional(8, MOVER)
+def test_pending_offsets_outlive_their_coordinator(
+    shard_bench: ShardBench, reloaded: str, committed: bool
+) -> None:
+    shard_bench.commit(1)
+    shard_bench.commit_transactional(8, MOVER)
     if reloaded == "before the marker":
-        bench.reload()
-        assert bench.committed(require_stable=True) == -1 - UNSTABLE_OFFSET_COMMIT
-    bench.end_transaction(MOVER, committed)
+        shard_bench.reload()
+        assert shard_bench.committed(require_stable=True) == -1 - UNSTABLE_OFFSET_COMMIT
+    shard_bench.end_transaction(MOVER, committed)
     if reloaded == "after the marker":
-        bench.reload()
-    assert bench.committed(require_stable=True) == (8 if committed else 1)
+        shard_bench.reload()
+    assert shard_bench.committed(require_stable=True) == (8 if committed else 1)
 
 
-def test_two_producers_transactions_end_apart() -> None:
-    bench = ShardBench()
+def test_two_producers_transactions_end_apart(shard_bench: ShardBench) -> None:
     other = Producer(8, 0)
-    bench.commit_transactional(8, MOVER)
-    bench.commit_transactional(9, other, partition=1)
-    bench.end_transaction(other, committed=True)
-    assert bench.committed(1, require_stable=True) == 9
-    assert bench.committed(0, require_stable=True) == -1 - UNSTABLE_OFFSET_COMMIT
+    shard_bench.commit_transactional(8, MOVER)
+    shard_bench.commit_transactional(9, other, partition=1)
+    shard_bench.end_transaction(other, committed=True)
+    assert shard_bench.committed(1, require_stable=True) == 9
+    assert shard_bench.committed(0, require_stable=True) == -1 - UNSTABLE_OFFSET_COMMIT
 
 
-def test_later_commit_outlives_the_offset_of_a_transaction() -> None:
+def test_later_commit_outlives_the_offset_of_a_transaction(shard_bench: ShardBench) -> None:
     """The later record counts as in Apache Kafka, not the later marker; for the next coordinator, too."""
-    bench = ShardBench()
-    bench.commit_transactional(8, MOVER)
-    bench.commit(9)
-    bench.end_transaction(MOVER, committed=True)
-    assert bench.committed(require_stable=True) == 9
-    bench.reload()
-    assert bench.committed(require_stable=True) == 9
-    bench.commit_transactional(10, MOVER)
-    bench.end_transaction(MOVER, committed=True)
-    assert bench.committed(require_stable=True) == 10
+    shard_bench.commit_transactional(8, MOVER)
+    shard_bench.commit(9)
+    shard_bench.end_transaction(MOVER, committed=True)
+    assert shard_bench.committed(require_stable=True) == 9
+    shard_bench.reload()
+    assert shard_bench.committed(require_stable=True) == 9
+    shard_bench.commit_transactional(10, MOVER)
+    shard_bench.end_transaction(MOVER, committed=True)
+    assert shard_bench.committed(require_stable=True) == 10
 
 
-def test_a_marker_does_not_bring_a_deleted_group_back() -> None:
-    bench = ShardBench()
-    bench.commit_transactional(8, MOVER)
-    assert bench.delete_group() == 0
-    assert not bench.shard.offsets.has_open_transaction(GROUP)
-    bench.end_transaction(MOVER, committed=True)
-    assert GROUP not in bench.shard.groups
+def test_a_marker_does_not_bring_a_deleted_group_back(shard_bench: ShardBench) -> None:
+    shard_bench.commit_transactional(8, MOVER)
+    assert shard_bench.delete_group() == 0
+    assert not shard_bench.shard.offsets.has_open_transaction(GROUP)
+    shard_bench.end_transaction(MOVER, committed=True)
+    assert GROUP not in shard_bench.shard.groups
 
 
 @pytest.mark.parametrize("how", ["OffsetDelete", "the topic goes"])
-def test_pending_offsets_can_be_deleted_before_they_are_committed(how: str) -> None:
-    bench = ShardBench()
-    bench.commit_transactional(8, MOVER)
+def test_pending_offsets_can_be_deleted_before_they_are_committed(shard_bench: ShardBench, how: str) -> None:
+    shard_bench.commit_transactional(8, MOVER)
     if how == "OffsetDelete":
         partition = wire.OffsetDeleteRequestPartition(partition_index=0)
         topic = wire.OffsetDeleteRequestTopic(name="orders", partitions=[partition])
         request = wire.OffsetDeleteRequest(group_id=GROUP, topics=[topic])
-        assert bench.call(request).topics[0].partitions[0].error_code == 0
+        assert shard_bench.call(request).topics[0].partitions[0].error_code == 0
     else:
-        bench.set_topics({}, recreated=["orders"])
-    assert bench.committed(require_stable=True) == -1, "it is not unstable any more"
-    bench.end_transaction(MOVER, committed=True)
-    assert bench.committed() == -1
+        shard_bench.set_topics({}, recreated=["orders"])
+    assert shard_bench.committed(require_stable=True) == -1, "it is not unstable any more"
+    shard_bench.end_transaction(MOVER, committed=True)
+    assert shard_bench.committed() == -1
 
 
-def test_deleting_a_group_removes_its_pending_transactional_offsets() -> None:
-    bench = ShardBench()
-    bench.commit_transactional(8, MOVER)
-    assert bench.delete_group() == 0
-    bench.end_transaction(MOVER, committed=True)
-    assert bench.committed() == -1
-    bench.reload()
-    assert bench.committed() == -1
+def test_deleting_a_group_removes_its_pending_transactional_offsets(shard_bench: ShardBench) -> None:
+    shard_bench.commit_transactional(8, MOVER)
+    assert shard_bench.delete_group() == 0
+    shard_bench.end_transaction(MOVER, committed=True)
+    assert shard_bench.committed() == -1
+    shard_bench.reload()
+    assert shard_bench.committed() == -1
 
 
-def test_transactional_commit_checks_member_and_generation_if_present() -> None:
-    bench = ShardBench()
-    (member,) = bench.stable(1)
-    assert bench.commit_transactional(8, MOVER, version=2) == 0
-    assert bench.commit_transactional(8, MOVER) == 0
-    assert bench.commit_transactional(8, MOVER, member=member, generation=1) == 0
-    assert bench.commit_transactional(8, MOVER, member=member, generation=0) == ILLEGAL_GENERATION
-    assert bench.commit_transactional(8, MOVER, member="stranger", generation=1) == UNKNOWN_MEMBER_ID
+def test_transactional_commit_checks_member_and_generation_if_present(shard_bench: ShardBench) -> None:
+    (member,) = shard_bench.stable(1)
+    assert shard_bench.commit_transactional(8, MOVER, version=2) == 0
+    assert shard_bench.commit_transactional(8, MOVER) == 0
+    assert shard_bench.commit_transactional(8, MOVER, member=member, generation=1) == 0
+    assert shard_bench.commit_transactional(8, MOVER, member=member, generation=0) == ILLEGAL_GENERATION
+    assert shard_bench.commit_transactional(8, MOVER, member="stranger", generation=1) == UNKNOWN_MEMBER_ID
     assert (
-        bench.commit_transactional(8, MOVER, generation=4, member="m", group_id="none") == ILLEGAL_GENERATION
+        shard_bench.commit_transactional(8, MOVER, generation=4, member="m", group_id="none")
+        == ILLEGAL_GENERATION
     )
-    assert bench.commit_transactional(8, MOVER, group_id="") == INVALID_GROUP_ID
+    assert shard_bench.commit_transactional(8, MOVER, group_id="") == INVALID_GROUP_ID
 
 
 # -- deletion and expiry ------------------------------------------------------------------------------
@@ -358,36 +347,35 @@ def test_offsets_of_topics_that_members_read_are_not_deleted(bench: Bench) -> No
     assert bench.committed() == -1
 
 
-def test_groups_that_are_no_consumers_must_be_empty_for_it() -> None:
-    bench = ShardBench()
-    bench.stable(1, kind="connect")
-    assert delete(bench) == (NON_EMPTY_GROUP, None)
+def test_groups_that_are_no_consumers_must_be_empty_for_it(shard_bench: ShardBench) -> None:
+    shard_bench.stable(1, kind="connect")
+    assert delete(shard_bench) == (NON_EMPTY_GROUP, None)
 
 
-def test_offsets_expire_a_week_after_the_group_became_empty() -> None:
-    bench = ShardBench()
-    (member,) = bench.stable(1, session=1800.0)
-    bench.commit(5, member=member, generation=1)
+def test_offsets_expire_a_week_after_the_group_became_empty(shard_bench: ShardBench) -> None:
+    (member,) = shard_bench.stable(1, session=1800.0)
+    shard_bench.commit(5, member=member, generation=1)
     for _ in range(5):
-        bench.advance(1000.0)
-        assert bench.heartbeat(member, 1) == 0
-    bench.leave(member)
-    bench.advance(7 * DAY - 1000.0)
-    assert bench.committed() == 5, "more than a week since the commit, less since the group became empty"
-    bench.advance(2000.0)
-    assert bench.shard.groups == {}, "the group goes with its last offset"
-    bench.reload()
-    assert bench.shard.offsets.committed == {}
+        shard_bench.advance(1000.0)
+        assert shard_bench.heartbeat(member, 1) == 0
+    shard_bench.leave(member)
+    shard_bench.advance(7 * DAY - 1000.0)
+    assert shard_bench.committed() == 5, (
+        "more than a week since the commit, less since the group became empty"
+    )
+    shard_bench.advance(2000.0)
+    assert shard_bench.shard.groups == {}, "the group goes with its last offset"
+    shard_bench.reload()
+    assert shard_bench.shard.offsets.committed == {}
 
 
-def test_outside_of_groups_a_weeks_silence_is_enough() -> None:
-    bench = ShardBench()
-    bench.commit(5)
-    bench.commit(6, partition=1)
-    bench.advance(5 * DAY)
-    bench.commit(6, partition=1)
-    bench.advance(3 * DAY)
-    assert (bench.committed(0), bench.committed(1)) == (-1, 6)
+def test_outside_of_groups_a_weeks_silence_is_enough(shard_bench: ShardBench) -> None:
+    shard_bench.commit(5)
+    shard_bench.commit(6, partition=1)
+    shard_bench.advance(5 * DAY)
+    shard_bench.commit(6, partition=1)
+    shard_bench.advance(3 * DAY)
+    assert (shard_bench.committed(0), shard_bench.committed(1)) == (-1, 6)
 
 
 def test_offsets_of_unsubscribed_topics_of_a_live_group_expire(make_bench: MakeBench) -> None:
@@ -428,14 +416,13 @@ def test_group_with_only_pending_transactional_offsets_is_kept() -> None:
     assert bench.shard.groups == {}
 
 
-def test_old_clients_choose_the_retention_of_a_commit() -> None:
-    bench = ShardBench()
-    bench.commit(5, version=4, retention_ms=3_600_000)
-    bench.reload()
-    bench.advance(3000.0)
-    assert bench.committed() == 5
-    bench.advance(700.0)
-    assert bench.committed() == -1
+def test_old_clients_choose_the_retention_of_a_commit(shard_bench: ShardBench) -> None:
+    shard_bench.commit(5, version=4, retention_ms=3_600_000)
+    shard_bench.reload()
+    shard_bench.advance(3000.0)
+    assert shard_bench.committed() == 5
+    shard_bench.advance(700.0)
+    assert shard_bench.committed() == -1
 
 
 # -- KIP-1319: TxnOffsetCommit by topic id ------------------------------------------------------------

@@ -39,7 +39,7 @@ OLD_VERSIONS = pytest.mark.parametrize("version", [0, 1])
 
 
 @pytest.fixture
-def shard() -> ShardTransactions:
+def shard_bench() -> ShardTransactions:
     return ShardTransactions()
 
 
@@ -58,11 +58,15 @@ def exhaust(bench: TransactionBench, epoch: int = MAX_EPOCH - 1) -> Producer:
 # -------------------------------------------------------------------- ids and timeouts
 
 
-def test_every_transactional_id_has_a_producer_id_of_its_own(shard: ShardTransactions) -> None:
-    ids = {shard.begin(name=name).id for name in "abc"}
-    ids.add(shard.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 5).producer_id)
+def test_every_transactional_id_has_a_producer_id_of_its_own(shard_bench: ShardTransactions) -> None:
+    ids = {shard_bench.begin(name=name).id for name in "abc"}
+    ids.add(
+        shard_bench.call(
+            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 5
+        ).producer_id
+    )
     assert ids == {1001, 1002, 1003, 1004}
-    assert shard.begin(name="a") == Producer(1001, 1)
+    assert shard_bench.begin(name="a") == Producer(1001, 1)
 
 
 def test_an_empty_transactional_id_is_refused(bench: TransactionBench) -> None:
@@ -79,14 +83,14 @@ def test_the_timeout_has_a_maximum(bench: TransactionBench, timeout_ms: int, is_
     assert code == (0 if is_valid else errors.InvalidTransactionTimeout.code)
 
 
-def test_a_producer_id_comes_with_its_epoch(shard: ShardTransactions) -> None:
-    assert shard.init(Producer(5, -1)).error_code == errors.InvalidRequest.code
-    assert shard.init(Producer(-1, 5)).error_code == errors.InvalidRequest.code
+def test_a_producer_id_comes_with_its_epoch(shard_bench: ShardTransactions) -> None:
+    assert shard_bench.init(Producer(5, -1)).error_code == errors.InvalidRequest.code
+    assert shard_bench.init(Producer(-1, 5)).error_code == errors.InvalidRequest.code
 
 
-def test_two_phase_commit_is_switched_off(shard: ShardTransactions) -> None:
+def test_two_phase_commit_is_switched_off(shard_bench: ShardTransactions) -> None:
     request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1, enable2_pc=True)
-    assert shard.call(request, 6).error_code == errors.TransactionalIdAuthorizationFailed.code
+    assert shard_bench.call(request, 6).error_code == errors.TransactionalIdAuthorizationFailed.code
 
 
 # -------------------------------------------------------------------- a second producer
@@ -133,14 +137,14 @@ def test_requests_during_pending_markers_get_concurrent_transactions(
     assert bench.init().error_code == 0
 
 
-def test_a_failed_fence_changes_nothing(shard: ShardTransactions) -> None:
-    producer = shard.begin()
-    shard.add(producer)
-    shard.log.fails_with = NotEnoughReplicas()
-    assert shard.init().error_code == errors.CoordinatorNotAvailable.code
-    shard.log.fails_with = None
-    assert (shard.state, shard.transaction.epoch) == ("Ongoing", producer.epoch)
-    assert shard.end(producer).error_code == 0
+def test_a_failed_fence_changes_nothing(shard_bench: ShardTransactions) -> None:
+    producer = shard_bench.begin()
+    shard_bench.add(producer)
+    shard_bench.log.fails_with = NotEnoughReplicas()
+    assert shard_bench.init().error_code == errors.CoordinatorNotAvailable.code
+    shard_bench.log.fails_with = None
+    assert (shard_bench.state, shard_bench.transaction.epoch) == ("Ongoing", producer.epoch)
+    assert shard_bench.end(producer).error_code == 0
 
 
 # -------------------------------------------------------------------- fencing, KIP-360
@@ -164,36 +168,38 @@ def test_the_other_requests_know_fenced_from_version_2_on(bench: TransactionBenc
 
 
 def test_kip_360_producer_continues_with_an_epoch_bump_and_may_repeat_the_request(
-    shard: ShardTransactions,
+    shard_bench: ShardTransactions,
 ) -> None:
-    producer = shard.begin()
-    assert shard.init(producer).producer_epoch == 1
-    assert shard.init(producer).producer_epoch == 1
-    assert shard.init(bumped(producer)).producer_epoch == 2
-    assert shard.init(producer).error_code == FENCED
+    producer = shard_bench.begin()
+    assert shard_bench.init(producer).producer_epoch == 1
+    assert shard_bench.init(producer).producer_epoch == 1
+    assert shard_bench.init(bumped(producer)).producer_epoch == 2
+    assert shard_bench.init(producer).error_code == FENCED
 
 
-def test_kip_360_a_newer_producer_fences_it(shard: ShardTransactions) -> None:
-    producer = shard.begin()
-    shard.begin()
-    assert shard.init(producer).error_code == FENCED
+def test_kip_360_a_newer_producer_fences_it(shard_bench: ShardTransactions) -> None:
+    producer = shard_bench.begin()
+    shard_bench.begin()
+    assert shard_bench.init(producer).error_code == FENCED
 
 
 def test_kip_360_other_producer_id_is_fenced_and_a_forgotten_one_starts_over(
-    shard: ShardTransactions,
+    shard_bench: ShardTransactions,
 ) -> None:
-    producer = shard.begin()
-    assert shard.init(Producer(producer.id + 500, 0)).error_code == FENCED
-    response = shard.init(Producer(77, 3), name="forgotten")
+    producer = shard_bench.begin()
+    assert shard_bench.init(Producer(producer.id + 500, 0)).error_code == FENCED
+    response = shard_bench.init(Producer(77, 3), name="forgotten")
     assert (response.error_code, response.producer_epoch) == (0, 0)
     assert response.producer_id != 77
 
 
-def test_kip_360_the_retry_of_a_bump_is_not_known_to_the_next_coordinator(shard: ShardTransactions) -> None:
-    producer = shard.begin()
-    shard.init(producer)
-    shard.reload()
-    assert shard.init(producer).error_code == FENCED
+def test_kip_360_the_retry_of_a_bump_is_not_known_to_the_next_coordinator(
+    shard_bench: ShardTransactions,
+) -> None:
+    producer = shard_bench.begin()
+    shard_bench.init(producer)
+    shard_bench.reload()
+    assert shard_bench.init(producer).error_code == FENCED
 
 
 # -------------------------------------------------------------------- used-up epochs
@@ -206,14 +212,14 @@ def test_when_its_epochs_are_used_up_a_producer_gets_a_new_id(bench: Transaction
     assert (response.producer_id > last.id, response.producer_epoch) == (True, 0)
 
 
-def test_the_id_before_is_kept_for_a_retry(shard: ShardTransactions) -> None:
-    last = exhaust(shard)
-    first = shard.init(last)
-    again = shard.init(last)
+def test_the_id_before_is_kept_for_a_retry(shard_bench: ShardTransactions) -> None:
+    last = exhaust(shard_bench)
+    first = shard_bench.init(last)
+    again = shard_bench.init(last)
     assert (first.producer_id, first.producer_epoch) == (last.id + 1, 0)
     assert (again.producer_id, again.producer_epoch) == (last.id + 1, 0)
-    assert shard.transaction.previous_producer_id == last.id + 1
-    assert shard.init(last).error_code == FENCED
+    assert shard_bench.transaction.previous_producer_id == last.id + 1
+    assert shard_bench.init(last).error_code == FENCED
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -231,17 +237,17 @@ def test_the_last_epoch_is_kept_for_fencing(version: int) -> None:
     assert response.producer_epoch == (1 if version == 2 else 0)
 
 
-def test_in_version_2_the_end_of_a_transaction_brings_the_new_id(shard: ShardTransactions) -> None:
-    last = exhaust(shard)
-    shard.add(last)
-    response = shard.end(last)
+def test_in_version_2_the_end_of_a_transaction_brings_the_new_id(shard_bench: ShardTransactions) -> None:
+    last = exhaust(shard_bench)
+    shard_bench.add(last)
+    response = shard_bench.end(last)
     assert (response.error_code, response.producer_id, response.producer_epoch) == (0, last.id + 1, 0)
-    (order,) = shard.orders()
+    (order,) = shard_bench.orders()
     assert (order.producer_id, order.producer_epoch) == (last.id, MAX_EPOCH)
-    shard.report(order, A, shard.mark(order, A))
-    again = shard.end(last)
+    shard_bench.report(order, A, shard_bench.mark(order, A))
+    again = shard_bench.end(last)
     assert (again.error_code, again.producer_id, again.producer_epoch) == (0, last.id + 1, 0)
-    assert shard.add(Producer(last.id + 1, 0)) == {0}
+    assert shard_bench.add(Producer(last.id + 1, 0)) == {0}
 
 
 # -------------------------------------------------------------------- EndTxn
@@ -287,52 +293,54 @@ def test_every_end_brings_a_new_epoch(bench: TransactionBench) -> None:
     assert (response.error_code, response.producer_epoch) == (0, producer.epoch + 3)
 
 
-def test_an_abort_of_nothing_ends_at_once_with_a_new_epoch(shard: ShardTransactions) -> None:
-    producer = shard.begin()
-    response = shard.end(producer, committed=False)
+def test_an_abort_of_nothing_ends_at_once_with_a_new_epoch(shard_bench: ShardTransactions) -> None:
+    producer = shard_bench.begin()
+    response = shard_bench.end(producer, committed=False)
     assert (response.error_code, response.producer_epoch) == (0, producer.epoch + 1)
-    assert (shard.state, shard.transaction.epoch) == ("CompleteAbort", producer.epoch + 1)
-    assert shard.orders() == []
-    assert shard.end(bumped(producer), committed=True).error_code == INVALID_STATE
+    assert (shard_bench.state, shard_bench.transaction.epoch) == ("CompleteAbort", producer.epoch + 1)
+    assert shard_bench.orders() == []
+    assert shard_bench.end(bumped(producer), committed=True).error_code == INVALID_STATE
 
 
-def test_adding_partitions_through_the_broker_is_remembered_as_version_2(shard: ShardTransactions) -> None:
-    producer = shard.begin()
-    shard.add(producer, version=5)
-    assert shard.transaction.client_version == 2
-    shard.add(producer, (B,), version=3)
-    assert shard.transaction.client_version == 0
-    assert shard.transaction.partitions == {A, B}
+def test_adding_partitions_through_the_broker_is_remembered_as_version_2(
+    shard_bench: ShardTransactions,
+) -> None:
+    producer = shard_bench.begin()
+    shard_bench.add(producer, version=5)
+    assert shard_bench.transaction.client_version == 2
+    shard_bench.add(producer, (B,), version=3)
+    assert shard_bench.transaction.client_version == 0
+    assert shard_bench.transaction.partitions == {A, B}
 
 
-def test_old_clients_do_not_learn_of_epochs(shard: ShardTransactions) -> None:
-    producer = shard.begin()
-    shard.add(producer, version=3)
-    response = shard.end(producer, version=4)
+def test_old_clients_do_not_learn_of_epochs(shard_bench: ShardTransactions) -> None:
+    producer = shard_bench.begin()
+    shard_bench.add(producer, version=3)
+    response = shard_bench.end(producer, version=4)
     assert (response.producer_id, response.producer_epoch) == (-1, -1)
-    (order,) = shard.orders()
+    (order,) = shard_bench.orders()
     assert (order.producer_epoch, order.transaction_version) == (producer.epoch, 0)
 
 
 # -------------------------------------------------------------------- verification, the coordinator's part
 
 
-def test_a_broker_may_verify_and_changes_nothing(shard: ShardTransactions) -> None:
-    producer = shard.begin()
-    shard.add(producer, (A,))
-    written = len(shard.log.entries)
-    assert shard.add(producer, (A,), verify_only=True) == {0}
-    assert shard.add(producer, (B,), verify_only=True) == {errors.TransactionAbortable.code}
-    assert shard.add(bumped(producer), (A,), verify_only=True) == {FENCED}
-    assert shard.add(Producer(9, 0), (A,), verify_only=True) == {WRONG_ID}
-    assert len(shard.log.entries) == written
-    shard.end(producer)
-    assert shard.add(producer, (A,), verify_only=True) == {FENCED}
-    assert shard.add(bumped(producer), (A,), verify_only=True) == {CONCURRENT}
+def test_a_broker_may_verify_and_changes_nothing(shard_bench: ShardTransactions) -> None:
+    producer = shard_bench.begin()
+    shard_bench.add(producer, (A,))
+    written = len(shard_bench.log.entries)
+    assert shard_bench.add(producer, (A,), verify_only=True) == {0}
+    assert shard_bench.add(producer, (B,), verify_only=True) == {errors.TransactionAbortable.code}
+    assert shard_bench.add(bumped(producer), (A,), verify_only=True) == {FENCED}
+    assert shard_bench.add(Producer(9, 0), (A,), verify_only=True) == {WRONG_ID}
+    assert len(shard_bench.log.entries) == written
+    shard_bench.end(producer)
+    assert shard_bench.add(producer, (A,), verify_only=True) == {FENCED}
+    assert shard_bench.add(bumped(producer), (A,), verify_only=True) == {CONCURRENT}
 
 
-def test_many_transactions_in_one_request_have_answers_of_their_own(shard: ShardTransactions) -> None:
-    one, other = shard.begin(name="one"), shard.begin(name="other")
+def test_many_transactions_in_one_request_have_answers_of_their_own(shard_bench: ShardTransactions) -> None:
+    one, other = shard_bench.begin(name="one"), shard_bench.begin(name="other")
     topics = [AddPartitionsToTxnTopic(name="t", partitions=[0, 1])]
     request = AddPartitionsToTxnRequest(
         transactions=[
@@ -342,36 +350,36 @@ def test_many_transactions_in_one_request_have_answers_of_their_own(shard: Shard
             for name, who in (("one", one), ("other", bumped(other)), ("nobody", one))
         ]
     )
-    results = shard.call(request, 4).results_by_transaction
+    results = shard_bench.call(request, 4).results_by_transaction
     codes = [
         {one.partition_error_code for topic in result.topic_results for one in topic.results_by_partition}
         for result in results
     ]
     assert codes == [{0}, {FENCED}, {WRONG_ID}]
-    assert shard.shard.transactions["one"].partitions == {A, B}
-    assert shard.shard.transactions["other"].state.value == "Empty"
+    assert shard_bench.shard.transactions["one"].partitions == {A, B}
+    assert shard_bench.shard.transactions["other"].state.value == "Empty"
 
 
-def test_partitions_that_take_part_already_are_not_written_again(shard: ShardTransactions) -> None:
-    producer = shard.begin()
-    shard.add(producer, (A, B))
-    batches = shard.log.batches
-    assert shard.add(producer, (B,)) == {0}
-    assert shard.log.batches == batches
+def test_partitions_that_take_part_already_are_not_written_again(shard_bench: ShardTransactions) -> None:
+    producer = shard_bench.begin()
+    shard_bench.add(producer, (A, B))
+    batches = shard_bench.log.batches
+    assert shard_bench.add(producer, (B,)) == {0}
+    assert shard_bench.log.batches == batches
 
 
-def test_a_missing_partition_keeps_the_others_out_of_the_transaction(shard: ShardTransactions) -> None:
-    producer = shard.begin()
-    shard.shard.topics = TopicTable({"t": (b"i" * 16, 1)})
+def test_a_missing_partition_keeps_the_others_out_of_the_transaction(shard_bench: ShardTransactions) -> None:
+    producer = shard_bench.begin()
+    shard_bench.shard.topics = TopicTable({"t": (b"i" * 16, 1)})
     codes = {errors.UnknownTopicOrPartition.code, errors.OperationNotAttempted.code}
-    assert shard.add(producer, (A, B)) == codes
-    assert shard.state == "Empty"
+    assert shard_bench.add(producer, (A, B)) == codes
+    assert shard_bench.state == "Empty"
 
 
-def test_a_groups_offsets_take_part_by_the_partition_of_the_group(shard: ShardTransactions) -> None:
-    producer = shard.begin()
-    assert shard.add_offsets(producer, "my-group") == 0
-    assert shard.transaction.partitions == {("__consumer_offsets", 12)}
+def test_a_groups_offsets_take_part_by_the_partition_of_the_group(shard_bench: ShardTransactions) -> None:
+    producer = shard_bench.begin()
+    assert shard_bench.add_offsets(producer, "my-group") == 0
+    assert shard_bench.transaction.partitions == {("__consumer_offsets", 12)}
     assert partition_for("my-group", 50) == 12
 
 
@@ -402,26 +410,26 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
 
 
 def test_the_clock_starts_with_the_first_partition_and_survives_the_coordinator(
-    shard: ShardTransactions,
+    shard_bench: ShardTransactions,
 ) -> None:
-    producer = shard.begin(timeout_ms=15_000)
-    shard.advance(100.0)
-    shard.add(producer)
-    shard.advance(8.0)
-    shard.reload()
-    shard.add(producer, (B,))
-    shard.advance(20.0)
-    assert shard.state == "PrepareAbort"
+    producer = shard_bench.begin(timeout_ms=15_000)
+    shard_bench.advance(100.0)
+    shard_bench.add(producer)
+    shard_bench.advance(8.0)
+    shard_bench.reload()
+    shard_bench.add(producer, (B,))
+    shard_bench.advance(20.0)
+    assert shard_bench.state == "PrepareAbort"
 
 
-def test_a_timeout_that_cannot_be_appended_is_tried_again(shard: ShardTransactions) -> None:
-    shard.add(shard.begin(timeout_ms=1000))
-    shard.log.fails_with = NotEnoughReplicas()
-    shard.advance(15.0)
-    assert shard.state == "Ongoing"
-    shard.log.fails_with = None
-    shard.advance(10.0)
-    assert shard.state == "PrepareAbort"
+def test_a_timeout_that_cannot_be_appended_is_tried_again(shard_bench: ShardTransactions) -> None:
+    shard_bench.add(shard_bench.begin(timeout_ms=1000))
+    shard_bench.log.fails_with = NotEnoughReplicas()
+    shard_bench.advance(15.0)
+    assert shard_bench.state == "Ongoing"
+    shard_bench.log.fails_with = None
+    shard_bench.advance(10.0)
+    assert shard_bench.state == "PrepareAbort"
 
 
 @pytest.mark.parametrize("loaded_at", [0.1 * n for n in range(1, 60, 7)])
@@ -436,191 +444,193 @@ def test_idle_transaction_checks_are_always_due_later(loaded_at: float) -> None:
         bench.now = due
 
 
-def test_an_idle_coordinator_has_nothing_to_do(shard: ShardTransactions) -> None:
-    assert shard.runtime.poll(0.0) == float("inf")
-    producer = shard.begin()
-    assert shard.runtime.poll(0.0) == shard.settings.expiration_check_interval
-    shard.add(producer)
-    assert shard.runtime.poll(0.0) == shard.settings.abort_check_interval
+def test_an_idle_coordinator_has_nothing_to_do(shard_bench: ShardTransactions) -> None:
+    assert shard_bench.runtime.poll(0.0) == float("inf")
+    producer = shard_bench.begin()
+    assert shard_bench.runtime.poll(0.0) == shard_bench.settings.expiration_check_interval
+    shard_bench.add(producer)
+    assert shard_bench.runtime.poll(0.0) == shard_bench.settings.abort_check_interval
 
 
 def test_transactional_ids_are_forgotten_in_time_but_not_inside_a_transaction(
-    shard: ShardTransactions,
+    shard_bench: ShardTransactions,
 ) -> None:
-    week = shard.settings.expiration
-    shard.begin(name="idle")
-    busy = shard.begin(name="busy")
-    shard.advance(week - 10)
-    shard.add(busy, name="busy")
-    shard.shard.settings = attrs.evolve(shard.settings, abort_check_interval=10 * week)
-    shard.advance(3600.0)
-    assert set(shard.shard.transactions) == {"busy"}
-    shard.advance(week + 3600.0)
-    assert set(shard.shard.transactions) == {"busy"}
-    shard.reload()
-    assert set(shard.shard.transactions) == {"busy"}
+    week = shard_bench.settings.expiration
+    shard_bench.begin(name="idle")
+    busy = shard_bench.begin(name="busy")
+    shard_bench.advance(week - 10)
+    shard_bench.add(busy, name="busy")
+    shard_bench.shard.settings = attrs.evolve(shard_bench.settings, abort_check_interval=10 * week)
+    shard_bench.advance(3600.0)
+    assert set(shard_bench.shard.transactions) == {"busy"}
+    shard_bench.advance(week + 3600.0)
+    assert set(shard_bench.shard.transactions) == {"busy"}
+    shard_bench.reload()
+    assert set(shard_bench.shard.transactions) == {"busy"}
 
 
 # -------------------------------------------------------------------- markers and the end
 
 
-def test_marker_requests_carry_the_coordinators_epoch_and_the_decision(shard: ShardTransactions) -> None:
-    producer = shard.begin()
-    shard.add(producer, (A, B))
-    shard.end(producer)
-    (order,) = shard.orders()
+def test_marker_requests_carry_the_coordinators_epoch_and_the_decision(
+    shard_bench: ShardTransactions,
+) -> None:
+    producer = shard_bench.begin()
+    shard_bench.add(producer, (A, B))
+    shard_bench.end(producer)
+    (order,) = shard_bench.orders()
     assert (order.coordinator_epoch, order.committed, set(order.partitions)) == (1, True, {A, B})
     assert (order.producer_id, order.producer_epoch) == (producer.id, producer.epoch + 1)
-    shard.reload()
-    (again,) = shard.orders()
+    shard_bench.reload()
+    (again,) = shard_bench.orders()
     assert again == attrs.evolve(order, coordinator_epoch=2)
 
 
-def test_markers_are_sent_after_the_decision_is_committed(shard: ShardTransactions) -> None:
-    producer = shard.begin()
-    shard.add(producer)
-    shard.log.commits_at_once = False
-    answer = shard.send(
+def test_markers_are_sent_after_the_decision_is_committed(shard_bench: ShardTransactions) -> None:
+    producer = shard_bench.begin()
+    shard_bench.add(producer)
+    shard_bench.log.commits_at_once = False
+    answer = shard_bench.send(
         EndTxnRequest(
-            transactional_id=shard.name,
+            transactional_id=shard_bench.name,
             producer_id=producer.id,
             producer_epoch=producer.epoch,
             committed=True,
         ),
         5,
     )
-    assert shard.state == "PrepareCommit"
+    assert shard_bench.state == "PrepareCommit"
     assert not answer.is_done
-    assert shard.orders() == []
-    shard.reload(keep_uncommitted=False)
-    assert shard.state == "Ongoing"
-    assert shard.orders() == []
+    assert shard_bench.orders() == []
+    shard_bench.reload(keep_uncommitted=False)
+    assert shard_bench.state == "Ongoing"
+    assert shard_bench.orders() == []
     assert answer.response is not None
     assert answer.response.error_code == errors.NotCoordinator.code
 
 
 def test_new_coordinator_sends_markers_only_after_its_loaded_state_is_committed(
-    shard: ShardTransactions,
+    shard_bench: ShardTransactions,
 ) -> None:
-    producer = shard.begin()
-    shard.add(producer)
-    shard.log.commits_at_once = False
-    shard.send(
+    producer = shard_bench.begin()
+    shard_bench.add(producer)
+    shard_bench.log.commits_at_once = False
+    shard_bench.send(
         EndTxnRequest(
-            transactional_id=shard.name,
+            transactional_id=shard_bench.name,
             producer_id=producer.id,
             producer_epoch=producer.epoch,
             committed=True,
         ),
         5,
     )
-    shard.reload()
-    assert shard.state == "PrepareCommit"
-    assert shard.orders() == []
-    shard.commit_all()
-    assert len(shard.orders()) == 1
+    shard_bench.reload()
+    assert shard_bench.state == "PrepareCommit"
+    assert shard_bench.orders() == []
+    shard_bench.commit_all()
+    assert len(shard_bench.orders()) == 1
 
 
-def test_the_last_marker_completes_the_transaction(shard: ShardTransactions) -> None:
-    producer = shard.begin()
-    shard.add(producer, (A, B))
-    shard.end(producer)
-    (order,) = shard.orders()
-    shard.report(order, A, 0)
-    assert shard.state == "PrepareCommit"
-    shard.report(order, A, 0)
-    assert shard.state == "PrepareCommit"
-    shard.report(order, B, 0)
-    assert shard.state == "CompleteCommit"
-    assert shard.transaction.partitions == frozenset()
-    shard.report(order, B, 0)
-    assert shard.state == "CompleteCommit"
+def test_the_last_marker_completes_the_transaction(shard_bench: ShardTransactions) -> None:
+    producer = shard_bench.begin()
+    shard_bench.add(producer, (A, B))
+    shard_bench.end(producer)
+    (order,) = shard_bench.orders()
+    shard_bench.report(order, A, 0)
+    assert shard_bench.state == "PrepareCommit"
+    shard_bench.report(order, A, 0)
+    assert shard_bench.state == "PrepareCommit"
+    shard_bench.report(order, B, 0)
+    assert shard_bench.state == "CompleteCommit"
+    assert shard_bench.transaction.partitions == frozenset()
+    shard_bench.report(order, B, 0)
+    assert shard_bench.state == "CompleteCommit"
 
 
-def test_a_marker_that_fails_is_ordered_again_after_a_pause(shard: ShardTransactions) -> None:
-    producer = shard.begin()
-    shard.add(producer, (A, B))
-    shard.end(producer)
-    (order,) = shard.orders()
-    shard.report(order, A, errors.NotLeaderOrFollower.code)
-    shard.report(order, B, 0)
-    assert shard.orders() == []
-    shard.advance(0.1)
-    (again,) = shard.orders()
+def test_a_marker_that_fails_is_ordered_again_after_a_pause(shard_bench: ShardTransactions) -> None:
+    producer = shard_bench.begin()
+    shard_bench.add(producer, (A, B))
+    shard_bench.end(producer)
+    (order,) = shard_bench.orders()
+    shard_bench.report(order, A, errors.NotLeaderOrFollower.code)
+    shard_bench.report(order, B, 0)
+    assert shard_bench.orders() == []
+    shard_bench.advance(0.1)
+    (again,) = shard_bench.orders()
     assert again == attrs.evolve(order, partitions=frozenset({A}))
-    shard.report(again, A, 0)
-    assert shard.state == "CompleteCommit"
+    shard_bench.report(again, A, 0)
+    assert shard_bench.state == "CompleteCommit"
 
 
-def test_a_deleted_partition_needs_no_marker(shard: ShardTransactions) -> None:
-    producer = shard.begin()
-    shard.add(producer, (A, B))
-    shard.end(producer)
-    (order,) = shard.orders()
-    shard.report(order, A, 0)
-    shard.shard.topics = TopicTable({"t": (b"i" * 16, 1)})
-    shard.report(order, B, errors.UnknownTopicOrPartition.code)
-    shard.advance(0.1)
-    assert shard.orders() == []
-    assert shard.state == "CompleteCommit"
+def test_a_deleted_partition_needs_no_marker(shard_bench: ShardTransactions) -> None:
+    producer = shard_bench.begin()
+    shard_bench.add(producer, (A, B))
+    shard_bench.end(producer)
+    (order,) = shard_bench.orders()
+    shard_bench.report(order, A, 0)
+    shard_bench.shard.topics = TopicTable({"t": (b"i" * 16, 1)})
+    shard_bench.report(order, B, errors.UnknownTopicOrPartition.code)
+    shard_bench.advance(0.1)
+    assert shard_bench.orders() == []
+    assert shard_bench.state == "CompleteCommit"
 
 
-def test_a_fenced_coordinator_stops_and_the_next_one_ends_it(shard: ShardTransactions) -> None:
-    producer = shard.begin()
-    shard.add(producer, (A, B))
-    shard.end(producer)
-    (order,) = shard.orders()
-    shard.report(order, A, errors.TransactionCoordinatorFenced.code)
-    shard.report(order, B, 0)
-    shard.advance(60.0)
-    assert (shard.state, shard.orders()) == ("PrepareCommit", [])
-    shard.reload()
-    shard.finish()
-    assert shard.state == "CompleteCommit"
+def test_a_fenced_coordinator_stops_and_the_next_one_ends_it(shard_bench: ShardTransactions) -> None:
+    producer = shard_bench.begin()
+    shard_bench.add(producer, (A, B))
+    shard_bench.end(producer)
+    (order,) = shard_bench.orders()
+    shard_bench.report(order, A, errors.TransactionCoordinatorFenced.code)
+    shard_bench.report(order, B, 0)
+    shard_bench.advance(60.0)
+    assert (shard_bench.state, shard_bench.orders()) == ("PrepareCommit", [])
+    shard_bench.reload()
+    shard_bench.finish()
+    assert shard_bench.state == "CompleteCommit"
 
 
 def test_the_report_of_an_earlier_coordinator_or_transaction_counts_for_nothing(
-    shard: ShardTransactions,
+    shard_bench: ShardTransactions,
 ) -> None:
-    producer = shard.begin()
-    shard.add(producer)
-    shard.end(producer)
-    (order,) = shard.orders()
-    shard.reload()
-    shard.report(order, A, 0)
-    assert shard.state == "PrepareCommit"
-    shard.finish()
+    producer = shard_bench.begin()
+    shard_bench.add(producer)
+    shard_bench.end(producer)
+    (order,) = shard_bench.orders()
+    shard_bench.reload()
+    shard_bench.report(order, A, 0)
+    assert shard_bench.state == "PrepareCommit"
+    shard_bench.finish()
     following = bumped(producer)
-    shard.add(following)
-    shard.end(following)
-    shard.report(attrs.evolve(order, coordinator_epoch=2), A, 0)
-    assert shard.state == "PrepareCommit"
+    shard_bench.add(following)
+    shard_bench.end(following)
+    shard_bench.report(attrs.evolve(order, coordinator_epoch=2), A, 0)
+    assert shard_bench.state == "PrepareCommit"
 
 
-def test_the_last_record_is_tried_again_when_it_cannot_be_appended(shard: ShardTransactions) -> None:
-    producer = shard.begin()
-    shard.add(producer)
-    shard.end(producer)
-    shard.log.fails_with = NotEnoughReplicas()
-    shard.finish()
-    assert shard.state == "PrepareCommit"
-    shard.advance(1.0)
-    shard.log.fails_with = None
-    shard.advance(0.1)
-    assert shard.state == "CompleteCommit"
+def test_the_last_record_is_tried_again_when_it_cannot_be_appended(shard_bench: ShardTransactions) -> None:
+    producer = shard_bench.begin()
+    shard_bench.add(producer)
+    shard_bench.end(producer)
+    shard_bench.log.fails_with = NotEnoughReplicas()
+    shard_bench.finish()
+    assert shard_bench.state == "PrepareCommit"
+    shard_bench.advance(1.0)
+    shard_bench.log.fails_with = None
+    shard_bench.advance(0.1)
+    assert shard_bench.state == "CompleteCommit"
 
 
 def test_a_log_that_ends_between_the_two_records_of_an_empty_abort_is_completed(
-    shard: ShardTransactions,
+    shard_bench: ShardTransactions,
 ) -> None:
-    producer = shard.begin()
-    shard.end(producer, committed=False)
-    del shard.log.entries[-1]
-    shard.log.high_watermark = len(shard.log.entries)
-    shard.reload()
-    assert shard.state == "PrepareAbort"
-    shard.advance(0.0)
-    assert shard.state == "CompleteAbort"
+    producer = shard_bench.begin()
+    shard_bench.end(producer, committed=False)
+    del shard_bench.log.entries[-1]
+    shard_bench.log.high_watermark = len(shard_bench.log.entries)
+    shard_bench.reload()
+    assert shard_bench.state == "PrepareAbort"
+    shard_bench.advance(0.0)
+    assert shard_bench.state == "CompleteAbort"
 
 
 # -------------------------------------------------------------------- versions of the log, queries
@@ -639,14 +649,14 @@ def test_the_record_is_in_the_version_of_the_finalised_feature(version: int) -> 
     assert bench.transaction.previous_producer_id == (producer.id if version else -1)
 
 
-def test_transactions_are_described(shard: ShardTransactions) -> None:
-    producer = shard.begin(timeout_ms=30_000)
-    shard.add(producer, (B, A))
-    known, unknown, nameless = shard.call(
-        DescribeTransactionsRequest(transactional_ids=[shard.name, "unknown", ""]), 0
+def test_transactions_are_described(shard_bench: ShardTransactions) -> None:
+    producer = shard_bench.begin(timeout_ms=30_000)
+    shard_bench.add(producer, (B, A))
+    known, unknown, nameless = shard_bench.call(
+        DescribeTransactionsRequest(transactional_ids=[shard_bench.name, "unknown", ""]), 0
     ).transaction_states
     assert (known.error_code, known.transaction_state, known.producer_id) == (0, "Ongoing", producer.id)
-    assert (known.transaction_timeout_ms, known.transaction_start_time_ms) == (30_000, shard.wall_ms(0))
+    assert (known.transaction_timeout_ms, known.transaction_start_time_ms) == (30_000, shard_bench.wall_ms(0))
     assert [(one.topic, one.partitions) for one in known.topics] == [("t", [0, 1])]
     assert unknown.error_code == errors.TransactionalIdNotFound.code
     assert nameless.error_code == errors.InvalidRequest.code
@@ -671,17 +681,17 @@ def names(response: ListTransactionsResponse) -> set[str]:
     return {one.transactional_id for one in response.transaction_states}
 
 
-def test_transactions_are_listed_by_every_filter(shard: ShardTransactions) -> None:
-    first, second = shard.begin(name="order-1"), shard.begin(name="order-2")
-    shard.add(first, name="order-1")
-    shard.now = 5.0
-    shard.add(second, name="order-2")
-    shard.begin(name="other")
-    shard.now = 8.0
-    assert names(listed(shard)) == {"order-1", "order-2", "other"}
-    assert names(listed(shard, states=("Ongoing",))) == {"order-1", "order-2"}
-    assert names(listed(shard, producers=(first.id,))) == {"order-1"}
-    assert names(listed(shard, states=("Ongoing",), duration_ms=3000)) == {"order-1"}
-    response = listed(shard, states=("Ongoing", "Nonsense"))
+def test_transactions_are_listed_by_every_filter(shard_bench: ShardTransactions) -> None:
+    first, second = shard_bench.begin(name="order-1"), shard_bench.begin(name="order-2")
+    shard_bench.add(first, name="order-1")
+    shard_bench.now = 5.0
+    shard_bench.add(second, name="order-2")
+    shard_bench.begin(name="other")
+    shard_bench.now = 8.0
+    assert names(listed(shard_bench)) == {"order-1", "order-2", "other"}
+    assert names(listed(shard_bench, states=("Ongoing",))) == {"order-1", "order-2"}
+    assert names(listed(shard_bench, producers=(first.id,))) == {"order-1"}
+    assert names(listed(shard_bench, states=("Ongoing",), duration_ms=3000)) == {"order-1"}
+    response = listed(shard_bench, states=("Ongoing", "Nonsense"))
     assert (names(response), response.unknown_state_filters) == ({"order-1", "order-2"}, ["Nonsense"])
-    assert names(listed(shard, states=("Nonsense",))) == set()
+    assert names(listed(shard_bench, states=("Nonsense",))) == set()

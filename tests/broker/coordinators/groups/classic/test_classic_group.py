@@ -186,13 +186,12 @@ def test_an_id_that_is_not_used_expires_with_the_session_timeout(bench: Bench) -
     assert code(bench.join(late)) == UNKNOWN_MEMBER_ID
 
 
-def test_rebalance_waits_for_pending_member_ids() -> None:
-    bench = ShardBench()
-    (leader,) = bench.stable(1)
-    pending = bench.member_id()
-    rejoined = bench.join(leader)
+def test_rebalance_waits_for_pending_member_ids(shard_bench: ShardBench) -> None:
+    (leader,) = shard_bench.stable(1)
+    pending = shard_bench.member_id()
+    rejoined = shard_bench.join(leader)
     assert rejoined.response is None
-    joined = bench.join(pending)
+    joined = shard_bench.join(pending)
     assert [code(one) for one in (rejoined, joined)] == [0, 0]
 
 
@@ -229,17 +228,16 @@ def test_the_initial_delay_grows_with_each_join_up_to_the_rebalance_timeout(benc
     assert bench.classic().generation == 1
 
 
-def test_members_within_the_first_wait_share_one_generation() -> None:
+def test_members_within_the_first_wait_share_one_generation(shard_bench: ShardBench) -> None:
     """3 members in the initial wait, generation 1; a fourth one begins the second."""
-    bench = ShardBench()
-    ids = [bench.member_id() for _ in range(3)]
-    joins = [bench.join(one) for one in ids]
-    bench.advance(6.0)
+    ids = [shard_bench.member_id() for _ in range(3)]
+    joins = [shard_bench.join(one) for one in ids]
+    shard_bench.advance(6.0)
     assert [join.response.generation_id for join in joins if join.response] == [1, 1, 1]
-    fourth = bench.join(bench.member_id())
-    assert bench.classic().state is PREPARING
+    fourth = shard_bench.join(shard_bench.member_id())
+    assert shard_bench.classic().state is PREPARING
     for one in ids:
-        bench.join(one)
+        shard_bench.join(one)
     assert fourth.response is not None
     assert fourth.response.generation_id == 2
 
@@ -260,21 +258,19 @@ def test_a_group_has_a_name() -> None:
     assert response.error_code == INVALID_GROUP_ID
 
 
-def test_members_need_a_protocol_in_common() -> None:
-    bench = ShardBench()
-    bench.stable(1, protocols={"range": subscription("orders"), "sticky": b""})
-    refused = bench.join(protocols={"roundrobin": b""}).response
+def test_members_need_a_protocol_in_common(shard_bench: ShardBench) -> None:
+    shard_bench.stable(1, protocols={"range": subscription("orders"), "sticky": b""})
+    refused = shard_bench.join(protocols={"roundrobin": b""}).response
     assert refused is not None
     assert refused.error_code == INCONSISTENT_GROUP_PROTOCOL
-    assert code(bench.join(protocols={"sticky": b"", "roundrobin": b""})) == MEMBER_ID_REQUIRED
+    assert code(shard_bench.join(protocols={"sticky": b"", "roundrobin": b""})) == MEMBER_ID_REQUIRED
 
 
-def test_the_protocol_that_most_name_first_is_chosen() -> None:
-    bench = ShardBench()
+def test_the_protocol_that_most_name_first_is_chosen(shard_bench: ShardBench) -> None:
     a, b, c = {"x": b"1", "y": b"1"}, {"y": b"2", "x": b"2"}, {"y": b"3", "z": b"3", "x": b"3"}
-    ids = [bench.member_id(protocols=one) for one in (a, b, c)]
-    joins = [bench.join(one, protocols=said) for one, said in zip(ids, (a, b, c), strict=True)]
-    bench.advance(6.0)
+    ids = [shard_bench.member_id(protocols=one) for one in (a, b, c)]
+    joins = [shard_bench.join(one, protocols=said) for one, said in zip(ids, (a, b, c), strict=True)]
+    shard_bench.advance(6.0)
     leader = joins[0].response
     assert leader is not None
     assert leader.protocol_name == "y"
@@ -285,16 +281,15 @@ def test_the_protocol_that_most_name_first_is_chosen() -> None:
     ]
 
 
-def test_sync_names_the_generations_protocol() -> None:
-    bench = ShardBench()
-    (member,) = bench.stable(1)
-    assert code(bench.sync(member, 1, kind="connect")) == INCONSISTENT_GROUP_PROTOCOL
-    assert code(bench.sync(member, 1, protocol="sticky")) == INCONSISTENT_GROUP_PROTOCOL
-    assert code(bench.sync(member, 1)) == 0
-    assert code(bench.sync(member, 1, kind=None)) == INCONSISTENT_GROUP_PROTOCOL, (
+def test_sync_names_the_generations_protocol(shard_bench: ShardBench) -> None:
+    (member,) = shard_bench.stable(1)
+    assert code(shard_bench.sync(member, 1, kind="connect")) == INCONSISTENT_GROUP_PROTOCOL
+    assert code(shard_bench.sync(member, 1, protocol="sticky")) == INCONSISTENT_GROUP_PROTOCOL
+    assert code(shard_bench.sync(member, 1)) == 0
+    assert code(shard_bench.sync(member, 1, kind=None)) == INCONSISTENT_GROUP_PROTOCOL, (
         "since version 5 it must be said"
     )
-    assert code(bench.sync(member, 1, kind=None, version=4)) == 0
+    assert code(shard_bench.sync(member, 1, kind=None, version=4)) == 0
 
 
 def test_a_full_group_takes_no_more(make_bench: MakeBench) -> None:
@@ -341,20 +336,19 @@ def test_static_member_rejoins_without_a_rebalance(make_bench: MakeBench) -> Non
 
 
 @pytest.mark.parametrize("version", [5, 8, 9])
-def test_rejoining_static_leader_does_not_assign(version: int) -> None:
-    bench = ShardBench()
-    first = bench.join(instance="a", version=version)
-    bench.advance(3.0)
+def test_rejoining_static_leader_does_not_assign(shard_bench: ShardBench, version: int) -> None:
+    first = shard_bench.join(instance="a", version=version)
+    shard_bench.advance(3.0)
     assert first.response is not None
     old = first.response.member_id
-    bench.settle([old], 1)
-    back = bench.join(instance="a", version=version).response
+    shard_bench.settle([old], 1)
+    back = shard_bench.join(instance="a", version=version).response
     assert back is not None
     if version >= 9:
         assert (back.leader, back.skip_assignment, len(back.members)) == (back.member_id, True, 1)
     else:
         assert (back.leader, len(back.members)) == (old, 0)
-    assert bench.classic().leader == back.member_id
+    assert shard_bench.classic().leader == back.member_id
 
 
 def test_changed_protocols_of_a_static_member_rebalance(bench: Bench) -> None:
@@ -367,54 +361,50 @@ def test_changed_protocols_of_a_static_member_rebalance(bench: Bench) -> None:
     assert (bench.classic().state, bench.classic().generation) == (COMPLETING, 2)
 
 
-def test_static_member_rejoining_during_a_rebalance_fences_its_old_request() -> None:
-    bench = ShardBench()
-    waiting = bench.join(instance="a")
-    back = bench.join(instance="a")
+def test_static_member_rejoining_during_a_rebalance_fences_its_old_request(shard_bench: ShardBench) -> None:
+    waiting = shard_bench.join(instance="a")
+    back = shard_bench.join(instance="a")
     assert code(waiting) == FENCED_INSTANCE_ID
-    bench.advance(6.0)
+    shard_bench.advance(6.0)
     assert code(back) == 0
 
 
-def test_static_member_rejoining_before_the_sync_starts_another_rebalance() -> None:
-    bench = ShardBench()
-    a, b = bench.join(instance="a"), bench.join(instance="b")
-    bench.advance(6.0)
+def test_static_member_rejoining_before_the_sync_starts_another_rebalance(shard_bench: ShardBench) -> None:
+    a, b = shard_bench.join(instance="a"), shard_bench.join(instance="b")
+    shard_bench.advance(6.0)
     assert b.response is not None
-    waiting = bench.sync(b.response.member_id, 1, instance="b")
-    bench.join(instance="b")
+    waiting = shard_bench.sync(b.response.member_id, 1, instance="b")
+    shard_bench.join(instance="b")
     assert code(waiting) == FENCED_INSTANCE_ID
-    assert bench.classic().state is PREPARING
+    assert shard_bench.classic().state is PREPARING
     assert a.response is not None
-    bench.join(a.response.member_id, instance="a")
-    assert bench.classic().generation == 2
+    shard_bench.join(a.response.member_id, instance="a")
+    assert shard_bench.classic().generation == 2
 
 
-def test_static_members_stay_while_their_session_lasts() -> None:
-    bench = ShardBench()
-    first = bench.join(instance="a", session=100.0)
-    bench.advance(3.0)
+def test_static_members_stay_while_their_session_lasts(shard_bench: ShardBench) -> None:
+    first = shard_bench.join(instance="a", session=100.0)
+    shard_bench.advance(3.0)
     assert first.response is not None
     member = first.response.member_id
-    bench.settle([member], 1)
-    other = bench.join(bench.member_id())
-    bench.advance(60.0)
+    shard_bench.settle([member], 1)
+    other = shard_bench.join(shard_bench.member_id())
+    shard_bench.advance(60.0)
     assert other.response is not None
     assert other.response.error_code == 0
-    assert member in bench.classic().members
+    assert member in shard_bench.classic().members
     assert other.response.leader == other.response.member_id, "the leader is a member that joined"
 
 
-def test_an_unstored_return_of_a_static_member_is_taken_back() -> None:
-    bench = ShardBench()
-    first = bench.join(instance="a")
-    bench.advance(3.0)
+def test_an_unstored_return_of_a_static_member_is_taken_back(shard_bench: ShardBench) -> None:
+    first = shard_bench.join(instance="a")
+    shard_bench.advance(3.0)
     assert first.response is not None
     old = first.response.member_id
-    bench.settle([old], 1)
-    bench.log.fails_with = NotEnoughReplicas()
-    assert code(bench.join(instance="a")) == COORDINATOR_NOT_AVAILABLE
-    assert bench.heartbeat(old, 1, "a") == 0
+    shard_bench.settle([old], 1)
+    shard_bench.log.fails_with = NotEnoughReplicas()
+    assert code(shard_bench.join(instance="a")) == COORDINATOR_NOT_AVAILABLE
+    assert shard_bench.heartbeat(old, 1, "a") == 0
 
 
 def test_member_that_does_not_sync_within_the_rebalance_timeout_is_removed(bench: Bench) -> None:
@@ -460,11 +450,10 @@ def test_a_join_completes_at_once_when_all_are_there(bench: Bench) -> None:
     assert [code(join) for join in joins] == [0, 0, 0]
 
 
-def test_a_superseded_join_of_the_same_member_is_answered_too() -> None:
-    bench = ShardBench()
-    ids = bench.stable(2)
-    first = bench.join(ids[0])
-    bench.join(ids[0])
+def test_a_superseded_join_of_the_same_member_is_answered_too(shard_bench: ShardBench) -> None:
+    ids = shard_bench.stable(2)
+    first = shard_bench.join(ids[0])
+    shard_bench.join(ids[0])
     assert code(first) == REBALANCE_IN_PROGRESS
 
 
@@ -488,14 +477,13 @@ def test_pending_joins_and_syncs_get_not_coordinator_when_the_coordinator_moves(
     assert code(syncing) == NOT_COORDINATOR
 
 
-def test_join_of_a_dead_group_gets_coordinator_not_available() -> None:
+def test_join_of_a_dead_group_gets_coordinator_not_available(shard_bench: ShardBench) -> None:
     """The group moves to another coordinator: members retry, and keep their member ids."""
-    bench = ShardBench()
-    (member,) = bench.stable(1)
-    bench.classic().move_to(DEAD, 0)
-    for join in (bench.join(member), bench.join()):
+    (member,) = shard_bench.stable(1)
+    shard_bench.classic().move_to(DEAD, 0)
+    for join in (shard_bench.join(member), shard_bench.join()):
         assert code(join) == COORDINATOR_NOT_AVAILABLE
-    assert list(bench.classic().members) == [member]
+    assert list(shard_bench.classic().members) == [member]
 
 
 def test_stable_group_continues_under_its_new_coordinator_without_a_rebalance(make_bench: MakeBench) -> None:
@@ -516,23 +504,21 @@ def test_stable_group_continues_under_its_new_coordinator_without_a_rebalance(ma
     assert bench.classic().generation == 1
 
 
-def test_a_member_that_is_silent_towards_the_new_coordinator_is_out() -> None:
-    bench = ShardBench()
-    ids = bench.stable(2)
-    bench.reload()
-    bench.advance(9.0)
-    assert bench.heartbeat(ids[0], 1) == 0
-    bench.advance(1.0)
-    assert bench.classic().state is PREPARING
-    assert list(bench.classic().members) == ids[:1]
+def test_a_member_that_is_silent_towards_the_new_coordinator_is_out(shard_bench: ShardBench) -> None:
+    ids = shard_bench.stable(2)
+    shard_bench.reload()
+    shard_bench.advance(9.0)
+    assert shard_bench.heartbeat(ids[0], 1) == 0
+    shard_bench.advance(1.0)
+    assert shard_bench.classic().state is PREPARING
+    assert list(shard_bench.classic().members) == ids[:1]
 
 
-def test_a_group_that_became_too_large_rebalances_when_loaded() -> None:
-    bench = ShardBench()
-    bench.stable(3)
-    bench.settings = GroupSettings(max_size=2)
-    bench.reload()
-    assert bench.classic().state is PREPARING
+def test_a_group_that_became_too_large_rebalances_when_loaded(shard_bench: ShardBench) -> None:
+    shard_bench.stable(3)
+    shard_bench.settings = GroupSettings(max_size=2)
+    shard_bench.reload()
+    assert shard_bench.classic().state is PREPARING
 
 
 def test_only_the_leader_receives_the_members(bench: Bench) -> None:
@@ -570,90 +556,81 @@ def test_a_commit_keeps_a_members_session(bench: Bench) -> None:
     assert bench.commit(9, member=member, generation=1) == UNKNOWN_MEMBER_ID
 
 
-def test_a_silent_member_is_out_after_its_session_timeout() -> None:
-    bench = ShardBench()
-    ids = bench.stable(2)
-    bench.advance(9.0)
-    assert bench.heartbeat(ids[0], 1) == 0
-    bench.advance(1.0)
-    assert bench.heartbeat(ids[0], 1) == REBALANCE_IN_PROGRESS
-    assert list(bench.classic().members) == [ids[0]]
+def test_a_silent_member_is_out_after_its_session_timeout(shard_bench: ShardBench) -> None:
+    ids = shard_bench.stable(2)
+    shard_bench.advance(9.0)
+    assert shard_bench.heartbeat(ids[0], 1) == 0
+    shard_bench.advance(1.0)
+    assert shard_bench.heartbeat(ids[0], 1) == REBALANCE_IN_PROGRESS
+    assert list(shard_bench.classic().members) == [ids[0]]
 
 
-def test_a_member_that_waits_for_a_rebalance_is_not_timed_out() -> None:
-    bench = ShardBench()
-    ids = bench.stable(2, session=10.0)
-    waiting = bench.join(ids[0])
-    bench.heartbeat(ids[1], 1)
+def test_a_member_that_waits_for_a_rebalance_is_not_timed_out(shard_bench: ShardBench) -> None:
+    ids = shard_bench.stable(2, session=10.0)
+    waiting = shard_bench.join(ids[0])
+    shard_bench.heartbeat(ids[1], 1)
     for _ in range(6):
-        bench.advance(9.0)
-        bench.heartbeat(ids[1], 1)
-    bench.advance(6.0)
+        shard_bench.advance(9.0)
+        shard_bench.heartbeat(ids[1], 1)
+    shard_bench.advance(6.0)
     assert code(waiting) == 0
 
 
-def test_new_member_without_a_completed_join_is_removed_after_five_minutes() -> None:
-    bench = ShardBench()
-    bench.stable(1, session=1800.0, rebalance=1000.0)
-    waiting = bench.join(bench.member_id(session=1800.0), session=1800.0)
-    bench.advance(299.0)
+def test_new_member_without_a_completed_join_is_removed_after_five_minutes(shard_bench: ShardBench) -> None:
+    shard_bench.stable(1, session=1800.0, rebalance=1000.0)
+    waiting = shard_bench.join(shard_bench.member_id(session=1800.0), session=1800.0)
+    shard_bench.advance(299.0)
     assert not waiting.is_done
-    bench.advance(1.0)
+    shard_bench.advance(1.0)
     assert code(waiting) == UNKNOWN_MEMBER_ID
 
 
-def test_the_leaders_rejoin_rebalances_a_followers_same_one_does_not() -> None:
-    bench = ShardBench()
-    ids = bench.stable(2)
-    again = bench.join(ids[1]).response
+def test_the_leaders_rejoin_rebalances_a_followers_same_one_does_not(shard_bench: ShardBench) -> None:
+    ids = shard_bench.stable(2)
+    again = shard_bench.join(ids[1]).response
     assert again is not None
     assert (again.error_code, again.generation_id, again.members) == (0, 1, [])
-    bench.join(ids[0])
-    assert bench.classic().state is PREPARING
+    shard_bench.join(ids[0])
+    assert shard_bench.classic().state is PREPARING
 
 
-def test_an_assignment_that_could_not_be_stored_ends_the_generation() -> None:
-    bench = ShardBench()
-    ids = bench.stable(2)
-    bench.join(ids[0])
-    bench.join(ids[1])
-    follower = bench.sync(ids[1], 2)
-    bench.log.fails_with = MessageTooLarge()
-    leader = bench.sync(ids[0], 2, {ids[0]: b"x"})
+def test_an_assignment_that_could_not_be_stored_ends_the_generation(shard_bench: ShardBench) -> None:
+    ids = shard_bench.stable(2)
+    shard_bench.join(ids[0])
+    shard_bench.join(ids[1])
+    follower = shard_bench.sync(ids[1], 2)
+    shard_bench.log.fails_with = MessageTooLarge()
+    leader = shard_bench.sync(ids[0], 2, {ids[0]: b"x"})
     assert (code(follower), code(leader)) == (UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR)
-    assert bench.classic().state is PREPARING
+    assert shard_bench.classic().state is PREPARING
 
 
-def test_an_assignment_is_handed_out_only_when_it_is_committed() -> None:
-    bench = ShardBench()
-    ids = bench.stable(2)
-    bench.join(ids[0])
-    bench.join(ids[1])
-    bench.log.commits_at_once = False
-    syncs = [bench.sync(ids[1], 2), bench.sync(ids[0], 2, {ids[1]: b"mine"})]
+def test_an_assignment_is_handed_out_only_when_it_is_committed(shard_bench: ShardBench) -> None:
+    ids = shard_bench.stable(2)
+    shard_bench.join(ids[0])
+    shard_bench.join(ids[1])
+    shard_bench.log.commits_at_once = False
+    syncs = [shard_bench.sync(ids[1], 2), shard_bench.sync(ids[0], 2, {ids[1]: b"mine"})]
     assert not any(sync.is_done for sync in syncs)
-    bench.runtime.on_high_watermark(len(bench.log.entries))
+    shard_bench.runtime.on_high_watermark(len(shard_bench.log.entries))
     assert [sync.response.assignment for sync in syncs if sync.response] == [b"mine", b""]
 
 
-def test_leaving_goes_one_by_one_and_in_old_versions_alone() -> None:
-    bench = ShardBench()
-    ids = bench.stable(3)
-    assert [one.error_code for one in bench.leave(ids[0], "stranger").members] == [0, UNKNOWN_MEMBER_ID]
-    assert bench.leave(ids[1], version=2).error_code == 0
-    assert bench.leave(ids[1], version=0).error_code == UNKNOWN_MEMBER_ID
+def test_leaving_goes_one_by_one_and_in_old_versions_alone(shard_bench: ShardBench) -> None:
+    ids = shard_bench.stable(3)
+    assert [one.error_code for one in shard_bench.leave(ids[0], "stranger").members] == [0, UNKNOWN_MEMBER_ID]
+    assert shard_bench.leave(ids[1], version=2).error_code == 0
+    assert shard_bench.leave(ids[1], version=0).error_code == UNKNOWN_MEMBER_ID
 
 
-def test_leaving_a_group_that_does_not_exist() -> None:
-    bench = ShardBench()
-    assert [one.error_code for one in bench.leave("m").members] == [UNKNOWN_MEMBER_ID]
-    assert bench.leave("m", version=1).error_code == UNKNOWN_MEMBER_ID
+def test_leaving_a_group_that_does_not_exist(shard_bench: ShardBench) -> None:
+    assert [one.error_code for one in shard_bench.leave("m").members] == [UNKNOWN_MEMBER_ID]
+    assert shard_bench.leave("m", version=1).error_code == UNKNOWN_MEMBER_ID
 
 
-def test_an_administrator_removes_static_members_by_instance() -> None:
-    bench = ShardBench()
-    bench.join(instance="a")
-    bench.advance(3.0)
+def test_an_administrator_removes_static_members_by_instance(shard_bench: ShardBench) -> None:
+    shard_bench.join(instance="a")
+    shard_bench.advance(3.0)
     request = LeaveGroupRequest(
         group_id=GROUP,
         members=[
@@ -661,20 +638,19 @@ def test_an_administrator_removes_static_members_by_instance() -> None:
             MemberIdentity(member_id="", group_instance_id="b"),
         ],
     )
-    assert [one.error_code for one in bench.call(request).members] == [0, UNKNOWN_MEMBER_ID]
-    assert bench.classic().state is EMPTY
+    assert [one.error_code for one in shard_bench.call(request).members] == [0, UNKNOWN_MEMBER_ID]
+    assert shard_bench.classic().state is EMPTY
 
 
-def test_describing_shows_members_of_a_stable_group_only_with_their_data() -> None:
-    bench = ShardBench()
-    ids = bench.stable(1)
-    group = bench.describe()
+def test_describing_shows_members_of_a_stable_group_only_with_their_data(shard_bench: ShardBench) -> None:
+    ids = shard_bench.stable(1)
+    group = shard_bench.describe()
     assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
     assert [(one.member_id, one.member_metadata, one.member_assignment) for one in group.members] == [
         (ids[0], subscription("orders"), ids[0].encode())
     ]
-    bench.join(bench.member_id())
-    group = bench.describe()
+    shard_bench.join(shard_bench.member_id())
+    group = shard_bench.describe()
     assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
     assert [(one.member_metadata, one.member_assignment) for one in group.members] == [
         (b"", ids[0].encode()),
@@ -703,14 +679,13 @@ def test_groups_with_members_are_not_deleted(make_bench: MakeBench) -> None:
     assert bench.shard.offsets.committed == {}
 
 
-def test_listing_filters_by_state_and_type() -> None:
-    bench = ShardBench()
-    bench.stable(1)
-    bench.commit(1, group_id="simple")
-    bench.beat("m", 0, group_id="modern")
+def test_listing_filters_by_state_and_type(shard_bench: ShardBench) -> None:
+    shard_bench.stable(1)
+    shard_bench.commit(1, group_id="simple")
+    shard_bench.beat("m", 0, group_id="modern")
 
     def listed(version: int = 5, **filters: list[str]) -> list[tuple[str, str, str, str]]:
-        groups = bench.call(ListGroupsRequest(**filters), version).groups
+        groups = shard_bench.call(ListGroupsRequest(**filters), version).groups
         return [(one.group_id, one.protocol_type, one.group_state, one.group_type) for one in groups]
 
     everything = [
@@ -724,45 +699,42 @@ def test_listing_filters_by_state_and_type() -> None:
     assert listed(states_filter=["Empty", "Dead"], types_filter=["classic"]) == everything[2:]
 
 
-def test_leaving_member_does_not_end_the_initial_rebalance_delay() -> None:
+def test_leaving_member_does_not_end_the_initial_rebalance_delay(shard_bench: ShardBench) -> None:
     """The delay is for members that join later, so members that leave do not change it."""
-    bench = ShardBench()
-    joined = bench.join(bench.member_id())
-    other = bench.member_id()
-    bench.advance(1.0)
-    assert [one.error_code for one in bench.leave(other).members] == [0]
-    third = bench.join(bench.member_id(rebalance=60.0), rebalance=60.0)
-    gone = next(one for one in bench.classic().members.values() if one.awaiting_join is third)
-    assert [one.error_code for one in bench.leave(gone.id).members] == [0]
+    joined = shard_bench.join(shard_bench.member_id())
+    other = shard_bench.member_id()
+    shard_bench.advance(1.0)
+    assert [one.error_code for one in shard_bench.leave(other).members] == [0]
+    third = shard_bench.join(shard_bench.member_id(rebalance=60.0), rebalance=60.0)
+    gone = next(one for one in shard_bench.classic().members.values() if one.awaiting_join is third)
+    assert [one.error_code for one in shard_bench.leave(gone.id).members] == [0]
     assert not joined.is_done
-    bench.advance(5.0)
+    shard_bench.advance(5.0)
     assert code(joined) == 0
 
 
-def test_an_id_that_expires_does_not_end_the_first_wait() -> None:
-    bench = ShardBench()
-    late = bench.member_id(session=6.0)
-    bench.advance(5.0)
-    joined = bench.join(bench.member_id())
-    bench.advance(1.5)
-    assert late not in bench.classic().pending_join
+def test_an_id_that_expires_does_not_end_the_first_wait(shard_bench: ShardBench) -> None:
+    late = shard_bench.member_id(session=6.0)
+    shard_bench.advance(5.0)
+    joined = shard_bench.join(shard_bench.member_id())
+    shard_bench.advance(1.5)
+    assert late not in shard_bench.classic().pending_join
     assert not joined.is_done, "three seconds have not gone by"
-    bench.advance(1.5)
+    shard_bench.advance(1.5)
     assert code(joined) == 0
 
 
-def test_fenced_join_response_names_its_member() -> None:
+def test_fenced_join_response_names_its_member(shard_bench: ShardBench) -> None:
     """A later response has the member id of its request; one after LeaveGroup has none."""
-    bench = ShardBench()
-    waiting = bench.join(instance="a")
-    (old,) = bench.classic().members
-    bench.join(instance="a")
+    waiting = shard_bench.join(instance="a")
+    (old,) = shard_bench.classic().members
+    shard_bench.join(instance="a")
     assert waiting.response is not None
     assert (waiting.response.error_code, waiting.response.member_id) == (FENCED_INSTANCE_ID, old)
-    (new,) = bench.classic().members.values()
+    (new,) = shard_bench.classic().members.values()
     left = new.awaiting_join
     assert left is not None
-    bench.leave(new.id)
+    shard_bench.leave(new.id)
     assert left.response is not None
     assert (left.response.error_code, left.response.member_id) == (UNKNOWN_MEMBER_ID, "")
 

@@ -44,7 +44,7 @@ ALL = [0, 1, 2, 3, 4, 5]
 
 
 @pytest.fixture
-def shard() -> ShardBench:
+def shard_bench() -> ShardBench:
     return ShardBench(config=AT_ONCE)
 
 
@@ -62,10 +62,10 @@ def test_member_at_epoch_0_joins_and_gets_all_partitions(bench: Bench) -> None:
     assert bench.consumer().state is ConsumerGroupState.STABLE
 
 
-def test_version_0_member_gets_a_member_id(shard: ShardBench) -> None:
-    answer = shard.beat("", 0, version=0)
+def test_version_0_member_gets_a_member_id(shard_bench: ShardBench) -> None:
+    answer = shard_bench.beat("", 0, version=0)
     assert answer.member_id == "0001"
-    assert shard.beat("", 0, version=1).error_code == INVALID_REQUEST
+    assert shard_bench.beat("", 0, version=1).error_code == INVALID_REQUEST
 
 
 def test_partition_is_assigned_only_after_its_owner_revoked_it(bench: Bench) -> None:
@@ -85,16 +85,16 @@ def test_partition_is_assigned_only_after_its_owner_revoked_it(bench: Bench) -> 
     assert bench.consumer().state is ConsumerGroupState.STABLE
 
 
-def test_member_that_does_not_revoke_in_its_rebalance_timeout_is_fenced(shard: ShardBench) -> None:
-    shard.beat("a", 0, rebalance=20.0)
-    shard.beat("b", 0)
-    shard.beat("a", 2)
-    assert shard.consumer().members["a"].state is MemberState.UNREVOKED_PARTITIONS
-    shard.advance(19.9)
-    assert shard.beat("a", 2).error_code == 0
-    shard.advance(0.1)
-    assert shard.beat("a", 2).error_code == UNKNOWN_MEMBER_ID
-    assert assigned(shard.beat("b", 3)) == {ORDERS: ALL}
+def test_member_that_does_not_revoke_in_its_rebalance_timeout_is_fenced(shard_bench: ShardBench) -> None:
+    shard_bench.beat("a", 0, rebalance=20.0)
+    shard_bench.beat("b", 0)
+    shard_bench.beat("a", 2)
+    assert shard_bench.consumer().members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    shard_bench.advance(19.9)
+    assert shard_bench.beat("a", 2).error_code == 0
+    shard_bench.advance(0.1)
+    assert shard_bench.beat("a", 2).error_code == UNKNOWN_MEMBER_ID
+    assert assigned(shard_bench.beat("b", 3)) == {ORDERS: ALL}
 
 
 def test_a_silent_member_is_out_after_the_session_timeout(bench: Bench) -> None:
@@ -135,13 +135,15 @@ def test_only_the_members_epoch_or_the_one_before_is_taken(
     assert answer.error_code == code
 
 
-def test_previous_epoch_is_accepted_only_with_a_subset_of_the_owned_partitions(shard: ShardBench) -> None:
+def test_previous_epoch_is_accepted_only_with_a_subset_of_the_owned_partitions(
+    shard_bench: ShardBench,
+) -> None:
     """The response with the new epoch can be lost, but a member with more partitions is behind."""
-    shard.beat("a", 0)
-    shard.beat("b", 0)
-    shard.beat("a", 2, owned={ORDERS: [0, 1, 2]})
-    assert shard.beat("a", 2, owned={ORDERS: [0, 1, 2, 3]}).error_code == FENCED_MEMBER_EPOCH
-    assert shard.beat("a", 2).error_code == FENCED_MEMBER_EPOCH
+    shard_bench.beat("a", 0)
+    shard_bench.beat("b", 0)
+    shard_bench.beat("a", 2, owned={ORDERS: [0, 1, 2]})
+    assert shard_bench.beat("a", 2, owned={ORDERS: [0, 1, 2, 3]}).error_code == FENCED_MEMBER_EPOCH
+    assert shard_bench.beat("a", 2).error_code == FENCED_MEMBER_EPOCH
 
 
 @pytest.mark.parametrize(
@@ -155,9 +157,11 @@ def test_previous_epoch_is_accepted_only_with_a_subset_of_the_owned_partitions(s
         {"group_id": ""},
     ],
 )
-def test_inconsistent_heartbeats_are_invalid_requests(shard: ShardBench, options: dict[str, object]) -> None:
+def test_inconsistent_heartbeats_are_invalid_requests(
+    shard_bench: ShardBench, options: dict[str, object]
+) -> None:
     epoch = options.pop("epoch", 0)
-    assert shard.beat("a", epoch, **options).error_code == INVALID_REQUEST  # type: ignore[arg-type]
+    assert shard_bench.beat("a", epoch, **options).error_code == INVALID_REQUEST  # type: ignore[arg-type]
 
 
 def test_unknown_assignors_are_refused(bench: Bench) -> None:
@@ -169,9 +173,9 @@ def test_unknown_assignors_are_refused(bench: Bench) -> None:
     assert described.groups[0].assignor_name == "range"
 
 
-def test_heartbeats_to_groups_that_do_not_exist(shard: ShardBench) -> None:
-    assert shard.beat("a", 2).error_code == GROUP_ID_NOT_FOUND
-    assert shard.shard.groups == {}
+def test_heartbeats_to_groups_that_do_not_exist(shard_bench: ShardBench) -> None:
+    assert shard_bench.beat("a", 2).error_code == GROUP_ID_NOT_FOUND
+    assert shard_bench.shard.groups == {}
 
 
 def test_a_full_group_takes_no_more() -> None:
@@ -198,13 +202,13 @@ def test_a_static_member_leaves_for_a_while_and_finds_its_partitions(bench: Benc
     assert bench.beat("a", epoch, instance="one").error_code == FENCED_INSTANCE_ID
 
 
-def test_static_member_that_leaves_temporarily_has_revoked_its_partitions(shard: ShardBench) -> None:
-    shard.beat("a", 0, instance="one")
-    shard.beat("b", 0)
-    assert assigned(shard.beat("a", 2, instance="one")) == {ORDERS: [0, 1, 2]}
-    assert assigned(shard.beat("b", 3)) is None, "it has not revoked the others yet"
-    shard.beat("a", -2, instance="one")
-    assert assigned(shard.beat("b", 3)) == {ORDERS: [3, 4, 5]}
+def test_static_member_that_leaves_temporarily_has_revoked_its_partitions(shard_bench: ShardBench) -> None:
+    shard_bench.beat("a", 0, instance="one")
+    shard_bench.beat("b", 0)
+    assert assigned(shard_bench.beat("a", 2, instance="one")) == {ORDERS: [0, 1, 2]}
+    assert assigned(shard_bench.beat("b", 3)) is None, "it has not revoked the others yet"
+    shard_bench.beat("a", -2, instance="one")
+    assert assigned(shard_bench.beat("b", 3)) == {ORDERS: [3, 4, 5]}
 
 
 def test_an_instance_in_use_is_not_released(bench: Bench) -> None:
@@ -213,31 +217,35 @@ def test_an_instance_in_use_is_not_released(bench: Bench) -> None:
     assert bench.beat("b", 2, instance="other").error_code == UNKNOWN_MEMBER_ID
 
 
-def test_a_static_member_that_stays_away_is_out_after_its_session(shard: ShardBench) -> None:
-    shard.beat("a", 0, instance="one")
-    shard.beat("a", -2, instance="one")
-    shard.advance(45.0)
-    assert shard.consumer().members == {}
+def test_a_static_member_that_stays_away_is_out_after_its_session(shard_bench: ShardBench) -> None:
+    shard_bench.beat("a", 0, instance="one")
+    shard_bench.beat("a", -2, instance="one")
+    shard_bench.advance(45.0)
+    assert shard_bench.consumer().members == {}
 
 
-def test_a_changed_subscription_takes_partitions_away(shard: ShardBench) -> None:
-    shard.beat("a", 0, topics=["orders", "refunds"])
-    answer = shard.beat("a", 2, topics=["refunds"], owned={ORDERS: ALL, REFUNDS: [0, 1, 2]})
+def test_a_changed_subscription_takes_partitions_away(shard_bench: ShardBench) -> None:
+    shard_bench.beat("a", 0, topics=["orders", "refunds"])
+    answer = shard_bench.beat("a", 2, topics=["refunds"], owned={ORDERS: ALL, REFUNDS: [0, 1, 2]})
     assert assigned(answer) == {REFUNDS: [0, 1, 2]}
-    assert shard.beat("a", 2, owned={REFUNDS: [0, 1, 2]}).member_epoch == 3
+    assert shard_bench.beat("a", 2, owned={REFUNDS: [0, 1, 2]}).member_epoch == 3
 
 
-def test_new_partitions_are_assigned_at_the_next_heartbeat(shard: ShardBench) -> None:
-    shard.beat("a", 0)
-    shard.runtime.carry_out(shard.shard.on_topics(TopicTable({"orders": (ORDERS, 8)})), shard.now)
-    answer = shard.beat("a", 2)
+def test_new_partitions_are_assigned_at_the_next_heartbeat(shard_bench: ShardBench) -> None:
+    shard_bench.beat("a", 0)
+    shard_bench.runtime.carry_out(
+        shard_bench.shard.on_topics(TopicTable({"orders": (ORDERS, 8)})), shard_bench.now
+    )
+    answer = shard_bench.beat("a", 2)
     assert (answer.member_epoch, assigned(answer)) == (3, {ORDERS: [*ALL, 6, 7]})
 
 
-def test_a_deleted_topic_is_taken_away(shard: ShardBench) -> None:
-    shard.beat("a", 0, topics=["orders", "refunds"])
-    shard.runtime.carry_out(shard.shard.on_topics(TopicTable({"orders": (ORDERS, 6)})), shard.now)
-    assert assigned(shard.beat("a", 2, owned={ORDERS: ALL, REFUNDS: [0, 1, 2]})) == {ORDERS: ALL}
+def test_a_deleted_topic_is_taken_away(shard_bench: ShardBench) -> None:
+    shard_bench.beat("a", 0, topics=["orders", "refunds"])
+    shard_bench.runtime.carry_out(
+        shard_bench.shard.on_topics(TopicTable({"orders": (ORDERS, 6)})), shard_bench.now
+    )
+    assert assigned(shard_bench.beat("a", 2, owned={ORDERS: ALL, REFUNDS: [0, 1, 2]})) == {ORDERS: ALL}
 
 
 def test_targets_are_made_at_most_once_an_interval() -> None:
@@ -250,10 +258,10 @@ def test_targets_are_made_at_most_once_an_interval() -> None:
     assert bench.beat("b", 2).member_epoch == 3
 
 
-def test_interval_of_0_assigns_at_once_also_if_the_wall_clock_jumped_back(shard: ShardBench) -> None:
-    shard.beat("a", 0)
-    shard.now -= 60.0
-    assert shard.beat("b", 0).member_epoch == 3
+def test_interval_of_0_assigns_at_once_also_if_the_wall_clock_jumped_back(shard_bench: ShardBench) -> None:
+    shard_bench.beat("a", 0)
+    shard_bench.now -= 60.0
+    assert shard_bench.beat("b", 0).member_epoch == 3
 
 
 def test_commits_do_not_extend_the_session_of_a_consumer_group_member(bench: Bench) -> None:
@@ -333,17 +341,17 @@ def test_authorized_operations_of_a_consumer_group(cluster_bench: ClusterBench) 
 # -- patterns -----------------------------------------------------------------------------------------
 
 
-def test_regex_subscription_matches_present_and_later_topics(shard: ShardBench) -> None:
-    assert assigned(shard.beat("a", 0, regex="ord.*")) == {ORDERS: ALL}
+def test_regex_subscription_matches_present_and_later_topics(shard_bench: ShardBench) -> None:
+    assert assigned(shard_bench.beat("a", 0, regex="ord.*")) == {ORDERS: ALL}
     topics = TopicTable({"orders": (ORDERS, 6), "ordinary": (REFUNDS, 1)})
-    shard.runtime.carry_out(shard.shard.on_topics(topics), shard.now)
-    assert assigned(shard.beat("a", 2)) == {ORDERS: ALL, REFUNDS: [0]}
-    shard.reload()
-    assert shard.consumer().regexes == {"ord.*": frozenset({"orders", "ordinary"})}
+    shard_bench.runtime.carry_out(shard_bench.shard.on_topics(topics), shard_bench.now)
+    assert assigned(shard_bench.beat("a", 2)) == {ORDERS: ALL, REFUNDS: [0]}
+    shard_bench.reload()
+    assert shard_bench.consumer().regexes == {"ord.*": frozenset({"orders", "ordinary"})}
 
 
-def test_a_pattern_matches_whole_names(shard: ShardBench) -> None:
-    assert assigned(shard.beat("a", 0, regex="order")) == {}
+def test_a_pattern_matches_whole_names(shard_bench: ShardBench) -> None:
+    assert assigned(shard_bench.beat("a", 0, regex="order")) == {}
 
 
 def test_a_pattern_and_names_go_together(bench: Bench) -> None:
@@ -351,18 +359,18 @@ def test_a_pattern_and_names_go_together(bench: Bench) -> None:
     assert assigned(answer) == {bench.topic_id("orders"): ALL, bench.topic_id("refunds"): [0, 1, 2]}
 
 
-def test_a_pattern_that_is_none_is_refused(shard: ShardBench) -> None:
-    assert shard.beat("a", 0, regex="(").error_code == INVALID_REGULAR_EXPRESSION
-    assert shard.shard.groups == {}
+def test_a_pattern_that_is_none_is_refused(shard_bench: ShardBench) -> None:
+    assert shard_bench.beat("a", 0, regex="(").error_code == INVALID_REGULAR_EXPRESSION
+    assert shard_bench.shard.groups == {}
 
 
-def test_unused_regex_is_removed(shard: ShardBench) -> None:
-    shard.beat("a", 0, regex="ord.*")
-    shard.beat("b", 0, regex="ref.*")
-    shard.beat("a", -1)
-    assert set(shard.consumer().regexes) == {"ref.*"}
-    shard.beat("b", 3, regex="", topics=["orders"])
-    assert shard.consumer().regexes == {}
+def test_unused_regex_is_removed(shard_bench: ShardBench) -> None:
+    shard_bench.beat("a", 0, regex="ord.*")
+    shard_bench.beat("b", 0, regex="ref.*")
+    shard_bench.beat("a", -1)
+    assert set(shard_bench.consumer().regexes) == {"ref.*"}
+    shard_bench.beat("b", 3, regex="", topics=["orders"])
+    assert shard_bench.consumer().regexes == {}
 
 
 # -- coordinators, other protocols --------------------------------------------------------------------
@@ -385,25 +393,25 @@ def test_group_continues_under_its_next_coordinator(make_bench: MakeBench) -> No
     assert bench.consumer().members == {}
 
 
-def test_rebalance_timeout_continues_under_the_next_coordinator(shard: ShardBench) -> None:
-    shard.beat("a", 0, rebalance=20.0)
-    shard.beat("b", 0)
-    shard.beat("a", 2)
-    shard.reload()
-    shard.advance(20.0)
-    assert set(shard.consumer().members) == {"b"}
+def test_rebalance_timeout_continues_under_the_next_coordinator(shard_bench: ShardBench) -> None:
+    shard_bench.beat("a", 0, rebalance=20.0)
+    shard_bench.beat("b", 0)
+    shard_bench.beat("a", 2)
+    shard_bench.reload()
+    shard_bench.advance(20.0)
+    assert set(shard_bench.consumer().members) == {"b"}
 
 
-def test_a_group_that_changed_its_protocol_leaves_nothing_behind(shard: ShardBench) -> None:
-    shard.beat("a", 0)
-    shard.beat("a", -1)
-    shard.member_id()
-    assert shard.delete_group() == 0
-    last = {one.key: one for one in shard.log.entries if isinstance(one, Entry)}
-    shard.log.entries[:] = last.values()
-    shard.log.commit_all()
-    shard.reload()
-    assert shard.shard.groups == {}, "from the compacted log either"
+def test_a_group_that_changed_its_protocol_leaves_nothing_behind(shard_bench: ShardBench) -> None:
+    shard_bench.beat("a", 0)
+    shard_bench.beat("a", -1)
+    shard_bench.member_id()
+    assert shard_bench.delete_group() == 0
+    last = {one.key: one for one in shard_bench.log.entries if isinstance(one, Entry)}
+    shard_bench.log.entries[:] = last.values()
+    shard_bench.log.commit_all()
+    shard_bench.reload()
+    assert shard_bench.shard.groups == {}, "from the compacted log either"
 
 
 def test_empty_groups_change_their_protocol(make_bench: MakeBench) -> None:
@@ -422,13 +430,13 @@ def test_empty_groups_change_their_protocol(make_bench: MakeBench) -> None:
     assert bench.committed() == 5
 
 
-def test_groups_with_members_are_not_deleted(shard: ShardBench) -> None:
-    shard.beat("a", 0)
-    assert shard.delete_group() == NON_EMPTY_GROUP
-    shard.beat("a", -1)
-    assert shard.delete_group() == 0
-    shard.reload()
-    assert shard.shard.groups == {}
+def test_groups_with_members_are_not_deleted(shard_bench: ShardBench) -> None:
+    shard_bench.beat("a", 0)
+    assert shard_bench.delete_group() == NON_EMPTY_GROUP
+    shard_bench.beat("a", -1)
+    assert shard_bench.delete_group() == 0
+    shard_bench.reload()
+    assert shard_bench.shard.groups == {}
 
 
 def test_empty_group_is_removed_with_its_last_offset() -> None:
@@ -443,11 +451,11 @@ def test_empty_group_is_removed_with_its_last_offset() -> None:
     assert bench.shard.groups == {}
 
 
-def test_describing_shows_assignment_and_target(shard: ShardBench) -> None:
-    shard.beat("a", 0)
-    shard.beat("b", 0, instance="two")
+def test_describing_shows_assignment_and_target(shard_bench: ShardBench) -> None:
+    shard_bench.beat("a", 0)
+    shard_bench.beat("b", 0, instance="two")
     request = ConsumerGroupDescribeRequest(group_ids=[GROUP, "none"], include_authorized_operations=False)
-    group, unknown = shard.call(request).groups
+    group, unknown = shard_bench.call(request).groups
     assert (unknown.error_code, unknown.error_message) == (GROUP_ID_NOT_FOUND, "Group none not found.")
     assert (group.group_state, group.group_epoch, group.assignment_epoch, group.assignor_name) == (
         "Reconciling",
@@ -461,10 +469,10 @@ def test_describing_shows_assignment_and_target(shard: ShardBench) -> None:
     assert (b.instance_id, b.member_epoch, b.subscribed_topic_names) == ("two", 3, ["orders"])
     assert b.assignment.topic_partitions == []
     assert b.target_assignment.topic_partitions[0].topic_name == "orders"
-    shard.beat("a", 2)
-    (group,) = shard.call(request).groups[:1]
+    shard_bench.beat("a", 2)
+    (group,) = shard_bench.call(request).groups[:1]
     assert [one.partitions for one in group.members[0].assignment.topic_partitions] == [ALL], "not revoked"
-    assert shard.describe().error_message == "Group billing is not a classic group."
+    assert shard_bench.describe().error_message == "Group billing is not a classic group."
 
 
 # -- assignors ----------------------------------------------------------------------------------------
