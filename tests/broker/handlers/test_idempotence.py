@@ -1,4 +1,4 @@
-"""Idempotent producers, as the leader's log keeps them, over real sockets."""
+"""Idempotent producers on brokers: lost responses, new leaders, truncation."""
 
 from __future__ import annotations
 
@@ -17,24 +17,11 @@ from tests.broker.support.raw_client import RawClient
 
 Leader = Callable[[str, int], RawClient]
 one_broker = pytest.mark.kafka(brokers=1, topics={"t": 1})
-LAST_SEQUENCE = 2**31 - 1
 
 
 def send(wire: RawClient, sequence: int, *, count: int = 1, epoch: int = 0) -> PartitionProduceResponse:
     records = batch([b"x"] * count, producer_id=9, producer_epoch=epoch, base_sequence=sequence)
     return produce(wire, "t", 0, records)
-
-
-@one_broker
-def test_retry_of_one_of_the_last_five_batches_gets_its_first_offset(leader: Leader) -> None:
-    """A retry of one of them has the first offset; one before them is out of order."""
-    wire = leader("t", 0)
-    assert [send(wire, 2 * n, count=2).base_offset for n in range(6)] == [0, 2, 4, 6, 8, 10]
-    assert [send(wire, 2 * n, count=2).base_offset for n in range(1, 6)] == [2, 4, 6, 8, 10]
-    assert send(wire, 0, count=2).error_code == errors.OutOfOrderSequenceNumber.code
-    # First and last sequence must both match.
-    assert send(wire, 10, count=1).error_code == errors.OutOfOrderSequenceNumber.code
-    assert send(wire, 12).base_offset == 12
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"message.timestamp.type": "LogAppendTime"})})
@@ -59,46 +46,6 @@ def test_a_retry_after_a_lost_reply_is_kept_once(kafka_cluster: KafkaCluster, le
     again = produce(leader("t", 0), "t", 0, records)
     assert (again.error_code, again.base_offset) == (0, 0)
     assert kafka_cluster.log("t", 0).values() == [b"once"]
-
-
-@one_broker
-def test_the_next_sequence_follows_the_last(leader: Leader) -> None:
-    wire = leader("t", 0)
-    assert send(wire, 0, count=3).error_code == 0
-    assert send(wire, 4).error_code == errors.OutOfOrderSequenceNumber.code
-    assert send(wire, 3).error_code == 0
-
-
-@one_broker
-def test_sequence_0_follows_the_largest_sequence(leader: Leader) -> None:
-    wire = leader("t", 0)
-    assert send(wire, LAST_SEQUENCE - 1, count=2).error_code == 0
-    assert send(wire, 1).error_code == errors.OutOfOrderSequenceNumber.code
-    assert send(wire, 0).error_code == 0
-
-
-@one_broker
-def test_sequences_of_one_batch_wrap_to_0(leader: Leader) -> None:
-    wire = leader("t", 0)
-    assert send(wire, LAST_SEQUENCE, count=3).error_code == 0
-    assert send(wire, LAST_SEQUENCE, count=3).base_offset == 0
-    assert send(wire, 2).base_offset == 3
-
-
-@one_broker
-def test_unknown_producer_can_start_at_any_sequence(leader: Leader) -> None:
-    """UNKNOWN_PRODUCER_ID belongs to brokers from 0.11 to 2.4."""
-    assert send(leader("t", 0), 4711).error_code == 0
-
-
-@one_broker
-def test_a_new_epoch_starts_at_0_and_ends_the_old_one(leader: Leader) -> None:
-    wire = leader("t", 0)
-    assert send(wire, 0, epoch=3).error_code == 0
-    assert send(wire, 1, epoch=4).error_code == errors.OutOfOrderSequenceNumber.code
-    assert send(wire, 0, epoch=4).error_code == 0
-    assert send(wire, 1, epoch=3).error_code == errors.InvalidProducerEpoch.code
-    assert send(wire, 0, epoch=3).error_code == errors.InvalidProducerEpoch.code
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
