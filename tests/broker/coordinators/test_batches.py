@@ -1,4 +1,4 @@
-"""Coordinators' records in a real log: written as batches, loaded again."""
+"""Records of coordinators in a real log: written as batches, and loaded."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_marker_that_compaction_has_emptied_is_skipped() -> None:
 
 
 class RealLog:
-    """A partition's log behind ShardLog, as the broker will put it there."""
+    """A `ShardLog` with the log of a partition, as in the broker."""
 
     def __init__(self) -> None:
         self.log = PartitionLog("__consumer_offsets", 0, bytes(16))
@@ -67,7 +67,7 @@ class RealLog:
         return self.log.log_end_offset
 
 
-def test_a_group_lives_in_a_real_log() -> None:
+def test_group_is_restored_from_a_real_log() -> None:
     real = RealLog()
     bench = ShardBench()
     bench.runtime = ShardRuntime(bench.shard, real)

@@ -33,7 +33,9 @@ class PendingRequest:
         on_failure(LinkCut("lost"), now)
 
 
-def test_a_question_has_one_outcome(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_between_brokers_has_one_outcome(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster = simulation.cluster(brokers=2)
     pending = PendingRequest(cluster, monkeypatch, simulation.now)
     with cluster.lock:
@@ -43,7 +45,7 @@ def test_a_question_has_one_outcome(simulation: Simulation, monkeypatch: pytest.
     assert list(map(type, pending.outcomes)) == [LinkCut]
 
 
-def test_a_question_ends_with_its_time(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_between_brokers_times_out(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = simulation.cluster(brokers=2)
     pending = PendingRequest(cluster, monkeypatch, simulation.now)
     simulation.run_for(10.0)

@@ -89,7 +89,7 @@ def code_of(answer: committed_offsets.OffsetCommitResponse) -> int:
     return answer.topics[0].partitions[0].error_code
 
 
-def test_a_group_is_served_where_its_partition_is_led() -> None:
+def test_group_is_served_only_by_the_leader_of_its_partition() -> None:
     broker = Broker()
     broker.lead(0, 1)
     for name in NAMES:
@@ -126,7 +126,7 @@ def test_service_reports_an_earlier_due_time_and_no_later_one() -> None:
     assert broker.groups.due < before
 
 
-def test_a_group_moves_with_its_partition() -> None:
+def test_group_moves_with_the_leadership_of_its_partition() -> None:
     broker, other = Broker(), Broker()
     broker.lead(*range(PARTITIONS))
     broker.ask(commit("g", 8), 9)
@@ -174,7 +174,7 @@ def test_each_group_of_a_request_is_handled_by_its_own_partition() -> None:
     assert broker.ask(group_admin.ListGroupsRequest()).groups == []
 
 
-def test_an_answer_in_parts_waits_for_its_slowest_part() -> None:
+def test_merged_response_waits_for_its_slowest_partition() -> None:
     broker = Broker()
     broker.lead(*range(PARTITIONS))
     slow, fast = (
@@ -193,7 +193,7 @@ def test_an_answer_in_parts_waits_for_its_slowest_part() -> None:
     assert [one.group_id for one in answer.groups] == [slow, fast]
 
 
-def test_lists_of_nothing_are_answered() -> None:
+def test_empty_requests_get_empty_responses() -> None:
     broker = Broker()
     assert broker.ask(group_admin.DescribeGroupsRequest(groups=[])).groups == []
     assert broker.ask(group_admin.ListGroupsRequest()).groups == []
@@ -323,8 +323,8 @@ def test_pattern_of_list_transactions_is_matched_over_all_partitions() -> None:
     assert listed(broker, "(") == (InvalidRegularExpression.code, set())
 
 
-def test_steps_of_a_pattern_are_limited_for_all_partitions_together() -> None:
-    """Each partition's transactional ids alone would take less than the limit."""
+def test_pattern_steps_are_limited_for_all_partitions_together() -> None:
+    """The transactional ids of each partition alone would take less than the limit."""
     broker = Broker()
     broker.lead(*range(PARTITIONS))
     random = Random(1)
@@ -405,7 +405,7 @@ class FailingTimers:
         raise ValueError("a timer of a group")
 
 
-def test_a_timer_that_fails_costs_its_own_partition_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_timer_affects_only_its_own_partition(caplog: pytest.LogCaptureFixture) -> None:
     broker = Broker()
     broker.lead(0, 1)
     broker.groups.runtimes[0] = FailingTimers()  # type: ignore[assignment]

@@ -15,8 +15,6 @@ from tests.error_codes import (
     NOT_COORDINATOR,
 )
 
-# -- who coordinates ----------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("version", range(7))
 def test_every_version_finds_the_leader_of_the_keys_partition(simulation: Simulation, version: int) -> None:
@@ -46,6 +44,7 @@ def test_the_coordinator_follows_its_partitions_leader(simulation: Simulation) -
     assert bench.find(old) == new
     bench.coordinator = old
     assert bench.commit(6) == NOT_COORDINATOR
+    assert bench.fetch().error_code == NOT_COORDINATOR
     bench.moved(new)
     assert bench.fetch().error_code == COORDINATOR_LOAD_IN_PROGRESS
     assert bench.commit(6) == COORDINATOR_LOAD_IN_PROGRESS
@@ -54,7 +53,7 @@ def test_the_coordinator_follows_its_partitions_leader(simulation: Simulation) -
     assert bench.committed() == 5
 
 
-def test_a_crashed_coordinator_is_followed_by_another(simulation: Simulation) -> None:
+def test_group_continues_after_a_crash_of_its_coordinator(simulation: Simulation) -> None:
     """Another broker takes over the group, which continues without a rebalance."""
     bench = ClusterBench(simulation, brokers=3)
     members = bench.stable(2, session=30.0)
@@ -72,25 +71,7 @@ def test_a_crashed_coordinator_is_followed_by_another(simulation: Simulation) ->
     assert bench.group.epoch == 1
 
 
-@pytest.mark.parametrize(
-    ("key", "partition"),
-    [("", 0), ("my-group", 12), ("\u8ba2\u5355", 9), ("\U0001f600", 49), ("polygenelubricants", 0)],
-)
-@pytest.mark.parametrize(("kind", "topic"), [(0, "__consumer_offsets"), (1, "__transaction_state")])
-def test_keys_are_hashed_as_kafka_hashes_them(
-    simulation: Simulation, key: str, partition: int, kind: int, topic: str
-) -> None:
-    """Goldens of kafka-clients 4.3.1 for 50 partitions; of groups and transactional ids alike."""
-    bench = ClusterBench(simulation, brokers=3)
-    request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-    (found,) = bench.wire(0).call(request, 6).coordinators
-    assert (found.error_code, found.node_id) == (0, bench.cluster.partition(topic, partition).leader)
-    bench.cluster.controls.move_leader((topic, partition), (found.node_id + 1) % 3)
-    (moved,) = bench.wire(0).call(request, 6).coordinators
-    assert moved.node_id == (found.node_id + 1) % 3
-
-
-def test_a_coordinator_that_cannot_commit_is_not_available(simulation: Simulation) -> None:
+def test_commit_without_replication_gets_coordinator_not_available(simulation: Simulation) -> None:
     """A write that is not replicated within offsets.commit.timeout.ms fails, so that the client retries."""
     bench = ClusterBench(simulation, brokers=3, config={"min.insync.replicas": 2})
     (member,) = bench.stable(1, session=60.0)
@@ -118,7 +99,7 @@ def commit_of(offset: int, member: str, generation: int) -> offsets.OffsetCommit
     )
 
 
-def test_lists_and_descriptions_come_from_all_partitions(simulation: Simulation) -> None:
+def test_list_groups_returns_groups_of_all_led_partitions(simulation: Simulation) -> None:
     bench = ClusterBench(simulation, brokers=3)
     names = [f"g{number}" for number in range(12)]
     homes = {name: bench.cluster.coordinator(name) for name in names}

@@ -91,7 +91,7 @@ def partitions_in(data: bytes) -> frozenset[int]:
 
 @attrs.define
 class ClassicClient:
-    """A consumer of the classic protocol: follows the answers, one request at a time."""
+    """A consumer of the classic protocol that sends one request at a time."""
 
     bench: ShardBench
     instance: str | None = None
@@ -120,7 +120,7 @@ class ClassicClient:
                 self.lose(code)
 
     def join(self) -> None:
-        # Eager: it gives up everything before it joins.
+        # Eager: it revokes all partitions before it joins.
         self.owned = frozenset()
         self.attempts += 1
         self.waiting = self.bench.join(self.member_id, instance=self.instance, rebalance=20.0)
@@ -162,7 +162,7 @@ class ClassicClient:
 
 
 class GroupMachine(RuleBasedStateMachine):
-    """The clients of one group take steps, together or alone, and stall."""
+    """The clients of one group, which act together or alone, and stall."""
 
     bench: ShardBench
     clients: list[Any]
@@ -233,7 +233,7 @@ class ClassicMachine(GroupMachine):
         self.bench.log.commit_all()
         self.bench.reload()
         group = self.bench.shard.groups.get(GROUP)
-        # The last generation may not have been complete, so that the log does not know it.
+        # The last generation may be incomplete, so that it is not in the log.
         self.generation = group.generation if isinstance(group, ClassicGroup) else 0
 
     @precondition(lambda self: self.bench.log.fails_with is None)
@@ -316,7 +316,7 @@ class ClassicMachine(GroupMachine):
 
 @attrs.define
 class ModernClient:
-    """A consumer of KIP-848: one heartbeat at a time, gives up before it takes."""
+    """A consumer of KIP-848 that sends one heartbeat at a time."""
 
     bench: ShardBench
     name: str

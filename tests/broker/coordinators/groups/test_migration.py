@@ -100,7 +100,7 @@ def old_group(bench: Bench, data: bytes | None = None) -> Old:
     return old
 
 
-def test_a_new_consumer_upgrades_the_group_and_waits_for_the_old_one(bench: ShardBench) -> None:
+def test_first_new_consumer_upgrades_the_group_and_waits_for_revocation(bench: ShardBench) -> None:
     old = old_group(bench)
     answer = bench.beat("new", 0)
     assert (answer.error_code, answer.member_epoch, assigned(answer)) == (0, 2, {})
@@ -123,7 +123,7 @@ def test_a_new_consumer_upgrades_the_group_and_waits_for_the_old_one(bench: Shar
     assert bench.consumer().state.value == "Stable"
 
 
-def test_an_old_consumer_joins_a_new_group(bench: ShardBench) -> None:
+def test_classic_consumer_joins_an_upgraded_group(bench: ShardBench) -> None:
     bench.beat("new", 0)
     old = Old(bench)
     assert old.join().generation_id == 3
@@ -138,14 +138,14 @@ def test_an_old_consumer_joins_a_new_group(bench: ShardBench) -> None:
     assert old.owned == [3, 4, 5]
 
 
-def test_old_versions_join_without_an_id(bench: ShardBench) -> None:
+def test_old_join_versions_get_a_member_id_in_an_upgraded_group(bench: ShardBench) -> None:
     bench.beat("new", 0)
     response = bench.join(version=3, protocols=metadata_of()).response
     assert response is not None
     assert (response.error_code, response.generation_id, response.protocol_name) == (0, 3, "range")
 
 
-def test_members_of_other_protocols_stay_out(bench: ShardBench) -> None:
+def test_join_with_another_protocol_type_is_rejected_in_an_upgraded_group(bench: ShardBench) -> None:
     bench.beat("new", 0)
     Old(bench).join()
     for options in ({"kind": "connect"}, {"protocols": {"sticky": metadata_of()["range"]}}):
@@ -154,7 +154,7 @@ def test_members_of_other_protocols_stay_out(bench: ShardBench) -> None:
         assert refused.error_code == INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_the_last_new_consumer_takes_the_new_protocol_along(bench: ShardBench) -> None:
+def test_leave_of_the_last_new_consumer_downgrades_the_group(bench: ShardBench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     bench.commit(7, member=old.member_id, generation=1)
@@ -172,7 +172,7 @@ def test_the_last_new_consumer_takes_the_new_protocol_along(bench: ShardBench) -
     assert bench.classic().state.value == "Stable"
 
 
-def test_a_silent_new_consumer_takes_the_new_protocol_along_too(bench: ShardBench) -> None:
+def test_session_timeout_of_the_last_new_consumer_downgrades_the_group(bench: ShardBench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     for _ in range(8):
@@ -190,7 +190,7 @@ def test_silent_classic_member_times_out_after_the_upgrade(bench: ShardBench) ->
     assert set(bench.consumer().members) == {"new"}
 
 
-def test_a_group_stays_new_while_one_is(bench: ShardBench) -> None:
+def test_group_is_not_downgraded_while_a_new_consumer_is_left(bench: ShardBench) -> None:
     old = old_group(bench)
     bench.beat("a", 0)
     bench.beat("b", 0)
@@ -218,7 +218,7 @@ def test_migration_policy_decides_the_allowed_direction(
 
 
 @pytest.mark.parametrize("data", [b"xx", assignment_of(ALL, b"my own")])
-def test_assignments_that_cannot_be_read_are_not_upgraded(bench: ShardBench, data: bytes) -> None:
+def test_group_with_an_unreadable_assignment_is_not_upgraded(bench: ShardBench, data: bytes) -> None:
     old = old_group(bench, data)
     assert bench.beat("new", 0).error_code == GROUP_ID_NOT_FOUND
     assert old.heartbeat() == 0
@@ -234,7 +234,7 @@ def test_pending_join_gets_rebalance_in_progress_on_upgrade(bench: ShardBench) -
     assert waiting.response.error_code == REBALANCE_IN_PROGRESS
 
 
-def test_an_upgrade_that_is_not_stored_did_not_happen(bench: ShardBench) -> None:
+def test_upgrade_with_a_failed_append_is_reverted(bench: ShardBench) -> None:
     old = old_group(bench)
     bench.log.fails_with = NotEnoughReplicas()
     assert bench.beat("new", 0).error_code == COORDINATOR_NOT_AVAILABLE
@@ -258,14 +258,6 @@ def test_mixed_groups_continue_under_the_next_coordinator(bench: ShardBench) -> 
         (False, 0),
         (True, 1),
     ]
-
-
-def test_an_old_consumers_own_session_timeout_counts(bench: ShardBench) -> None:
-    old = old_group(bench)  # 10 s
-    bench.beat("new", 0)
-    old.join()
-    bench.advance(10.0)
-    assert set(bench.consumer().members) == {"new"}
 
 
 def test_classic_member_that_does_not_join_or_sync_in_time_is_removed(bench: ShardBench) -> None:
@@ -302,7 +294,7 @@ def test_classic_member_that_joins_and_syncs_in_time_stays(bench: ShardBench) ->
     assert set(bench.consumer().members) == {"new", old.member_id}
 
 
-def test_after_a_downgrade_silent_members_time_out(bench: ShardBench) -> None:
+def test_silent_members_time_out_after_a_downgrade(bench: ShardBench) -> None:
     old_group(bench)
     bench.beat("new", 0)
     bench.beat("new", -1)
@@ -320,7 +312,7 @@ def test_classic_member_keeps_partitions_that_no_other_member_reads(bench: Shard
     assert old.owned == list(ALL)
 
 
-def test_a_static_consumer_changes_its_protocol_in_place(bench: ShardBench) -> None:
+def test_static_member_changes_its_protocol_without_leaving(bench: ShardBench) -> None:
     bench.beat("new", 0)
     old = Old(bench, "one")
     assert old.join().error_code == 0
@@ -334,7 +326,7 @@ def test_a_static_consumer_changes_its_protocol_in_place(bench: ShardBench) -> N
     assert set(bench.consumer().members) == {"new", stranger.member_id}
 
 
-def test_strangers_and_new_members_do_not_speak_the_old_protocol(bench: ShardBench) -> None:
+def test_classic_requests_of_new_or_unknown_members_are_rejected(bench: ShardBench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     assert bench.heartbeat("new", 2) == UNKNOWN_MEMBER_ID

@@ -33,7 +33,7 @@ class MixedMachine(RuleBasedStateMachine):
         self.bench = ShardBench(GroupSettings(consumer_assignment_interval=0.0, initial_rebalance_delay=1.0))
         self.old = [ClassicClient(self.bench, f"i{n}" if static else None) for n in range(2)]
         self.new = [ModernClient(self.bench, f"m{n}") for n in range(2)]
-        self.active = [False, False]  # which new ones take part
+        self.active = [False, False]  # which new clients are active
         if settled:
             self.rounds(8)
 
@@ -138,12 +138,12 @@ class MixedMachine(RuleBasedStateMachine):
                 assert other.logged == group.logged
 
     def teardown(self) -> None:
-        """Faults end: one stable group of all that take part, everything read once."""
+        """End the faults: one stable group of all active clients, and each partition owned once."""
         if not hasattr(self, "old"):
             return
         self.rounds(60)
         if isinstance(self.bench.shard.groups[GROUP], ClassicGroup):
-            # As in Apache, a coordinator that dies takes a downgrade's rebalance along; the next heals it.
+            # As in Apache Kafka, the rebalance of a downgrade is lost with its coordinator.
             for old in self.old:
                 old.join()
             self.rounds(30)

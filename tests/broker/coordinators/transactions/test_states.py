@@ -193,7 +193,7 @@ def test_states_have_kafkas_names_and_numbers() -> None:
 
 
 @pytest.mark.parametrize("number", [-1, 6, 7, 8])
-def test_a_state_that_the_log_cannot_have_is_corrupt(number: int) -> None:
+def test_record_with_an_invalid_state_is_corrupt(number: int) -> None:
     value: TransactionLogValue = Transaction(id="t", producer_id=1, timeout_ms=1, updated_ms=0).to_value(1)
     value.transaction_status = number
     with pytest.raises(CorruptData):

@@ -32,7 +32,7 @@ Leader = Callable[[str, int], RawClient]
 unverified = pytest.mark.kafka(
     brokers=1,
     topics={"t": 1},
-    # Records of long ago and markers of today are to be in one segment, so that one fetch gives them all.
+    # Old records and new markers must be in one segment, so that one fetch returns all.
     config={"transaction.partition.verification.enable": False, "log.roll.ms": 2**62},
 )
 """One broker without verification: the tests use its log alone."""
@@ -46,11 +46,11 @@ def test_a_transactional_batch_without_transactional_id_is_not_authorized(leader
     answer = write(wire, None, in_transaction([b"x"], 7))
     assert answer.error_code == errors.TransactionalIdAuthorizationFailed.code
     wire.send(produce_request("t", 0, in_transaction([b"x"], 7), acks=0), 12)
-    assert wire.is_closed_by_broker()  # with acks=0 nothing else tells of the error
+    assert wire.is_closed_by_broker()  # with acks=0 nothing else reports the error
 
 
 @unverified
-def test_a_request_has_batches_of_one_producer_only(leader: Leader) -> None:
+def test_request_with_batches_of_two_producers_is_rejected(leader: Leader) -> None:
     wire = leader("t", 0)
     request = produce_request("t", 0, in_transaction([b"x"], 7), transactional_id="tid")
     other = produce_request("t", 1, in_transaction([b"x"], 8), transactional_id="tid")
@@ -74,7 +74,7 @@ def test_a_plain_batch_in_an_open_transaction_is_refused(leader: Leader) -> None
 
 
 @unverified
-def test_a_marker_is_a_control_batch_with_an_offset_and_the_coordinators_epoch(
+def test_marker_is_a_control_batch_with_an_offset_and_the_coordinator_epoch(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
     from pykafka2.records.control import read_marker
@@ -102,7 +102,7 @@ def test_an_older_coordinator_or_producer_epoch_is_refused(leader: Leader) -> No
 
 
 @unverified
-def test_with_an_epoch_for_each_transaction_the_markers_epoch_is_above_the_records(
+def test_marker_of_transaction_version_2_must_have_a_higher_epoch(
     leader: Leader,
 ) -> None:
     wire = leader("t", 0)
@@ -124,7 +124,7 @@ def test_transaction_marker_must_reach_the_leader(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
-def test_a_marker_is_answered_when_the_replicas_have_it(
+def test_marker_response_waits_for_the_replicas(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[[Callable[[], bool]], None]
 ) -> None:
     from pykafka2.protocol.messages.transaction import WriteTxnMarkersRequest
@@ -182,7 +182,7 @@ def test_the_aborted_list_covers_the_returned_range(leader: Leader) -> None:
 
 
 @unverified
-def test_a_waiting_read_committed_fetch_ends_when_the_transaction_does(leader: Leader) -> None:
+def test_end_of_a_transaction_wakes_a_waiting_read_committed_fetch(leader: Leader) -> None:
     wire, reader = leader("t", 0), leader("t", 0)
     write(wire, "a", in_transaction([b"x"], 7))
     reader.send(fetch_request(max_wait_ms=9000, committed=True), 12)

@@ -1,7 +1,6 @@
-"""The transaction coordinator on real brokers and logs, in virtual time (test_transaction_verification.py has
-what others ask of it).
+"""The transaction coordinator on real brokers and logs, in virtual time.
 
-Where nothing else is said a rule holds for transaction.version 1 and 2 alike.
+Unless noted, a rule holds for transaction.version 1 and 2.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ INVALID_STATE = errors.InvalidTxnState.code
 # ---------------------------------------------------------------------- EndTxn
 
 
-def test_a_produce_makes_its_partition_take_part(new: ClusterTransactions) -> None:
+def test_produce_adds_its_partition_to_the_transaction(new: ClusterTransactions) -> None:
     producer = Producer(new).begin()
     assert new.cluster.transaction("tid").state == "Empty"
     assert producer.write([b"x"]).error_code == 0
@@ -47,7 +46,7 @@ def test_a_produce_makes_its_partition_take_part(new: ClusterTransactions) -> No
 
 
 @pytest.mark.parametrize("patience_ms", [100, 5_000])
-def test_a_batch_right_after_the_end_waits_for_the_markers(simulated: Simulation, patience_ms: int) -> None:
+def test_batch_right_after_the_end_waits_for_the_markers(simulated: Simulation, patience_ms: int) -> None:
     """The next transaction begins while the one before is being ended: the leader verifies it again."""
     world = ClusterTransactions(simulated, config={"add.partitions.to.txn.retry.backoff.max.ms": patience_ms})
     producer = Producer(world).begin()
@@ -67,7 +66,7 @@ def test_a_batch_right_after_the_end_waits_for_the_markers(simulated: Simulation
 # ---------------------------------------------------------------------- timeouts, markers
 
 
-def test_markers_reach_a_leader_that_was_away(world: ClusterTransactions) -> None:
+def test_marker_is_written_after_its_leader_becomes_reachable(world: ClusterTransactions) -> None:
     """The decision is final; the marker is written when the partition has a leader again."""
     producer = Producer(world).begin()
     leader = world.leader("u", 1)
@@ -138,7 +137,7 @@ def test_deleted_topic_does_not_block_the_end_of_its_transaction(world: ClusterT
 # ---------------------------------------------------------------------- coordinators, queries
 
 
-def test_another_broker_is_not_the_coordinator(world: ClusterTransactions) -> None:
+def test_other_brokers_respond_not_coordinator(world: ClusterTransactions) -> None:
     producer = Producer(world).begin()
     other = (world.find("tid") + 1) % 3
     request = InitProducerIdRequest(transactional_id="tid", transaction_timeout_ms=1000)
@@ -173,9 +172,9 @@ def test_describe_and_list_transactions(world: ClusterTransactions) -> None:
     assert two.end(committed=False) == (0 if world.version == 2 else INVALID_STATE)
 
 
-def test_the_coordinator_follows_the_finalised_transaction_version(new: ClusterTransactions) -> None:
-    """With version 2 the coordinator's own abort is one of an epoch for each transaction, with 1 it is not;
-    UpdateFeatures changes it while transactions are open.
+def test_coordinator_uses_the_finalized_transaction_version(new: ClusterTransactions) -> None:
+    """UpdateFeatures changes the version while a transaction is open: its abort by the coordinator is then
+    one of version 1, without an epoch for each transaction.
     """
     producer = Producer(new).begin(timeout_ms=1_000)
     producer.send(b"x")

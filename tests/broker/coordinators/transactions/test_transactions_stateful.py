@@ -47,12 +47,12 @@ TIMEOUT_MS = 20_000
 
 @attrs.define(eq=False)
 class Moved:
-    """One transaction as its client sees it."""
+    """A transaction as its client knows it."""
 
     owner: Client
     values: list[tuple[Partition, bytes]] = attrs.field(factory=list)
     is_whole: bool = True
-    """Both sides of every move are known to be written; else the client only aborts."""
+    """Whether both records of every move are written; otherwise the client aborts."""
     wish: bool | None = None
     outcome: bool | None = None
     """Whether the coordinator committed the transaction; None before its decision."""
@@ -62,7 +62,7 @@ class Moved:
 
 @attrs.define(eq=False)
 class Client:
-    """A producer; `is_gone` when it was fenced, gave up or crashed, though its requests may still arrive."""
+    """A producer. `is_gone` after fencing or a crash, though its requests may still arrive."""
 
     name: str
     id: Producer
@@ -73,7 +73,7 @@ class Client:
 
 @attrs.define(eq=False)
 class Late:
-    """A batch that waits for the coordinator's answer, or is on its way."""
+    """A batch that waits for the coordinator, or is on its way."""
 
     partition: Partition
     batch: RecordBatch
@@ -95,7 +95,7 @@ class Late:
 
 
 class World(ShardTransactions):
-    """The bench with logs that demand verification."""
+    """A bench whose logs require verification."""
 
     def partition(self, partition: Partition) -> PartitionLog:
         log = super().partition(partition)
@@ -159,7 +159,7 @@ class Transactions(RuleBasedStateMachine):
     @precondition(lambda self: bool(self.living()))
     @rule(data=st.data(), is_late=SELDOM)
     def move(self, data: st.DataObject, is_late: bool) -> None:
-        """Take from one partition, give to the other; the second batch may be a long time on its way."""
+        """Move an amount from one partition to the other; the second batch may arrive late."""
         self._move(data.draw(st.sampled_from(self.living()), label="client"), is_late)
 
     def _move(self, client: Client, is_late: bool) -> None:
@@ -218,7 +218,7 @@ class Transactions(RuleBasedStateMachine):
         return code == 0
 
     def _ask(self, client: Client, partition: Partition, data: RecordBatch, sequence: int) -> Late:
-        """The leader's part: a guard, and the question to the coordinator."""
+        """Begin a verification as the leader does, and send it to the coordinator."""
         log, now_ms = self.bench.partition(partition), self.bench.wall_ms(self.bench.now)
         guard = log.verifications.begin(client.id.id, client.id.epoch, sequence, self.version == 2, now_ms)
         if guard is None:
@@ -251,7 +251,7 @@ class Transactions(RuleBasedStateMachine):
     @precondition(lambda self: bool(self.living()))
     @rule(data=st.data(), wish=MOSTLY, is_lost=SELDOM)
     def end(self, data: st.DataObject, wish: bool, is_lost: bool) -> None:
-        """Commit or abort; the answer may be lost, then the client asks again later."""
+        """Commit or abort; after a lost response the client retries later."""
         self._end(data.draw(st.sampled_from(self.living()), label="client"), wish, is_lost)
 
     def _end(self, client: Client, wish: bool, is_lost: bool) -> None:
@@ -276,7 +276,7 @@ class Transactions(RuleBasedStateMachine):
     def _end_answered(self, moved: Moved, response: EndTxnResponse, is_lost: bool) -> None:
         client, code = moved.owner, response.error_code
         if code == 0:
-            # What the coordinator said is true, whether or not the client got to hear it.
+            # The report of the coordinator holds, whether or not the client received it.
             assert moved.outcome in (None, moved.wish)
             moved.outcome = moved.wish
         if is_lost or client.current is not moved:
@@ -305,7 +305,7 @@ class Transactions(RuleBasedStateMachine):
     @precondition(lambda self: bool(self.living()))
     @rule(data=st.data(), wish=MOSTLY)
     def nothing_disturbs_a_transaction(self, data: st.DataObject, wish: bool) -> None:
-        """The common case between all the others."""
+        """Run one transaction without faults."""
         client = data.draw(st.sampled_from(self.living()), label="client")
         self._carry_out_markers()
         self._move(client, is_late=False)
@@ -320,7 +320,7 @@ class Transactions(RuleBasedStateMachine):
     @precondition(lambda self: any(moved.request for moved in self.moves))
     @rule(data=st.data())
     def an_end_arrives_again(self, data: st.DataObject) -> None:
-        """Before version 2 nothing tells an old EndTxn from a new one, which is why KIP-890 came."""
+        """Before version 2 an old EndTxn cannot be distinguished from a new one, the reason for KIP-890."""
         moved = data.draw(st.sampled_from([moved for moved in self.moves if moved.request]), label="moved")
         if self.version == 2 or moved.owner.current is moved:
             self._send_end(moved, is_lost=True)
@@ -340,7 +340,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(data=st.data(), fate=st.sampled_from(["written", "written", "refused", "answer lost"]))
     def a_marker_arrives(self, data: st.DataObject, fate: str) -> None:
-        """Also one of a coordinator that is not any more."""
+        """Deliver a marker, possibly of a former coordinator."""
         self._collect()
         if not self.sent:
             return
@@ -367,12 +367,12 @@ class Transactions(RuleBasedStateMachine):
         self.bench.log.commits_at_once = at_once
         self.bench.commit_all()
 
-    # -- short stories that chance alone would seldom tell --------------------------------------------
+    # -- sequences that are rare at random ------------------------------------------------------------
 
     @precondition(lambda self: bool(self.living()))
     @rule(data=st.data())
     def a_batch_arrives_after_the_end(self, data: st.DataObject) -> None:
-        """The hanging transaction of KIP-890."""
+        """Deliver a batch after the end: the hanging transaction of KIP-890."""
         client = data.draw(st.sampled_from(self.living()), label="client")
         self._move(client, is_late=True)
         self._end(client, False, is_lost=False)
@@ -433,14 +433,14 @@ class Transactions(RuleBasedStateMachine):
         if before:
             self._send_end(before[-1], is_lost=True)
 
-    # -- what holds ---------------------------------------------------------------------------------
+    # -- invariants ---------------------------------------------------------------------------------
 
     def visible(self) -> set[bytes]:
         return {value for partition in (A, B) for value in self.bench.committed_values(partition)}
 
     @invariant()
     def what_is_said_or_fenced_to_be_aborted_is_never_seen(self) -> None:
-        """No aborted reads; and what was seen once stays."""
+        """Aborted values are never read, and values that were read once stay visible."""
         visible = self.visible()
         assert self.seen <= visible
         self.seen = visible
@@ -466,7 +466,7 @@ class Transactions(RuleBasedStateMachine):
         assert ending == set(self.bench.shard.pending_markers)
 
     def teardown(self) -> None:
-        """Everything heals; then nothing is open and every transaction is there wholly or not at all."""
+        """Heal all faults: no transaction is open, and each is visible in full or not at all."""
         self.bench.log.commits_at_once = True
         self.bench.commit_all()
         self._collect()

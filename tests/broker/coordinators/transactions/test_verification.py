@@ -46,7 +46,7 @@ def test_produce_version_decides_the_transaction_support() -> None:
     ]
 
 
-def test_older_producers_are_verified() -> None:
+def test_old_produce_versions_are_verified_without_adding_partitions() -> None:
     bench = ShardTransactions()
     producer = bench.begin()
     bench.add(producer, (A,), version=3)
@@ -78,7 +78,7 @@ def test_fenced_producer_gets_invalid_producer_epoch() -> None:
     "error",
     [errors.CoordinatorLoadInProgress, errors.CoordinatorNotAvailable, errors.NotCoordinator],
 )
-def test_a_coordinator_in_trouble_is_not_enough_replicas(error: type[BrokerError]) -> None:
+def test_coordinator_errors_become_not_enough_replicas(error: type[BrokerError]) -> None:
     request = verification_request("t", 1, 0, [A], TransactionSupport.OLD_ERRORS)
     response = refusal(request, 5, error.code or 0)
     assert isinstance(response, AddPartitionsToTxnResponse)
@@ -110,7 +110,7 @@ def test_ending_transaction_is_concurrent_only_to_newer_producers() -> None:
         assert verify(bench, following, support) == {A: code, B: code}
 
 
-def test_a_coordinator_that_forbids_the_question() -> None:
+def test_unauthorized_verification_becomes_invalid_txn_state() -> None:
     request = verification_request("t", 1, 0, [A], TransactionSupport.ABORTABLE)
     response = AddPartitionsToTxnResponse(error_code=errors.ClusterAuthorizationFailed.code)
     assert codes_for_client(request, response, TransactionSupport.ABORTABLE) == {
@@ -118,8 +118,8 @@ def test_a_coordinator_that_forbids_the_question() -> None:
     }
 
 
-def test_a_batch_that_comes_after_the_abort_stays_out() -> None:
-    """The hanging transaction of KIP-890, from the question to the log."""
+def test_batch_after_the_abort_is_rejected() -> None:
+    """The hanging transaction of KIP-890, from the verification to the log."""
     bench = ShardTransactions(transaction_version=1)
     producer = bench.begin(timeout_ms=1000)
     bench.add(producer, (A,), version=3)

@@ -10,11 +10,6 @@ import logging
 import pytest
 
 from pykafka2 import errors
-from pykafka2.protocol.messages.transaction import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.batches import in_transaction
 from tests.broker.support.data_requests import TV1_PRODUCE, partition_of, produce_request
@@ -31,7 +26,7 @@ INVALID_STATE = errors.InvalidTxnState.code
 # ---------------------------------------------------------------------- verification
 
 
-def test_a_partition_that_was_not_added_is_refused(old: ClusterTransactions) -> None:
+def test_produce_to_a_partition_that_was_not_added_is_rejected(old: ClusterTransactions) -> None:
     producer = Producer(old).begin()
     assert producer.write([b"x"], version=10).error_code == INVALID_STATE
     assert producer.write([b"x"], version=11).error_code == errors.TransactionAbortable.code
@@ -40,7 +35,7 @@ def test_a_partition_that_was_not_added_is_refused(old: ClusterTransactions) -> 
     assert producer.write([b"x"]).error_code == 0
 
 
-def test_a_coordinator_that_cannot_answer_is_not_enough_replicas(old: ClusterTransactions) -> None:
+def test_produce_while_the_coordinator_loads_gets_not_enough_replicas(old: ClusterTransactions) -> None:
     producer = Producer(old).begin()
     assert producer.add(A, B) == [0, 0]
     controls = old.cluster.controls
@@ -54,7 +49,7 @@ def test_a_coordinator_that_cannot_answer_is_not_enough_replicas(old: ClusterTra
     assert producer.write([b"x"]).error_code == 0
 
 
-def test_a_stranger_cannot_write_into_a_transaction(old: ClusterTransactions) -> None:
+def test_batch_of_another_producer_id_is_rejected(old: ClusterTransactions) -> None:
     producer = Producer(old).begin()
     producer.send(b"x")
     records = in_transaction([b"y"], producer.id + 7)
@@ -67,7 +62,7 @@ def test_a_stranger_cannot_write_into_a_transaction(old: ClusterTransactions) ->
 
 
 def test_write_admitted_by_the_coordinator_is_replicated_at_once(old: ClusterTransactions) -> None:
-    """The followers' fetches that wait are answered with it, and not when their time is up."""
+    """The waiting fetches of followers get it at once, not after their timeout."""
     producer = Producer(old).begin()
     assert producer.add(A) == [0]
     leader = old.leader()
@@ -87,7 +82,7 @@ def test_write_admitted_by_the_coordinator_is_replicated_at_once(old: ClusterTra
 
 
 def test_later_requests_of_a_connection_wait_for_a_verification(old: ClusterTransactions) -> None:
-    """Two batches pipelined, the first must ask the coordinator, which is slow: their order stays."""
+    """Pipelined batches keep their order although the verification of the first is slow."""
     from pykafka2.protocol.messages.produce import ProduceRequest
     from tests.broker.support.raw_client import RawClient
 
@@ -112,10 +107,10 @@ def test_later_requests_of_a_connection_wait_for_a_verification(old: ClusterTran
     assert old.values() == [b"0", b"1", b"2"]
 
 
-def test_without_verification_older_producers_write_unasked_newer_ones_still_add(
+def test_without_verification_only_newer_producers_add_partitions(
     simulated: Simulation,
 ) -> None:
-    """The option is dynamic; with it off a batch that was not added hangs, as before KIP-890."""
+    """With the option off, a batch whose partition was not added leaves a hanging transaction (KIP-890)."""
     world = ClusterTransactions(simulated, config={"transaction.partition.verification.enable": False})
     producer = Producer(world).begin()
     assert producer.write([b"x"], version=TV1_PRODUCE).error_code == 0
@@ -125,49 +120,6 @@ def test_without_verification_older_producers_write_unasked_newer_ones_still_add
     assert producer.end() == 0
     world.until("CompleteCommit")
     assert (world.read().last_stable_offset, world.values("u", 1)) == (0, [b"y"])
-
-
-def add_for_many(world: ClusterTransactions, producers: list[tuple[Producer, bool]]) -> dict[str, list[int]]:
-    """AddPartitionsToTxn as a leader sends it to the coordinator of all of these (with True: only verify)."""
-    request = AddPartitionsToTxnRequest(
-        transactions=[
-            AddPartitionsToTxnTransaction(
-                transactional_id=producer.name,
-                producer_id=producer.id,
-                producer_epoch=producer.epoch,
-                verify_only=verify_only,
-                topics=[AddPartitionsToTxnTopic(name="t", partitions=[0, 1])],
-            )
-            for producer, verify_only in producers
-        ]
-    )
-    answer = world.call_broker(world.find(producers[0][0].name), request, 5)
-    return {
-        result.transactional_id: [
-            one.partition_error_code for topic in result.topic_results for one in topic.results_by_partition
-        ]
-        for result in answer.results_by_transaction
-    }
-
-
-def test_one_request_verifies_or_adds_for_many_transactions(simulated: Simulation) -> None:
-    world = ClusterTransactions(simulated, brokers=1)
-    one, two = Producer(world, "one").begin(), Producer(world, "two").begin()
-    assert add_for_many(world, [(one, True), (two, False)]) == {
-        "one": [errors.TransactionAbortable.code] * 2,
-        "two": [0, 0],
-    }
-    assert world.cluster.transaction("two").partitions == (("t", 0), ("t", 1))
-    assert world.cluster.transaction("one").state == "Empty"
-    assert add_for_many(world, [(two, True)]) == {"two": [0, 0]}
-
-
-def test_missing_partitions_and_those_of_the_same_request_are_not_added(old: ClusterTransactions) -> None:
-    producer = Producer(old).begin()
-    unknown, untried = errors.UnknownTopicOrPartition.code, errors.OperationNotAttempted.code
-    assert producer.add(A, ("t", 9)) == [untried, unknown]
-    assert producer.add(("none", 0)) == [unknown]
-    assert old.cluster.transaction("tid").state == "Empty"
 
 
 # ---------------------------------------------------------------------- offsets
@@ -186,7 +138,7 @@ def test_offsets_of_a_transaction_are_invisible_until_it_commits(world: ClusterT
     assert world.offset("g").committed_offset == 5
 
 
-def test_offsets_of_an_aborted_transaction_never_were(world: ClusterTransactions) -> None:
+def test_offsets_of_an_aborted_transaction_are_discarded(world: ClusterTransactions) -> None:
     producer = Producer(world).begin()
     if world.version == 1:
         assert producer.add_offsets("g") == 0
@@ -197,7 +149,7 @@ def test_offsets_of_an_aborted_transaction_never_were(world: ClusterTransactions
     assert (found.error_code, found.committed_offset) == (0, -1)
 
 
-def test_offsets_survive_the_group_coordinator(world: ClusterTransactions) -> None:
+def test_pending_offsets_survive_a_move_of_the_group_coordinator(world: ClusterTransactions) -> None:
     producer = Producer(world).begin()
     if world.version == 1:
         assert producer.add_offsets("g") == 0
@@ -211,22 +163,14 @@ def test_offsets_survive_the_group_coordinator(world: ClusterTransactions) -> No
     assert world.offset("g").committed_offset == 5
 
 
-def test_an_offset_outside_of_the_transaction_is_verified_and_refused(old: ClusterTransactions) -> None:
+def test_offset_commit_of_a_group_that_was_not_added_is_rejected(old: ClusterTransactions) -> None:
     producer = Producer(old).begin()
     assert producer.commit_offset("g", 5, version=3) == INVALID_STATE
     assert producer.commit_offset("g", 5, version=4) == errors.TransactionAbortable.code
     assert old.offset("g").committed_offset == -1
 
 
-def test_member_and_generation_are_checked(world: ClusterTransactions) -> None:
-    producer = Producer(world).begin()
-    if world.version == 1:
-        assert producer.add_offsets("g") == 0
-    code = producer.commit_offset("g", 5, generation=3, member="nobody")
-    assert code in (errors.IllegalGeneration.code, errors.UnknownMemberId.code)
-
-
-def test_an_old_producer_commits_no_offset(world: ClusterTransactions) -> None:
+def test_offset_commit_of_a_fenced_producer_is_rejected(world: ClusterTransactions) -> None:
     first = Producer(world).begin()
     second = Producer(world).begin()
     if world.version == 1:
@@ -256,8 +200,8 @@ def test_failure_after_the_verification_fails_only_that_request(
 # ---------------------------------------------------------------------- while the markers are on their way
 
 
-def a_transaction_being_ended(new: ClusterTransactions, marker_seconds: float) -> Producer:
-    """Its record and an offset wait for their markers, which their leader gets to see so much later."""
+def transaction_with_late_markers(new: ClusterTransactions, marker_seconds: float) -> Producer:
+    """Return the producer of an ended transaction whose markers reach their leader that much later."""
     producer = Producer(new).begin()
     coordinator = new.find("tid")
     leader = (coordinator + 1) % 3
@@ -275,11 +219,9 @@ def a_transaction_being_ended(new: ClusterTransactions, marker_seconds: float) -
 
 
 @pytest.mark.parametrize("marker_seconds", [0.005, 0.015])
-def test_a_batch_that_overtakes_the_markers_waits_for_them(
-    new: ClusterTransactions, marker_seconds: float
-) -> None:
+def test_batch_before_the_markers_waits_for_them(new: ClusterTransactions, marker_seconds: float) -> None:
     """The marker invalidates a pending verification, which is repeated and then succeeds."""
-    producer = a_transaction_being_ended(new, marker_seconds)
+    producer = transaction_with_late_markers(new, marker_seconds)
     assert producer.write([b"second"]).error_code == 0
     assert producer.end() == 0
     new.until("CompleteCommit")
@@ -290,7 +232,7 @@ def test_a_batch_that_overtakes_the_markers_waits_for_them(
 def test_offset_commit_before_the_markers_gets_concurrent_transactions(
     new: ClusterTransactions, marker_seconds: float
 ) -> None:
-    producer = a_transaction_being_ended(new, marker_seconds)
+    producer = transaction_with_late_markers(new, marker_seconds)
     codes = []
     for _ in range(10):
         codes.append(producer.commit_offset("g", 2))

@@ -31,12 +31,12 @@ MEMBERS = 6
 GROUP = "billing"
 
 Turns = dict[str, list[int]]
-"""In which turn of the loop each answer of an API left, in their order."""
+"""The turns of the loop in which the responses of each API were sent, in their order."""
 
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
-    """Looks where answers are handed to the sockets; no turn has time for a second look at its parts."""
+    """Record the turn of each response; no turn has time for a second pass over its parts."""
     seen: Turns = defaultdict(list)
     # By thread: loops of other tests' clusters may turn beside this one.
     turn_of: dict[int, int] = defaultdict(int)
@@ -78,10 +78,10 @@ def sync(member_id: str, generation: int, members: Sequence[str]) -> SyncGroupRe
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
-def test_joins_and_syncs_leave_in_one_turn(
+def test_responses_of_joins_and_syncs_are_sent_in_one_turn(
     turns: Turns, brokers: int, wait_for: Callable[[Callable[[], bool]], None]
 ) -> None:
-    """With three brokers the answers wait for the followers of the group's log."""
+    """With three brokers the responses wait for the followers of the group's log."""
     config = {**QUICK, "threads": "shared", "num.network.threads": 3}
     with KafkaCluster(brokers, config=config) as cluster, ExitStack() as stack:
         with RawClient(cluster.brokers[0].address) as asker:
@@ -120,5 +120,5 @@ def find(wire: RawClient) -> int:
 
 
 def waiting(cluster: KafkaCluster) -> int:
-    """Requests for assignments that are not answered."""
+    """Return the number of SyncGroup requests without a response."""
     return sum(entry.answered_at is None for entry in cluster.history.entries("SyncGroup"))

@@ -16,7 +16,7 @@ from pykafka2.broker.coordinators.groups.consumer.assignors import (
 
 TOPICS = [bytes([number]) * 16 for number in range(4)]
 SIZES = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 7), min_size=1)
-SUBSCRIPTIONS = st.lists(st.frozensets(st.sampled_from(TOPICS), min_size=1), min_size=1, max_size=5)
+SUBSCRIPTIONS = st.lists(st.frozensets(st.sampled_from(TOPICS)), max_size=7)
 
 T1, T2 = TOPICS[:2]
 
@@ -31,7 +31,7 @@ def members_of(
 
 
 def check_complete(members: Members, sizes: dict[bytes, int], assigned: Assigned) -> None:
-    """Every partition of a topic with readers belongs to exactly one of them."""
+    """Check that every partition of a topic with subscribers belongs to exactly one of them."""
     owned = [one for mine in assigned.values() for one in mine]
     read = {topic for member in members.values() for topic in member.topics}
     assert sorted(owned) == sorted(
@@ -42,7 +42,7 @@ def check_complete(members: Members, sizes: dict[bytes, int], assigned: Assigned
 
 
 def check_balance(members: Members, assigned: Assigned) -> None:
-    """No partition could move to a reader that would then still own fewer than its owner does now."""
+    """Check that no partition could move to a subscriber that would then still own fewer than its owner."""
     for owner, mine in assigned.items():
         for topic, _ in mine:
             for reader in (one for one in members if topic in members[one].topics):
@@ -51,11 +51,14 @@ def check_balance(members: Members, assigned: Assigned) -> None:
 
 @pytest.mark.parametrize("name", sorted(ASSIGNORS))
 @given(subscriptions=SUBSCRIPTIONS, sizes=SIZES)
-def test_every_partition_goes_to_exactly_one_subscriber(
+def test_every_partition_is_assigned_to_exactly_one_subscriber(
     name: str, subscriptions: list[frozenset[bytes]], sizes: dict[bytes, int]
 ) -> None:
     members = members_of(subscriptions)
-    check_complete(members, sizes, ASSIGNORS[name](members, sizes))
+    found = ASSIGNORS[name](members, sizes)
+    check_complete(members, sizes, found)
+    assert found.keys() == members.keys()
+    assert ASSIGNORS[name](dict(reversed(members.items())), sizes) == found
 
 
 @given(before=SUBSCRIPTIONS, after=SUBSCRIPTIONS, sizes=SIZES)
@@ -73,7 +76,7 @@ def test_uniform_differs_by_at_most_one_between_readers_of_a_topic(
 
 
 @given(subscriptions=SUBSCRIPTIONS, sizes=SIZES)
-def test_uniform_moves_nothing_while_nothing_changes(
+def test_uniform_keeps_an_unchanged_assignment(
     subscriptions: list[frozenset[bytes]], sizes: dict[bytes, int]
 ) -> None:
     assigned = uniform(members_of(subscriptions), sizes)
@@ -81,7 +84,7 @@ def test_uniform_moves_nothing_while_nothing_changes(
 
 
 def test_new_reader_of_one_topic_gets_its_share_from_a_member_that_owns_all() -> None:
-    """Within one for two members with different subscriptions, after one of them owned everything."""
+    """The shares differ by one, although one of the members owned all partitions."""
     sizes = {T1: 6, T2: 1}
     alone = {(T1, number) for number in range(6)} | {(T2, 0)}
     members = {

@@ -1,4 +1,4 @@
-"""How a KIP-848 member moves from what it owns to its target: two members, two topics."""
+"""Reconciliation of KIP-848 members with their targets: two members, two topics."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_partition_being_revoked_returns_to_its_owner_when_the_target_names_it_a
     assert member.state is MemberState.UNREVOKED_PARTITIONS
     assert member.pending_revocation == {T1: {1: 1}}
 
-    # A third epoch gives it back before the member has given it up: no other member can own it.
+    # The third epoch assigns it again before the member has revoked it: no other member can own it.
     member = step(group, "a", 3, target_of({(T1, 0), (T1, 1), (T2, 0)}), listed({(T1, 0), (T2, 0)}))
     assert (member.state, member.epoch, member.pending_revocation) == (MemberState.STABLE, 3, {})
     assert owned_by(member) == {(T1, 0), (T1, 1), (T2, 0)}
 
 
-def test_partition_of_another_member_is_waited_for_while_free_ones_are_assigned() -> None:
+def test_free_partitions_are_assigned_while_others_wait_for_revocation() -> None:
     group = group_of(a={T1: {0: 1}}, b={T1: {1: 1}})
     member = step(group, "a", 2, target_of({(T1, 0), (T1, 1), (T2, 2)}), listed({(T1, 0)}))
     assert (member.state, member.epoch) == (MemberState.UNRELEASED_PARTITIONS, 2)
@@ -85,7 +85,7 @@ def test_members_reach_every_target_and_never_own_a_partition_together(
         }
         is_last = epoch == len(targets) + 1
         now, pending = (pending, []) if is_last else (pending[:3], pending[3:])
-        # At the end each of them reports often enough to get there.
+        # At the end both report often enough to reach the target.
         for name, gives_up in [*now, *([("a", True), ("b", True)] * 4 if is_last else [])]:
             member = step(group, name, epoch, target_of(wanted[name]), listed(holds[name]))
             # Revoked partitions are still read until the member has handled their revocation.
