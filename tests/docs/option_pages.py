@@ -37,7 +37,16 @@ from tests.docs.definitions import (
 from tests.docs.error_page import error_page
 from tests.docs.fault_rule_page import fault_rule_page
 from tests.docs.metric_pages import consumer_metrics_page, producer_metrics_page
-from tests.docs.option_subjects import ADMIN, CONSUMER, OURS, PRODUCER, Advice, Subject, in_order
+from tests.docs.option_subjects import (
+    ADMIN,
+    CONSUMER,
+    OURS,
+    PRODUCER,
+    Advice,
+    Subject,
+    in_order,
+    with_declared,
+)
 from tests.docs.spark_option_page import spark_page
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -113,6 +122,7 @@ def page(
 
     Raises SystemExit for options without an entry in `subjects`, and for entries without an option.
     """
+    subjects = with_declared(subjects, options.options_class)
     by_name = {option.name: option for option in options.options.values()}
     check_entries("option_subjects.py", by_name, [name for subject in subjects.values() for name in subject])
     types = types_of(config)

@@ -1,12 +1,17 @@
 """Data of the option pages beside the option tables: subject, importance, origin, when to change an option.
 
+An option can have them in a string below its field instead, which costs nothing at run time; see `ADVICE`.
 The importance is that of Apache Kafka 4.3.1's documentation; options that its clients do not have got one of
 the same meaning. A page fails to build without an entry for each option, and with an entry for none.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
 from collections.abc import Mapping
+from typing import Any, Final
 
 import attrs
 
@@ -35,6 +40,32 @@ class Advice:
 
 Subject = Mapping[str, Advice]
 """Advice by the name of the option, as written in a program."""
+
+
+ADVICE: Final = re.compile(
+    r"(?P<subject>.+?), (?P<importance>\w+)(?:, from (?P<origin>[\w-]+))?: (?P<text>.+)"
+)
+"""The string below a field: `Group, medium, from librdkafka: Set it to the name of the instance.`"""
+
+
+def with_declared(subjects: Mapping[str, Subject], options_class: type) -> dict[str, dict[str, Advice]]:
+    """Return the subjects with the advice that stands below the fields of this class of options."""
+    found = {title: {**subject} for title, subject in subjects.items()}
+    (declared,) = ast.parse(inspect.getsource(options_class)).body
+    assert isinstance(declared, ast.ClassDef)
+    for field, below in zip(declared.body, declared.body[1:], strict=False):
+        if not (isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr)):
+            continue
+        assert isinstance(field.value, ast.Call)
+        name: Any = ast.literal_eval(field.value.args[0])
+        told = ADVICE.fullmatch(" ".join(ast.literal_eval(below.value).split()))
+        if told is None or told["subject"] not in found or told["importance"] not in IMPORTANCE:
+            raise SystemExit(
+                f"write the string below {name} as 'SUBJECT, IMPORTANCE: when to change it'; a subject is "
+                f"one of {', '.join(found)}, and an importance one of {', '.join(IMPORTANCE)}"
+            )
+        found[told["subject"]][name] = Advice(told["importance"], told["text"], told["origin"] or "")
+    return found
 
 
 def in_order(subject: Subject) -> list[str]:

@@ -6,6 +6,10 @@ the order is fixed, and those that move leaders come last.
 
 from __future__ import annotations
 
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
 from . import (
     on_access,
     on_admin,
@@ -29,6 +33,19 @@ from . import (
 from .side import SCENARIOS as REGISTERED
 from .side import Scenario
 
+HANDLERS = Path(__file__).parents[2] / "broker" / "handlers"
+
+
+def of_handlers() -> list[ModuleType]:
+    """Import the tests of APIs that have scenarios beside the other tests of the API."""
+    files = sorted(HANDLERS.glob("test_*.py"))
+    return [
+        import_module(f"tests.broker.handlers.{file.stem}")
+        for file in files
+        if "\n@scenario\n" in file.read_text(encoding="utf-8")
+    ]
+
+
 MODULES = (
     on_admin,
     on_connections,
@@ -46,6 +63,7 @@ MODULES = (
     on_consumer_groups,
     on_corners,
     on_quotas,
+    *of_handlers(),
     on_leadership,
     on_access,
 )
