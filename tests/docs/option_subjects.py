@@ -58,13 +58,13 @@ def with_declared(subjects: Mapping[str, Subject], options_class: type) -> dict[
             continue
         assert isinstance(field.value, ast.Call)
         name: Any = ast.literal_eval(field.value.args[0])
-        told = ADVICE.fullmatch(" ".join(ast.literal_eval(below.value).split()))
-        if told is None or told["subject"] not in found or told["importance"] not in IMPORTANCE:
+        parts = ADVICE.fullmatch(" ".join(ast.literal_eval(below.value).split()))
+        if parts is None or parts["subject"] not in found or parts["importance"] not in IMPORTANCE:
             raise SystemExit(
                 f"write the string below {name} as 'SUBJECT, IMPORTANCE: when to change it'; a subject is "
                 f"one of {', '.join(found)}, and an importance one of {', '.join(IMPORTANCE)}"
             )
-        found[told["subject"]][name] = Advice(told["importance"], told["text"], told["origin"] or "")
+        found[parts["subject"]][name] = Advice(parts["importance"], parts["text"], parts["origin"] or "")
     return found
 
 

@@ -148,6 +148,11 @@ def topic_name(entry: Any, image: ClusterImage) -> str | None:
     return name if isinstance(name, str) else None
 
 
+def group_name(entry: Any, image: ClusterImage) -> str:
+    """Return the id of the group in an entry, which can also be a name itself."""
+    return str(getattr(entry, "group_id", entry))
+
+
 def each_topic(operation: int, **options: Any) -> Check:
     """Return a check: every topic of the request needs this operation; see `each`."""
     return each(operation, ResourceType.TOPIC, topic_name, **options)
@@ -156,7 +161,7 @@ def each_topic(operation: int, **options: Any) -> Check:
 def each(
     operation: int,
     resource_type: ResourceType,
-    name_of: Callable[[Any, ClusterImage], str | None] = lambda entry, image: str(entry),
+    name_of: Callable[[Any, ClusterImage], str | None] = group_name,
     *,
     message: str | None = "",
     skip_duplicates: bool = False,
