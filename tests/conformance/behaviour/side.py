@@ -12,9 +12,9 @@ from typing import Any
 from pykafka2 import errors
 from pykafka2.broker.base.features import release_of
 from pykafka2.broker.requests import FOR_THE_CONTROLLER
-from pykafka2.protocol.framing import decode_response, encode_request
 from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request
+from tests.broker.support.raw_client import RawClient
 
 from ..real_kafka import RESTRICTED_PASSWORD, RESTRICTED_USER
 from .plain import Plainer, request_of
@@ -64,8 +64,7 @@ class Side:
         self._by_sasl = [address.rpartition(":") for address in by_sasl]
         ports = (*enumerate(self._addresses), *enumerate(self._by_sasl))
         self._plainer = Plainer({int(port): broker for broker, (_, _, port) in ports})
-        self._sockets: dict[tuple[int, str], socket.socket] = {}
-        self._correlation_id = 0
+        self._wires: dict[tuple[int, str], RawClient] = {}
         self._topics = 0
 
     # ------------------------------------------------------------------ requests
@@ -101,11 +100,11 @@ class Side:
         if self._release.has_zookeeper and request.API_KEY in FOR_THE_CONTROLLER:
             broker = self.quietly("Metadata", 11, topics=[]).controller_id
         ticket = self._send(request, version, broker, client)
-        ticket[0].settimeout(patience)
+        ticket[0].socket.settimeout(patience)
         try:
             return self._receive(request, version, ticket)
         finally:
-            ticket[0].settimeout(TIMEOUT)
+            ticket[0].socket.settimeout(TIMEOUT)
 
     def eventually(
         self,
@@ -160,8 +159,8 @@ class Side:
 
     def bytes(self, label: str, data: bytes, broker: int = 0) -> None:
         """Send these bytes, length included, on a connection of their own."""
-        with self._connect(broker) as connection:
-            connection.settimeout(TIMEOUT)
+        with self._connect(broker) as wire:
+            connection = wire.socket
             connection.sendall(data)
             try:
                 size = connection.recv(4, socket.MSG_WAITALL)
@@ -329,66 +328,43 @@ class Side:
 
     def hang_up(self, broker: int = 0, client: str = "wire") -> None:
         """Close that connection."""
-        connection = self._sockets.pop((broker, client), None)
-        if connection is not None:
-            connection.close()
+        wire = self._wires.pop((broker, client), None)
+        if wire is not None:
+            wire.close()
 
     def close(self) -> None:
-        for connection in self._sockets.values():
-            connection.close()
-        self._sockets.clear()
+        for wire in self._wires.values():
+            wire.close()
+        self._wires.clear()
 
-    def _connect(self, broker: int, client: str = "") -> socket.socket:
+    def _connect(self, broker: int, client: str = "") -> RawClient:
         by_sasl = self._by_sasl if client == RESTRICTED_USER else []
-        host, _, port = (by_sasl or self._addresses)[broker]
-        connection = socket.create_connection((host, int(port)), TIMEOUT)
+        wire = RawClient("".join((by_sasl or self._addresses)[broker]), client)
+        wire.socket.settimeout(TIMEOUT)
         if by_sasl:
-            self._authenticate(connection, client)
-        return connection
+            token = f"\0{RESTRICTED_USER}\0{RESTRICTED_PASSWORD}".encode()
+            for request, version in (
+                (request_of("SaslHandshake", {"mechanism": "PLAIN"}), 1),
+                (request_of("SaslAuthenticate", {"auth_bytes": token}), 2),
+            ):
+                response = wire.call(request, version)
+                assert response.error_code == 0, response
+        return wire
 
-    def _authenticate(self, connection: socket.socket, client: str) -> None:
-        """A request as RESTRICTED_USER, with PLAIN."""
-        token = f"\0{RESTRICTED_USER}\0{RESTRICTED_PASSWORD}".encode()
-        for request, version in (
-            (request_of("SaslHandshake", {"mechanism": "PLAIN"}), 1),
-            (request_of("SaslAuthenticate", {"auth_bytes": token}), 2),
-        ):
-            self._correlation_id += 1
-            parts = encode_request(request, version, self._correlation_id, client)
-            connection.sendall(b"".join(parts))
-            answer = self._receive(request, version, (connection, self._correlation_id))
-            assert answer.error_code == 0, answer
-
-    def _send(
-        self, request: Request[Any], version: int, broker: int, client: str
-    ) -> tuple[socket.socket, int]:
-        connection = self._sockets.get((broker, client))
-        if connection is None:
-            connection = self._sockets[broker, client] = self._connect(broker, client)
-        self._correlation_id += 1
-        parts = encode_request(request, version, self._correlation_id, client)
+    def _send(self, request: Request[Any], version: int, broker: int, client: str) -> tuple[RawClient, int]:
+        wire = self._wires.get((broker, client))
+        if wire is None:
+            wire = self._wires[broker, client] = self._connect(broker, client)
         try:
-            connection.sendall(b"".join(parts))
+            return wire, wire.send(request, version)
         except ConnectionError:
             raise Hangup from None
-        return connection, self._correlation_id
 
-    def _receive(self, request: Request[Any], version: int, ticket: tuple[socket.socket, int]) -> Any:
-        connection, correlation_id = ticket
-        (size,) = struct.unpack(">i", _read(connection, 4))
-        answered, response = decode_response(_read(connection, size), type(request), version)
-        assert answered == correlation_id
-        return response
-
-
-def _read(connection: socket.socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
+    def _receive(self, request: Request[Any], version: int, ticket: tuple[RawClient, int]) -> Any:
+        wire, correlation_id = ticket
         try:
-            more = connection.recv(count - len(data))
+            received, response = wire.receive(type(request), version)
         except ConnectionError:
-            more = b""
-        if not more:
-            raise Hangup
-        data += more
-    return bytes(data)
+            raise Hangup from None
+        assert received == correlation_id
+        return response
