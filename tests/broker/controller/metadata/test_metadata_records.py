@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pykafka2.broker.base.features import LATEST
 from pykafka2.broker.base.image import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
@@ -33,12 +34,16 @@ from pykafka2.broker.controller.metadata.batches import (
 from pykafka2.broker.controller.metadata.image import MetadataImage
 from pykafka2.broker.controller.metadata.log import MetadataLog
 from pykafka2.broker.controller.metadata.records import (
+    acl_record,
     partition_change,
+    quota_record,
     registration_changes,
+    scram_records,
 )
 from pykafka2.broker.controller.metadata.recovery import check_features
+from pykafka2.broker.security.acls import Acl
 from pykafka2.broker.security.principal import Principal
-from pykafka2.broker.security.scram import KINDS
+from pykafka2.broker.security.scram import KINDS, ScramCredential
 from pykafka2.clock import SeededEntropy
 from pykafka2.errors import CorruptData
 from pykafka2.protocol.messages.metadata_records import (
@@ -51,9 +56,12 @@ from pykafka2.protocol.messages.metadata_records import (
     PartitionRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
 )
 from pykafka2.protocol.struct import MetadataRecord
 from tests.broker.controller.metadata.metadata_changes import CONFIG, Change, Changes, new_state, shown
@@ -568,6 +576,54 @@ def test_tokens_without_a_secret_key_are_not_usable_but_stay_in_snapshots() -> N
     state.replay(log.written, 0)
     assert state.image.tokens == {}
     assert [*state.snapshot()] == [*controller.state.snapshot()]
+
+
+# ---------------------------------------------------------------------- removals
+
+
+def test_removal_records_remove_one_of_two() -> None:
+    state = new_state()
+    users = {name: (("user", name),) for name in ("ann", "bob")}
+    acls = {name: Acl(2, name, 3, "User:x", "*", 3, 2) for name in users}
+    ids = {"ann": ONE, "bob": TWO}
+    sha256, sha512 = KINDS.values()
+    credential = ScramCredential(b"salt", b"stored", b"server", 4096)
+    for name, entity in users.items():
+        state.replay(
+            [quota_record(entity, key, 5.0) for key in ("producer_byte_rate", "consumer_byte_rate")], 0
+        )
+        state.replay([acl_record(ids[name], acls[name])], 0)
+        state.replay(scram_records(name, {sha256: credential, sha512: credential}), 0)
+    for number in (0, 1):
+        state.replay(registration_changes(registered(number), None), 0)
+    state.replay(
+        [
+            quota_record(users["ann"], "producer_byte_rate", None),
+            RemoveAccessControlEntryRecord(id=ONE),
+            RemoveUserScramCredentialRecord(name="ann", mechanism=int(sha256)),
+            UnregisterBrokerRecord(broker_id=0, broker_epoch=5),
+            FeatureLevelRecord(name="transaction.version", feature_level=0),
+        ],
+        1,
+    )
+    image = state.image
+    both = {"producer_byte_rate": 5.0, "consumer_byte_rate": 5.0}
+    assert image.quotas == {users["ann"]: {"consumer_byte_rate": 5.0}, users["bob"]: both}
+    assert image.acls == {acls["bob"]: TWO}
+    assert {name: [*kinds] for name, kinds in image.scram_users.items()} == {
+        "ann": [sha512],
+        "bob": [sha256, sha512],
+    }
+    assert ([*image.brokers], [*state.registrations]) == ([1], [1])
+    assert image.features == {name: level for name, level in LATEST.items() if name != "transaction.version"}
+    state.replay(
+        [
+            quota_record(users["ann"], "consumer_byte_rate", None),
+            RemoveUserScramCredentialRecord(name="ann", mechanism=int(sha512)),
+        ],
+        2,
+    )
+    assert ([*state.image.quotas], [*state.image.scram_users]) == ([users["bob"]], ["bob"])
 
 
 # ---------------------------------------------------------------------- writes
