@@ -1,9 +1,9 @@
 """One broker of a cluster: its permanent state, its parts, and its start, stop, crash, pause and resume.
 
-The node, the logs and the request metrics outlive restarts. Each start recreates the parts (parts.py). Tests'
-threads call start and stop without the cluster's lock; both wait for the controller if there is one. Several
-threads can call them at once: each waits until the previous call has ended (`_turn`), and none starts a
-broker of a closed cluster.
+Its state (node.py), the logs and the request metrics outlive restarts. Each start recreates the parts
+(parts.py). Tests' threads call start and stop without the cluster's lock; both wait for the controller if
+there is one. Several threads can call them at once: each waits until the previous call has ended (`_turn`),
+and none starts a broker of a closed cluster.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from functools import partial
 from threading import get_ident
 
 from pykafka2.broker.base.image import ClusterImage, Key, ListenerAddress, TopicImage, address_text
-from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.lifecycle import BrokerState
 from pykafka2.broker.node import Node
@@ -48,7 +47,7 @@ class Loss(Enum):
     UNFLUSHED = "records after the recovery point"
 
 
-class Broker:
+class Broker(Node):
     """A broker of a `KafkaCluster`. The controls start and stop it, from the test's thread."""
 
     def __init__(
@@ -60,7 +59,7 @@ class Broker:
         services_of: Callable[[int], Services],
     ) -> None:
         made = {"node.id": broker_id, "broker.id": broker_id, "broker.rack": rack}
-        self.node = node = Node(
+        super().__init__(
             broker_id,
             listeners,
             shared.config.of_broker(made),
@@ -71,15 +70,6 @@ class Broker:
             image=shared.controllers.image,
             release=shared.release,
         )
-        self.id = broker_id
-        self.listeners = node.listeners
-        """`host` and `port` are those of the first."""
-        self.config = node.config
-        """Its options, including dynamic changes."""
-        self.lock = node.lock
-        """The cluster's lock."""
-        self.clock = node.clock
-        """The cluster's clock."""
         self.logs = shared.storages.new(broker_id, self.config)
         self.metrics = RequestMetrics()
         self._shared = shared
@@ -97,7 +87,7 @@ class Broker:
         return f"<broker {self.id} at {self.address}, {'running' if self.is_running else 'stopped'}>"
 
     def _new_parts(self) -> Parts:
-        return Parts(self._shared, self.node, self.logs, self.metrics, self._entropy, self._services_of)
+        return Parts(self._shared, self, self.logs, self.metrics, self._entropy, self._services_of)
 
     def _use(self, parts: Parts) -> None:
         self.parts = parts
@@ -120,51 +110,6 @@ class Broker:
         """The API that its handlers can call."""
         self.processors = parts.processors
         """The processors of its client connections."""
-
-    @property
-    def host(self) -> str:
-        """The host of its first listener."""
-        return self.node.host
-
-    @property
-    def port(self) -> int:
-        """The port of its first listener; 0 before the first start binds a free one."""
-        return self.node.port
-
-    @property
-    def address(self) -> str:
-        """Host and port of its first listener."""
-        return self.node.address
-
-    @property
-    def rack(self) -> str | None:
-        """`broker.rack`; None if it is unset."""
-        return self.node.rack
-
-    @property
-    def wheel(self) -> TimingWheel:
-        """Its timers since the last start."""
-        return self.node.wheel
-
-    @property
-    def image(self) -> ClusterImage:
-        """The latest metadata that it received."""
-        return self.node.image
-
-    @property
-    def epoch(self) -> int:
-        """The broker epoch, -1 before the first registration."""
-        return self.node.epoch
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it was started and not stopped since; a paused broker is running."""
-        return self.node.is_running
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether it is paused."""
-        return self.node.is_paused
 
     # ------------------------------------------------------------------ called by controllers and controls
 
@@ -216,7 +161,7 @@ class Broker:
                     self._shared.runtime.notify()
 
     def _wait_for_turn(self, me: int, ends: bool) -> None:
-        with self.node.lock:
+        with self.lock:
             if self._turn_of == NO_THREAD:
                 self._turn_of = me
                 return
@@ -226,7 +171,7 @@ class Broker:
             self._shared.runtime.notify()
             self._shared.runtime.wait_until(lambda: self._turn_of == NO_THREAD, TURN_INTERVAL)
         finally:
-            with self.node.lock:
+            with self.lock:
                 self._waiting -= 1
                 self._ending -= ends
 
@@ -257,44 +202,44 @@ class Broker:
             self._begin_start()
 
     def _begin_start(self) -> None:
-        shared, node = self._shared, self.node
+        shared = self._shared
         if self._is_over:
-            raise IllegalState(f"broker {node.id} cannot start: its cluster is closed")
-        if node.is_running:
-            raise IllegalState(f"broker {node.id} is running")
+            raise IllegalState(f"broker {self.id} cannot start: its cluster is closed")
+        if self.is_running:
+            raise IllegalState(f"broker {self.id} is running")
         self.logs.start()
         try:
             parts = self._new_parts()
             self._use(parts)
             self._acceptors = self._listen(parts)
         except BaseException:
-            self.logs.stop(is_clean=True, broker_epoch=node.epoch)
+            self.logs.stop(is_clean=True, broker_epoch=self.epoch)
             raise
-        node.config.set_made(
+        self.config.set_made(
             {
                 "listeners": ",".join(
-                    f"{one.name}://{address_text(one.host, one.port)}" for one in node.listeners
+                    f"{one.name}://{address_text(one.host, one.port)}" for one in self.listeners
                 ),
                 "advertised.listeners": ",".join(
-                    f"{one.name}://{address_text(*one.advertised)}" for one in node.listeners
+                    f"{one.name}://{address_text(*one.advertised)}" for one in self.listeners
                 ),
-                **_protocol_map(node.listeners),
+                **_protocol_map(self.listeners),
             }
         )
         shared.loops.add_all([*parts.processors, *parts.loop_parts(), *self._acceptors])
-        with node.lock:
-            now = node.clock.monotonic()
-            node.is_running, node.is_paused = True, False
-            node.events.note(now, "broker", f"broker {node.id} started", broker=node.id, state="started")
-            shared.links.connect(node.id, parts.queue)
-            shared.controllers.broker_started(node.id, now)
+        with self.lock:
+            now = self.clock.monotonic()
+            self.is_running, self.is_paused = True, False
+            self.events.note(now, "broker", f"broker {self.id} started", broker=self.id, state="started")
+            shared.links.connect(self.id, parts.queue)
+            shared.controllers.broker_started(self.id, now)
             parts.lifecycle.begin(now)
 
     def _listen(self, parts: Parts) -> list[Acceptor]:
         """Bind all addresses, or none. Raise `ConfigurationError` if one cannot be bound."""
         listening: list[Listener] = []
         try:
-            for address in self.node.listeners:
+            for address in self.listeners:
                 security = self._shared.listeners.get(address.name)
                 tls = None if security is None else security.tls
                 listening.append(self._shared.runtime.network.listen(address.host, address.port, tls=tls))
@@ -303,7 +248,7 @@ class Broker:
                 listener.close()
             raise
         acceptors = []
-        for address, endpoint, listener in zip(self.node.listeners, parts.endpoints, listening, strict=True):
+        for address, endpoint, listener in zip(self.listeners, parts.endpoints, listening, strict=True):
             address.port = listener.port
             acceptors.append(Acceptor(endpoint, listener, parts.processors, parts.quotas))
         return acceptors
@@ -318,7 +263,7 @@ class Broker:
         Raise `ConfigurationError` if all data directories have failed meanwhile.
         """
         shared, lifecycle = self._shared, self.parts.lifecycle
-        if self._reaches_controller() and not shared.controllers.publisher.is_held(self.node.id):
+        if self._reaches_controller() and not shared.controllers.publisher.is_held(self.id):
             not_yet = (BrokerState.STARTING, BrokerState.RECOVERY)
             shared.runtime.wait_until(
                 lambda: (
@@ -329,7 +274,7 @@ class Broker:
                 ),
                 START_TIMEOUT,
             )
-        with self.node.lock:
+        with self.lock:
             self.logs.check_online()
             opens_now = self._has_metadata()
             self._waiting_to_open = [] if opens_now else list(self._acceptors)
@@ -345,7 +290,7 @@ class Broker:
             self._waiting_to_open = []
 
     def _has_metadata(self) -> bool:
-        return self.node.image.version >= 0
+        return self.image.version >= 0
 
     def stop(
         self,
@@ -365,27 +310,27 @@ class Broker:
         """
         with self._turn(ends=crash or is_cluster_closing):
             self._is_over = self._is_over or is_cluster_closing
-            if self.node.is_running:
+            if self.is_running:
                 self._stop(crash, loss, is_cluster_closing, is_unnoticed)
             if not crash:
                 self._flush()
-            with self.node.lock:
-                self.logs.stop(is_clean=not crash, broker_epoch=self.node.epoch)
+            with self.lock:
+                self.logs.stop(is_clean=not crash, broker_epoch=self.epoch)
 
     def shut_down(self) -> None:
         """Stop with the cluster: like `stop`, but without electing new leaders."""
         self.stop(crash=False, is_cluster_closing=True)
 
     def _stop(self, crash: bool, loss: Loss, is_cluster_closing: bool, is_unnoticed: bool) -> None:
-        shared, node, parts = self._shared, self.node, self.parts
+        shared, parts = self._shared, self.parts
         if not crash and not is_cluster_closing:
             self._shut_down()
-        with node.lock:
-            node.is_running = node.is_paused = False
+        with self.lock:
+            self.is_running = self.is_paused = False
             self._waiting_to_open = []
             word = "crashed" if crash else "stopped"
-            now = node.clock.monotonic()
-            node.events.note(now, "broker", f"broker {node.id} {word}", broker=node.id, state=word)
+            now = self.clock.monotonic()
+            self.events.note(now, "broker", f"broker {self.id} {word}", broker=self.id, state=word)
             self._leave(now)
             if loss is Loss.UNREPLICATED:
                 self.logs.lose_unreplicated()
@@ -398,13 +343,13 @@ class Broker:
             ends[processor] = partial(processor.close_all, reset=crash)
         shared.loops.remove_all({**ends, **dict.fromkeys(parts.loop_parts())})
         if not is_cluster_closing and not is_unnoticed:
-            with node.lock:
-                shared.controllers.broker_stopped(node.id, node.clock.monotonic())
+            with self.lock:
+                shared.controllers.broker_stopped(self.id, self.clock.monotonic())
 
     def _flush(self) -> None:
         """Flush the logs with several threads, so that the storage has nothing to flush when it stops."""
         runtime, logs = self._shared.runtime, self.logs
-        with self.node.lock:
+        with self.lock:
             logs.begin_flush(runtime.notify)
         remaining = logs.logs_to_flush
         while remaining and runtime.wait_until(partial(self._has_flushed_more, remaining), FLUSH_TIMEOUT):
@@ -415,7 +360,7 @@ class Broker:
 
     def _leave(self, now: float) -> None:
         """Give up every role and drop everything that waits. Under the lock."""
-        shared, parts, broker_id = self._shared, self.parts, self.node.id
+        shared, parts, broker_id = self._shared, self.parts, self.id
         parts.channel.close()
         parts.inter_broker.close()
         parts.controller_node.resign()
@@ -431,12 +376,12 @@ class Broker:
 
     def _shut_down(self) -> None:
         """Have the controller move the leaderships first, if one responds."""
-        shared, node, lifecycle = self._shared, self.node, self.parts.lifecycle
-        orderly = node.config.get("controlled.shutdown.enable")
-        if not orderly or node.is_paused or not self._reaches_controller():
+        shared, lifecycle = self._shared, self.lifecycle
+        orderly = self.config.get("controlled.shutdown.enable")
+        if not orderly or self.is_paused or not self._reaches_controller():
             return
-        with node.lock:
-            lifecycle.begin_shutdown(node.clock.monotonic())
+        with self.lock:
+            lifecycle.begin_shutdown(self.clock.monotonic())
         shared.runtime.wait_until(
             lambda: (
                 lifecycle.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN
@@ -445,31 +390,29 @@ class Broker:
             ),
             SHUTDOWN_TIMEOUT,
         )
-        with node.lock:
-            self.parts.replicas.complete_delayed(node.clock.monotonic())
+        with self.lock:
+            self.parts.replicas.complete_delayed(self.clock.monotonic())
 
     def _reaches_controller(self) -> bool:
-        with self.node.lock:
-            return self._shared.controllers.reaches(self.node.id)
+        with self.lock:
+            return self._shared.controllers.reaches(self.id)
 
     def pause(self) -> None:
         """Pause like a suspended process: connections stay open, nothing is sent or fetched.
 
         Under the lock.
         """
-        node = self.node
-        if node.is_running and not node.is_paused:
-            node.is_paused = True
-            self._shared.links.pause(node.id)
+        if self.is_running and not self.is_paused:
+            self.is_paused = True
+            self._shared.links.pause(self.id)
             pause(self.parts.loop_parts())
 
     def resume(self) -> None:
         """Resume after a pause. Under the lock."""
-        node = self.node
-        if node.is_running and node.is_paused:
-            node.is_paused = False
-            self._shared.links.resume(node.id)
-            now = node.clock.monotonic()
+        if self.is_running and self.is_paused:
+            self.is_paused = False
+            self._shared.links.resume(self.id)
+            now = self.clock.monotonic()
             self.parts.controller_node.restart_sessions(now)
             self.parts.lifecycle.heartbeat_now(now)
             resume(self.parts.loop_parts())

@@ -1,8 +1,8 @@
 """Basic state of one broker: id, listeners, configuration, metadata.
 
-All parts of a broker share the same `Node` and read it on use, so that they do not depend on the broker
-itself. Only the broker writes it, under the cluster's lock. The node outlives restarts; its timing wheel and
-image are reset by each of them.
+All parts of a broker share its `Node` and read it on use, so that they do not depend on the `Broker` that
+extends it (broker.py). Only the broker writes it, under the cluster's lock. The node outlives restarts; its
+timing wheel and image are reset by each of them.
 """
 
 from __future__ import annotations

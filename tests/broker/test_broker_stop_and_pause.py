@@ -124,7 +124,7 @@ def test_controller_requests_of_a_stopped_broker_are_dropped(
     channel = cluster.brokers[1].channel
     cluster.controls.slow_controller(5.0)
     answers: list[Any] = []
-    request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=cluster.brokers[1].node.epoch)
+    request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=cluster.brokers[1].epoch)
     with cluster.lock:
         channel.send(request, 0, lambda answer, at: answers.append(answer), simulation.clock.monotonic())
     assert len(channel) >= 1
@@ -138,7 +138,7 @@ def test_timers_of_before_a_crash_do_not_run(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=1)
     rang: list[float] = []
     with cluster.lock:
-        cluster.brokers[0].node.wheel.add(simulation.clock.monotonic() + 1, rang.append)
+        cluster.brokers[0].wheel.add(simulation.clock.monotonic() + 1, rang.append)
     cluster.controls.crash_broker(0)
     cluster.controls.restart_broker(0)
     simulation.run_for(3)
@@ -164,7 +164,7 @@ def test_follower_fetches_carry_the_current_broker_epoch(simulation: Simulation)
     simulation.run_for(2)
     registered = [broker.epoch for broker in cluster.controller.image.brokers.values()]
     assert [broker.fetchers.broker_epoch for broker in cluster.brokers] == registered
-    assert [broker.node.epoch for broker in cluster.brokers] == registered
+    assert [broker.epoch for broker in cluster.brokers] == registered
 
 
 def test_restart_does_not_wait_for_held_metadata(simulation: Simulation) -> None:
@@ -269,7 +269,7 @@ def test_request_to_the_controller_is_retried_after_50_ms(simulation: Simulation
     for number in range(1, 6):
         simulation.run_for(0.37)
         cluster.controls.cut_link(1, 0)
-        request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=broker.node.epoch)
+        request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=broker.epoch)
         with cluster.lock:
             broker.channel.send(
                 request, 0, lambda answer, at: answers.append(answer), simulation.clock.monotonic()
@@ -287,7 +287,7 @@ def test_request_unanswered_by_a_controller_is_sent_to_the_next(simulation: Simu
     simulation.run_for(1)
     cluster.controls.pause_broker(0)
     answers: list[Any] = []
-    request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=cluster.brokers[1].node.epoch)
+    request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=cluster.brokers[1].epoch)
     with cluster.lock:
         cluster.brokers[1].channel.send(
             request, 0, lambda answer, at: answers.append(answer), simulation.clock.monotonic()

@@ -345,7 +345,7 @@ def test_option_kafka_as_version_is_the_release_of_all_fixtures(pytester: pytest
         import pytest
 
         def newest(cluster):
-            return cluster.brokers[0].node.release.name
+            return cluster.brokers[0].release.name
 
         def test_default(kafka_cluster):
             assert newest(kafka_cluster) == "2.8"

@@ -364,7 +364,7 @@ def test_validated_feature_updates_before_4_0_are_not_made(
         response = connect(0).call(request, 1)
         assert [name_of(one.error_code) for one in response.results] == ["NONE"]
         assert response.error_message == ""
-        finalized = kafka_cluster.brokers[0].node.image.features
+        finalized = kafka_cluster.brokers[0].image.features
         assert finalized["metadata.version"] == level
 
 

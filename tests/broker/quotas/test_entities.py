@@ -148,7 +148,7 @@ def test_unchanged_quotas_are_not_published_again(kafka_cluster: KafkaCluster) -
     for is_published in (True, False):
         kafka_cluster.controls.set_quota(user="ann", producer_byte_rate=5)
         kafka_cluster.controls.set_quota(user="bob", producer_byte_rate=None)
-        before, version = version, kafka_cluster.brokers[0].node.image.version
+        before, version = version, kafka_cluster.brokers[0].image.version
         assert (version > before) is is_published
 
 

@@ -88,7 +88,7 @@ class ThenLearns:
 
     def __init__(self, broker: Broker, learn: Callable[[], None]) -> None:
         self._broker = broker
-        self._lock = broker.node.lock
+        self._lock = broker.lock
         self._learns: list[Callable[[], None]] = [learn]
 
     def __enter__(self) -> None:
@@ -111,7 +111,7 @@ def test_metadata_at_the_end_of_the_start_opens_the_listeners_once(
     open_one = Acceptor.open
     monkeypatch.setattr(Acceptor, "open", lambda self: (opened.append(self), open_one(self)))
     late = cluster.broker(LATE)
-    monkeypatch.setattr(late.node, "lock", ThenLearns(late, cluster.controls.release_metadata))
+    monkeypatch.setattr(late, "lock", ThenLearns(late, cluster.controls.release_metadata))
     cluster.controls.restart_broker(LATE)
     simulation.run_for(1)
     assert len(opened) == 1
