@@ -60,9 +60,9 @@ def commit(wire: RawClient, offset: int, group: str = "g") -> int:
 def committed(wire: RawClient, group: str = "g") -> tuple[int, int]:
     """Return the error code and the offset of partition 0, or -1 without one."""
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
-    answer = wire.call(request, 8).groups[0]
-    offsets = [one.committed_offset for topic in answer.topics for one in topic.partitions]
-    return answer.error_code, offsets[0] if offsets else -1
+    response = wire.call(request, 8).groups[0]
+    offsets = [one.committed_offset for topic in response.topics for one in topic.partitions]
+    return response.error_code, offsets[0] if offsets else -1
 
 
 def check_due(cluster: KafkaCluster) -> list[float]:

@@ -39,7 +39,7 @@ HEARTBEAT = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="m")
     ("key", "partition"),
     [("", 0), ("my-group", 12), ("订单", 9), ("😀", 49), ("polygenelubricants", 0)],
 )
-def test_partition_for_is_kafkas(key: str, partition: int) -> None:
+def test_partition_for_equals_kafkas_partition(key: str, partition: int) -> None:
     """Goldens of kafka-clients 4.3.1 for 50 partitions, the last one hashes to -2^31."""
     assert partition_for(key, 50) == partition
 
@@ -66,7 +66,7 @@ def test_record_starts_with_its_type_and_version() -> None:
     )
 
 
-def test_a_removal_has_no_value() -> None:
+def test_removal_record_has_no_value() -> None:
     record = record_of(GroupMetadataKey(group="g"), None)
     assert decode_record(GROUP_RECORDS, record.key, record.value) == (GroupMetadataKey(group="g"), None)
 
@@ -76,7 +76,7 @@ def test_records_of_share_and_streams_groups_are_skipped() -> None:
 
 
 @pytest.mark.parametrize(("key", "value"), [(b"", b""), (b"\0\1", b"\0\3"), (b"\0\2\0\1g", b"\0")])
-def test_bytes_that_are_no_record_are_named_corrupt(key: bytes, value: bytes) -> None:
+def test_bytes_that_are_not_a_record_raise_corrupt_data(key: bytes, value: bytes) -> None:
     with pytest.raises(CorruptData):
         decode_record(GROUP_RECORDS, key, value)
 
@@ -117,7 +117,7 @@ def test_timers_fire_in_order_of_their_deadlines_and_once(steps: list[tuple[str,
             while timers.pop_due(now) is not None:
                 first = min(model, key=lambda one: model[one])
                 assert model[first] <= now
-                # Which of several equal ones fires is not the model's matter; the deadlines are.
+                # Any of several equal timers may fire; only the deadlines are compared.
                 gone = [one for one in model if timers.deadline(one) is None]
                 assert [model[one] for one in gone] == [model[first]]
                 del model[gone[0]]
@@ -188,7 +188,7 @@ def test_append_not_committed_in_time_gets_coordinator_not_available(shard_bench
     shard_bench.runtime.on_high_watermark(len(shard_bench.log.entries))
 
 
-def test_a_failed_append_changes_nothing_and_is_translated(shard_bench: ShardBench) -> None:
+def test_failed_append_changes_no_state_and_gets_coordinator_not_available(shard_bench: ShardBench) -> None:
     shard_bench.log.fails_with = NotEnoughReplicas()
     assert shard_bench.commit(5) == COORDINATOR_NOT_AVAILABLE
     waiting = shard_bench.join()

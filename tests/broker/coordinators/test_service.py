@@ -189,8 +189,8 @@ def test_merged_response_waits_for_its_slowest_partition() -> None:
     pending = broker.groups.submit(Caller(6), group_admin.DescribeGroupsRequest(groups=[slow, fast]), 0.0)
     assert not pending.is_done
     broker.groups.on_high_watermark(partition, 1)
-    answer: Any = pending.response
-    assert [one.group_id for one in answer.groups] == [slow, fast]
+    response: Any = pending.response
+    assert [one.group_id for one in response.groups] == [slow, fast]
 
 
 def test_empty_requests_get_empty_responses() -> None:

@@ -26,11 +26,13 @@ def test_every_version_finds_the_leader_of_the_keys_partition(simulation: Simula
         assert (old.error_code, old.node_id, old.host) == (0, leader, f"broker-{leader}")
     else:
         names = [f"group-{number}" for number in range(20)]
-        answer = wire.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["billing", *names]), version)
-        assert [one.key for one in answer.coordinators] == ["billing", *names]
-        assert answer.coordinators[0].node_id == leader
-        assert {one.node_id for one in answer.coordinators} == {0, 1, 2}
-        assert [one.node_id for one in answer.coordinators[1:]] == [
+        response = wire.call(
+            FindCoordinatorRequest(key_type=0, coordinator_keys=["billing", *names]), version
+        )
+        assert [one.key for one in response.coordinators] == ["billing", *names]
+        assert response.coordinators[0].node_id == leader
+        assert {one.node_id for one in response.coordinators} == {0, 1, 2}
+        assert [one.node_id for one in response.coordinators[1:]] == [
             bench.cluster.coordinator(name) for name in names
         ]
 
@@ -108,12 +110,12 @@ def test_list_groups_returns_groups_of_all_led_partitions(simulation: Simulation
         assert bench.commit(1, group_id=name) == 0
     listed: list[str] = []
     for broker in range(3):
-        answer = bench.wire(broker).call(ListGroupsRequest(states_filter=["Empty"]), 5)
-        assert {one.group_type for one in answer.groups} == {"classic"}
-        listed += [one.group_id for one in answer.groups]
+        response = bench.wire(broker).call(ListGroupsRequest(states_filter=["Empty"]), 5)
+        assert {one.group_type for one in response.groups} == {"classic"}
+        listed += [one.group_id for one in response.groups]
     assert sorted(listed) == sorted(names)
     assert bench.wire(0).call(ListGroupsRequest(types_filter=["consumer"]), 5).groups == []
-    answer = bench.wire(0).call(DeleteGroupsRequest(groups_names=names), 2)
-    assert {one.group_id: one.error_code for one in answer.results} == {
+    response = bench.wire(0).call(DeleteGroupsRequest(groups_names=names), 2)
+    assert {one.group_id: one.error_code for one in response.results} == {
         name: 0 if homes[name] == 0 else NOT_COORDINATOR for name in names
     }

@@ -336,7 +336,7 @@ class ModernClient:
         if self.stalled:
             return
         self.is_away = False
-        answer = self.bench.beat(
+        response = self.bench.beat(
             self.member_id,
             self.epoch,
             owned={ORDERS: sorted(self.owned)} if self.epoch else {},
@@ -344,16 +344,16 @@ class ModernClient:
             instance=self.instance,
             rebalance=20.0,
         )
-        if answer.error_code in (
+        if response.error_code in (
             UNKNOWN_MEMBER_ID,
             GROUP_ID_NOT_FOUND,
             FENCED_INSTANCE_ID,
             FENCED_MEMBER_EPOCH,
         ):
             self.epoch, self.owned = 0, frozenset()
-        elif answer.error_code == 0:
-            self.epoch = answer.member_epoch
-            mine = assigned(answer)
+        elif response.error_code == 0:
+            self.epoch = response.member_epoch
+            mine = assigned(response)
             if mine is not None:
                 self.owned = frozenset(mine.get(ORDERS, ()))
 

@@ -102,8 +102,8 @@ def old_group(bench: Bench, data: bytes | None = None) -> Old:
 
 def test_first_new_consumer_upgrades_the_group_and_waits_for_revocation(bench: ShardBench) -> None:
     old = old_group(bench)
-    answer = bench.beat("new", 0)
-    assert (answer.error_code, answer.member_epoch, assigned(answer)) == (0, 2, {})
+    response = bench.beat("new", 0)
+    assert (response.error_code, response.member_epoch, assigned(response)) == (0, 2, {})
     assert bench.describe().error_code == GROUP_ID_NOT_FOUND
     assert bench.consumer().members[old.member_id].epoch == 1
     assert old.heartbeat() == REBALANCE_IN_PROGRESS, "it must join the new generation"
@@ -316,8 +316,8 @@ def test_static_member_changes_its_protocol_without_leaving(bench: ShardBench) -
     bench.beat("new", 0)
     old = Old(bench, "one")
     assert old.join().error_code == 0
-    answer = bench.beat("old-as-new", 0, instance="one")
-    assert answer.error_code == 0
+    response = bench.beat("old-as-new", 0, instance="one")
+    assert response.error_code == 0
     assert set(bench.consumer().members) == {"new", "old-as-new"}
     assert old.heartbeat() == FENCED_INSTANCE_ID
     assert bench.consumer().members["old-as-new"].classic is None

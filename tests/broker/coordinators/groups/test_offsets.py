@@ -17,7 +17,6 @@ from pykafka2.protocol.messages.group_records import (
 )
 from tests.broker.support.bench import GROUP, ORDERS, REFUNDS, Bench, ShardBench
 from tests.error_codes import (
-    FENCED_INSTANCE_ID,
     GROUP_ID_NOT_FOUND,
     GROUP_SUBSCRIBED_TO_TOPIC,
     ILLEGAL_GENERATION,
@@ -40,7 +39,7 @@ DAY = 86400.0
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_an_empty_group_takes_commits_from_outside_in_every_version(
+def test_empty_group_accepts_commits_without_a_member_in_every_version(
     shard_bench: ShardBench, version: int
 ) -> None:
     assert shard_bench.commit(42, version=version) == 0
@@ -48,7 +47,7 @@ def test_an_empty_group_takes_commits_from_outside_in_every_version(
     assert shard_bench.describe().group_state == "Empty"
 
 
-def test_a_group_with_members_takes_none_from_outside(bench: Bench) -> None:
+def test_group_with_members_rejects_commits_without_a_member(bench: Bench) -> None:
     (member,) = bench.stable(1)
     assert bench.commit() == UNKNOWN_MEMBER_ID
     assert bench.commit(generation=1) == UNKNOWN_MEMBER_ID
@@ -56,7 +55,7 @@ def test_a_group_with_members_takes_none_from_outside(bench: Bench) -> None:
     assert bench.commit(member=member, generation=1) == 0
 
 
-def test_while_the_assignment_is_awaited_commits_are_refused(bench: Bench) -> None:
+def test_commit_before_the_assignment_gets_rebalance_in_progress(bench: Bench) -> None:
     (member,) = bench.stable(1)
     bench.join(member)
     bench.advance(0.1)
@@ -64,7 +63,7 @@ def test_while_the_assignment_is_awaited_commits_are_refused(bench: Bench) -> No
     assert bench.commit(member=member, generation=2) == REBALANCE_IN_PROGRESS
 
 
-def test_a_transaction_commits_also_while_the_assignment_is_awaited(shard_bench: ShardBench) -> None:
+def test_transactional_commit_is_accepted_before_the_assignment(shard_bench: ShardBench) -> None:
     """Its producer does not wait for rebalances; the member's generation is checked nevertheless."""
     (member,) = shard_bench.stable(1)
     shard_bench.join(member)
@@ -72,26 +71,18 @@ def test_a_transaction_commits_also_while_the_assignment_is_awaited(shard_bench:
     assert shard_bench.commit_transactional(8, MOVER, member=member, generation=1) == ILLEGAL_GENERATION
 
 
-def test_a_generation_of_a_group_that_does_not_exist(shard_bench: ShardBench) -> None:
+def test_commit_with_a_generation_to_a_missing_group_is_rejected(shard_bench: ShardBench) -> None:
     assert shard_bench.commit(member="m", generation=3, version=8) == ILLEGAL_GENERATION
     assert shard_bench.commit(member="m", generation=3, version=9) == GROUP_ID_NOT_FOUND
-
-
-def test_a_replaced_static_member_cannot_commit(shard_bench: ShardBench) -> None:
-    first = shard_bench.join(instance="a").response
-    shard_bench.advance(3.0)
-    old = shard_bench.classic().static_members["a"]
-    shard_bench.settle([old], 1)
-    shard_bench.join(instance="a")
-    assert first is None
-    assert shard_bench.commit(member=old, generation=1, instance="a") == FENCED_INSTANCE_ID
 
 
 @pytest.mark.parametrize(
     ("metadata", "code"),
     [("x" * 4096, 0), ("x" * 4097, OFFSET_METADATA_TOO_LARGE), ("é" * 4096, 0), (None, 0)],
 )
-def test_metadata_has_a_limit(bench: Bench, metadata: str | None, code: int) -> None:
+def test_offset_metadata_above_4096_characters_is_rejected(
+    bench: Bench, metadata: str | None, code: int
+) -> None:
     assert bench.commit(metadata=metadata) == code
     assert bench.committed() == (-1 if code else 5)
 
@@ -115,7 +106,7 @@ def test_uncommitted_offset_is_minus_one_without_an_error(bench: Bench, version:
     assert partitions(GROUP) == [(0, 5, "", 0), (5, -1, "", 0)]
 
 
-def test_all_offsets_of_a_group_in_new_and_old_form(shard_bench: ShardBench) -> None:
+def test_offset_fetch_without_topics_returns_all_offsets(shard_bench: ShardBench) -> None:
     shard_bench.commit(5, partition=1)
     shard_bench.commit(6, partition=0, metadata="note")
     shard_bench.commit(7, topic="refunds")
@@ -134,12 +125,12 @@ def test_all_offsets_of_a_group_in_new_and_old_form(shard_bench: ShardBench) -> 
     assert [one.committed_offset for one in oldest.topics[0].partitions] == [5, -1]
 
 
-def test_topics_go_by_id_since_version_10(shard_bench: ShardBench) -> None:
+def test_offsets_by_topic_id_in_version_10(shard_bench: ShardBench) -> None:
     assert shard_bench.commit(9, version=10) == 0
     assert shard_bench.commit(9, topic="no such topic id", version=10) == UNKNOWN_TOPIC_ID
-    answer = shard_bench.fetch([0], version=10)
-    assert answer.topics[0].topic_id == ORDERS
-    assert answer.topics[0].partitions[0].committed_offset == 9
+    response = shard_bench.fetch([0], version=10)
+    assert response.topics[0].topic_id == ORDERS
+    assert response.topics[0].partitions[0].committed_offset == 9
     assert (
         shard_bench.fetch([0], topic="no such topic id", version=10).topics[0].partitions[0].error_code
         == UNKNOWN_TOPIC_ID
@@ -154,14 +145,7 @@ def test_commits_to_topics_that_do_not_exist_are_refused(shard_bench: ShardBench
     assert shard_bench.shard.offsets.committed == {}
 
 
-def test_offsets_outlive_their_coordinator(shard_bench: ShardBench) -> None:
-    shard_bench.commit(5)
-    shard_bench.commit(6)
-    shard_bench.reload()
-    assert shard_bench.committed() == 6
-
-
-def test_offsets_in_kafkas_first_record_form_are_read(shard_bench: ShardBench) -> None:
+def test_offsets_in_legacy_records_are_loaded(shard_bench: ShardBench) -> None:
     record = record_of(
         LegacyOffsetCommitKey(group=GROUP, topic="orders", partition=0),
         OffsetCommitValue(offset=3, metadata="", commit_timestamp=1),
@@ -174,9 +158,7 @@ def test_offsets_in_kafkas_first_record_form_are_read(shard_bench: ShardBench) -
 
 
 @pytest.mark.parametrize("version", [9, 10])
-def test_a_commit_remembers_the_topics_id_in_kafkas_newest_record_form(
-    shard_bench: ShardBench, version: int
-) -> None:
+def test_commit_stores_the_topic_id_in_record_version_4(shard_bench: ShardBench, version: int) -> None:
     shard_bench.commit(5, version=version)
     value = shard_bench.log.entries[-1].value
     assert value is not None
@@ -200,7 +182,7 @@ def test_offset_of_a_former_topic_with_the_same_name_is_not_returned_by_topic_id
     assert shard_bench.committed(version=10) == 4
 
 
-def test_a_deleted_topic_takes_its_offsets_along(make_bench: MakeBench) -> None:
+def test_deleting_a_topic_deletes_its_offsets(make_bench: MakeBench) -> None:
     bench = make_bench(brokers=3)
     assert bench.commit(5) == 0
     assert bench.commit(6, topic="refunds") == 0
@@ -224,12 +206,6 @@ def test_transactional_offset_is_visible_after_the_commit(shard_bench: ShardBenc
     assert shard_bench.committed(require_stable=True) == 8
 
 
-def test_an_aborted_transactions_offsets_were_never_there(shard_bench: ShardBench) -> None:
-    shard_bench.commit_transactional(8, MOVER)
-    shard_bench.end_transaction(MOVER, committed=False)
-    assert shard_bench.committed(require_stable=True) == -1
-
-
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("reloaded", ["before the marker", "after the marker"])
 def test_pending_offsets_outlive_their_coordinator(
@@ -246,7 +222,7 @@ def test_pending_offsets_outlive_their_coordinator(
     assert shard_bench.committed(require_stable=True) == (8 if committed else 1)
 
 
-def test_two_producers_transactions_end_apart(shard_bench: ShardBench) -> None:
+def test_transactions_of_two_producers_end_independently(shard_bench: ShardBench) -> None:
     other = Producer(8, 0)
     shard_bench.commit_transactional(8, MOVER)
     shard_bench.commit_transactional(9, other, partition=1)
@@ -268,14 +244,6 @@ def test_later_commit_outlives_the_offset_of_a_transaction(shard_bench: ShardBen
     assert shard_bench.committed(require_stable=True) == 10
 
 
-def test_a_marker_does_not_bring_a_deleted_group_back(shard_bench: ShardBench) -> None:
-    shard_bench.commit_transactional(8, MOVER)
-    assert shard_bench.delete_group() == 0
-    assert not shard_bench.shard.offsets.has_open_transaction(GROUP)
-    shard_bench.end_transaction(MOVER, committed=True)
-    assert GROUP not in shard_bench.shard.groups
-
-
 @pytest.mark.parametrize("how", ["OffsetDelete", "the topic goes"])
 def test_pending_offsets_can_be_deleted_before_they_are_committed(shard_bench: ShardBench, how: str) -> None:
     shard_bench.commit_transactional(8, MOVER)
@@ -294,7 +262,9 @@ def test_pending_offsets_can_be_deleted_before_they_are_committed(shard_bench: S
 def test_deleting_a_group_removes_its_pending_transactional_offsets(shard_bench: ShardBench) -> None:
     shard_bench.commit_transactional(8, MOVER)
     assert shard_bench.delete_group() == 0
+    assert not shard_bench.shard.offsets.has_open_transaction(GROUP)
     shard_bench.end_transaction(MOVER, committed=True)
+    assert GROUP not in shard_bench.shard.groups
     assert shard_bench.committed() == -1
     shard_bench.reload()
     assert shard_bench.committed() == -1
@@ -327,8 +297,8 @@ def delete(bench: Bench, topic: str = "orders", partition: int = 0) -> tuple[int
             )
         ],
     )
-    answer = bench.call(request)
-    return answer.error_code, answer.topics[0].partitions[0].error_code if answer.topics else None
+    response = bench.call(request)
+    return response.error_code, response.topics[0].partitions[0].error_code if response.topics else None
 
 
 def test_offsets_of_topics_that_members_read_are_not_deleted(bench: Bench) -> None:
@@ -347,7 +317,7 @@ def test_offsets_of_topics_that_members_read_are_not_deleted(bench: Bench) -> No
     assert bench.committed() == -1
 
 
-def test_groups_that_are_no_consumers_must_be_empty_for_it(shard_bench: ShardBench) -> None:
+def test_offset_delete_requires_other_protocol_types_to_be_empty(shard_bench: ShardBench) -> None:
     shard_bench.stable(1, kind="connect")
     assert delete(shard_bench) == (NON_EMPTY_GROUP, None)
 
@@ -369,7 +339,7 @@ def test_offsets_expire_a_week_after_the_group_became_empty(shard_bench: ShardBe
     assert shard_bench.shard.offsets.committed == {}
 
 
-def test_outside_of_groups_a_weeks_silence_is_enough(shard_bench: ShardBench) -> None:
+def test_offsets_without_members_expire_a_week_after_the_last_commit(shard_bench: ShardBench) -> None:
     shard_bench.commit(5)
     shard_bench.commit(6, partition=1)
     shard_bench.advance(5 * DAY)
@@ -395,7 +365,7 @@ def test_live_group_of_another_protocol_type_keeps_its_offsets() -> None:
     assert bench.committed() == 5
 
 
-def test_offsets_that_a_transaction_waits_for_do_not_expire() -> None:
+def test_offsets_with_a_pending_transaction_do_not_expire() -> None:
     bench = ShardBench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
     bench.commit(5)
     bench.commit_transactional(6, MOVER)
@@ -416,7 +386,7 @@ def test_group_with_only_pending_transactional_offsets_is_kept() -> None:
     assert bench.shard.groups == {}
 
 
-def test_old_clients_choose_the_retention_of_a_commit(shard_bench: ShardBench) -> None:
+def test_retention_time_of_old_commit_versions_is_used(shard_bench: ShardBench) -> None:
     shard_bench.commit(5, version=4, retention_ms=3_600_000)
     shard_bench.reload()
     shard_bench.advance(3000.0)
@@ -464,7 +434,7 @@ def test_offsets_of_a_recreated_topic_are_rejected_by_id_or_dropped() -> None:
 # -- KIP-848 ------------------------------------------------------------------------------------------
 
 
-def test_members_commit_at_their_epoch(bench: Bench) -> None:
+def test_commit_of_a_consumer_group_member_is_checked_against_its_epoch(bench: Bench) -> None:
     bench.beat("m", 0)
     assert bench.commit(5, member="m", generation=2) == 0
     assert bench.commit(5, member="m", generation=3) == STALE_MEMBER_EPOCH
@@ -488,7 +458,7 @@ def test_old_epoch_may_commit_partitions_the_member_still_owns() -> None:
     assert bench.commit_transactional(5, MOVER, member="a", generation=2, partition=5) == ILLEGAL_GENERATION
 
 
-def test_members_fetch_at_their_epoch(bench: Bench) -> None:
+def test_offset_fetch_of_a_consumer_group_member_is_checked_against_its_epoch(bench: Bench) -> None:
     bench.beat("m", 0)
     assert bench.commit(5, member="m", generation=2) == 0
     assert bench.committed(member="m", epoch=2) == 5

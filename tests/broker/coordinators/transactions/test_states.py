@@ -142,15 +142,15 @@ def walk() -> Iterator[tuple[TransactionState, str, str, int]]:
 @pytest.mark.parametrize(("state", "event", "expected", "version"), list(walk()))
 def test_every_event_in_every_state(state: TransactionState, event: str, expected: str, version: int) -> None:
     bench, producer = in_state(state, version)
-    answer, _, becomes = expected.partition(" ")
+    response, _, becomes = expected.partition(" ")
     records = len(bench.log.entries)
     transaction = bench.transaction
-    assert NAMES[EVENTS[event](bench, producer)] == answer
+    assert NAMES[EVENTS[event](bench, producer)] == response
     if becomes in ("", "-") or becomes == state.value:
         assert bench.transaction.state is state
     else:
         assert bench.state == becomes
-    if answer == "ok" and becomes not in ("", "-"):
+    if response == "ok" and becomes not in ("", "-"):
         assert len(bench.log.entries) > records
     elif becomes in ("", "-"):
         assert bench.transaction == transaction

@@ -43,8 +43,8 @@ unverified = pytest.mark.kafka(
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
 def test_a_transactional_batch_without_transactional_id_is_not_authorized(leader: Leader) -> None:
     wire = leader("t", 0)
-    answer = write(wire, None, in_transaction([b"x"], 7))
-    assert answer.error_code == errors.TransactionalIdAuthorizationFailed.code
+    response = write(wire, None, in_transaction([b"x"], 7))
+    assert response.error_code == errors.TransactionalIdAuthorizationFailed.code
     wire.send(produce_request("t", 0, in_transaction([b"x"], 7), acks=0), 12)
     assert wire.is_closed_by_broker()  # with acks=0 nothing else reports the error
 
@@ -55,8 +55,8 @@ def test_request_with_batches_of_two_producers_is_rejected(leader: Leader) -> No
     request = produce_request("t", 0, in_transaction([b"x"], 7), transactional_id="tid")
     other = produce_request("t", 1, in_transaction([b"x"], 8), transactional_id="tid")
     request.topic_data[0].partition_data += other.topic_data[0].partition_data
-    answer = wire.call(request, 12)
-    codes = [one.error_code for one in answer.responses[0].partition_responses]
+    response = wire.call(request, 12)
+    codes = [one.error_code for one in response.responses[0].partition_responses]
     assert codes == [errors.InvalidProducerIdMapping.code] * 2
 
 

@@ -1,4 +1,4 @@
-"""Promises of the transaction coordinator, each by example."""
+"""The transaction coordinator, without brokers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def bumped(producer: Producer, by: int = 1) -> Producer:
 
 
 def exhaust(bench: TransactionBench, epoch: int = MAX_EPOCH - 1) -> Producer:
-    """Let the transactional id have this epoch, as after many starts."""
+    """Set the epoch of the transactional id, as after many starts."""
     bench.begin()
     transaction = attrs.evolve(bench.transaction, epoch=epoch)
     bench.shard.transactions[bench.name] = transaction
@@ -76,14 +76,16 @@ def test_an_empty_transactional_id_is_refused(bench: TransactionBench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("timeout_ms", "is_valid"), [(0, False), (1, True), (900_000, True), (900_001, False)]
+    ("timeout_ms", "is_valid"), [(-1, False), (0, False), (1, True), (900_000, True), (900_001, False)]
 )
-def test_the_timeout_has_a_maximum(bench: TransactionBench, timeout_ms: int, is_valid: bool) -> None:
+def test_transaction_timeout_outside_its_bounds_is_rejected(
+    bench: TransactionBench, timeout_ms: int, is_valid: bool
+) -> None:
     code = bench.init(timeout_ms=timeout_ms).error_code
     assert code == (0 if is_valid else errors.InvalidTransactionTimeout.code)
 
 
-def test_a_producer_id_comes_with_its_epoch(shard_bench: ShardTransactions) -> None:
+def test_producer_id_without_an_epoch_is_rejected(shard_bench: ShardTransactions) -> None:
     assert shard_bench.init(Producer(5, -1)).error_code == errors.InvalidRequest.code
     assert shard_bench.init(Producer(-1, 5)).error_code == errors.InvalidRequest.code
 
@@ -151,7 +153,9 @@ def test_a_failed_fence_changes_nothing(shard_bench: ShardTransactions) -> None:
 
 
 @pytest.mark.parametrize("version", range(3, 6))
-def test_init_producer_id_knows_fenced_from_version_4_on(bench: TransactionBench, version: int) -> None:
+def test_init_producer_id_returns_producer_fenced_from_version_4_on(
+    bench: TransactionBench, version: int
+) -> None:
     bench.begin()
     producer = bench.begin()
     stale = Producer(producer.id, producer.epoch - 1)
@@ -159,7 +163,9 @@ def test_init_producer_id_knows_fenced_from_version_4_on(bench: TransactionBench
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_the_other_requests_know_fenced_from_version_2_on(bench: TransactionBench, version: int) -> None:
+def test_other_requests_return_producer_fenced_from_version_2_on(
+    bench: TransactionBench, version: int
+) -> None:
     stale = Producer(bench.begin().id, 7)
     expected = FENCED if version >= 2 else OLD_EPOCH
     assert bench.add(stale, version=version) == {expected}
@@ -193,7 +199,7 @@ def test_kip_360_other_producer_id_is_fenced_and_a_forgotten_one_starts_over(
     assert response.producer_id != 77
 
 
-def test_kip_360_the_retry_of_a_bump_is_not_known_to_the_next_coordinator(
+def test_kip_360_retry_of_a_bump_is_fenced_by_the_next_coordinator(
     shard_bench: ShardTransactions,
 ) -> None:
     producer = shard_bench.begin()
@@ -205,14 +211,14 @@ def test_kip_360_the_retry_of_a_bump_is_not_known_to_the_next_coordinator(
 # -------------------------------------------------------------------- used-up epochs
 
 
-def test_when_its_epochs_are_used_up_a_producer_gets_a_new_id(bench: TransactionBench) -> None:
+def test_producer_with_exhausted_epochs_gets_a_new_id(bench: TransactionBench) -> None:
     last = exhaust(bench, MAX_EPOCH - 2)
     assert bench.init().producer_epoch == MAX_EPOCH - 1
     response = bench.init()
     assert (response.producer_id > last.id, response.producer_epoch) == (True, 0)
 
 
-def test_the_id_before_is_kept_for_a_retry(shard_bench: ShardTransactions) -> None:
+def test_previous_producer_id_is_kept_for_a_retry(shard_bench: ShardTransactions) -> None:
     last = exhaust(shard_bench)
     first = shard_bench.init(last)
     again = shard_bench.init(last)
@@ -233,11 +239,11 @@ def test_the_last_epoch_is_kept_for_fencing(version: int) -> None:
     response = bench.init()
     assert response.error_code == 0
     assert response.producer_id == last.id + 1
-    # With version 2 the fence took the new id already, and this is its first bump.
+    # With version 2 the fence has already taken the new id, and this is its first bump.
     assert response.producer_epoch == (1 if version == 2 else 0)
 
 
-def test_in_version_2_the_end_of_a_transaction_brings_the_new_id(shard_bench: ShardTransactions) -> None:
+def test_end_txn_with_exhausted_epochs_returns_a_new_id_in_version_2(shard_bench: ShardTransactions) -> None:
     last = exhaust(shard_bench)
     shard_bench.add(last)
     response = shard_bench.end(last)
@@ -254,7 +260,9 @@ def test_in_version_2_the_end_of_a_transaction_brings_the_new_id(shard_bench: Sh
 
 
 @OLD_VERSIONS
-def test_commit_again_and_abort_after_commit(make_bench: MakeBench, version: int) -> None:
+def test_repeated_commit_succeeds_and_abort_after_commit_is_rejected(
+    make_bench: MakeBench, version: int
+) -> None:
     bench = make_bench(version)
     producer = bench.begin()
     assert bench.end(producer, version=4).error_code == INVALID_STATE
@@ -270,7 +278,7 @@ def test_commit_again_and_abort_after_commit(make_bench: MakeBench, version: int
     assert bench.committed_values(A) == [b"x"]
 
 
-def test_every_end_brings_a_new_epoch(bench: TransactionBench) -> None:
+def test_every_end_txn_returns_a_new_epoch_in_version_2(bench: TransactionBench) -> None:
     producer = bench.begin()
     bench.add(producer)
     bench.write(producer, A, b"one")
@@ -293,7 +301,9 @@ def test_every_end_brings_a_new_epoch(bench: TransactionBench) -> None:
     assert (response.error_code, response.producer_epoch) == (0, producer.epoch + 3)
 
 
-def test_an_abort_of_nothing_ends_at_once_with_a_new_epoch(shard_bench: ShardTransactions) -> None:
+def test_abort_of_an_empty_transaction_completes_at_once_with_a_new_epoch(
+    shard_bench: ShardTransactions,
+) -> None:
     producer = shard_bench.begin()
     response = shard_bench.end(producer, committed=False)
     assert (response.error_code, response.producer_epoch) == (0, producer.epoch + 1)
@@ -313,7 +323,7 @@ def test_adding_partitions_through_the_broker_is_remembered_as_version_2(
     assert shard_bench.transaction.partitions == {A, B}
 
 
-def test_old_clients_do_not_learn_of_epochs(shard_bench: ShardTransactions) -> None:
+def test_end_txn_version_4_returns_no_epoch(shard_bench: ShardTransactions) -> None:
     producer = shard_bench.begin()
     shard_bench.add(producer, version=3)
     response = shard_bench.end(producer, version=4)
@@ -325,7 +335,7 @@ def test_old_clients_do_not_learn_of_epochs(shard_bench: ShardTransactions) -> N
 # -------------------------------------------------------------------- verification, the coordinator's part
 
 
-def test_a_broker_may_verify_and_changes_nothing(shard_bench: ShardTransactions) -> None:
+def test_verify_only_request_changes_no_transaction(shard_bench: ShardTransactions) -> None:
     producer = shard_bench.begin()
     shard_bench.add(producer, (A,))
     written = len(shard_bench.log.entries)
@@ -339,7 +349,7 @@ def test_a_broker_may_verify_and_changes_nothing(shard_bench: ShardTransactions)
     assert shard_bench.add(bumped(producer), (A,), verify_only=True) == {CONCURRENT}
 
 
-def test_many_transactions_in_one_request_have_answers_of_their_own(shard_bench: ShardTransactions) -> None:
+def test_each_transaction_of_a_request_has_its_own_error_codes(shard_bench: ShardTransactions) -> None:
     one, other = shard_bench.begin(name="one"), shard_bench.begin(name="other")
     topics = [AddPartitionsToTxnTopic(name="t", partitions=[0, 1])]
     request = AddPartitionsToTxnRequest(
@@ -360,7 +370,7 @@ def test_many_transactions_in_one_request_have_answers_of_their_own(shard_bench:
     assert shard_bench.shard.transactions["other"].state.value == "Empty"
 
 
-def test_partitions_that_take_part_already_are_not_written_again(shard_bench: ShardTransactions) -> None:
+def test_partitions_added_before_are_not_written_again(shard_bench: ShardTransactions) -> None:
     producer = shard_bench.begin()
     shard_bench.add(producer, (A, B))
     batches = shard_bench.log.batches
@@ -376,7 +386,7 @@ def test_a_missing_partition_keeps_the_others_out_of_the_transaction(shard_bench
     assert shard_bench.state == "Empty"
 
 
-def test_a_groups_offsets_take_part_by_the_partition_of_the_group(shard_bench: ShardTransactions) -> None:
+def test_add_offsets_adds_the_offsets_partition_of_the_group(shard_bench: ShardTransactions) -> None:
     producer = shard_bench.begin()
     assert shard_bench.add_offsets(producer, "my-group") == 0
     assert shard_bench.transaction.partitions == {("__consumer_offsets", 12)}
@@ -409,7 +419,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
     assert bench.begin() == bumped(producer, 2)
 
 
-def test_the_clock_starts_with_the_first_partition_and_survives_the_coordinator(
+def test_transaction_timeout_starts_with_the_first_partition_and_survives_a_reload(
     shard_bench: ShardTransactions,
 ) -> None:
     producer = shard_bench.begin(timeout_ms=15_000)
@@ -422,7 +432,7 @@ def test_the_clock_starts_with_the_first_partition_and_survives_the_coordinator(
     assert shard_bench.state == "PrepareAbort"
 
 
-def test_a_timeout_that_cannot_be_appended_is_tried_again(shard_bench: ShardTransactions) -> None:
+def test_abort_after_a_timeout_is_retried_if_its_append_fails(shard_bench: ShardTransactions) -> None:
     shard_bench.add(shard_bench.begin(timeout_ms=1000))
     shard_bench.log.fails_with = NotEnoughReplicas()
     shard_bench.advance(15.0)
@@ -452,7 +462,7 @@ def test_an_idle_coordinator_has_nothing_to_do(shard_bench: ShardTransactions) -
     assert shard_bench.runtime.poll(0.0) == shard_bench.settings.abort_check_interval
 
 
-def test_transactional_ids_are_forgotten_in_time_but_not_inside_a_transaction(
+def test_transactional_ids_expire_except_inside_a_transaction(
     shard_bench: ShardTransactions,
 ) -> None:
     week = shard_bench.settings.expiration
@@ -490,7 +500,7 @@ def test_markers_are_sent_after_the_decision_is_committed(shard_bench: ShardTran
     producer = shard_bench.begin()
     shard_bench.add(producer)
     shard_bench.log.commits_at_once = False
-    answer = shard_bench.send(
+    response = shard_bench.send(
         EndTxnRequest(
             transactional_id=shard_bench.name,
             producer_id=producer.id,
@@ -500,13 +510,13 @@ def test_markers_are_sent_after_the_decision_is_committed(shard_bench: ShardTran
         5,
     )
     assert shard_bench.state == "PrepareCommit"
-    assert not answer.is_done
+    assert not response.is_done
     assert shard_bench.orders() == []
     shard_bench.reload(keep_uncommitted=False)
     assert shard_bench.state == "Ongoing"
     assert shard_bench.orders() == []
-    assert answer.response is not None
-    assert answer.response.error_code == errors.NotCoordinator.code
+    assert response.response is not None
+    assert response.response.error_code == errors.NotCoordinator.code
 
 
 def test_new_coordinator_sends_markers_only_after_its_loaded_state_is_committed(
@@ -547,7 +557,7 @@ def test_the_last_marker_completes_the_transaction(shard_bench: ShardTransaction
     assert shard_bench.state == "CompleteCommit"
 
 
-def test_a_marker_that_fails_is_ordered_again_after_a_pause(shard_bench: ShardTransactions) -> None:
+def test_failed_marker_is_retried_after_the_backoff(shard_bench: ShardTransactions) -> None:
     producer = shard_bench.begin()
     shard_bench.add(producer, (A, B))
     shard_bench.end(producer)
@@ -575,7 +585,9 @@ def test_a_deleted_partition_needs_no_marker(shard_bench: ShardTransactions) -> 
     assert shard_bench.state == "CompleteCommit"
 
 
-def test_a_fenced_coordinator_stops_and_the_next_one_ends_it(shard_bench: ShardTransactions) -> None:
+def test_fenced_coordinator_stops_and_the_next_one_completes_the_transaction(
+    shard_bench: ShardTransactions,
+) -> None:
     producer = shard_bench.begin()
     shard_bench.add(producer, (A, B))
     shard_bench.end(producer)
@@ -589,7 +601,7 @@ def test_a_fenced_coordinator_stops_and_the_next_one_ends_it(shard_bench: ShardT
     assert shard_bench.state == "CompleteCommit"
 
 
-def test_the_report_of_an_earlier_coordinator_or_transaction_counts_for_nothing(
+def test_marker_result_of_an_earlier_coordinator_or_transaction_is_ignored(
     shard_bench: ShardTransactions,
 ) -> None:
     producer = shard_bench.begin()
@@ -607,7 +619,7 @@ def test_the_report_of_an_earlier_coordinator_or_transaction_counts_for_nothing(
     assert shard_bench.state == "PrepareCommit"
 
 
-def test_the_last_record_is_tried_again_when_it_cannot_be_appended(shard_bench: ShardTransactions) -> None:
+def test_completion_record_is_retried_if_its_append_fails(shard_bench: ShardTransactions) -> None:
     producer = shard_bench.begin()
     shard_bench.add(producer)
     shard_bench.end(producer)
@@ -637,7 +649,7 @@ def test_a_log_that_ends_between_the_two_records_of_an_empty_abort_is_completed(
 
 
 @OLD_VERSIONS
-def test_the_record_is_in_the_version_of_the_finalised_feature(version: int) -> None:
+def test_transaction_record_version_follows_the_finalized_feature(version: int) -> None:
     bench = ShardTransactions(transaction_version=version)
     producer = bench.begin()
     bench.init(producer)

@@ -133,9 +133,9 @@ class Transactions(RuleBasedStateMachine):
     @rule(name=NAMES)
     def start(self, name: str) -> None:
         """Start a new producer of this name; earlier ones find out later."""
-        answer = self._init(name, None)
-        if answer is not None:
-            self.clients.append(Client(name, answer))
+        response = self._init(name, None)
+        if response is not None:
+            self.clients.append(Client(name, response))
 
     def _init(self, name: str, expected: Producer | None) -> Producer | None:
         request = InitProducerIdRequest(

@@ -99,8 +99,8 @@ def test_ending_transaction_is_concurrent_only_to_newer_producers() -> None:
     bench = ShardTransactions()
     producer = bench.begin()
     bench.add(producer)
-    answer = bench.end(producer)
-    following = Producer(answer.producer_id, answer.producer_epoch)
+    response = bench.end(producer)
+    following = Producer(response.producer_id, response.producer_epoch)
     expected = {
         TransactionSupport.OLD_ERRORS: errors.NotEnoughReplicas.code,
         TransactionSupport.ABORTABLE: errors.NotEnoughReplicas.code,

@@ -54,8 +54,8 @@ def test_batch_of_another_producer_id_is_rejected(old: ClusterTransactions) -> N
     producer.send(b"x")
     records = in_transaction([b"y"], producer.id + 7)
     request = produce_request("t", 0, records, transactional_id="tid")
-    answer = partition_of(old.call_broker(old.leader(), request, TV1_PRODUCE))
-    assert answer.error_code == errors.InvalidProducerIdMapping.code
+    response = partition_of(old.call_broker(old.leader(), request, TV1_PRODUCE))
+    assert response.error_code == errors.InvalidProducerIdMapping.code
     assert producer.end() == 0
     old.until("CompleteCommit")
     assert old.values() == [b"x"]

@@ -35,7 +35,7 @@ MakeBench = Callable[..., Bench]
 
 @pytest.mark.parametrize("state", list(GroupState))
 @pytest.mark.parametrize("to", list(GroupState))
-def test_a_group_moves_by_its_table_and_refuses_the_rest(state: GroupState, to: GroupState) -> None:
+def test_group_state_changes_follow_the_table_or_raise(state: GroupState, to: GroupState) -> None:
     group = ClassicGroup("g")
     group.state = state
     if to in LEGAL_MOVES[state]:
@@ -47,7 +47,7 @@ def test_a_group_moves_by_its_table_and_refuses_the_rest(state: GroupState, to: 
         assert group.state is state
 
 
-def test_a_new_group_passes_all_states(bench: Bench) -> None:
+def test_group_passes_all_states_from_first_join_to_deletion(bench: Bench) -> None:
     member = bench.member_id()
     seen = [bench.classic().state]
     bench.join(member)
@@ -162,7 +162,7 @@ def test_every_event_in_every_state(state: GroupState, event: str) -> None:
     assert (code, None if group is None else group.state) == WALK[state, event]
 
 
-# -- promises one by one ----------------------------------------------------------------------------------
+# -- single rules -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(4, 10))
@@ -177,7 +177,7 @@ def test_new_member_must_join_with_the_assigned_member_id(bench: Bench, version:
     assert code(joined) == 0
 
 
-def test_an_id_that_is_not_used_expires_with_the_session_timeout(bench: Bench) -> None:
+def test_unused_member_id_expires_with_the_session_timeout(bench: Bench) -> None:
     late = bench.member_id(session=10.0)
     bench.advance(9.5)
     assert bench.classic().pending_join == {late}
@@ -228,8 +228,8 @@ def test_the_initial_delay_grows_with_each_join_up_to_the_rebalance_timeout(benc
     assert bench.classic().generation == 1
 
 
-def test_members_within_the_first_wait_share_one_generation(shard_bench: ShardBench) -> None:
-    """3 members in the initial wait, generation 1; a fourth one begins the second."""
+def test_members_within_the_initial_delay_share_one_generation(shard_bench: ShardBench) -> None:
+    """Three members join in the initial delay: generation 1. A fourth one starts generation 2."""
     ids = [shard_bench.member_id() for _ in range(3)]
     joins = [shard_bench.join(one) for one in ids]
     shard_bench.advance(6.0)
@@ -252,13 +252,13 @@ def test_session_timeouts_have_bounds(bench: Bench) -> None:
         assert code(bench.join(session=session)) == expected
 
 
-def test_a_group_has_a_name() -> None:
+def test_empty_group_id_is_rejected() -> None:
     response = ShardBench().join(group_id="").response
     assert response is not None
     assert response.error_code == INVALID_GROUP_ID
 
 
-def test_members_need_a_protocol_in_common(shard_bench: ShardBench) -> None:
+def test_join_without_a_common_protocol_is_rejected(shard_bench: ShardBench) -> None:
     shard_bench.stable(1, protocols={"range": subscription("orders"), "sticky": b""})
     refused = shard_bench.join(protocols={"roundrobin": b""}).response
     assert refused is not None
@@ -266,7 +266,7 @@ def test_members_need_a_protocol_in_common(shard_bench: ShardBench) -> None:
     assert code(shard_bench.join(protocols={"sticky": b"", "roundrobin": b""})) == MEMBER_ID_REQUIRED
 
 
-def test_the_protocol_that_most_name_first_is_chosen(shard_bench: ShardBench) -> None:
+def test_protocol_with_most_votes_is_chosen(shard_bench: ShardBench) -> None:
     a, b, c = {"x": b"1", "y": b"1"}, {"y": b"2", "x": b"2"}, {"y": b"3", "z": b"3", "x": b"3"}
     ids = [shard_bench.member_id(protocols=one) for one in (a, b, c)]
     joins = [shard_bench.join(one, protocols=said) for one, said in zip(ids, (a, b, c), strict=True)]
@@ -281,7 +281,7 @@ def test_the_protocol_that_most_name_first_is_chosen(shard_bench: ShardBench) ->
     ]
 
 
-def test_sync_names_the_generations_protocol(shard_bench: ShardBench) -> None:
+def test_sync_with_another_protocol_is_rejected(shard_bench: ShardBench) -> None:
     (member,) = shard_bench.stable(1)
     assert code(shard_bench.sync(member, 1, kind="connect")) == INCONSISTENT_GROUP_PROTOCOL
     assert code(shard_bench.sync(member, 1, protocol="sticky")) == INCONSISTENT_GROUP_PROTOCOL
@@ -301,7 +301,7 @@ def test_a_full_group_takes_no_more(make_bench: MakeBench) -> None:
     assert bench.heartbeat(ids[0], 1) == 0
 
 
-def test_while_preparing_only_the_first_ones_get_a_place() -> None:
+def test_group_max_size_applies_to_members_of_a_rebalance() -> None:
     bench = ShardBench(GroupSettings(max_size=2))
     ids = [bench.member_id() for _ in range(3)]
     joins = [bench.join(one) for one in ids]
@@ -396,7 +396,7 @@ def test_static_members_stay_while_their_session_lasts(shard_bench: ShardBench) 
     assert other.response.leader == other.response.member_id, "the leader is a member that joined"
 
 
-def test_an_unstored_return_of_a_static_member_is_taken_back(shard_bench: ShardBench) -> None:
+def test_failed_append_reverts_the_rejoin_of_a_static_member(shard_bench: ShardBench) -> None:
     first = shard_bench.join(instance="a")
     shard_bench.advance(3.0)
     assert first.response is not None
@@ -432,7 +432,7 @@ def test_member_that_does_not_sync_in_a_stable_group_is_removed(bench: Bench) ->
     assert bench.heartbeat(ids[0], 1) == REBALANCE_IN_PROGRESS
 
 
-def test_a_join_completes_at_the_rebalance_timeout_without_the_missing(bench: Bench) -> None:
+def test_join_completes_at_the_rebalance_timeout_without_missing_members(bench: Bench) -> None:
     ids = bench.stable(3, session=600.0)
     joins = [bench.join(one, session=600.0) for one in ids[:2]]
     bench.advance(59.5)
@@ -443,14 +443,14 @@ def test_a_join_completes_at_the_rebalance_timeout_without_the_missing(bench: Be
     assert bench.heartbeat(ids[2], 1) == UNKNOWN_MEMBER_ID
 
 
-def test_a_join_completes_at_once_when_all_are_there(bench: Bench) -> None:
+def test_join_completes_at_once_when_all_members_rejoined(bench: Bench) -> None:
     ids = bench.stable(3)
     joins = [bench.join(one) for one in ids]
     bench.advance(0.1)
     assert [code(join) for join in joins] == [0, 0, 0]
 
 
-def test_a_superseded_join_of_the_same_member_is_answered_too(shard_bench: ShardBench) -> None:
+def test_superseded_join_of_a_member_gets_rebalance_in_progress(shard_bench: ShardBench) -> None:
     ids = shard_bench.stable(2)
     first = shard_bench.join(ids[0])
     shard_bench.join(ids[0])
@@ -504,7 +504,7 @@ def test_stable_group_continues_under_its_new_coordinator_without_a_rebalance(ma
     assert bench.classic().generation == 1
 
 
-def test_a_member_that_is_silent_towards_the_new_coordinator_is_out(shard_bench: ShardBench) -> None:
+def test_member_without_heartbeats_to_the_new_coordinator_is_removed(shard_bench: ShardBench) -> None:
     ids = shard_bench.stable(2)
     shard_bench.reload()
     shard_bench.advance(9.0)
@@ -532,7 +532,7 @@ def test_only_the_leader_receives_the_members(bench: Bench) -> None:
     assert received == dict.fromkeys(ids, subscription("orders"))
 
 
-def test_the_leader_stays_leader_and_is_followed_by_the_oldest_left(bench: Bench) -> None:
+def test_oldest_member_becomes_leader_when_the_leader_leaves(bench: Bench) -> None:
     ids = bench.stable(3)
     joins = [bench.join(one) for one in reversed(ids)]
     bench.advance(0.1)
@@ -544,7 +544,7 @@ def test_the_leader_stays_leader_and_is_followed_by_the_oldest_left(bench: Bench
     assert {join.response.leader for join in joins if join.response} == {ids[1]}
 
 
-def test_a_commit_keeps_a_members_session(bench: Bench) -> None:
+def test_commit_extends_the_session_of_a_classic_member(bench: Bench) -> None:
     (member,) = bench.stable(1)
     for _ in range(10):
         bench.advance(5.0)
@@ -556,7 +556,7 @@ def test_a_commit_keeps_a_members_session(bench: Bench) -> None:
     assert bench.commit(9, member=member, generation=1) == UNKNOWN_MEMBER_ID
 
 
-def test_a_silent_member_is_out_after_its_session_timeout(shard_bench: ShardBench) -> None:
+def test_member_without_heartbeats_is_removed_after_its_session_timeout(shard_bench: ShardBench) -> None:
     ids = shard_bench.stable(2)
     shard_bench.advance(9.0)
     assert shard_bench.heartbeat(ids[0], 1) == 0
@@ -565,7 +565,7 @@ def test_a_silent_member_is_out_after_its_session_timeout(shard_bench: ShardBenc
     assert list(shard_bench.classic().members) == [ids[0]]
 
 
-def test_a_member_that_waits_for_a_rebalance_is_not_timed_out(shard_bench: ShardBench) -> None:
+def test_member_waiting_for_a_rebalance_does_not_time_out(shard_bench: ShardBench) -> None:
     ids = shard_bench.stable(2, session=10.0)
     waiting = shard_bench.join(ids[0])
     shard_bench.heartbeat(ids[1], 1)
@@ -585,7 +585,7 @@ def test_new_member_without_a_completed_join_is_removed_after_five_minutes(shard
     assert code(waiting) == UNKNOWN_MEMBER_ID
 
 
-def test_the_leaders_rejoin_rebalances_a_followers_same_one_does_not(shard_bench: ShardBench) -> None:
+def test_unchanged_rejoin_rebalances_only_from_the_leader(shard_bench: ShardBench) -> None:
     ids = shard_bench.stable(2)
     again = shard_bench.join(ids[1]).response
     assert again is not None
@@ -594,7 +594,7 @@ def test_the_leaders_rejoin_rebalances_a_followers_same_one_does_not(shard_bench
     assert shard_bench.classic().state is PREPARING
 
 
-def test_an_assignment_that_could_not_be_stored_ends_the_generation(shard_bench: ShardBench) -> None:
+def test_failed_append_of_an_assignment_starts_a_rebalance(shard_bench: ShardBench) -> None:
     ids = shard_bench.stable(2)
     shard_bench.join(ids[0])
     shard_bench.join(ids[1])
@@ -605,7 +605,7 @@ def test_an_assignment_that_could_not_be_stored_ends_the_generation(shard_bench:
     assert shard_bench.classic().state is PREPARING
 
 
-def test_an_assignment_is_handed_out_only_when_it_is_committed(shard_bench: ShardBench) -> None:
+def test_assignment_is_returned_only_after_its_commit(shard_bench: ShardBench) -> None:
     ids = shard_bench.stable(2)
     shard_bench.join(ids[0])
     shard_bench.join(ids[1])
@@ -616,19 +616,19 @@ def test_an_assignment_is_handed_out_only_when_it_is_committed(shard_bench: Shar
     assert [sync.response.assignment for sync in syncs if sync.response] == [b"mine", b""]
 
 
-def test_leaving_goes_one_by_one_and_in_old_versions_alone(shard_bench: ShardBench) -> None:
+def test_leave_group_has_an_error_code_for_each_member(shard_bench: ShardBench) -> None:
     ids = shard_bench.stable(3)
     assert [one.error_code for one in shard_bench.leave(ids[0], "stranger").members] == [0, UNKNOWN_MEMBER_ID]
     assert shard_bench.leave(ids[1], version=2).error_code == 0
     assert shard_bench.leave(ids[1], version=0).error_code == UNKNOWN_MEMBER_ID
 
 
-def test_leaving_a_group_that_does_not_exist(shard_bench: ShardBench) -> None:
+def test_leave_of_a_missing_group_gets_unknown_member_id(shard_bench: ShardBench) -> None:
     assert [one.error_code for one in shard_bench.leave("m").members] == [UNKNOWN_MEMBER_ID]
     assert shard_bench.leave("m", version=1).error_code == UNKNOWN_MEMBER_ID
 
 
-def test_an_administrator_removes_static_members_by_instance(shard_bench: ShardBench) -> None:
+def test_leave_group_removes_static_members_by_instance_id(shard_bench: ShardBench) -> None:
     shard_bench.join(instance="a")
     shard_bench.advance(3.0)
     request = LeaveGroupRequest(
@@ -642,7 +642,7 @@ def test_an_administrator_removes_static_members_by_instance(shard_bench: ShardB
     assert shard_bench.classic().state is EMPTY
 
 
-def test_describing_shows_members_of_a_stable_group_only_with_their_data(shard_bench: ShardBench) -> None:
+def test_describe_groups_returns_member_metadata_only_in_stable_groups(shard_bench: ShardBench) -> None:
     ids = shard_bench.stable(1)
     group = shard_bench.describe()
     assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
@@ -713,7 +713,7 @@ def test_leaving_member_does_not_end_the_initial_rebalance_delay(shard_bench: Sh
     assert code(joined) == 0
 
 
-def test_an_id_that_expires_does_not_end_the_first_wait(shard_bench: ShardBench) -> None:
+def test_expiring_member_id_does_not_end_the_initial_delay(shard_bench: ShardBench) -> None:
     late = shard_bench.member_id(session=6.0)
     shard_bench.advance(5.0)
     joined = shard_bench.join(shard_bench.member_id())
@@ -753,8 +753,10 @@ def test_invalid_requests_of_members_get_their_error_codes(bench: Bench) -> None
     assert code(bench.sync(other, 1)) == REBALANCE_IN_PROGRESS
 
 
-def test_join_of_a_closed_connection_expires_and_harms_no_other_member(cluster_bench: ClusterBench) -> None:
-    """The join continues without its client, whose session expires; other members lose nothing."""
+def test_join_of_a_closed_connection_expires_without_affecting_other_members(
+    cluster_bench: ClusterBench,
+) -> None:
+    """The join continues without its client, whose session expires; other members are not affected."""
     bench = cluster_bench
     leader, other = bench.stable(2, session=10.0)
     waiting = bench.join(leader)
@@ -773,7 +775,7 @@ def test_join_of_a_closed_connection_expires_and_harms_no_other_member(cluster_b
     bench.cluster.check()
 
 
-def test_every_version_of_the_classic_calls_is_served(bench: Bench) -> None:
+def test_every_version_of_classic_group_requests_is_served(bench: Bench) -> None:
     (member,) = bench.stable(1, session=600.0)
     for version in range(5):
         request = HeartbeatRequest(group_id="billing", generation_id=1, member_id=member)

@@ -98,13 +98,13 @@ def test_responses_of_joins_and_syncs_are_sent_in_one_turn(
             wire.send(join(), 3)
         wait_for(lambda: len(cluster.group(GROUP).members) == MEMBERS)
         wires[0].send(join(members[0]), 3)
-        answers = [wire.receive(JoinGroupRequest, 3)[1] for wire in wires]
-        assert {answer.generation_id for answer in answers} == {generation + 1}
+        responses = [wire.receive(JoinGroupRequest, 3)[1] for wire in wires]
+        assert {response.generation_id for response in responses} == {generation + 1}
         assert len(turns["JoinGroup"]) == MEMBERS
         assert len(set(turns["JoinGroup"])) == 1, turns
 
-        members = [answer.member_id for answer in answers]
-        leader = members.index(answers[0].leader)
+        members = [response.member_id for response in responses]
+        leader = members.index(responses[0].leader)
         for number, wire in enumerate(wires):
             if number != leader:
                 wire.send(sync(members[number], generation + 1, ()), 3)

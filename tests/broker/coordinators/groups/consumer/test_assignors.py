@@ -13,6 +13,7 @@ from pykafka2.broker.coordinators.groups.consumer.assignors import (
     Subscriber,
     uniform,
 )
+from tests.gate import examples
 
 TOPICS = [bytes([number]) * 16 for number in range(4)]
 SIZES = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 7), min_size=1)
@@ -93,3 +94,62 @@ def test_new_reader_of_one_topic_gets_its_share_from_a_member_that_owns_all() ->
     }
     shares = sorted(len(mine) for mine in uniform(members, sizes).values())
     assert shares == [3, 4]
+
+
+@given(count=st.integers(1, 7), sizes=SIZES, left=st.integers(0, 6))
+@settings(max_examples=examples(60))
+def test_uniform_is_balanced_and_keeps_owned_partitions(
+    count: int, sizes: dict[bytes, int], left: int
+) -> None:
+    everything = frozenset(sizes)
+    first = uniform({f"m{n}": Subscriber(everything) for n in range(count)}, sizes)
+    totals = [len(partitions) for partitions in first.values()]
+    assert max(totals) - min(totals) <= 1
+    stay = {f"m{n}" for n in range(count) if n != left} or {"m9"}
+    again = uniform({one: Subscriber(everything, frozenset(first.get(one, ()))) for one in stay}, sizes)
+    totals = [len(partitions) for partitions in again.values()]
+    assert max(totals) - min(totals) <= 1
+    for one in stay & set(first):
+        assert first[one] <= again[one], "a member that stays keeps its partitions"
+
+
+def test_uniform_assigns_like_apache_kafka() -> None:
+    """Seven partitions, members that come one by one and go again, as in the scenario of that name."""
+    topic = TOPICS[0]
+    has: dict[str, frozenset[tuple[bytes, int]]] = {}
+    seen = []
+    for step in ("+a", "+b", "+c", "+d", "-a", "-b", "-c"):
+        if step[0] == "+":
+            has[step[1]] = frozenset()
+        else:
+            del has[step[1]]
+        members = {one: Subscriber(frozenset({topic}), owned) for one, owned in has.items()}
+        assigned = uniform(members, {topic: 7})
+        has = {one: frozenset(partitions) for one, partitions in assigned.items()}
+        seen.append(" ".join(one + "".join(str(n) for _, n in sorted(has[one])) for one in sorted(has)))
+    assert seen == [
+        "a0123456",
+        "a0123 b456",
+        "a012 b45 c36",
+        "a01 b45 c36 d2",
+        "b45 c36 d012",
+        "c346 d0125",
+        "d0123456",
+    ]
+
+
+def test_range_gives_equal_numbers_of_all_topics_to_the_same_member() -> None:
+    everything = frozenset(TOPICS[:2])
+    members = {
+        "a": Subscriber(everything),
+        "b": Subscriber(everything),
+        "z": Subscriber(everything, instance_id="i"),
+    }
+    result = ASSIGNORS["range"](members, dict.fromkeys(TOPICS[:2], 5))
+    assert {name: sorted(p for t, p in owned if t == TOPICS[0]) for name, owned in result.items()} == {
+        "z": [0, 1],
+        "a": [2, 3],
+        "b": [4],
+    }
+    for owned in result.values():
+        assert {p for t, p in owned if t == TOPICS[0]} == {p for t, p in owned if t == TOPICS[1]}

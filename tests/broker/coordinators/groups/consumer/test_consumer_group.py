@@ -6,11 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pykafka2.broker.base.image import BROKER_RESOURCE, GROUP_RESOURCE
-from pykafka2.broker.coordinators.groups.consumer.assignors import ASSIGNORS, Subscriber
 from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroupState, MemberState
 from pykafka2.broker.coordinators.runtime import Entry
 from pykafka2.broker.coordinators.settings import GroupSettings, TopicTable
@@ -36,7 +33,6 @@ from tests.error_codes import (
     UNSUPPORTED_ASSIGNOR,
     UNSUPPORTED_VERSION,
 )
-from tests.gate import examples
 
 AT_ONCE = {"group.consumer.assignment.interval.ms": 0}
 MakeBench = Callable[..., Bench]
@@ -54,17 +50,17 @@ def bench(make_bench: MakeBench) -> Bench:
 
 
 def test_member_at_epoch_0_joins_and_gets_all_partitions(bench: Bench) -> None:
-    answer = bench.beat("a", 0)
-    assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", 2)
-    assert answer.heartbeat_interval_ms == 5000
-    assert assigned(answer) == {bench.topic_id("orders"): ALL}
+    response = bench.beat("a", 0)
+    assert (response.error_code, response.member_id, response.member_epoch) == (0, "a", 2)
+    assert response.heartbeat_interval_ms == 5000
+    assert assigned(response) == {bench.topic_id("orders"): ALL}
     assert assigned(bench.beat("a", 2)) is None, "nothing new"
     assert bench.consumer().state is ConsumerGroupState.STABLE
 
 
 def test_version_0_member_gets_a_member_id(shard_bench: ShardBench) -> None:
-    answer = shard_bench.beat("", 0, version=0)
-    assert answer.member_id == "0001"
+    response = shard_bench.beat("", 0, version=0)
+    assert response.member_id == "0001"
     assert shard_bench.beat("", 0, version=1).error_code == INVALID_REQUEST
 
 
@@ -104,15 +100,15 @@ def test_a_silent_member_is_out_after_the_session_timeout(bench: Bench) -> None:
     bench.beat("b", 3)
     bench.advance(16.0)
     assert list(bench.consumer().members) == ["b"]
-    answer = bench.beat("b", 3)
-    assert (answer.member_epoch, assigned(answer)) == (4, {bench.topic_id("orders"): ALL})
+    response = bench.beat("b", 3)
+    assert (response.member_epoch, assigned(response)) == (4, {bench.topic_id("orders"): ALL})
 
 
-def test_epoch_minus_1_leaves(bench: Bench) -> None:
+def test_heartbeat_with_epoch_minus_1_leaves_the_group(bench: Bench) -> None:
     bench.beat("a", 0)
     assert bench.beat("stranger", 3).error_code == UNKNOWN_MEMBER_ID
-    answer = bench.beat("a", -1)
-    assert (answer.error_code, answer.member_epoch) == (0, -1)
+    response = bench.beat("a", -1)
+    assert (response.error_code, response.member_epoch) == (0, -1)
     assert bench.consumer().state is ConsumerGroupState.EMPTY
     assert bench.beat("a", 2).error_code == UNKNOWN_MEMBER_ID
     assert bench.beat("a", -1).error_code == UNKNOWN_MEMBER_ID
@@ -123,7 +119,7 @@ def test_epoch_minus_1_leaves(bench: Bench) -> None:
     ("epoch", "owned", "code"),
     [(4, [0], FENCED_MEMBER_EPOCH), (0, None, 0), (2, [0, 1, 2], 0), (1, [0], FENCED_MEMBER_EPOCH)],
 )
-def test_only_the_members_epoch_or_the_one_before_is_taken(
+def test_heartbeat_is_accepted_only_at_the_current_or_previous_epoch(
     bench: Bench, epoch: int, owned: list[int] | None, code: int
 ) -> None:
     orders = bench.topic_id("orders")
@@ -131,8 +127,8 @@ def test_only_the_members_epoch_or_the_one_before_is_taken(
     bench.beat("b", 0)
     bench.beat("a", 2, owned={orders: [0, 1, 2]})
     assert bench.consumer().members["a"].epoch == 3
-    answer = bench.beat("a", epoch, owned=None if owned is None else {orders: owned})
-    assert answer.error_code == code
+    response = bench.beat("a", epoch, owned=None if owned is None else {orders: owned})
+    assert response.error_code == code
 
 
 def test_previous_epoch_is_accepted_only_with_a_subset_of_the_owned_partitions(
@@ -173,7 +169,7 @@ def test_unknown_assignors_are_refused(bench: Bench) -> None:
     assert described.groups[0].assignor_name == "range"
 
 
-def test_heartbeats_to_groups_that_do_not_exist(shard_bench: ShardBench) -> None:
+def test_heartbeat_to_a_missing_group_gets_group_id_not_found(shard_bench: ShardBench) -> None:
     assert shard_bench.beat("a", 2).error_code == GROUP_ID_NOT_FOUND
     assert shard_bench.shard.groups == {}
 
@@ -185,7 +181,7 @@ def test_a_full_group_takes_no_more() -> None:
     assert bench.beat("a", 2).error_code == 0
 
 
-def test_a_static_member_leaves_for_a_while_and_finds_its_partitions(bench: Bench) -> None:
+def test_static_member_gets_its_partitions_back_after_a_temporary_leave(bench: Bench) -> None:
     orders = bench.topic_id("orders")
     bench.beat("a", 0, instance="one")
     bench.beat("b", 0, instance="two")
@@ -211,23 +207,23 @@ def test_static_member_that_leaves_temporarily_has_revoked_its_partitions(shard_
     assert assigned(shard_bench.beat("b", 3)) == {ORDERS: [3, 4, 5]}
 
 
-def test_an_instance_in_use_is_not_released(bench: Bench) -> None:
+def test_instance_id_in_use_gets_unreleased_instance_id(bench: Bench) -> None:
     bench.beat("a", 0, instance="one")
     assert bench.beat("b", 0, instance="one").error_code == UNRELEASED_INSTANCE_ID
     assert bench.beat("b", 2, instance="other").error_code == UNKNOWN_MEMBER_ID
 
 
-def test_a_static_member_that_stays_away_is_out_after_its_session(shard_bench: ShardBench) -> None:
+def test_absent_static_member_is_removed_after_its_session_timeout(shard_bench: ShardBench) -> None:
     shard_bench.beat("a", 0, instance="one")
     shard_bench.beat("a", -2, instance="one")
     shard_bench.advance(45.0)
     assert shard_bench.consumer().members == {}
 
 
-def test_a_changed_subscription_takes_partitions_away(shard_bench: ShardBench) -> None:
+def test_changed_subscription_revokes_partitions(shard_bench: ShardBench) -> None:
     shard_bench.beat("a", 0, topics=["orders", "refunds"])
-    answer = shard_bench.beat("a", 2, topics=["refunds"], owned={ORDERS: ALL, REFUNDS: [0, 1, 2]})
-    assert assigned(answer) == {REFUNDS: [0, 1, 2]}
+    response = shard_bench.beat("a", 2, topics=["refunds"], owned={ORDERS: ALL, REFUNDS: [0, 1, 2]})
+    assert assigned(response) == {REFUNDS: [0, 1, 2]}
     assert shard_bench.beat("a", 2, owned={REFUNDS: [0, 1, 2]}).member_epoch == 3
 
 
@@ -236,11 +232,11 @@ def test_new_partitions_are_assigned_at_the_next_heartbeat(shard_bench: ShardBen
     shard_bench.runtime.carry_out(
         shard_bench.shard.on_topics(TopicTable({"orders": (ORDERS, 8)})), shard_bench.now
     )
-    answer = shard_bench.beat("a", 2)
-    assert (answer.member_epoch, assigned(answer)) == (3, {ORDERS: [*ALL, 6, 7]})
+    response = shard_bench.beat("a", 2)
+    assert (response.member_epoch, assigned(response)) == (3, {ORDERS: [*ALL, 6, 7]})
 
 
-def test_a_deleted_topic_is_taken_away(shard_bench: ShardBench) -> None:
+def test_partitions_of_a_deleted_topic_are_revoked(shard_bench: ShardBench) -> None:
     shard_bench.beat("a", 0, topics=["orders", "refunds"])
     shard_bench.runtime.carry_out(
         shard_bench.shard.on_topics(TopicTable({"orders": (ORDERS, 6)})), shard_bench.now
@@ -248,11 +244,11 @@ def test_a_deleted_topic_is_taken_away(shard_bench: ShardBench) -> None:
     assert assigned(shard_bench.beat("a", 2, owned={ORDERS: ALL, REFUNDS: [0, 1, 2]})) == {ORDERS: ALL}
 
 
-def test_targets_are_made_at_most_once_an_interval() -> None:
+def test_assignments_are_computed_at_most_once_per_interval() -> None:
     bench = ShardBench(GroupSettings(consumer_assignment_interval=1.0))
     bench.beat("a", 0)
-    answer = bench.beat("b", 0)
-    assert (answer.member_epoch, assigned(answer)) == (2, {})
+    response = bench.beat("b", 0)
+    assert (response.member_epoch, assigned(response)) == (2, {})
     assert bench.consumer().state is ConsumerGroupState.ASSIGNING
     bench.advance(1.0)
     assert bench.beat("b", 2).member_epoch == 3
@@ -279,7 +275,9 @@ def test_commits_do_not_extend_the_session_of_a_consumer_group_member(bench: Ben
     "options",
     [{"config": {"group.coordinator.rebalance.protocols": "classic"}}, {"features": {"group.version": 0}}],
 )
-def test_the_new_protocol_can_be_off(simulation: Simulation, options: dict[str, Any]) -> None:
+def test_disabled_consumer_protocol_gets_unsupported_version(
+    simulation: Simulation, options: dict[str, Any]
+) -> None:
     bench = ClusterBench(simulation, **options)
     assert bench.beat("one", 0).error_code == UNSUPPORTED_VERSION
     request = ConsumerGroupDescribeRequest(group_ids=["billing"], include_authorized_operations=False)
@@ -288,7 +286,7 @@ def test_the_new_protocol_can_be_off(simulation: Simulation, options: dict[str, 
 
 
 def alter(bench: ClusterBench, kind: int, name: str, configs: dict[str, str]) -> None:
-    """Set configurations, as an administrator does."""
+    """Set the configs of a resource."""
     resource = IncrementalAlterConfigsRequestAlterConfigsResource(
         resource_type=kind,
         resource_name=name,
@@ -297,8 +295,8 @@ def alter(bench: ClusterBench, kind: int, name: str, configs: dict[str, str]) ->
             for name, value in configs.items()
         ],
     )
-    answer = bench.call(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
-    assert answer.responses[0].error_code == 0, answer
+    response = bench.call(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
+    assert response.responses[0].error_code == 0, response
 
 
 def test_the_interval_between_assignments_can_be_changed_while_brokers_run(
@@ -350,16 +348,16 @@ def test_regex_subscription_matches_present_and_later_topics(shard_bench: ShardB
     assert shard_bench.consumer().regexes == {"ord.*": frozenset({"orders", "ordinary"})}
 
 
-def test_a_pattern_matches_whole_names(shard_bench: ShardBench) -> None:
+def test_regex_matches_whole_topic_names(shard_bench: ShardBench) -> None:
     assert assigned(shard_bench.beat("a", 0, regex="order")) == {}
 
 
-def test_a_pattern_and_names_go_together(bench: Bench) -> None:
-    answer = bench.beat("a", 0, regex="order.", topics=["refunds"])
-    assert assigned(answer) == {bench.topic_id("orders"): ALL, bench.topic_id("refunds"): [0, 1, 2]}
+def test_regex_and_topic_names_are_combined(bench: Bench) -> None:
+    response = bench.beat("a", 0, regex="order.", topics=["refunds"])
+    assert assigned(response) == {bench.topic_id("orders"): ALL, bench.topic_id("refunds"): [0, 1, 2]}
 
 
-def test_a_pattern_that_is_none_is_refused(shard_bench: ShardBench) -> None:
+def test_invalid_regex_is_rejected(shard_bench: ShardBench) -> None:
     assert shard_bench.beat("a", 0, regex="(").error_code == INVALID_REGULAR_EXPRESSION
     assert shard_bench.shard.groups == {}
 
@@ -402,7 +400,7 @@ def test_rebalance_timeout_continues_under_the_next_coordinator(shard_bench: Sha
     assert set(shard_bench.consumer().members) == {"b"}
 
 
-def test_a_group_that_changed_its_protocol_leaves_nothing_behind(shard_bench: ShardBench) -> None:
+def test_deleted_group_leaves_no_record_in_the_compacted_log(shard_bench: ShardBench) -> None:
     shard_bench.beat("a", 0)
     shard_bench.beat("a", -1)
     shard_bench.member_id()
@@ -415,7 +413,7 @@ def test_a_group_that_changed_its_protocol_leaves_nothing_behind(shard_bench: Sh
 
 
 def test_empty_groups_change_their_protocol(make_bench: MakeBench) -> None:
-    """Under any policy for groups with members."""
+    """The migration policy applies only to groups with members."""
     bench = make_bench({"group.consumer.migration.policy": "disabled"}, brokers=3)
     bench.commit(5)
     assert bench.beat("a", 0).error_code == 0
@@ -451,7 +449,7 @@ def test_empty_group_is_removed_with_its_last_offset() -> None:
     assert bench.shard.groups == {}
 
 
-def test_describing_shows_assignment_and_target(shard_bench: ShardBench) -> None:
+def test_consumer_group_describe_returns_assignments_and_targets(shard_bench: ShardBench) -> None:
     shard_bench.beat("a", 0)
     shard_bench.beat("b", 0, instance="two")
     request = ConsumerGroupDescribeRequest(group_ids=[GROUP, "none"], include_authorized_operations=False)
@@ -473,89 +471,3 @@ def test_describing_shows_assignment_and_target(shard_bench: ShardBench) -> None
     (group,) = shard_bench.call(request).groups[:1]
     assert [one.partitions for one in group.members[0].assignment.topic_partitions] == [ALL], "not revoked"
     assert shard_bench.describe().error_message == "Group billing is not a classic group."
-
-
-# -- assignors ----------------------------------------------------------------------------------------
-
-TOPIC_IDS = [bytes([n]) * 16 for n in range(4)]
-members_of = st.dictionaries(
-    st.sampled_from([f"m{n}" for n in range(7)]),
-    st.builds(Subscriber, topics=st.frozensets(st.sampled_from(TOPIC_IDS))),
-    max_size=7,
-)
-sizes_of = st.dictionaries(st.sampled_from(TOPIC_IDS), st.integers(1, 9))
-
-
-@pytest.mark.parametrize("name", ASSIGNORS)
-@given(members=members_of, sizes=sizes_of)
-def test_every_partition_that_is_read_has_one_owner_that_reads_it(
-    name: str, members: dict[str, Subscriber], sizes: dict[bytes, int]
-) -> None:
-    result = ASSIGNORS[name](members, sizes)
-    assert set(result) == set(members)
-    owned = sorted(one for partitions in result.values() for one in partitions)
-    read = {topic_id for member in members.values() for topic_id in member.topics}
-    assert owned == sorted((t, p) for t, size in sizes.items() if t in read for p in range(size))
-    for member_id, partitions in result.items():
-        assert {topic_id for topic_id, _ in partitions} <= members[member_id].topics
-    assert ASSIGNORS[name](dict(reversed(members.items())), sizes) == result
-
-
-@given(count=st.integers(1, 7), sizes=sizes_of, left=st.integers(0, 6))
-@settings(max_examples=examples(60))
-def test_uniform_is_balanced_and_moves_no_more_than_it_must(
-    count: int, sizes: dict[bytes, int], left: int
-) -> None:
-    uniform = ASSIGNORS["uniform"]
-    everything = frozenset(sizes)
-    first = uniform({f"m{n}": Subscriber(everything) for n in range(count)}, sizes)
-    totals = [len(partitions) for partitions in first.values()]
-    assert max(totals) - min(totals) <= 1
-    stay = {f"m{n}" for n in range(count) if n != left} or {"m9"}
-    again = uniform({one: Subscriber(everything, frozenset(first.get(one, ()))) for one in stay}, sizes)
-    totals = [len(partitions) for partitions in again.values()]
-    assert max(totals) - min(totals) <= 1
-    for one in stay & set(first):
-        assert first[one] <= again[one], "a member that stays keeps its partitions"
-
-
-def test_consumer_group_uniformly_hands_out_as_apache_kafka_does() -> None:
-    """Seven partitions, members that come one by one and go again, as in the scenario of that name."""
-    topic = TOPIC_IDS[0]
-    has: dict[str, frozenset[tuple[bytes, int]]] = {}
-    seen = []
-    for step in ("+a", "+b", "+c", "+d", "-a", "-b", "-c"):
-        if step[0] == "+":
-            has[step[1]] = frozenset()
-        else:
-            del has[step[1]]
-        members = {one: Subscriber(frozenset({topic}), owned) for one, owned in has.items()}
-        given = ASSIGNORS["uniform"](members, {topic: 7})
-        has = {one: frozenset(partitions) for one, partitions in given.items()}
-        seen.append(" ".join(one + "".join(str(n) for _, n in sorted(has[one])) for one in sorted(has)))
-    assert seen == [
-        "a0123456",
-        "a0123 b456",
-        "a012 b45 c36",
-        "a01 b45 c36 d2",
-        "b45 c36 d012",
-        "c346 d0125",
-        "d0123456",
-    ]
-
-
-def test_range_gives_equal_numbers_of_all_topics_to_the_same_member() -> None:
-    everything = frozenset(TOPIC_IDS[:2])
-    members = {
-        "a": Subscriber(everything),
-        "b": Subscriber(everything),
-        "z": Subscriber(everything, instance_id="i"),
-    }
-    result = ASSIGNORS["range"](members, dict.fromkeys(TOPIC_IDS[:2], 5))
-    assert {name: sorted(p for t, p in owned if t == TOPIC_IDS[0]) for name, owned in result.items()} == {
-        "z": [0, 1],
-        "a": [2, 3],
-        "b": [4],
-    }
-    for owned in result.values():
-        assert {p for t, p in owned if t == TOPIC_IDS[0]} == {p for t, p in owned if t == TOPIC_IDS[1]}
