@@ -298,6 +298,23 @@ class ClusterAdmin:
         request = UnregisterBrokerRequest(broker_id=whole_number("broker_id", broker_id, 0))
         self._cluster.request(request, AnyNode(), timeout, _error_of)
 
+    def unregister_controller(self, controller_id: int, *, timeout: float | None = None) -> None:
+        """Remove a KRaft controller that was shut down for good from the cluster's metadata (KIP-1331).
+
+        Call `remove_raft_voter` first if it is a voter. A controller that still runs registers again.
+
+        Raises:
+            ControllerIdNotRegistered: there is no such controller.
+            InvalidRequest: it is the active controller.
+            UnsupportedVersion: the brokers are older than Kafka 4.4, or their metadata.version is below 33.
+            ClusterAuthorizationFailed: the principal lacks ALTER on the cluster.
+            IllegalArgument: the id is not valid; no request was sent.
+        """
+        from pykafka2.protocol.messages.cluster import UnregisterControllerRequest
+
+        request = UnregisterControllerRequest(controller_id=whole_number("controller_id", controller_id, 0))
+        self._cluster.request(request, AnyNode(), timeout, _error_of)
+
 
 def checked_brokers(
     cluster: ClusterClient, brokers: Iterable[int] | None, timeout: float | None

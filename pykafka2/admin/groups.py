@@ -147,7 +147,7 @@ class GroupsAdmin:
 
         def read(response: Any, groups: list[str]) -> Results[str, None]:
             errors = {
-                result.group_id: error_of(result.error_code)
+                result.group_id: error_of(result.error_code, result.error_message or "")
                 for result in response.results
                 if result.error_code
             }

@@ -86,6 +86,7 @@ class KafkaAdminClient(AsyncClient):
     add_raft_voter = awaited(SyncAdmin.add_raft_voter)
     remove_raft_voter = awaited(SyncAdmin.remove_raft_voter)
     unregister_broker = awaited(SyncAdmin.unregister_broker)
+    unregister_controller = awaited(SyncAdmin.unregister_controller)
     describe_log_dirs = awaited(SyncAdmin.describe_log_dirs)
     describe_replica_log_dirs = awaited(SyncAdmin.describe_replica_log_dirs)
     alter_replica_log_dirs = awaited(SyncAdmin.alter_replica_log_dirs)

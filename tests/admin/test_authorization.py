@@ -95,6 +95,7 @@ WHOLE: dict[str, Call] = {
     "describe_metadata_quorum": lambda admin: admin.describe_metadata_quorum(),
     "add_raft_voter": lambda admin: admin.add_raft_voter(1, bytes(16), {"CONTROLLER": ("localhost", 1)}),
     "remove_raft_voter": lambda admin: admin.remove_raft_voter(1, bytes(16)),
+    "unregister_controller": lambda admin: admin.unregister_controller(1),
     "unregister_broker": lambda admin: admin.unregister_broker(1),
     "elect_leaders of all": lambda admin: admin.elect_leaders(),
     "abort_transaction": lambda admin: admin.abort_transaction(ORDERS, 1, 1, coordinator_epoch=0),
@@ -104,7 +105,7 @@ WHOLE: dict[str, Call] = {
 @pytest.fixture
 def cluster(simulation: Simulation) -> KafkaCluster:
     config = {"authorizer.class.name": STANDARD_AUTHORIZER}
-    return simulation.cluster(brokers=2, topics=["orders", "payments"], config=config)
+    return simulation.cluster(brokers=2, topics=["orders", "payments"], config=config, as_version="4.4")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from pykafka2 import NewTopic, TopicPartition
+from pykafka2 import KafkaAdminClient, NewTopic, TopicPartition
 from pykafka2.admin.cluster_values import (
     ApiVersion,
     FeatureUpdate,
@@ -18,6 +18,7 @@ from pykafka2.admin.cluster_values import (
 from pykafka2.admin.outcomes import ItemsFailed
 from pykafka2.errors import (
     BrokerIdNotRegistered,
+    ControllerIdNotRegistered,
     IllegalArgument,
     InconsistentClusterId,
     InvalidRequest,
@@ -109,6 +110,26 @@ def test_broker_that_is_down_has_its_own_error(world: World) -> None:
         9: KafkaTimeoutError,
     }
     assert world.cluster.history.count(ApiVersionsRequest) > 0
+
+
+def test_controllers_are_unregistered_by_brokers_of_kafka_4_4(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=2, as_version="4.4")
+    active = cluster.controller.id
+    with KafkaAdminClient(
+        bootstrap_servers=cluster.bootstrap_servers, runtime=simulation.runtime.at("admin")
+    ) as admin:
+        admin.unregister_controller(1 - active)
+        with pytest.raises(InvalidRequest, match="cannot unregister itself"):
+            admin.unregister_controller(active)
+        with pytest.raises(ControllerIdNotRegistered, match="Controller ID 7"):
+            admin.unregister_controller(7)
+        with pytest.raises(IllegalArgument, match="controller_id"):
+            admin.unregister_controller(-1)
+
+
+def test_older_brokers_do_not_support_unregistering_controllers(world: World) -> None:
+    with pytest.raises(UnsupportedVersion, match="UnregisterController"):
+        world.admin.unregister_controller(1)
 
 
 def test_stopped_broker_is_unregistered(simulation: Simulation, world: World) -> None:

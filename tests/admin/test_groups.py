@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from pykafka2 import TopicPartition
@@ -9,6 +11,7 @@ from pykafka2.admin.group_values import GroupListing, MemberToRemove
 from pykafka2.admin.outcomes import ItemsFailed
 from pykafka2.errors import (
     ClientClosed,
+    GroupDeletionFailed,
     GroupIdNotFound,
     IllegalArgument,
     KafkaError,
@@ -17,7 +20,11 @@ from pykafka2.errors import (
     NonEmptyGroup,
     UnknownMemberId,
 )
-from pykafka2.protocol.messages.group_admin import DeleteGroupsRequest, ListGroupsRequest
+from pykafka2.protocol.messages.group_admin import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    ListGroupsRequest,
+)
 from pykafka2.testing import Simulation
 from tests.admin.worlds import GROUPS, World
 
@@ -199,6 +206,25 @@ def test_groups_without_members_are_deleted(world: World) -> None:
         world.admin.delete_groups(["busy"])
     with pytest.raises(IllegalArgument, match="list"):
         world.admin.delete_groups("busy")
+
+
+@pytest.mark.parametrize(
+    ("as_version", "words"), [("4.4", "the disk is full"), ("4.3", "could not be deleted")]
+)
+def test_failed_deletion_has_the_brokers_message_since_kafka_4_4(
+    simulation: Simulation, as_version: str, words: str
+) -> None:
+    def failed(request: DeleteGroupsRequest, response: DeleteGroupsResponse) -> DeleteGroupsResponse:
+        for result in response.results:
+            result.error_code, result.error_message = GroupDeletionFailed.code, "the disk is full"
+        return response
+
+    with closing(World(simulation, as_version=as_version)) as world:
+        world.commit("g", {ORDERS[0]: 0})
+        world.cluster.controls.rule(api="DeleteGroups", times=1, then="replace_reply", reply=failed)
+        outcomes = world.admin.delete_groups(["g"], raise_errors=False)
+    assert isinstance(outcomes.errors["g"], GroupDeletionFailed)
+    assert words in str(outcomes.errors["g"])
 
 
 def test_static_and_dynamic_members_are_removed(world: World) -> None:

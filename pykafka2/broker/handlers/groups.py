@@ -269,7 +269,7 @@ api(
 api(
     DeleteGroupsRequest,
     0,
-    2,
+    3,
     at=GROUP_COORDINATOR,
     access=each(Operation.DELETE, ResourceType.GROUP),
 )

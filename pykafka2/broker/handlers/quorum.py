@@ -1,4 +1,4 @@
-"""DescribeQuorum, AddRaftVoter and RemoveRaftVoter: the controllers, described like a KRaft quorum (KIP-595).
+"""The controllers, described like a KRaft quorum (KIP-595), and changes of their quorum.
 
 Every broker can become the controller, so every broker is a voter. All of them share one metadata log in
 memory, so every live broker has caught up (docs/fidelity.md). The quorum is static, as without the feature
@@ -9,17 +9,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pykafka2.broker.base.features import METADATA_VERSION
 from pykafka2.broker.base.image import METADATA_TOPIC
 from pykafka2.broker.handlers.api import CONTROLLER, api
 from pykafka2.broker.handlers.authorization import on_cluster
 from pykafka2.errors import (
     BrokerError,
+    ControllerIdNotRegistered,
     InconsistentClusterId,
     InvalidRequest,
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
 from pykafka2.protocol.acl_terms import Operation
+from pykafka2.protocol.messages.cluster import (
+    UnregisterControllerRequest,
+    UnregisterControllerResponse,
+)
 from pykafka2.protocol.messages.quorum import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
@@ -40,6 +46,8 @@ if TYPE_CHECKING:
 
 
 FIRST_VERSION_WITH_NODES = 2
+FIRST_WITH_UNREGISTRATION = 33
+"""The metadata.version from which on controllers can be unregistered."""
 LISTENER = "CONTROLLER"
 
 
@@ -110,6 +118,26 @@ def _unknown_partition(number: int) -> DescribeQuorumResponsePartitionData:
         current_voters=[],
         observers=[],
     )
+
+
+@api(UnregisterControllerRequest, 0, 0, at=CONTROLLER, access=on_cluster(Operation.ALTER))
+def handle_unregister_controller(
+    services: Services, context: RequestContext, request: UnregisterControllerRequest, now: float
+) -> UnregisterControllerResponse:
+    """Accept the id of a known controller; it stays a voter, as it would register again (KIP-1331)."""
+    controller, controller_id = services.controller, request.controller_id
+    error: BrokerError | None = None
+    if controller_id == controller.id:
+        error = InvalidRequest("Controller cannot unregister itself while it is active.")
+    elif controller.state.features.get(METADATA_VERSION, 0) < FIRST_WITH_UNREGISTRATION:
+        error = UnsupportedVersion(
+            "The current MetadataVersion is too old to support controller unregistration."
+        )
+    elif controller_id not in controller.state.brokers:
+        error = ControllerIdNotRegistered(f"Controller ID {controller_id} is not currently registered.")
+    if error is None:
+        return UnregisterControllerResponse()
+    return UnregisterControllerResponse(error_code=error.code or 0, error_message=str(error))
 
 
 STATIC = "because the kraft.version feature is 0"

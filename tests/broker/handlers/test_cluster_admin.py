@@ -10,6 +10,7 @@ from pykafka2.errors import name_of
 from pykafka2.protocol.messages.cluster import (
     FeatureUpdateKey,
     UnregisterBrokerRequest,
+    UnregisterControllerRequest,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
@@ -182,3 +183,34 @@ def test_describe_topic_partitions_returns_pages(connect: Connect) -> None:
     for cursor in (("zz", 0), ("e", -1)):
         refused, following = page(wire, "e", cursor=cursor)
         assert (refused, following) == ([("INVALID_REQUEST", "e", [])], None)
+
+
+@pytest.mark.kafka(brokers=2, as_version="4.4")
+def test_controller_is_unregistered_unless_it_is_active_or_unknown(
+    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]
+) -> None:
+    """KIP-1331; any broker forwards it."""
+    active = kafka_cluster.controller.id
+    for wire in (connect(0), connect(1)):
+        refused = [wire.call(UnregisterControllerRequest(controller_id=one), 0) for one in (active, 9)]
+        assert [name_of(one.error_code) for one in refused] == [
+            "INVALID_REQUEST",
+            "CONTROLLER_ID_NOT_REGISTERED",
+        ]
+        assert "cannot unregister itself" in (refused[0].error_message or "")
+        assert wire.call(UnregisterControllerRequest(controller_id=1 - active), 0).error_code == 0
+
+
+@pytest.mark.kafka(brokers=2, as_version="4.4", features={"metadata.version": 32})
+def test_controllers_are_not_unregistered_before_metadata_version_33(
+    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]
+) -> None:
+    other = 1 - kafka_cluster.controller.id
+    answer = connect(0).call(UnregisterControllerRequest(controller_id=other), 0)
+    assert name_of(answer.error_code) == "UNSUPPORTED_VERSION"
+
+
+@pytest.mark.kafka(brokers=1, as_version="4.3")
+def test_brokers_before_4_4_do_not_unregister_controllers(connect: Callable[[int], RawClient]) -> None:
+    with pytest.raises(ConnectionError):
+        connect(0).call(UnregisterControllerRequest(controller_id=7), 0)

@@ -21,6 +21,7 @@ FORWARDABLE = {
     "DescribeQuorum",
     "UpdateFeatures",
     "UnregisterBroker",
+    "UnregisterController",
     "AddRaftVoter",
     "RemoveRaftVoter",
 }

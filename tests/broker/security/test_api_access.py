@@ -78,6 +78,7 @@ KAFKA: Final[dict[str, tuple[str, str]]] = {
     "DescribeCluster": FILTERED,
     "DescribeProducers": ("READ", TOPIC),
     "UnregisterBroker": ("ALTER", CLUSTER),
+    "UnregisterController": ("ALTER", CLUSTER),
     "DescribeTransactions": ("DESCRIBE", TRANSACTION),
     "ListTransactions": FILTERED,
     "ConsumerGroupHeartbeat": ("READ", GROUP),
@@ -144,7 +145,8 @@ def _value(field: Field, version: int) -> Any:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KafkaCluster]:
     """A cluster whose clients have no right."""
-    with KafkaCluster(brokers=1, config={"authorizer.class.name": STANDARD_AUTHORIZER}) as cluster:
+    config = {"authorizer.class.name": STANDARD_AUTHORIZER}
+    with KafkaCluster(brokers=1, config=config, as_version="4.4") as cluster:
         yield cluster
 
 

@@ -235,6 +235,12 @@ CASES: dict[str, tuple[str, int, dict[str, Any], Needs]] = {
         [("ALTER", ON_CLUSTER)],
     ),
     "remove a voter": ("RemoveRaftVoter", 0, {"voter_id": 1, "cluster_id": None}, [("ALTER", ON_CLUSTER)]),
+    "unregister a controller": (
+        "UnregisterController",
+        0,
+        {"controller_id": 77},
+        [("ALTER", ON_CLUSTER)],
+    ),
     "unregister": ("UnregisterBroker", 0, {"broker_id": 77}, [("ALTER", ON_CLUSTER)]),
     "describe rules": ("DescribeAcls", 3, ANY_RULE, [("DESCRIBE", ON_CLUSTER)]),
     "create rules": (
@@ -404,7 +410,7 @@ def cluster() -> Iterator[KafkaCluster]:
         "auto.create.topics.enable": False,
         "group.initial.rebalance.delay.ms": 0,
     }
-    with KafkaCluster(brokers=1, topics=[TOPIC, OTHER_TOPIC], config=config) as cluster:
+    with KafkaCluster(brokers=1, topics=[TOPIC, OTHER_TOPIC], config=config, as_version="4.4") as cluster:
         cluster.acls.allow(ME, "ALL", group="*")
         cluster.acls.allow(ME, "ALL", transactional_id="*")
         with RawClient(cluster.bootstrap_servers) as wire:
