@@ -17,11 +17,11 @@ from pykafka2.protocol.messages.log_dirs import (
 )
 from pykafka2.protocol.messages.topics import CreateTopicsRequest
 from pykafka2.testing import KafkaCluster
+from tests.broker.support.admin_requests import topic_of
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce
 from tests.broker.support.raw_client import RawClient
 
-from ..broker.admin_wire import topic_of
 from .brokers import eventually
 from .maven import KafkaJars
 from .real_kafka import RealKafka
