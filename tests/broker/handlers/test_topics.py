@@ -1,162 +1,254 @@
-"""Responses about topics, the cluster, configs and coordinators, over real sockets."""
+"""Automatically created topics, topic names, and the checks of CreateTopics and DeleteTopics.
+
+The messages are those of Apache Kafka 4.3.1 for the same requests.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from pykafka2.protocol.messages.cluster import DescribeClusterRequest
-from pykafka2.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
-from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
-from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from pykafka2.protocol.messages.topics import DeleteTopicsRequest
-from pykafka2.protocol.messages.transaction import InitProducerIdRequest
+from pykafka2.errors import name_of
+from pykafka2.protocol.messages.topics import (
+    CreatableReplicaAssignment,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
 from pykafka2.protocol.primitives import ZERO_UUID
-from pykafka2.testing.cluster import KafkaCluster, Topic
-from tests.broker.support.data_requests import error_name
+from pykafka2.testing.cluster import KafkaCluster
+from tests.broker.support.admin_requests import (
+    Outcome,
+    create,
+    delete,
+    metadata_of,
+    outcome,
+    topic_of,
+)
 from tests.broker.support.raw_client import RawClient
 
 Connect = Callable[..., RawClient]
+DONE: Outcome = ("NONE", None)
 
-
-def metadata(wire: RawClient, *names: str, version: int = 12, create: bool = False) -> MetadataResponse:
-    topics = [MetadataRequestTopic(name=name) for name in names]
-    return wire.call(MetadataRequest(topics=topics, allow_auto_topic_creation=create), version)
-
-
-@pytest.mark.kafka(brokers=3, topics={"orders": 6, "audit": Topic(partitions=1, replication_factor=1)})
-def test_metadata_lists_brokers_topics_and_leaders(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    everything = connect(1).call(MetadataRequest(topics=None), 12)
-    ports = {node.node_id: node.port for node in everything.brokers}
-    assert ports == {broker.id: broker.port for broker in kafka_cluster.brokers}
-    assert everything.cluster_id == kafka_cluster.cluster_id
-    topics = {topic.name: topic for topic in everything.topics}
-    assert set(topics) == {"orders", "audit"}
-    leaders = [partition.leader_id for partition in topics["orders"].partitions]
-    assert sorted(leaders) == [0, 0, 1, 1, 2, 2], "leaders are not balanced"
-    for partition in topics["orders"].partitions:
-        assert sorted(partition.replica_nodes) == sorted(partition.isr_nodes) == [0, 1, 2]
-        assert partition.replica_nodes[0] == partition.leader_id
-    assert len(topics["audit"].partitions[0].replica_nodes) == 1
-
-
-@pytest.mark.kafka(brokers=1, topics={"a": 1, "b": 1})
-@pytest.mark.parametrize("version", range(14))
-def test_every_version_of_metadata_is_served(connect: Connect, version: int) -> None:
-    wire = connect()
-    found = metadata(wire, "a", version=version, create=version < 4)
-    assert {topic.name for topic in found.topics} == {"a"}
-    none = wire.call(MetadataRequest(topics=[]), version)
-    # In version 0 an empty list asks for all topics, later for none.
-    assert len(none.topics) == (2 if version == 0 else 0)
-    if version:
-        assert len(wire.call(MetadataRequest(topics=None), version).topics) == 2
-
-
-@pytest.mark.kafka(brokers=1, topics={"a": 1})
-def test_metadata_by_topic_id(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    topic_id = kafka_cluster.controller.image.topics["a"].id
-    by_id = [MetadataRequestTopic(topic_id=one, name=None) for one in (topic_id, b"\x09" * 16)]
-    known, unknown = connect().call(MetadataRequest(topics=by_id), 12).topics
-    assert (known.name, known.topic_id, known.error_code) == ("a", topic_id, 0)
-    assert (unknown.name, error_name(unknown.error_code)) == (None, "UnknownTopicId")
-
-
-@pytest.mark.kafka(brokers=1, topics={"a": 1})
-@pytest.mark.parametrize("name", [None, "", "a", "absent"])
-@pytest.mark.parametrize("version", [10, 11])
-def test_versions_10_and_11_of_metadata_refuse_topic_ids(
-    kafka_cluster: KafkaCluster, connect: Connect, version: int, name: str | None
-) -> None:
-    wire = connect()
-    for topic_id in (kafka_cluster.controller.image.topics["a"].id, b"\x09" * 16):
-        topics = [MetadataRequestTopic(name="a"), MetadataRequestTopic(topic_id=topic_id, name=name)]
-        by_name, by_id = wire.call(MetadataRequest(topics=topics), version).topics
-        # Kafka rejects the whole request, so each of its topics gets the error.
-        assert (by_name.name, by_name.topic_id, by_name.partitions) == ("a", ZERO_UUID, [])
-        assert (by_id.name, by_id.topic_id, by_id.partitions) == (name or "", topic_id, [])
-        assert {error_name(one.error_code) for one in (by_name, by_id)} == {"InvalidRequest"}
-    assert not metadata(wire, "a", version=version).topics[0].error_code, "the connection must stay open"
-
-
-@pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=1)})
-def test_partition_without_leader_gets_leader_not_available(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
-    leading = kafka_cluster.partition("t", 0).leader
-    kafka_cluster.controls.crash_broker(leading)
-    response = metadata(connect(1 - leading), "t")
-    (partition,) = response.topics[0].partitions
-    assert (error_name(partition.error_code), partition.leader_id) == ("LeaderNotAvailable", -1)
-    assert partition.offline_replicas == [leading]
-    assert [node.node_id for node in response.brokers] == [1 - leading]
-
-
-@pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"delete.topic.enable": False})
-def test_delete_topics_is_rejected_with_delete_topic_enable_false(connect: Connect) -> None:
-    response = connect().call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
-    assert error_name(response.responses[0].error_code) == "TopicDeletionDisabled"
-
-
-@pytest.mark.kafka(
-    brokers=1, topics={"t": Topic(configs={"retention.ms": 5})}, config={"log.segment.bytes": 1048577}
+NOT_REGISTERED = "The manual partition assignment includes broker {}, but no such broker is registered."
+TWICE = "The manual partition assignment includes the broker 0 more than once."
+EMPTY = "The manual partition assignment includes an empty replica list."
+NOT_CONSISTENT = (
+    "The manual partition assignment includes a partition with {} replica(s), but this is not consistent "
+    "with previous partitions, which have {} replica(s)."
 )
-def test_describe_configs_names_value_source_and_synonyms(connect: Connect) -> None:
-    resources = [
-        DescribeConfigsResource(
-            resource_type=2, resource_name="t", configuration_keys=["retention.ms", "segment.bytes"]
-        ),
-        DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=["num.partitions"]),
-        DescribeConfigsResource(resource_type=2, resource_name="nosuch", configuration_keys=None),
-        DescribeConfigsResource(resource_type=4, resource_name="9", configuration_keys=None),
-    ]
-    request = DescribeConfigsRequest(resources=resources, include_synonyms=True)
-    topic, broker, unknown, other = connect().call(request, 4).results
-    values = {config.name: config for config in topic.configs}
-    assert (values["retention.ms"].value, values["retention.ms"].config_source) == ("5", 1)
-    assert (values["segment.bytes"].value, values["segment.bytes"].config_source) == ("1048577", 4)
-    assert [synonym.name for synonym in values["segment.bytes"].synonyms] == ["log.segment.bytes"] * 2
-    assert [config.value for config in broker.configs] == ["1"]
-    assert error_name(unknown.error_code) == "UnknownTopicOrPartition"
-    assert error_name(other.error_code) == "InvalidRequest"
+NOT_CONSECUTIVE = "partitions should be a consecutive 0-based integer sequence"
+ILLEGAL = "Topic name is invalid: "
 
 
-@pytest.mark.kafka(brokers=3)
-def test_describe_cluster(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    wire = connect()
-    kafka_cluster.controls.crash_broker(2)
-    request = DescribeClusterRequest(include_cluster_authorized_operations=False)
-    alive = wire.call(request, 2)
-    assert [node.broker_id for node in alive.brokers] == [0, 1]
-    request.include_fenced_brokers = True
-    everyone = wire.call(request, 2)
-    assert [(node.broker_id, node.is_fenced) for node in everyone.brokers] == [
-        (0, False),
-        (1, False),
-        (2, True),
-    ]
+# ---------------------------------------------------------------------- automatic creation
 
 
-@pytest.mark.kafka(brokers=3)
-def test_find_coordinator_names_the_same_live_broker_everywhere(
+@pytest.mark.kafka(brokers=3, config={"num.partitions": 4})
+def test_metadata_request_creates_the_topic_on_every_broker(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
-    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g1", "g2"])
-    responses = [
-        [(one.key, one.node_id, one.port) for one in connect(broker).call(request, 4).coordinators]
-        for broker in range(3)
-    ]
-    assert responses[0] == responses[1] == responses[2]
-    old = connect().call(FindCoordinatorRequest(key="g1", key_type=0), 3)
-    assert (old.error_code, old.node_id) == (0, responses[0][0][1])
-    transaction = connect().call(FindCoordinatorRequest(key="x", key_type=1), 3)
-    assert (transaction.error_code, transaction.node_id in range(3)) == (0, True)
+    wire = connect(1)
+    (first,) = metadata_of(wire, "new")
+    assert name_of(first.error_code) in ("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE")
+    for broker in range(3):
+        (found,) = metadata_of(connect(broker), "new", create=False)
+        assert (found.error_code, len(found.partitions)) == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("config", "in_request"), [({"auto.create.topics.enable": False}, True), ({}, False)]
+)
+def test_auto_creation_requires_request_and_broker_to_allow_it(
+    config: dict[str, object], in_request: bool
+) -> None:
+    with KafkaCluster(brokers=1, config=config) as cluster, RawClient(cluster.brokers[0].address) as wire:
+        (topic,) = metadata_of(wire, "new", create=in_request)
+        assert name_of(topic.error_code) == "UNKNOWN_TOPIC_OR_PARTITION"
+        assert cluster.topics() == []
 
 
 @pytest.mark.kafka(brokers=1)
-def test_init_producer_id_rejects_an_empty_id_and_a_wrong_coordinator(connect: Connect) -> None:
+def test_missing_internal_topics_are_marked_internal(connect: Connect) -> None:
+    responses = metadata_of(connect(), "__transaction_state", "__consumer_offsets", "mine", create=False)
+    assert {name_of(one.error_code) for one in responses} == {"UNKNOWN_TOPIC_OR_PARTITION"}
+    assert [one.is_internal for one in responses] == [True, True, False]
+
+
+@pytest.mark.kafka(brokers=1, topics={"a.b": 1})
+def test_illegal_and_colliding_names_are_not_auto_created(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    illegal, colliding = metadata_of(connect(), "a b", "a_b")
+    assert name_of(illegal.error_code) == "INVALID_TOPIC_EXCEPTION"
+    assert colliding.error_code != 0
+    assert kafka_cluster.topics() == ["a.b"]
+
+
+# ---------------------------------------------------------------------- names
+
+
+@pytest.mark.kafka(brokers=1, topics={"a.b": 1})
+def test_topic_names_are_checked(connect: Connect) -> None:
     wire = connect()
-    for transactional_id, error in (("", "InvalidRequest"), ("tx", "NotCoordinator")):
-        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1000)
-        assert error_name(wire.call(request, 5).error_code) == error
+    for name, words in (
+        ("", ILLEGAL + "the empty string is not allowed"),
+        (".", ILLEGAL + "'.' is not allowed"),
+        ("..", ILLEGAL + "'..' is not allowed"),
+        ("x" * 250, ILLEGAL + f"the length of '{'x' * 250}' is longer than the max allowed length 249"),
+        (
+            "a b",
+            ILLEGAL
+            + "'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+        ),
+        ("a_b", "Topic 'a_b' collides with existing topic: a.b"),
+    ):
+        (result,) = create(wire, topic_of(name))
+        assert outcome(result) == ("INVALID_TOPIC_EXCEPTION", words)
+    (longest,) = create(wire, topic_of("x" * 249))
+    assert outcome(longest) == DONE
+    (again,) = create(wire, topic_of("a.b"))
+    assert outcome(again) == ("TOPIC_ALREADY_EXISTS", "Topic 'a.b' already exists.")
+
+
+# ---------------------------------------------------------------------- CreateTopics, DeleteTopics
+
+MANUAL_BUT = "A manual partition assignment was specified, but {} was not set to -1."
+INVALID_TOPICS: list[tuple[dict[str, Any], str, str]] = [
+    (
+        {"partitions": 0},
+        "INVALID_PARTITIONS",
+        "Number of partitions was set to an invalid non-positive value.",
+    ),
+    (
+        {"factor": 0},
+        "INVALID_REPLICATION_FACTOR",
+        "Replication factor must be larger than 0, or -1 to use the default value.",
+    ),
+    (
+        {"factor": 4},
+        "INVALID_REPLICATION_FACTOR",
+        "Unable to replicate the partition 4 time(s): The target replication factor of 4 cannot be reached "
+        "because only 3 broker(s) are registered or some brokers have all their log directories cordoned.",
+    ),
+    (
+        {"partitions": 10_001},
+        "POLICY_VIOLATION",
+        "Excessively large number of partitions per request.",
+    ),
+    ({"assignment": {0: [0], 2: [1]}}, "INVALID_REPLICA_ASSIGNMENT", NOT_CONSECUTIVE),
+    ({"assignment": {1: [0]}}, "INVALID_REPLICA_ASSIGNMENT", NOT_CONSECUTIVE),
+    ({"assignment": {0: [0, 0]}}, "INVALID_REPLICA_ASSIGNMENT", TWICE),
+    ({"assignment": {0: []}}, "INVALID_REPLICA_ASSIGNMENT", EMPTY),
+    ({"assignment": {0: [7]}}, "INVALID_REPLICA_ASSIGNMENT", NOT_REGISTERED.format(7)),
+    ({"assignment": {0: [0], 1: [0, 1]}}, "INVALID_REPLICA_ASSIGNMENT", NOT_CONSISTENT.format(2, 1)),
+    ({"configs": {"nosuch": "1"}}, "INVALID_CONFIG", "Unknown topic config name: nosuch"),
+    (
+        {"configs": {"retention.ms": None}},
+        "INVALID_CONFIG",
+        "Null value not supported for topic configs: retention.ms",
+    ),
+    (
+        {"configs": {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}},
+        "INVALID_CONFIG",
+        "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)",
+    ),
+]
+INVALID_VALUES = [
+    ("retention.ms", "abc", "Not a number of type LONG"),
+    ("retention.ms", "-2", "Value must be at least -1"),
+    ("max.message.bytes", "99999999999", "Not a number of type INT"),
+    ("cleanup.policy", "foo", "String must be one of: compact, delete"),
+    ("compression.type", "none", "String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer"),
+    ("min.insync.replicas", "0", "Value must be at least 1"),
+    ("unclean.leader.election.enable", "maybe", "Expected value to be either true or false"),
+    ("min.cleanable.dirty.ratio", "1.5", "Value must be no more than 1"),
+    ("segment.bytes", "100", "Value must be at least 1048576"),
+    ("compression.gzip.level", "0", "Value must be between 1 and 9 or equal to -1"),
+    ("message.timestamp.type", "foo", "String must be one of: CreateTime, LogAppendTime"),
+]
+
+
+@pytest.mark.kafka(brokers=3)
+def test_invalid_create_topics_requests_are_rejected(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    wire = connect()
+    for arguments, error, words in INVALID_TOPICS:
+        (result,) = create(wire, topic_of("t", **arguments))
+        assert outcome(result) == (error, words)
+        assert result.topic_id == ZERO_UUID
+    for name, value, words in INVALID_VALUES:
+        (result,) = create(wire, topic_of("t", configs={name: value}))
+        assert outcome(result) == (
+            "INVALID_CONFIG",
+            f"Invalid value {value} for configuration {name}: {words}",
+        )
+    for partitions, factor, what in ((1, -1, "numPartitions"), (1, 1, "replication factor")):
+        topic = topic_of("t", assignment={0: [0]})
+        topic.num_partitions, topic.replication_factor = partitions, factor
+        assert outcome(create(wire, topic)[0]) == ("INVALID_REQUEST", MANUAL_BUT.format(what))
+    topic = topic_of("t", assignment={0: [0]})
+    topic.assignments.append(CreatableReplicaAssignment(partition_index=0, broker_ids=[1]))
+    assert outcome(create(wire, topic)[0])[0] == "INVALID_REPLICA_ASSIGNMENT"
+    assert outcome(create(wire, topic_of("__cluster_metadata"))[0])[0] == "INVALID_REQUEST"
+    assert outcome(create(wire, topic_of("t"), topic_of("t"))[0]) == (
+        "INVALID_REQUEST",
+        "Duplicate topic name.",
+    )
+    assert kafka_cluster.topics() == []
+
+
+@pytest.mark.kafka(brokers=3)
+def test_created_topic_is_returned_with_its_configs(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    wire = connect(2)
+    (validated,) = create(wire, topic_of("t", 2, 3), validate_only=True)
+    assert (outcome(validated), validated.num_partitions) == (DONE, 2)
+    assert kafka_cluster.topics() == []
+    (result,) = create(wire, topic_of("t", 2, 3, {"retention.ms": "100", "internal.segment.bytes": "99"}))
+    assert (outcome(result), result.num_partitions, result.replication_factor) == (DONE, 2, 3)
+    assert result.topic_id == kafka_cluster.controller.image.topics["t"].id
+    configs = {config.name: (config.value, config.config_source) for config in result.configs or []}
+    assert len(configs) == 34  # Kafka's 33, and one of its own that is set
+    assert configs["retention.ms"] == ("100", 1)
+    assert configs["cleanup.policy"] == ("delete", 5)
+
+
+@pytest.mark.kafka(brokers=3)
+def test_fenced_brokers_get_replicas_only_if_there_are_too_few_others(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    kafka_cluster.controls.crash_broker(0)
+    wire = connect(1)
+    assert outcome(create(wire, topic_of("two", 4, 2))[0]) == DONE
+    assert outcome(create(wire, topic_of("three", 4, 3))[0]) == DONE
+    topics = kafka_cluster.controller.image.topics
+    assert all(sorted(one.replicas) == [1, 2] for one in topics["two"].partitions)
+    assert all(one.replicas[2] == 0 and 0 not in one.isr for one in topics["three"].partitions)
+    refused = outcome(create(wire, topic_of("dead", assignment={0: [0]}))[0])
+    assert refused[0] == "INVALID_REPLICA_ASSIGNMENT"
+
+
+@pytest.mark.kafka(brokers=1, topics={"a": 1, "b": 1, "c": 1})
+def test_topics_are_deleted_once_by_name_or_id(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    wire = connect()
+    ids = {name: topic.id for name, topic in kafka_cluster.controller.image.topics.items()}
+    for topics, error, words in (
+        (["nosuch"], "UNKNOWN_TOPIC_OR_PARTITION", "This server does not host this topic-partition."),
+        ([b"\1" * 16], "UNKNOWN_TOPIC_ID", "This server does not host this topic ID."),
+        ([ZERO_UUID], "INVALID_REQUEST", "Neither topic name nor id were specified."),
+        (["a", "a"], "INVALID_REQUEST", "Duplicate topic name."),
+        ([ids["a"]] * 2, "INVALID_REQUEST", "Duplicate topic id."),
+        (
+            ["a", ids["a"]],
+            "INVALID_REQUEST",
+            "The provided topic name maps to an ID that was already supplied.",
+        ),
+    ):
+        (result,) = delete(wire, *topics)
+        assert outcome(result) == (error, words)
+    both = DeleteTopicState(name="a", topic_id=ids["b"])
+    (result,) = wire.call(DeleteTopicsRequest(topics=[both], timeout_ms=1000), 6).responses
+    assert name_of(result.error_code) == "INVALID_REQUEST"
+    deleted = delete(wire, "a", ids["b"])
+    assert [(outcome(result), result.name) for result in deleted] == [(DONE, "a"), (DONE, "b")]
+    assert kafka_cluster.topics() == ["c"]
