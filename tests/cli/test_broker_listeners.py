@@ -14,8 +14,8 @@ from pykafka2.cli.main import main
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import Listener
-from tests.broker.security.wires import log_in
 from tests.broker.support.raw_client import RawClient
+from tests.broker.support.sasl import log_in
 from tests.cli.test_broker_command import broker
 
 

@@ -31,8 +31,8 @@ from pykafka2.protocol.messages.users import (
     UserName,
 )
 from pykafka2.protocol.struct import Request
-from tests.broker.security.exchanges import final_message
 from tests.broker.support.raw_client import RawClient
+from tests.broker.support.sasl import final_message
 from tests.web_tokens import unsigned
 
 from .real_kafka import SASL_PASSWORD, SASL_USER

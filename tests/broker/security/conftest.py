@@ -9,8 +9,7 @@ import pytest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster, Listener
 from tests.broker.support.raw_client import RawClient
-
-from .wires import USERS, address_of, log_in
+from tests.broker.support.sasl import USERS, address_of, log_in
 
 
 @pytest.fixture(scope="module")

@@ -13,15 +13,14 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeRequest
 from pykafka2.testing import KafkaCluster
 from tests.broker.support.raw_client import RawClient
-
-from .exchanges import final_message
-from .wires import (
+from tests.broker.support.sasl import (
     BEFORE,
     FAILED,
     LIMIT,
     USERS,
     address_of,
     authenticate,
+    final_message,
     log_in,
     plain_token,
     processed,

@@ -17,8 +17,7 @@ from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandsha
 from pykafka2.protocol.registry import API_KEYS, ApiKey
 from pykafka2.testing import KafkaCluster
 from tests.broker.support.raw_client import RawClient
-
-from .wires import (
+from tests.broker.support.sasl import (
     FAILED,
     LIMIT,
     USERS,

@@ -35,8 +35,7 @@ from pykafka2.protocol.messages.tokens import (
 )
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster
 from tests.broker.support.raw_client import RawClient
-
-from .wires import USERS, address_of, authenticate, log_in
+from tests.broker.support.sasl import USERS, address_of, authenticate, log_in
 
 DAY_MS = 86_400_000
 CONFIG = {"delegation.token.secret.key": "canary", "connection.failed.authentication.delay.ms": 1}

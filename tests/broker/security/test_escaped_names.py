@@ -12,8 +12,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster
 from pykafka2.text import MOST_CHARACTERS, shown
 from tests.broker.support.raw_client import RawClient
-
-from .wires import raw_frame
+from tests.broker.support.sasl import raw_frame
 
 ODD = {
     "a line end": "a\nbroker 0 stopped",

@@ -18,8 +18,7 @@ from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce
 from tests.broker.support.hostile_requests import ATTACKS, MANY, committed
 from tests.broker.support.raw_client import RawClient
-
-from .wires import USERS, address_of, frame_of, log_in, raw_frame
+from tests.broker.support.sasl import USERS, address_of, frame_of, log_in, raw_frame
 
 ME = "User:bob"
 TOPICS = {"t", "raw", "__consumer_offsets", "__transaction_state"}

@@ -18,8 +18,7 @@ from pykafka2.testing import KafkaCluster, Listener
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce_request
 from tests.broker.support.raw_client import RawClient
-
-from .wires import USERS, address_of, log_in
+from tests.broker.support.sasl import USERS, address_of, log_in
 
 LISTENERS = {
     "PLAINTEXT": None,

@@ -16,9 +16,8 @@ from pykafka2.broker.security.sasl import Accepted, Exchange, Passwords, SaslInv
 from pykafka2.broker.security.scram import ScramCredential
 from pykafka2.network.sasl.scram import Scram
 from pykafka2.network.script import Offload
+from tests.broker.support.sasl import PASSWORD, SALT, SERVER_NONCE, accepted, final_message, scram_exchange
 from tests.web_tokens import unsigned
-
-from .exchanges import PASSWORD, SALT, SERVER_NONCE, accepted, final_message, scram_exchange
 
 NOW = 1_800_000_000.0
 

@@ -11,14 +11,13 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from pykafka2.testing import KafkaCluster
 from tests.broker.support.raw_client import RawClient
-
-from .exchanges import final_message
-from .wires import (
+from tests.broker.support.sasl import (
     BEFORE,
     FAILED,
     USERS,
     address_of,
     authenticate,
+    final_message,
     log_in,
     plain_token,
     processed,

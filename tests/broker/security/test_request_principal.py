@@ -26,8 +26,7 @@ from pykafka2.protocol.messages.topics import CreateTopicsRequest
 from pykafka2.protocol.registry import ApiKey
 from pykafka2.testing import KafkaCluster
 from tests.broker.support.raw_client import RawClient
-
-from .wires import USERS, log_in
+from tests.broker.support.sasl import USERS, log_in
 
 ELSEWHERE = "127.0.0.2"
 """An address of this machine other than the default for an unknown one."""

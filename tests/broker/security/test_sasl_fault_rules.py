@@ -14,8 +14,7 @@ from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandsha
 from pykafka2.protocol.struct import Request
 from pykafka2.testing import KafkaCluster
 from tests.broker.support.raw_client import RawClient
-
-from .wires import FAILED, authenticate, log_in, plain_token
+from tests.broker.support.sasl import FAILED, authenticate, log_in, plain_token
 
 PLAIN = SaslHandshakeRequest(mechanism="PLAIN")
 TOKEN = SaslAuthenticateRequest(auth_bytes=plain_token("ann"))

@@ -30,8 +30,7 @@ from pykafka2.protocol.messages.users import (
 )
 from pykafka2.testing import KafkaCluster
 from tests.broker.support.raw_client import RawClient
-
-from .wires import USERS, address_of, log_in
+from tests.broker.support.sasl import USERS, address_of, log_in
 
 SHA256, SHA512 = 1, 2
 

@@ -13,8 +13,7 @@ from pykafka2.protocol.messages.sasl import SaslHandshakeRequest
 from pykafka2.testing import KafkaCluster
 from pykafka2.testing.arguments import ClusterArguments
 from tests.broker.support.raw_client import RawClient
-
-from .wires import address_of, authenticate, log_in
+from tests.broker.support.sasl import address_of, authenticate, log_in
 
 PASSWORD = "canary-of-the-password"
 TOKEN_KEY = "canary-of-the-token-key"

@@ -24,11 +24,10 @@ from pykafka2.testing import KafkaCluster, Topic
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce
 from tests.broker.support.raw_client import RawClient
+from tests.broker.support.sasl import USERS, address_of
 from tests.broker.support.small_requests import Case, cases_of
 from tests.fuzz.making import GROUP, TOPIC, TRANSACTION
 from tests.gate import examples
-
-from .wires import USERS, address_of
 
 SECONDS, MEGABYTES = 1.0, 500.0
 

@@ -12,8 +12,7 @@ import pytest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster
 from tests.broker.support.raw_client import RawClient
-
-from .wires import USERS, address_of, log_in
+from tests.broker.support.sasl import USERS, address_of, log_in
 
 CROWD = 1000
 MAX_GROWTH_BYTES = 64 << 20
