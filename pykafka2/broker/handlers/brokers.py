@@ -230,13 +230,7 @@ def handle_heartbeat(
     return None
 
 
-@api(
-    UnregisterBrokerRequest,
-    0,
-    0,
-    at=CONTROLLER,
-    access=on_cluster(Operation.ALTER),
-)
+@api(UnregisterBrokerRequest, 0, 0, at=CONTROLLER, access=on_cluster(Operation.ALTER))
 def handle_unregister_broker(
     services: Services, context: RequestContext, request: UnregisterBrokerRequest, now: float
 ) -> UnregisterBrokerResponse:

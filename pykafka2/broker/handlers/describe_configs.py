@@ -162,13 +162,7 @@ def _entry(
     )
 
 
-@api(
-    DescribeConfigsRequest,
-    1,
-    4,
-    access=check_configs(Operation.DESCRIBE_CONFIGS),
-    oldest=0,
-)
+@api(DescribeConfigsRequest, 1, 4, access=check_configs(Operation.DESCRIBE_CONFIGS), oldest=0)
 def handle_describe_configs(
     services: Services, context: RequestContext, request: DescribeConfigsRequest, now: float
 ) -> DescribeConfigsResponse:
@@ -242,12 +236,7 @@ def _check_id(services: Services, name: str, expected: str) -> None:
 LISTED = (GROUP_RESOURCE, METRICS_RESOURCE, LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE)
 
 
-@api(
-    ListConfigResourcesRequest,
-    0,
-    1,
-    access=on_cluster(Operation.DESCRIBE_CONFIGS),
-)
+@api(ListConfigResourcesRequest, 0, 1, access=on_cluster(Operation.DESCRIBE_CONFIGS))
 def handle_list_config_resources(
     services: Services, context: RequestContext, request: ListConfigResourcesRequest, now: float
 ) -> ListConfigResourcesResponse:

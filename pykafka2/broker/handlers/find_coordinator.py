@@ -70,13 +70,7 @@ def check_find_coordinator(checked: Checked) -> Verdict:
 UNKNOWN: Final = Refusal(blank={"node_id": -1, "port": -1})
 
 
-@api(
-    FindCoordinatorRequest,
-    0,
-    6,
-    access=check_find_coordinator,
-    refusal=UNKNOWN,
-)
+@api(FindCoordinatorRequest, 0, 6, access=check_find_coordinator, refusal=UNKNOWN)
 def handle(
     services: Services, context: RequestContext, request: FindCoordinatorRequest, now: float
 ) -> FindCoordinatorResponse:

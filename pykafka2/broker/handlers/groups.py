@@ -251,14 +251,7 @@ api(SyncGroupRequest, 0, 5, at=GROUP_COORDINATOR, access=check_sync)
 api(ListGroupsRequest, 0, 5, at=GROUP_COORDINATOR, access=check_list_groups)
 api(OffsetFetchRequest, 1, 10, at=GROUP_COORDINATOR, access=check_offset_fetch)
 # Version 0 of OffsetCommit and OffsetFetch is about ZooKeeper.
-api(
-    OffsetCommitRequest,
-    2,
-    10,
-    at=GROUP_COORDINATOR,
-    access=in_turn(READ_GROUP, READ_EACH_TOPIC),
-    oldest=1,
-)
+api(OffsetCommitRequest, 2, 10, at=GROUP_COORDINATOR, access=in_turn(READ_GROUP, READ_EACH_TOPIC), oldest=1)
 api(
     DescribeGroupsRequest,
     0,
@@ -266,13 +259,7 @@ api(
     at=GROUP_COORDINATOR,
     access=in_turn(each(Operation.DESCRIBE, ResourceType.GROUP), set_group_operations),
 )
-api(
-    DeleteGroupsRequest,
-    0,
-    3,
-    at=GROUP_COORDINATOR,
-    access=each(Operation.DELETE, ResourceType.GROUP),
-)
+api(DeleteGroupsRequest, 0, 3, at=GROUP_COORDINATOR, access=each(Operation.DELETE, ResourceType.GROUP))
 api(
     OffsetDeleteRequest,
     0,
@@ -298,11 +285,7 @@ def _may_describe(access: Access, topic: str) -> bool:
 
 
 @api(
-    ConsumerGroupHeartbeatRequest,
-    0,
-    1,
-    at=GROUP_COORDINATOR,
-    access=in_turn(READ_GROUP, check_subscription),
+    ConsumerGroupHeartbeatRequest, 0, 1, at=GROUP_COORDINATOR, access=in_turn(READ_GROUP, check_subscription)
 )
 def handle_consumer_heartbeat(
     services: Services, context: RequestContext, request: Request[Any], now: float

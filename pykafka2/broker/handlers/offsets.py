@@ -293,13 +293,7 @@ def _is_follower(checked: Checked) -> bool:
     return checked.access.may_on_cluster(Operation.CLUSTER_ACTION, notes=False)
 
 
-@api(
-    OffsetForLeaderEpochRequest,
-    2,
-    4,
-    access=each_topic(Operation.DESCRIBE, unless=_is_follower),
-    oldest=0,
-)
+@api(OffsetForLeaderEpochRequest, 2, 4, access=each_topic(Operation.DESCRIBE, unless=_is_follower), oldest=0)
 def handle_offset_for_leader_epoch(
     services: Services, context: RequestContext, request: OffsetForLeaderEpochRequest, now: float
 ) -> OffsetForLeaderEpochResponse:

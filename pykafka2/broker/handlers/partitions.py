@@ -40,14 +40,7 @@ PREFERRED, UNCLEAN = 0, 1
 IN_ENTRIES_TOO: Final = Refusal(entries=True)
 
 
-@api(
-    ElectLeadersRequest,
-    0,
-    2,
-    at=CONTROLLER,
-    access=on_cluster(Operation.ALTER),
-    refusal=IN_ENTRIES_TOO,
-)
+@api(ElectLeadersRequest, 0, 2, at=CONTROLLER, access=on_cluster(Operation.ALTER), refusal=IN_ENTRIES_TOO)
 def handle_elect_leaders(
     services: Services, context: RequestContext, request: ElectLeadersRequest, now: float
 ) -> ElectLeadersResponse:
@@ -132,13 +125,7 @@ def _reassign(
     return ReassignablePartitionResponse(partition_index=number, error_message=None)
 
 
-@api(
-    ListPartitionReassignmentsRequest,
-    0,
-    0,
-    at=CONTROLLER,
-    access=on_cluster(Operation.DESCRIBE),
-)
+@api(ListPartitionReassignmentsRequest, 0, 0, at=CONTROLLER, access=on_cluster(Operation.DESCRIBE))
 def handle_list_partition_reassignments(
     services: Services, context: RequestContext, request: ListPartitionReassignmentsRequest, now: float
 ) -> ListPartitionReassignmentsResponse:

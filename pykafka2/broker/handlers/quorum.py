@@ -51,13 +51,7 @@ FIRST_WITH_UNREGISTRATION = 33
 LISTENER = "CONTROLLER"
 
 
-@api(
-    DescribeQuorumRequest,
-    0,
-    2,
-    at=CONTROLLER,
-    access=on_cluster(Operation.DESCRIBE),
-)
+@api(DescribeQuorumRequest, 0, 2, at=CONTROLLER, access=on_cluster(Operation.DESCRIBE))
 def handle_describe_quorum(
     services: Services, context: RequestContext, request: DescribeQuorumRequest, now: float
 ) -> DescribeQuorumResponse:
@@ -144,13 +138,7 @@ STATIC = "because the kraft.version feature is 0"
 """The controllers' listener, which a new voter must have."""
 
 
-@api(
-    AddRaftVoterRequest,
-    0,
-    1,
-    at=CONTROLLER,
-    access=on_cluster(Operation.ALTER),
-)
+@api(AddRaftVoterRequest, 0, 1, at=CONTROLLER, access=on_cluster(Operation.ALTER))
 def handle_add_raft_voter(
     services: Services, context: RequestContext, request: AddRaftVoterRequest, now: float
 ) -> AddRaftVoterResponse:
@@ -167,13 +155,7 @@ def handle_add_raft_voter(
         return AddRaftVoterResponse(error_code=error.code or 0, error_message=str(error))
 
 
-@api(
-    RemoveRaftVoterRequest,
-    0,
-    0,
-    at=CONTROLLER,
-    access=on_cluster(Operation.ALTER),
-)
+@api(RemoveRaftVoterRequest, 0, 0, at=CONTROLLER, access=on_cluster(Operation.ALTER))
 def handle_remove_raft_voter(
     services: Services, context: RequestContext, request: RemoveRaftVoterRequest, now: float
 ) -> RemoveRaftVoterResponse:

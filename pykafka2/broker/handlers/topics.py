@@ -240,14 +240,7 @@ def check_delete_topics(checked: Checked) -> Verdict:
     return None
 
 
-@api(
-    DeleteTopicsRequest,
-    1,
-    6,
-    at=CONTROLLER,
-    access=check_delete_topics,
-    oldest=0,
-)
+@api(DeleteTopicsRequest, 1, 6, at=CONTROLLER, access=check_delete_topics, oldest=0)
 def handle_delete_topics(
     services: Services, context: RequestContext, request: DeleteTopicsRequest, now: float
 ) -> DeleteTopicsResponse:

@@ -161,13 +161,7 @@ def check_markers(checked: Checked) -> Verdict:
 
 
 api(AddPartitionsToTxnRequest, 0, 5, at=TRANSACTION_COORDINATOR, access=check_add_partitions)
-api(
-    AddOffsetsToTxnRequest,
-    0,
-    4,
-    at=TRANSACTION_COORDINATOR,
-    access=in_turn(WRITE_TRANSACTION, READ_GROUP),
-)
+api(AddOffsetsToTxnRequest, 0, 4, at=TRANSACTION_COORDINATOR, access=in_turn(WRITE_TRANSACTION, READ_GROUP))
 api(EndTxnRequest, 0, 5, at=TRANSACTION_COORDINATOR, access=WRITE_TRANSACTION)
 api(ListTransactionsRequest, 0, 2, at=TRANSACTION_COORDINATOR, access=check_list_transactions)
 api(
