@@ -103,7 +103,9 @@ def test_last_poll_timestamp_advances_while_a_partition_is_idle(
         first = {one: consumer.last_poll_timestamp(one) or 0 for one in (FIRST, SECOND)}
         assert all(began_ms - 50 <= one <= time.time() * 1000 + 50 for one in first.values())
         for one in (FIRST, SECOND):
-            kafka_cluster.wait_until(lambda one=one: (consumer.last_poll_timestamp(one) or 0) > first[one])
+            kafka_cluster.wait_until(
+                lambda one=one: (consumer.last_poll_timestamp(one) or 0) > first[one] + 50
+            )
         consumer.unsubscribe()
         kafka_cluster.wait_until(lambda: consumer.last_poll_timestamp(FIRST) is None)
 
