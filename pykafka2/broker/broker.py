@@ -8,13 +8,13 @@ and none starts a broker of a closed cluster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from functools import partial
 from threading import get_ident
 
-from pykafka2.broker.base.image import ClusterImage, Key, ListenerAddress, TopicImage, address_text
+from pykafka2.broker.base.image import ClusterImage, ListenerAddress, TopicImage, address_text
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.lifecycle import BrokerState
 from pykafka2.broker.node import Node
@@ -24,7 +24,6 @@ from pykafka2.broker.server.request_metrics import RequestMetrics
 from pykafka2.broker.server.threads import Part, pause, resume
 from pykafka2.broker.shared import Shared
 from pykafka2.clock import SeededEntropy
-from pykafka2.compression.steps import Steps
 from pykafka2.errors import ConfigurationError, IllegalState
 from pykafka2.network.transport import Listener
 
@@ -124,18 +123,6 @@ class Broker(Node):
     def controller_changed(self, now: float) -> None:
         """Handle a new controller: requests to the old one without a response are sent again."""
         self.parts.channel.controller_changed(now)
-
-    def compaction(self, keys: Iterable[Key], rolls: bool) -> Steps[int]:
-        """Compact some replicas in steps, `rolls` segments first. Return the number of removed records."""
-        return self.parts.compaction(keys, rolls)
-
-    def apply_retention(self, keys: Iterable[Key] | None = None) -> int:
-        """Apply retention to some replicas or all. Return the number of deleted segments."""
-        return self.parts.apply_retention(keys)
-
-    def wake(self) -> None:
-        """Run the broker's timers and coordinators soon."""
-        self.parts.wake()
 
     # ------------------------------------------------------------------ start and stop
 

@@ -45,7 +45,6 @@ from pykafka2.broker.server.threads import Part
 from pykafka2.broker.shared import Shared
 from pykafka2.broker.timers import BrokerTimers
 from pykafka2.clock import FOREVER, Entropy
-from pykafka2.compression.steps import Steps
 
 NONCE_BYTES = 24
 NO_SECURITY = ListenerSecurity()
@@ -331,10 +330,6 @@ class Parts:
                 self.coordinators.markers.send(now)
             if min(self._node.wheel.next_deadline(), self.coordinators.due) < self.timers.due:
                 self.timers.signal()
-
-    def compaction(self, keys: Iterable[Key], rolls: bool) -> Steps[int]:
-        """Compact some replicas in steps, `rolls` segments first. Return the number of removed records."""
-        return self.replicas.cleaner.compact_now(keys, self._node.clock.wall_ms(), rolls)
 
     def apply_retention(self, keys: Iterable[Key] | None = None) -> int:
         """Apply retention to some replicas or all. Return the number of deleted segments."""

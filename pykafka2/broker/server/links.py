@@ -71,7 +71,7 @@ class Links(Part):
     def __init__(self, lock: Any) -> None:
         super().__init__("links")
         self._lock = lock
-        self._inlets: dict[int, RequestChannel] = {}
+        self._queues: dict[int, RequestChannel] = {}
         self._cut: set[tuple[int, int]] = set()
         self._delays: dict[tuple[int, int], float] = {}
         self._rates: dict[tuple[int, int], float] = {}
@@ -87,20 +87,20 @@ class Links(Part):
         self._count = 0
         self._correlation_id = 0
         self._last_due: dict[tuple[int, int], float] = {}
-        self._stashes: dict[int, list[Callable[[float], None]]] = {}  # pending deliveries to paused brokers
+        self._held: dict[int, list[Callable[[float], None]]] = {}  # pending deliveries to paused brokers
         self.on_frame: Callable[[int, int, memoryview], None] | None = None
         """Called with source, target and every frame when it is sent; used by the simulation's trace."""
 
     # ------------------------------------------------------------------ connected brokers
 
-    def connect(self, broker_id: int, inlet: RequestChannel) -> None:
+    def connect(self, broker_id: int, queue: RequestChannel) -> None:
         """Make a broker reachable."""
-        self._inlets[broker_id] = inlet
+        self._queues[broker_id] = queue
 
     def disconnect(self, broker_id: int, now: float) -> None:
-        """Disconnect a stopped broker: its own calls are dropped, and call to it fail."""
-        self._inlets.pop(broker_id, None)
-        self._stashes.pop(broker_id, None)
+        """Disconnect a stopped broker: its own calls are dropped, and calls to it fail."""
+        self._queues.pop(broker_id, None)
+        self._held.pop(broker_id, None)
         for call in list(self._calls):
             if call.source == broker_id:
                 call.end()
@@ -133,11 +133,11 @@ class Links(Part):
 
     def pause(self, broker_id: int) -> None:
         """Hold all deliveries to a broker until `resume`."""
-        self._stashes.setdefault(broker_id, [])
+        self._held.setdefault(broker_id, [])
 
     def resume(self, broker_id: int) -> None:
         """Deliver what was held, in the order of arrival."""
-        self._ready.extend(self._stashes.pop(broker_id, ()))
+        self._ready.extend(self._held.pop(broker_id, ()))
         self.signal()
 
     def join(self, source: int, target: int) -> None:
@@ -191,7 +191,7 @@ class Links(Part):
         if self.is_cut(source, target):
             self._fail_cut(call, source, target)
             return
-        if target not in self._inlets:
+        if target not in self._queues:
             self._fail(call, f"broker {target} is not running")
             return
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
@@ -202,16 +202,13 @@ class Links(Part):
         self._carry((source, target), len(frame), lambda at: self._arrive(call, frame, at), now)
 
     def _arrive(self, call: Call, frame: memoryview, now: float) -> None:
-        inlet = self._inlets.get(call.target)
-        if call.is_done:
-            return
-        if call.target in self._stashes:
-            self._stashes[call.target].append(lambda at: self._arrive(call, frame, at))
+        queue = self._queues.get(call.target)
+        if call.is_done or self._is_held(call.target, lambda at: self._arrive(call, frame, at)):
             return
         if self.is_cut(call.source, call.target):
             self._fail_cut(call, call.source, call.target)
             return
-        if inlet is None:
+        if queue is None:
             self._fail(call, f"broker {call.target} is not running")
             return
         try:
@@ -224,7 +221,7 @@ class Links(Part):
         )
         context = RequestContext(LinkOrigin(self, call), received)
         call.progress = context.progress
-        inlet.put(context)
+        queue.put(context)
 
     def respond(self, call: Call, response: Response, version: int, correlation_id: int, now: float) -> int:
         """Send a response back. Return the number of bytes sent."""
@@ -249,8 +246,7 @@ class Links(Part):
         if self.is_cut(call.target, call.source):
             self._fail_cut(call, call.target, call.source)
             return
-        if call.source in self._stashes:
-            self._stashes[call.source].append(lambda at: self._return(call, frame, at))
+        if self._is_held(call.source, lambda at: self._return(call, frame, at)):
             return
         _, response = decode_response(frame, call.request, call.version)
         on_response = call.on_response
@@ -279,10 +275,15 @@ class Links(Part):
         self.signal()
 
     def _report_failure(self, source: int, on_failure: OnFailure, why: str, now: float) -> None:
-        if source in self._stashes:
-            self._stashes[source].append(lambda at: self._report_failure(source, on_failure, why, at))
-        else:
+        if not self._is_held(source, lambda at: self._report_failure(source, on_failure, why, at)):
             on_failure(LinkCut(why), now)
+
+    def _is_held(self, broker_id: int, deliver: Callable[[float], None]) -> bool:
+        """Return whether a broker is paused; `deliver` is then called after its `resume`."""
+        held = self._held.get(broker_id)
+        if held is not None:
+            held.append(deliver)
+        return held is not None
 
     # ------------------------------------------------------------------ one-way messages
 
@@ -303,7 +304,7 @@ class Links(Part):
         way = (source, target)
 
         def arrive(at: float) -> None:
-            if target not in self._inlets or target in self._stashes or way in self._cut:
+            if target not in self._queues or target in self._held or way in self._cut:
                 lost(at)
             else:
                 deliver(at)

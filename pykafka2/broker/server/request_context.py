@@ -189,6 +189,7 @@ class RequestContext:
         "abandon",
         "amend",
         "api_key",
+        "authentication",
         "client_id",
         "closes_without_response",
         "delivery",
@@ -217,6 +218,8 @@ class RequestContext:
         self.peer = origin.peer
         """The address of a client's socket, or a broker's name."""
         self.is_from_broker = origin.is_broker
+        self.authentication = origin.authentication
+        """The SASL state of the connection; None without SASL."""
         self.progress = Progress()
         self.delivery = ResponseDelivery()
         self.faults: FaultMarks | None = None
@@ -250,11 +253,6 @@ class RequestContext:
     def principal(self) -> Principal:
         """The principal of the sender."""
         return self.origin.caller.principal
-
-    @property
-    def authentication(self) -> Authentication | None:
-        """The SASL state of the connection; None without SASL."""
-        return self.origin.authentication
 
     @property
     def client_host(self) -> str:

@@ -64,7 +64,7 @@ class ReplicaControls:
         self._running.check()
         keys = self._keys(partition)
         with self._running.lock:
-            return sum(one.apply_retention(keys) for one in self._running.brokers if one.is_running)
+            return sum(one.parts.apply_retention(keys) for one in self._running.brokers if one.is_running)
 
     def compact(self, topic: str | TopicPartition | tuple[str, int], *, roll_segments: bool = True) -> int:
         """Compact a topic, or one partition, now, on every replica.  Return the number of removed records,
@@ -82,7 +82,11 @@ class ReplicaControls:
         removed = 0
         for broker in self._running.brokers:
             with self._running.lock:
-                steps = broker.compaction(keys, roll_segments) if broker.is_running else iter(())
+                steps = (
+                    broker.replicas.cleaner.compact_now(keys, broker.clock.wall_ms(), roll_segments)
+                    if broker.is_running
+                    else iter(())
+                )
             while True:  # the lock is free between two steps, so that clients are served
                 with self._running.lock:
                     try:
@@ -153,4 +157,4 @@ class ReplicaControls:
         with self._running.lock:
             for one in self._running.brokers:
                 one.coordinators.hold_loading(False)
-                one.wake()
+                one.parts.wake()
