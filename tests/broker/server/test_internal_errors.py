@@ -227,7 +227,7 @@ def test_failure_on_a_link_or_in_a_timer_affects_only_itself(simulation: Simulat
         cluster.links._ready.append(planted)
         cluster.links._ready.append(ran.append)
         cluster.links.signal()
-        broker.wake()
+        broker.parts.wake()
     simulation.run_for(1.0)
     assert len(ran) == 2
     assert sorted(taken(cluster)) == ["a delivery on a link between brokers", "a timer"]
