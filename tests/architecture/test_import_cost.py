@@ -90,3 +90,21 @@ def _processor_seconds(statement: str) -> float:
     return float(
         _python(f"import time; t = time.process_time(); {statement}; print(time.process_time() - t)")
     )
+
+
+FIRST_START = """
+import sys
+from pykafka2.testing import KafkaCluster
+with KafkaCluster(brokers=1):
+    print(*sorted(sys.modules))
+"""
+
+
+@pytest.mark.slow
+def test_the_first_start_of_a_cluster_imports_no_coordinator() -> None:
+    """They come with the first group or transaction, although all handlers are imported."""
+    imported = _python(FIRST_START).split()
+    coordinators = "pykafka2.broker.coordinators"
+    assert "pykafka2.broker.handlers.groups" in imported
+    assert not {f"{coordinators}.groups.service", f"{coordinators}.transactions.service"} & {*imported}
+    assert f"{coordinators}.transactions.verifier" not in imported

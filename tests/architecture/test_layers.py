@@ -69,3 +69,14 @@ def test_few_modules_know_the_whole_broker() -> None:
     )
     assert "pykafka2.testing.running" in knowing
     assert len(knowing) <= MOST_THAT_KNOW_THE_BROKER, knowing
+
+
+SHARED_BY_HANDLERS = {"api", "authorization", "metadata", "produce_variants", "services", "throttling"}
+"""Modules of handlers/ that files of APIs import. The layers list the others too, but no file that is new."""
+
+
+def test_files_of_apis_do_not_import_each_other() -> None:
+    imported = re.compile(r"^ *from pykafka2\.broker\.handlers\.(\w+) import ", re.MULTILINE)
+    files = (ROOT / "pykafka2/broker/handlers").glob("*.py")
+    found = {name for file in files for name in imported.findall(file.read_text(encoding="utf-8"))}
+    assert found == SHARED_BY_HANDLERS
