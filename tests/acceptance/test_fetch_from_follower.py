@@ -153,6 +153,8 @@ def test_older_clients_and_clusters_without_a_selector_read_from_the_leader(
 ) -> None:
     data = scene.fetch(scene.leader, rack=scene.rack(scene.near), version=10)
     assert offsets(data) == [0, 1, 2]
+    rejected = scene.fetch(scene.near, rack=scene.rack(scene.near), version=10)
+    assert rejected.error_code == errors.NotLeaderOrFollower.code
     with Simulation(seed=4) as other:
         plain = Scene(other, selector=None)
         data = plain.fetch(plain.leader, rack=plain.rack(plain.near))

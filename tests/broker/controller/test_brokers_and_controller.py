@@ -198,27 +198,6 @@ def test_every_broker_forwards_changes_and_names_a_live_broker_as_controller(
     wire.close()
 
 
-@pytest.mark.parametrize("allowed", [True, False])
-def test_metadata_request_creates_a_missing_topic_if_allowed(simulation: Simulation, allowed: bool) -> None:
-    cluster = simulation.cluster(brokers=3, config={"auto.create.topics.enable": allowed})
-    simulation.run_for(1)
-    wire = RawClient(cluster.brokers[1].address, simulation=simulation)
-
-    def error_of(may_create: bool) -> int:
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=may_create
-        )
-        return int(wire.call(request, 12).topics[0].error_code)
-
-    assert error_of(False) == errors.UnknownTopicOrPartition.code
-    simulation.run_for(1)
-    assert cluster.topics() == []
-    assert error_of(True) == errors.UnknownTopicOrPartition.code
-    simulation.run_for(1)
-    assert error_of(True) == (0 if allowed else errors.UnknownTopicOrPartition.code)
-    wire.close()
-
-
 # ---------------------------------------------------------------------- sessions
 
 

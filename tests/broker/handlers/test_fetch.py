@@ -104,14 +104,6 @@ def test_fetch_from_an_older_segment_does_not_wait(kafka_cluster: KafkaCluster, 
 
 
 @one_broker
-def test_empty_fetch_waits_for_its_max_wait(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    data = fetch(leader("t", 0), "t", 0, 0, max_wait_ms=30)
-    assert (error_of(data), offsets(data)) == ("none", [])
-    (entry,) = kafka_cluster.history.entries("Fetch")
-    assert 0.03 <= (entry.latency or 0) < 5
-
-
-@one_broker
 def test_a_fetch_with_an_error_does_not_wait(leader: Leader) -> None:
     wire = leader("t", 0)
     assert error_of(fetch(wire, "t", 0, 99, max_wait_ms=60_000)) == "OffsetOutOfRange"
@@ -188,22 +180,6 @@ def test_unknown_topic_id_is_rejected(leader: Leader) -> None:
         response = wire.call(request, 17)
         assert data_of(response).error_code == code
         assert response.responses[0].topic_id == topic_id
-
-
-@pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_a_follower_serves_consumers_up_to_its_own_high_watermark(
-    kafka_cluster: KafkaCluster,
-    leader: Leader,
-    connect: Callable[[int], RawClient],
-    wait_for: Callable[..., None],
-) -> None:
-    fill(leader("t", 0), 2)
-    follower = 1 - kafka_cluster.partition("t", 0).leader
-    wait_for(lambda: kafka_cluster.partition("t", 0).replicas[follower].high_watermark == 2)
-    assert offsets(fetch(connect(follower), "t", 0, 0)) == [0, 1]
-    # Before version 11 a consumer does not know that it reads from a follower.
-    old = connect(follower).call(fetch_request("t", 0, 0), 10)
-    assert error_of(data_of(old)) == "NotLeaderOrFollower"
 
 
 def list_offsets(

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pykafka2.broker.replication.fetch import FetchInfo, FetchParams
-from pykafka2.broker.replication.purgatory import DelayedProduce, ProduceResult
+from pykafka2.broker.replication.purgatory import ProduceResult
 from pykafka2.errors import (
     NotEnoughReplicas,
-    NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
-    UnknownTopicOrPartition,
 )
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
@@ -32,24 +30,6 @@ def assert_equal_logs(cluster: KafkaCluster) -> None:
     """Assert that all replicas have the same bytes."""
     logs = [[bytes(one.buffer) for one in cluster.log(*KEY, broker=broker).batches()] for broker in range(3)]
     assert logs[0] == logs[1] == logs[2]
-
-
-def test_followers_learn_the_high_watermark_one_fetch_later(simulation: Simulation) -> None:
-    cluster = cluster_of(simulation)
-    simulation.run_for(1)
-    append(cluster, b"a")
-    simulation.wait_until(lambda: cluster.partition(*KEY).high_watermark == 1, 10)
-    leading = cluster.partition(*KEY).leader
-    followers = {0, 1, 2} - {leading}
-    # Their next fetch has acknowledged the record, but has no response yet.
-    assert ends(cluster, KEY) == [1, 1, 1]
-    assert [cluster.partition(*KEY).replicas[one].high_watermark for one in followers] == [0, 0]
-    append(cluster, b"b")
-    simulation.wait_until(lambda: cluster.partition(*KEY).high_watermark == 2, 10)
-    assert [cluster.partition(*KEY).replicas[one].high_watermark for one in followers] == [1, 1]
-    simulation.run_for(1)  # replica.fetch.wait.max.ms later at the latest
-    assert marks(cluster, KEY) == [2, 2, 2]
-    assert_equal_logs(cluster)
 
 
 def test_high_watermark_waits_for_the_slowest_replica_in_the_isr(simulation: Simulation) -> None:
@@ -88,27 +68,6 @@ def test_an_idle_follower_stays_in_the_isr(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 1}, config={"replica.lag.time.max.ms": 2000})
     simulation.run_for(60)
     assert sorted(cluster.partition(*KEY).isr) == [0, 1, 2]
-
-
-def test_a_crashed_leader_is_replaced_from_the_isr(simulation: Simulation) -> None:
-    cluster = cluster_of(simulation)
-    simulation.run_for(1)
-    append(cluster, b"a")
-    simulation.run_for(1)
-    before = cluster.partition(*KEY)
-    cluster.controls.crash_broker(before.leader)
-    after = cluster.partition(*KEY)
-    assert after.leader != before.leader
-    assert after.leader_epoch == before.leader_epoch + 1
-    assert before.leader not in after.isr
-    append(cluster, b"b")
-    simulation.run_for(1)
-    cluster.controls.restart_broker(before.leader)
-    simulation.run_for(2)
-    assert sorted(cluster.partition(*KEY).isr) == [0, 1, 2]
-    assert cluster.partition(*KEY).leader == after.leader, "it restarts as a follower"
-    assert cluster.log(*KEY).values() == [b"a", b"b"]
-    assert_equal_logs(cluster)
 
 
 def test_pause_followers_discards_the_waiting_fetches(simulation: Simulation) -> None:
@@ -214,26 +173,6 @@ def test_acks_all_needs_min_insync_replicas(simulation: Simulation) -> None:
     assert cluster.log(*KEY).values() == [b"a"]
 
 
-def test_isr_that_shrinks_before_the_response_fails_acks_all_after_the_append(simulation: Simulation) -> None:
-    """All replicas have the records, but the ISR shrinks before the response."""
-    cluster = cluster_of(simulation, **{"min.insync.replicas": 2})
-    simulation.run_for(1)
-    leading = cluster.partition(*KEY).leader
-    required = append(cluster, b"a").required_offset
-    simulation.run_for(1)
-    for other in {0, 1, 2} - {leading}:
-        cluster.controls.crash_broker(other)
-    done: list[ProduceResult] = []
-    operation = DelayedProduce(
-        1e9,
-        cluster.brokers[leading].replicas.hosted,
-        {KEY: ProduceResult(required_offset=required)},
-        lambda results: done.extend(results.values()),
-    )
-    assert operation.try_complete(None, 0.0)
-    assert isinstance(done[0].error, NotEnoughReplicasAfterAppend)
-
-
 def test_fetch_from_before_a_follower_crash_is_ignored(simulation: Simulation) -> None:
     """A fetch sent before a crash that lost records must not acknowledge them."""
     cluster = cluster_of(simulation)
@@ -270,21 +209,6 @@ def test_a_delayed_link_delays_and_keeps_the_order(simulation: Simulation) -> No
     simulation.run_for(5)
     assert marks(cluster, KEY) == [5, 5, 5]
     assert_equal_logs(cluster)
-
-
-def test_deleted_topic_is_removed_also_from_a_stopped_broker(simulation: Simulation) -> None:
-    cluster = cluster_of(simulation)
-    simulation.run_for(1)
-    append(cluster, b"old")
-    simulation.run_for(1)
-    cluster.controls.crash_broker(1)
-    cluster.delete_topic("t")
-    with pytest.raises(UnknownTopicOrPartition):
-        cluster.partition(*KEY)
-    cluster.controls.restart_broker(1)
-    cluster.create_topic("t", 1)
-    simulation.run_for(1)
-    assert all(cluster.log(*KEY, broker=broker).values() == [] for broker in range(3))
 
 
 @pytest.mark.parametrize("threads", ["shared", "separate"])

@@ -100,17 +100,6 @@ def everything(partition: int = 0, **options: int) -> FetchRequest:
     return fetch_request("t", partition, 0, max_bytes=LARGE, partition_max_bytes=LARGE, **options)
 
 
-def test_records_leave_by_sendfile_and_equal_the_file(
-    tmp_path: Path, wire: RawClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(wire)
-    data = stored(tmp_path)
-    sent = Sent(monkeypatch)
-    assert bytes(data_of(wire.call(everything(), 12)).records or b"") == data
-    assert sent.by_sendfile == len(data)
-    assert 0 < sent.by_write < 1000
-
-
 def test_fetch_from_the_middle_returns_that_range_of_the_file(tmp_path: Path, wire: RawClient) -> None:
     fill(wire)
     data = stored(tmp_path)
@@ -316,20 +305,6 @@ def test_fetch_above_the_largest_size_of_a_quota_is_cut(
     assert 0 < len(records) <= 1_000_000
     assert records == data[: len(records)]
     cluster.controls.clear_quotas()
-
-
-@pytest.mark.gate
-def test_tls_connection_gets_the_same_bytes_without_sendfile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with KafkaCluster(brokers=1, topics={"t": 1}, tls=True, data_dir=tmp_path) as cluster:
-        tls = ssl.create_default_context(cafile=cluster.ca_file)
-        with RawClient(cluster.bootstrap_servers, tls=tls) as wire:
-            fill(wire)
-            sent = Sent(monkeypatch)
-            records = bytes(data_of(wire.call(everything(), 12)).records or b"")
-    assert records == stored(tmp_path)
-    assert sent.by_sendfile == 0
 
 
 def test_follower_gets_the_bytes_of_the_leaders_file(tmp_path: Path) -> None:

@@ -55,24 +55,6 @@ def test_the_coordinator_follows_its_partitions_leader(simulation: Simulation) -
     assert bench.committed() == 5
 
 
-def test_group_continues_after_a_crash_of_its_coordinator(simulation: Simulation) -> None:
-    """Another broker takes over the group, which continues without a rebalance."""
-    bench = ClusterBench(simulation, brokers=3)
-    members = bench.stable(2, session=30.0)
-    assert bench.commit(7, member=members[0], generation=1) == 0
-    crashed = bench.coordinator
-    bench.cluster.controls.crash_broker(crashed)
-    bench.idle.clear()
-    assert bench.find((crashed + 1) % 3) != crashed
-    bench.advance(1.0)
-    assert [bench.heartbeat(one, 1) for one in members] == [0, 0]
-    assert (bench.committed(), bench.group.epoch, bench.group.state) == (7, 1, "Stable")
-    bench.cluster.controls.restart_broker(crashed)
-    bench.advance(1.0)
-    assert [bench.heartbeat(one, 1) for one in members] == [0, 0]
-    assert bench.group.epoch == 1
-
-
 def test_commit_without_replication_gets_coordinator_not_available(simulation: Simulation) -> None:
     """A write that is not replicated within offsets.commit.timeout.ms fails, so that the client retries."""
     bench = ClusterBench(simulation, brokers=3, config={"min.insync.replicas": 2})

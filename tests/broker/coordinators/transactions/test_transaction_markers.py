@@ -60,34 +60,7 @@ def test_request_with_batches_of_two_producers_is_rejected(leader: Leader) -> No
     assert codes == [errors.InvalidProducerIdMapping.code] * 2
 
 
-@unverified
-def test_a_plain_batch_in_an_open_transaction_is_refused(leader: Leader) -> None:
-    wire = leader("t", 0)
-    assert write(wire, "tid", in_transaction([b"x"], 7)).error_code == 0
-    plain = batch([b"y"], producer_id=7, producer_epoch=0, base_sequence=1)
-    assert produce(wire, "t", 0, plain).error_code == errors.InvalidTxnState.code
-    assert mark(wire, 7, committed=True) == 0
-    assert produce(wire, "t", 0, plain).error_code == 0
-
-
 # ---------------------------------------------------------------------- markers
-
-
-@unverified
-def test_marker_is_a_control_batch_with_an_offset_and_the_coordinator_epoch(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
-    from pykafka2.records.control import read_marker
-
-    wire = leader("t", 0)
-    assert write(wire, "tid", in_transaction([b"a", b"b"], 7)).base_offset == 0
-    assert mark(wire, 7, committed=True, coordinator_epoch=5) == 0
-    data, marker = kafka_cluster.log("t", 0).batches()
-    assert (data.is_control, marker.is_control, marker.base_offset, marker.count) == (False, True, 2, 1)
-    assert (marker.is_transactional, marker.producer_id, marker.producer_epoch) == (True, 7, 0)
-    assert read_marker(marker).is_commit
-    assert read_marker(marker).coordinator_epoch == 5
-    assert kafka_cluster.log("t", 0).log_end_offset == 3
 
 
 @unverified
@@ -141,25 +114,6 @@ def test_marker_response_waits_for_the_replicas(
 
 
 # ---------------------------------------------------------------------- read_committed
-
-
-@unverified
-def test_the_last_stable_offset_is_where_the_earliest_open_transaction_begins(leader: Leader) -> None:
-    wire = leader("t", 0)
-    produce(wire, "t", 0, batch([b"plain"]))
-    write(wire, "a", in_transaction([b"a"], 7))
-    write(wire, "b", in_transaction([b"b"], 8))
-    produce(wire, "t", 0, batch([b"after"]))
-    assert (end_offset(wire), end_offset(wire, committed=False)) == (1, 4)
-    data = read(wire)
-    assert (data.last_stable_offset, data.high_watermark) == (1, 4)
-    assert visible(data) == [b"plain"]
-    assert visible(read(wire, committed=False)) == [b"plain", b"a", b"b", b"after"]
-    assert mark(wire, 8, committed=True) == 0
-    assert end_offset(wire) == 1  # the later one ended first
-    assert mark(wire, 7, committed=True) == 0
-    assert end_offset(wire) == 6
-    assert visible(read(wire)) == [b"plain", b"a", b"b", b"after"]
 
 
 @unverified
