@@ -19,8 +19,9 @@ from pykafka2.broker.config.keys import (
     parser_of,
     why_refused,
 )
-from pykafka2.broker.config.table import ACTED_ON, DEPARTURES, REFUSED
+from pykafka2.broker.config.table import DEPARTURES, REFUSED
 from pykafka2.errors import ConfigurationError, InvalidConfig, UnknownOption
+from tests.broker.config.acted_on import ACTED_ON
 
 
 def test_every_default_is_a_valid_value() -> None:
