@@ -271,16 +271,17 @@ class ClusterArguments:
 
         Raise `UnknownOption` for a misspelt name, and `ConfigurationError` if the two contradict each other.
         """
-        defaults = self.release.defaults
+        release = self.release
         if self.pipelined is None:
-            return BrokerConfig(self.config, defaults=defaults)
+            return BrokerConfig(self.config, defaults=release.defaults, lacks=release.lacks)
         config = self.config or {}
         mode = "pipelined" if self.pipelined else "serial"
         if config.get("channel.mode", mode) != mode:
             raise ConfigurationError(
                 f"pipelined={self.pipelined} contradicts channel.mode={config['channel.mode']}. Set only one."
             )
-        return BrokerConfig({**config, "channel.mode": mode}, defaults=defaults)
+        config = {**config, "channel.mode": mode}
+        return BrokerConfig(config, defaults=release.defaults, lacks=release.lacks)
 
     def described_topics(self) -> dict[str, Topic]:
         """Return the topics to create, by name."""

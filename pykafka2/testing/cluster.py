@@ -77,7 +77,7 @@ class KafkaCluster(ClusterApi):
             of a client, `ca_file` the certificate that it trusts), a `TlsContext`, or its arguments
             ({"cert_file": ..., "key_file": ...}).
         as_version: respond like this release of Apache Kafka ("2.8", "3.0" ... "4.4"): with its API
-            versions and features; default: "4.3".  docs/fidelity.md lists the remaining differences.
+            versions and features; default: "4.4".  docs/fidelity.md lists the remaining differences.
         features: finalized levels other than the latest, by Kafka's names ({"transaction.version": 1}).
         controller: id of the first controller; default: the first broker.
         first_broker_id: the lowest broker id.

@@ -76,7 +76,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         metavar="RELEASE",
         help="the clusters of all fixtures respond like this release of Apache Kafka, from 2.8 to 4.4 "
-        "(default: 4.3); as_version in @pytest.mark.kafka takes precedence",
+        "(default: 4.4); as_version in @pytest.mark.kafka takes precedence",
     )
     group.addoption(
         "--kafka-watchdog",

@@ -12,7 +12,7 @@ import pytest
 from . import secured_clusters
 from .bridge import Bridge
 from .brokers import Cluster
-from .maven import CURRENT, NEWEST, OLDEST, KafkaJars, KafkaUnavailable, jars_or_skip, skip_or_fail
+from .maven import CURRENT, OLDEST, KafkaJars, KafkaUnavailable, jars_or_skip, skip_or_fail
 from .peers import Aiokafka, Confluent, Java, KafkaPython, Ours, Peer
 from .real_kafka import QUICK_GROUPS, RealKafka
 from .secured_clusters import Secured
@@ -75,14 +75,8 @@ def bridge_of(jars: KafkaJars, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="session")
 def java(bridge_of: BridgeOf) -> Bridge:
-    """Kafka 4.3.1's classes."""
-    return bridge_of(CURRENT)
-
-
-@pytest.fixture(scope="session")
-def newest_java(bridge_of: BridgeOf) -> Bridge:
     """Kafka 4.4.0's classes."""
-    return bridge_of(NEWEST)
+    return bridge_of(CURRENT)
 
 
 @pytest.fixture(scope="session")

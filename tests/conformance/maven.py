@@ -25,14 +25,14 @@ import attrs
 
 JAVA_FOLDER = Path(__file__).parent / "java"
 POM = JAVA_FOLDER / "pom.xml"
-OLDEST_SERVER_POM = JAVA_FOLDER / "pom-oldest-server.xml"
+OLDER_SERVER_POM = JAVA_FOLDER / "pom-older-server.xml"
 LOG_SETTINGS = JAVA_FOLDER / "log4j2.xml"
 SOURCES = sorted((JAVA_FOLDER / "src").rglob("*.java"))
 
-NEWEST = "4.4.0"
-CURRENT = "4.3.1"
+CURRENT = "4.4.0"
+PREVIOUS = "4.3.1"
 OLDEST = "3.9.1"
-"""The generations of kafka-clients; pom.xml says why three."""
+"""Releases whose servers can be started. The stage compares with the messages of the first and the last."""
 
 REQUIRE = "PYKAFKA2_REQUIRE_KAFKA"
 MAVEN_TIMEOUT = 300.0
@@ -50,7 +50,6 @@ class KafkaUnavailable(Exception):
 class KafkaJars:
     """The folder of the jars and our compiled classes."""
 
-    newest: Path
     current: Path
     oldest: Path
     classes: Path
@@ -59,26 +58,23 @@ class KafkaJars:
 
     def class_path(self, generation: str = CURRENT) -> str:
         """Our classes and the jars of one generation, as java's -cp wants them."""
-        own = sorted(self.newest.glob("*.jar")) if generation == NEWEST else [self.clients_jar(generation)]
         # The clients need only jackson, slf4j and the codecs, and live well with those of another release.
         rest = (
             jar for jar in sorted(self.current.glob("*.jar")) if not jar.name.startswith("kafka-clients-")
         )
-        first = [self.classes, *own]
+        first = [self.classes, self.clients_jar(generation)]
         return os.pathsep.join(str(path) for path in [*first, *rest])
 
     def clients_jar(self, generation: str = CURRENT) -> Path:
         if generation == CURRENT:
             return self.current / f"kafka-clients-{self.server}.jar"
-        folder = self.newest if generation == NEWEST else self.oldest
-        return folder / f"kafka-clients-{generation}.jar"
+        return self.oldest / f"kafka-clients-{generation}.jar"
 
     def message_jars(self, generation: str) -> list[Path]:
         """The jars that carry schemas; of the oldest only those of requests and responses."""
         coordinators = ["group-coordinator", "transaction-coordinator", "share-coordinator"]
         names = [] if generation == OLDEST else [*coordinators, "metadata"]
-        folder = self.newest if generation == NEWEST else self.current
-        others = [folder / f"kafka-{name}-{generation}.jar" for name in names]
+        others = [self.current / f"kafka-{name}-{CURRENT}.jar" for name in names]
         return [self.clients_jar(generation), *others]
 
     def java(
@@ -114,17 +110,20 @@ def kafka_jars() -> KafkaJars:
     classes = made_once(
         "classes", [POM, *SOURCES], lambda folder: compiled(SOURCES, folder, f"{jars / 'current'}/*")
     )
-    return KafkaJars(
-        newest=jars / "newest", current=jars / "current", oldest=jars / "oldest", classes=classes
-    )
+    return KafkaJars(current=jars / "current", oldest=jars / "oldest", classes=classes)
 
 
 @cache
-def oldest_server_jars() -> KafkaJars:
-    """Return the jars of a server before 4.0.  Raise KafkaUnavailable."""
+def server_jars(version: str) -> KafkaJars:
+    """Return the jars of this server: CURRENT, PREVIOUS or OLDEST.  Raise KafkaUnavailable."""
     jars = kafka_jars()
-    folder = made_once("server", [OLDEST_SERVER_POM], lambda made: resolved(OLDEST_SERVER_POM, made))
-    return attrs.evolve(jars, current=folder / "current", server=OLDEST)
+    if version == CURRENT:
+        return jars
+    name = f"server-{version}"
+    folder = made_once(
+        name, [OLDER_SERVER_POM], lambda made: resolved(OLDER_SERVER_POM, made, f"-Dkafka.current={version}")
+    )
+    return attrs.evolve(jars, current=folder / "current", server=version)
 
 
 def jars_or_skip() -> KafkaJars:
@@ -161,9 +160,10 @@ def made_once(name: str, sources: list[Path], make: Callable[[Path], None]) -> P
     return folder
 
 
-def resolved(pom: Path, folder: Path) -> None:
+def resolved(pom: Path, folder: Path, *properties: str) -> None:
     """Copy into the folder the jars that a pom.xml names."""
-    command = ["mvn", "-B", "-q", "-f", str(pom), "generate-resources", f"-Dconformance.lib={folder}"]
+    library = f"-Dconformance.lib={folder}"
+    command = ["mvn", "-B", "-q", "-f", str(pom), "generate-resources", library, *properties]
     _run(command, MAVEN_TIMEOUT, "Maven could not resolve Apache Kafka's jars")
 
 

@@ -18,7 +18,7 @@ from pykafka2.protocol.describe import snake_case
 from pykafka2.protocol.fields import VersionRange
 from pykafka2.protocol.primitives import ZERO_UUID
 
-from .maven import CURRENT, NEWEST, OLDEST, KafkaJars
+from .maven import CURRENT, OLDEST, KafkaJars
 
 Schema = dict[str, Any]
 
@@ -72,7 +72,7 @@ class Message:
     schema: Schema
     package: str
     generation: str
-    """The jar it is from: NEWEST, CURRENT or OLDEST."""
+    """The jar it is from: CURRENT or OLDEST."""
     has_unstable_version: bool
     """Whether its highest version is not offered by a broker.  Of a response, its request says so."""
 
@@ -107,7 +107,7 @@ class Message:
 
 def declared_in(jars: KafkaJars, name: str) -> list[Message]:
     """The message as each generation of the jars has it, newest first."""
-    generations = (messages_of(jars, generation) for generation in (NEWEST, CURRENT, OLDEST))
+    generations = (messages_of(jars, generation) for generation in (CURRENT, OLDEST))
     return [messages[name] for messages in generations if name in messages]
 
 
@@ -120,7 +120,7 @@ def source_of(jars: KafkaJars, name: str, version: int) -> Message:
 
 
 @cache
-def messages_of(jars: KafkaJars, generation: str = NEWEST) -> dict[str, Message]:
+def messages_of(jars: KafkaJars, generation: str = CURRENT) -> dict[str, Message]:
     """Every message of one generation, by name."""
     found: list[tuple[Schema, str]] = []
     for jar in jars.message_jars(generation):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pykafka2.broker.base.features import release_of
+from pykafka2.broker.base.features import DEFAULT
 from pykafka2.broker.config.keys import (
     BROKER_KEYS,
     GROUP_KEYS,
@@ -18,8 +18,6 @@ from pykafka2.broker.config.keys import (
 from pykafka2.broker.config.table import DEPARTURES, OWN_TABLE
 
 from .bridge import Bridge
-from .conftest import BridgeOf
-from .maven import CURRENT, NEWEST
 
 OURS: dict[str, dict[str, Key]] = {
     "broker": BROKER_KEYS,
@@ -29,15 +27,14 @@ OURS: dict[str, dict[str, Key]] = {
 UNSAID = {"group.coordinator.rebalance.protocols", "group.share.assignors", "log.dir", "log.dirs"}
 """Lists that Kafka wants filled, although their validators do not say so; without effect here."""
 
-FEATURES_LEFT_OUT = {"streams.version", "eligible.leader.replicas.version"}
+FEATURES_LEFT_OUT = {"streams.version", "share.version", "eligible.leader.replicas.version"}
 
 OWN = {line.split(" ")[0] for line in OWN_TABLE.splitlines()}
 
 
-@pytest.mark.parametrize(("generation", "release"), [(NEWEST, "4.4"), (CURRENT, "4.3")])
-def test_features_and_their_levels_are_kafkas(bridge_of: BridgeOf, generation: str, release: str) -> None:
-    (kafka,) = bridge_of(generation)("features", [{}])
-    ours = {name: [one.lowest, one.highest] for name, one in release_of(release).supported.items()}
+def test_features_and_their_levels_are_kafkas(java: Bridge) -> None:
+    (kafka,) = java("features", [{}])
+    ours = {name: [one.lowest, one.highest] for name, one in DEFAULT.supported.items()}
     assert kafka.keys() - ours.keys() == FEATURES_LEFT_OUT
     assert {name: levels for name, levels in kafka.items() if name in ours} == ours
 

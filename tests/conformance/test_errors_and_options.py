@@ -44,8 +44,8 @@ REFRESHING_HERE = {"NOT_CONTROLLER": "brokers with ZooKeeper do not forward requ
 """Errors that make our clients request metadata, and Java's not."""
 
 
-def test_error_codes_names_and_traits_are_kafkas(newest_java: Bridge) -> None:
-    (kafka,) = newest_java("errors", [{}])
+def test_error_codes_names_and_traits_are_kafkas(java: Bridge) -> None:
+    (kafka,) = java("errors", [{}])
     assert len(kafka) > 130
     for error in kafka:
         code = error["code"]
@@ -61,28 +61,26 @@ def test_error_codes_names_and_traits_are_kafkas(newest_java: Bridge) -> None:
         assert ours.refresh_metadata == (error["refresh_metadata"] or error["name"] in REFRESHING_HERE), error
 
 
-def test_error_codes_are_exactly_those_of_kafka(newest_java: Bridge) -> None:
-    (kafka,) = newest_java("errors", [{}])
+def test_error_codes_are_exactly_those_of_kafka(java: Bridge) -> None:
+    (kafka,) = java("errors", [{}])
     codes = {code for code in range(-1, 1000) if code != errors.NONE}
     known = {code for code in codes if errors.for_code(code) is not errors.UnknownErrorCode}
     assert known == {error["code"] for error in kafka} - {errors.NONE}
 
 
 @pytest.mark.parametrize("client", TABLES)
-def test_every_option_of_java_is_offered_refused_or_ignored(newest_java: Bridge, client: str) -> None:
+def test_every_option_of_java_is_offered_refused_or_ignored(java: Bridge, client: str) -> None:
     table = TABLES[client]
     known = {*table.fields, *table.refused, *table.ignored}
-    missing = [
-        option["name"] for option in java_options(newest_java, client) if underscored(option) not in known
-    ]
+    missing = [option["name"] for option in java_options(java, client) if underscored(option) not in known]
     assert not missing
 
 
 @pytest.mark.parametrize("client", TABLES)
-def test_defaults_are_javas(newest_java: Bridge, client: str) -> None:
+def test_defaults_are_javas(java: Bridge, client: str) -> None:
     table = TABLES[client]
     differences = []
-    for option in java_options(newest_java, client):
+    for option in java_options(java, client):
         name = underscored(option)
         if name not in table.fields or name in DEPARTURES or option["type"] == "CLASS":
             continue
@@ -97,10 +95,10 @@ def test_defaults_are_javas(newest_java: Bridge, client: str) -> None:
 
 
 @pytest.mark.parametrize("client", TABLES)
-def test_values_allowed_by_java_are_allowed(newest_java: Bridge, client: str) -> None:
+def test_values_allowed_by_java_are_allowed(java: Bridge, client: str) -> None:
     table = TABLES[client]
     differences = []
-    for option in java_options(newest_java, client):
+    for option in java_options(java, client):
         name = underscored(option)
         if name in table.fields and name not in DEPARTURES and option["valid"]:
             ours = table.options[table.fields[name]]
@@ -109,10 +107,8 @@ def test_values_allowed_by_java_are_allowed(newest_java: Bridge, client: str) ->
 
 
 @pytest.mark.parametrize("client", TABLES)
-def test_importance_and_names_in_the_reference_are_javas(newest_java: Bridge, client: str) -> None:
-    importance = {
-        option["name"]: option["importance"].lower() for option in java_options(newest_java, client)
-    }
+def test_importance_and_names_in_the_reference_are_javas(java: Bridge, client: str) -> None:
+    importance = {option["name"]: option["importance"].lower() for option in java_options(java, client)}
     advice = {name: one for subject in SUBJECTS[client].values() for name, one in subject.items()}
     ours = {one.java or name.replace("_", "."): one for name, one in advice.items()}
     assert {name for name, one in ours.items() if not one.origin} == {*ours} & {*importance}

@@ -12,7 +12,7 @@ import pytest
 from pykafka2.protocol.messages.cluster import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.broker.support.raw_client import RawClient
 
-from .maven import KafkaUnavailable, kafka_jars, oldest_server_jars, skip_or_fail
+from .maven import CURRENT, KafkaUnavailable, server_jars, skip_or_fail
 from .real_kafka import RealKafka
 
 pytest.importorskip("pyspark", reason="the sink's messages are Spark's")
@@ -24,14 +24,14 @@ __all__ = ["_hooked"]  # a fixture
 pytestmark = [pytest.mark.real_kafka, pytest.mark.long]
 
 SAFE_DOWNGRADE = 2
-CASES = ["3.9.1", "4.3.1, transaction.version 0", "4.3.1, transaction.version 1", "4.3.1"]
+CASES = ["3.9.1", f"{CURRENT}, transaction.version 0", f"{CURRENT}, transaction.version 1", CURRENT]
 
 
 @pytest.fixture(params=CASES)
 def servers(request: pytest.FixtureRequest) -> Iterator[str]:
     version, _, feature = request.param.partition(", transaction.version ")
     try:
-        jars = oldest_server_jars() if version == "3.9.1" else kafka_jars()
+        jars = server_jars(version)
     except KafkaUnavailable as problem:
         skip_or_fail(str(problem))
     with RealKafka(jars) as kafka:

@@ -17,7 +17,16 @@ from typing import Self
 from pykafka2 import KafkaAdminClient
 from pykafka2.errors import KafkaError
 
-from .maven import JAVA_FOLDER, KafkaUnavailable, kafka_jars, made_once, oldest_server_jars, resolved
+from .maven import (
+    JAVA_FOLDER,
+    OLDEST,
+    PREVIOUS,
+    KafkaUnavailable,
+    kafka_jars,
+    made_once,
+    resolved,
+    server_jars,
+)
 from .real_kafka import QUICK_GROUPS, RealKafka, free_ports
 
 POM = JAVA_FOLDER / "pom-zookeeper-server.xml"
@@ -119,6 +128,9 @@ class ZooKeeperKafka:
         raise KafkaUnavailable(f"Apache Kafka 2.8.2 did not start:\n{log[-2000:]}")
 
 
-def older(release: str) -> RealKafka | ZooKeeperKafka:
-    """Three brokers of this older release, "2.8" or "3.9"; enter it.  Raises KafkaUnavailable."""
-    return ZooKeeperKafka() if release == "2.8" else RealKafka(oldest_server_jars(), brokers=3)
+def older(release: str, *, authorizes: bool = False) -> RealKafka | ZooKeeperKafka:
+    """Three brokers of this older release, "2.8", "3.9" or "4.3"; enter it.  Raises KafkaUnavailable."""
+    if release == "2.8":
+        return ZooKeeperKafka()
+    jars = server_jars(PREVIOUS if release == "4.3" else OLDEST)
+    return RealKafka(jars, brokers=3, authorizes=authorizes)

@@ -95,10 +95,10 @@ def _bundled_secured() -> Iterator[Brokers]:
 
 @contextmanager
 def _apache(*, oldest: bool) -> Iterator[Brokers]:
-    from tests.conformance.maven import kafka_jars, oldest_server_jars
+    from tests.conformance.maven import CURRENT, OLDEST, server_jars
     from tests.conformance.real_kafka import RealKafka
 
-    with RealKafka(oldest_server_jars() if oldest else kafka_jars()) as kafka:
+    with RealKafka(server_jars(OLDEST if oldest else CURRENT)) as kafka:
         yield Brokers(kafka.bootstrap_servers)
 
 
@@ -106,7 +106,7 @@ def _apache(*, oldest: bool) -> Iterator[Brokers]:
 def _apache_secured(*, oldest: bool) -> Iterator[Brokers]:
     import trustme
 
-    from tests.conformance.maven import kafka_jars, oldest_server_jars
+    from tests.conformance.maven import CURRENT, OLDEST, server_jars
     from tests.conformance.real_kafka import RealKafka
     from tests.conformance.secured_peers import certificate_for_java
 
@@ -117,7 +117,7 @@ def _apache_secured(*, oldest: bool) -> Iterator[Brokers]:
         authority.cert_pem.write_to_path(ca_file)
         authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(issued)
         with RealKafka(
-            oldest_server_jars() if oldest else kafka_jars(),
+            server_jars(OLDEST if oldest else CURRENT),
             brokers=3,
             authorizes=True,
             certificate=certificate_for_java(issued, folder),

@@ -1,8 +1,8 @@
 """Features of a cluster (KIP-584), and the releases of Apache Kafka that it can imitate.
 
-Names and levels are those of Apache Kafka, without streams.version and
-eligible.leader.replicas.version, which are left out. The finalized levels are part of the controller's image.
-ApiVersions returns them, and the transaction coordinator reads its transaction.version from them.
+Names and levels are those of Apache Kafka, without streams.version and eligible.leader.replicas.version,
+which are left out, and from 4.4 on without share.version. The finalized levels are part of the controller's
+image. ApiVersions returns them, and the transaction coordinator reads its transaction.version from them.
 
 `RANGES` has one line per API: key, name, and for each release that changed it the range of versions. They are
 taken from the message schemas in the kafka-clients jars of 2.8.2, 3.0.2, 3.1.2, 3.2.3, 3.3.2, 3.4.1, 3.5.2,
@@ -20,6 +20,7 @@ from typing import Final
 
 import attrs
 
+from pykafka2.broker.config.kafka_table import ADDED
 from pykafka2.broker.config.keys import nearest
 from pykafka2.errors import ConfigurationError, UnknownOption
 
@@ -40,7 +41,7 @@ RELEASES: Final = (
     "2.8", "3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9",
     "4.0", "4.1", "4.2", "4.3", "4.4"
 )  # fmt: skip
-DEFAULT_NAME: Final = "4.3"
+DEFAULT_NAME: Final = RELEASES[-1]
 """The release that clusters imitate without `as_version`."""
 FIRST_WITH_KRAFT: Final = "3.3"
 
@@ -148,11 +149,12 @@ METADATA_VERSIONS: Final = {
     "4.4": Levels(7, 33),
 }
 
-# The levels of the other features, by the release from which on they apply.
-FEATURE_LEVELS: Final[Mapping[str, Mapping[str, Levels]]] = {
+# The levels of the other features, by the release from which on they apply. As 4.4 a broker does not claim
+# share groups (KIP-932), which it does not have; older releases respond as recorded.
+FEATURE_LEVELS: Final[Mapping[str, Mapping[str, Levels | None]]] = {
     "group.version": {"4.0": Levels(0, 1)},
     KRAFT_VERSION: {"3.9": Levels(0, 1)},
-    "share.version": {"4.1": Levels(0, 1), "4.4": Levels(0, 2)},
+    "share.version": {"4.1": Levels(0, 1), "4.4": None},
     TRANSACTION_VERSION: {"4.0": Levels(0, 2)},
 }
 FINALIZED_SINCE: Final = {"group.version": "4.0", "share.version": "4.2", TRANSACTION_VERSION: "4.0"}
@@ -179,6 +181,8 @@ class Release:
     """The level that a new cluster finalizes, by feature."""
     defaults: Mapping[str, str]
     """Defaults of options that differ from those of the default release."""
+    lacks: frozenset[str]
+    """Options that only newer releases have, as far as these are not older than 4.3."""
 
     @property
     def is_default(self) -> bool:
@@ -234,12 +238,14 @@ def _release(name: str) -> Release:
     defaults = {
         option: value for option, (first, value) in DEFAULTS_BEFORE.items() if not _is_since(name, first)
     }
+    lacks = frozenset[str]().union(*(added for since, added in ADDED.items() if not _is_since(name, since)))
     return Release(
         name,
         MappingProxyType(ranges),
         MappingProxyType(supported),
         MappingProxyType(finalized),
         MappingProxyType(defaults),
+        lacks,
     )
 
 
@@ -263,7 +269,9 @@ def _features(name: str) -> tuple[dict[str, Levels], dict[str, int]]:
     supported, finalized = {METADATA_VERSION: metadata_version}, {METADATA_VERSION: metadata_version.highest}
     for feature, by_release in FEATURE_LEVELS.items():
         for since, levels in by_release.items():
-            if _is_since(name, since):
+            if _is_since(name, since) and levels is None:
+                del supported[feature]
+            elif _is_since(name, since) and levels is not None:
                 supported[feature] = levels
         if feature in supported and feature in FINALIZED_SINCE and _is_since(name, FINALIZED_SINCE[feature]):
             finalized[feature] = supported[feature].highest
@@ -276,7 +284,7 @@ def _is_since(name: str, first: str) -> bool:
 
 DEFAULT: Final = _release(DEFAULT_NAME)
 SUPPORTED: Final = DEFAULT.supported
-IMPLEMENTED: Final = _release(RELEASES[-1]).supported
+IMPLEMENTED: Final = MappingProxyType({**_release(RELEASES[-1]).supported, "share.version": Levels(0, 2)})
 """The levels that a metadata log can have, whatever release a cluster imitates."""
 LATEST: Final = DEFAULT.finalized
 """The level of each feature that a new cluster finalizes."""

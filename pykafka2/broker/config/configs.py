@@ -1,6 +1,6 @@
 """Configuration of brokers and topics: values over defaults, and the source of each value.
 
-Names, types, defaults and valid values are those of Apache Kafka 4.3.1 (keys.py). Options that Kafka defines
+Names, types, defaults and valid values are those of Apache Kafka 4.4.0 (keys.py). Options that Kafka defines
 and this broker ignores are accepted and stored, so that tools can set and read them. Values travel as
 strings, as in Kafka. Access requires the cluster's lock.
 """
@@ -54,12 +54,15 @@ class BrokerConfig:
         *,
         made: Mapping[str, object] | None = None,
         defaults: Mapping[str, str] | None = None,
+        lacks: frozenset[str] = frozenset(),
     ) -> None:
+        self.lacks = lacks
+        """Options of brokers, topics and groups that the imitated release does not have (features.py)."""
         self.static = {name: as_text(value) for name, value in (values or {}).items() if value is not None}
         for name, text in self.static.items():
-            _check_static(name, text)
+            _check_static(name, text, lacks)
         self.defaults = dict(defaults or {})
-        """Defaults that differ from those of Apache Kafka 4.3.1 (features.py)."""
+        """Defaults that differ from those of Apache Kafka 4.4.0 (features.py)."""
         self.own: Mapping[str, str] = {}
         self.cluster_wide: Mapping[str, str] = {}
         self.version = 0
@@ -69,7 +72,7 @@ class BrokerConfig:
 
     def of_broker(self, made: Mapping[str, object]) -> BrokerConfig:
         """Return the configuration of one broker, with the values that the cluster sets for it."""
-        broker = BrokerConfig(None, made={**self.static, **made}, defaults=self.defaults)
+        broker = BrokerConfig(None, made={**self.static, **made}, defaults=self.defaults, lacks=self.lacks)
         broker.set_dynamic({}, self.cluster_wide)
         return broker
 
@@ -144,9 +147,9 @@ class BrokerConfig:
         return found[first:]
 
 
-def _check_static(name: str, text: str) -> None:
+def _check_static(name: str, text: str, lacks: frozenset[str]) -> None:
     key = BROKER_KEYS.get(name)
-    if key is None:
+    if key is None or name in lacks:
         raise UnknownOption(f"no broker configuration {name!r}{nearest(name, BROKER_KEYS)}")
     refusal = why_refused(name)
     if refusal is not None:
@@ -173,7 +176,7 @@ class TopicConfig:
         self._parsed: dict[str, Any] = {}
         for name, text in self.overrides.items():
             key = topic_key(name)
-            if key is None:
+            if key is None or name in broker.lacks:
                 raise InvalidConfig(f"Unknown topic config name: {name}{nearest(name, TOPIC_KEYS)}")
             try:
                 self._parsed[name] = key.parse(text)

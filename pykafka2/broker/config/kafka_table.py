@@ -1,4 +1,4 @@
-"""Tables of the topic, broker, group and metrics options of Apache Kafka 4.3.1.
+"""Tables of the topic, broker, group and metrics options of Apache Kafka 4.4.0.
 
 Each line has a name, a type (with * if a running broker accepts a new value), a default, and the valid values
 as Kafka prints them. The conformance stage compares all of it with Kafka's jars. Longer than other modules
@@ -16,6 +16,7 @@ compression.lz4.level INT* 9 [1,...,17]
 compression.type STRING* producer [uncompressed, zstd, lz4, snappy, gzip, producer]
 compression.zstd.level INT* 3 [-131072,...,22]
 delete.retention.ms LONG 86400000 [0,...]
+errors.deadletterqueue.group.enable BOOLEAN false
 file.delete.delay.ms LONG 60000 [0,...]
 flush.messages LONG 9223372036854775807 [1,...]
 flush.ms LONG 9223372036854775807 [0,...]
@@ -25,6 +26,7 @@ leader.replication.throttled.replicas LIST "" [partitionId]:[brokerId],[partitio
 local.retention.bytes LONG -2 [-2,...]
 local.retention.ms LONG -2 [-2,...]
 max.compaction.lag.ms LONG 9223372036854775807 [1,...]
+max.decompressed.message.bytes INT 2147483639 [1,...,2147483639]
 max.message.bytes INT 1048588 [0,...]
 message.timestamp.after.max.ms LONG 3600000 [0,...]
 message.timestamp.before.max.ms LONG 9223372036854775807 [0,...]
@@ -33,6 +35,8 @@ min.cleanable.dirty.ratio DOUBLE 0.5 [0,...,1]
 min.compaction.lag.ms LONG 0 [0,...]
 min.insync.replicas INT* 1 [1,...]
 preallocate BOOLEAN false
+remote.copy.lag.bytes LONG -1 [-1,...]
+remote.copy.lag.ms LONG 0 [-1,...]
 remote.log.copy.disable BOOLEAN false
 remote.log.delete.on.disable BOOLEAN false
 remote.storage.enable BOOLEAN false
@@ -95,6 +99,8 @@ delegation.token.secret.key PASSWORD null
 delete.records.purgatory.purge.interval.requests INT 1
 delete.topic.enable BOOLEAN true
 early.start.listeners LIST null
+errors.deadletterqueue.auto.create.topics.enable BOOLEAN* false
+errors.deadletterqueue.topic.name.prefix STRING* dlq.
 fetch.max.bytes INT 57671680 [1024,...]
 fetch.purgatory.purge.interval.requests INT 1000
 follower.fetch.last.tiered.offset.enable BOOLEAN* false
@@ -142,6 +148,7 @@ group.share.partition.max.record.locks INT 2000 [100,...,10000]
 group.share.record.lock.duration.ms INT 30000 [1000,...,3600000]
 group.share.session.timeout.ms INT 45000 [1,...]
 group.streams.assignment.interval.ms INT* 1000 [0,...]
+group.streams.assignors LIST sticky
 group.streams.heartbeat.interval.ms INT 5000 [1,...]
 group.streams.initial.rebalance.delay.ms INT 3000 [0,...]
 group.streams.max.assignment.interval.ms INT 15000 [0,...]
@@ -153,7 +160,9 @@ group.streams.min.assignment.interval.ms INT 0 [0,...]
 group.streams.min.heartbeat.interval.ms INT 5000 [1,...]
 group.streams.min.session.timeout.ms INT 45000 [1,...]
 group.streams.num.standby.replicas INT 0 [0,...]
+group.streams.rack.aware.assignment.tags LIST ""
 group.streams.session.timeout.ms INT 45000 [1,...]
+group.streams.topology.description.plugin.class CLASS null
 initial.broker.registration.timeout.ms INT 60000
 inter.broker.listener.name STRING null
 kafka.metrics.polling.interval.secs INT 10 [1,...]
@@ -190,6 +199,8 @@ log.message.timestamp.after.max.ms LONG* 3600000 [0,...]
 log.message.timestamp.before.max.ms LONG* 9223372036854775807 [0,...]
 log.message.timestamp.type STRING* CreateTime [CreateTime, LogAppendTime]
 log.preallocate BOOLEAN* false
+log.remote.copy.lag.bytes LONG* -1 [-1,...]
+log.remote.copy.lag.ms LONG* 0 [-1,...]
 log.retention.bytes LONG* -1
 log.retention.check.interval.ms LONG 300000 [1,...]
 log.retention.hours INT 168
@@ -205,6 +216,7 @@ max.connection.creation.rate INT* 2147483647 [0,...]
 max.connections INT* 2147483647 [0,...]
 max.connections.per.ip INT* 2147483647 [0,...]
 max.connections.per.ip.overrides STRING* ""
+max.decompressed.message.bytes INT* 2147483639 [1,...,2147483639]
 max.incremental.fetch.session.cache.slots INT 1000 [0,...]
 max.request.partition.size.limit INT 2000 [1,...]
 message.max.bytes INT* 1048588 [0,...]
@@ -305,6 +317,8 @@ sasl.login.retry.backoff.max.ms LONG 10000
 sasl.login.retry.backoff.ms LONG 100
 sasl.mechanism.controller.protocol STRING GSSAPI
 sasl.mechanism.inter.broker.protocol STRING* GSSAPI
+sasl.oauthbearer.allow.unverified.audience BOOLEAN false
+sasl.oauthbearer.allow.unverified.issuer BOOLEAN false
 sasl.oauthbearer.assertion.algorithm STRING RS256 (case insensitive) [ES256, RS256]
 sasl.oauthbearer.assertion.claim.aud STRING null
 sasl.oauthbearer.assertion.claim.exp.seconds INT 300 [0,...,86400]
@@ -409,6 +423,8 @@ GROUP_TABLE: Final = """\
 consumer.assignment.interval.ms INT 1000 [0,...]
 consumer.heartbeat.interval.ms INT 5000 [1,...]
 consumer.session.timeout.ms INT 45000 [1,...]
+errors.deadletterqueue.copy.record.enable BOOLEAN false
+errors.deadletterqueue.topic.name STRING ""
 share.assignment.interval.ms INT 1000 [0,...]
 share.auto.offset.reset STRING latest [latest, earliest, by_duration:PnDTnHnMn.nS]
 share.delivery.count.limit INT 5 [2,...]
@@ -419,9 +435,11 @@ share.record.lock.duration.ms INT 30000 [1000,...]
 share.renew.acknowledge.enable BOOLEAN true
 share.session.timeout.ms INT 45000 [1,...]
 streams.assignment.interval.ms INT 1000 [0,...]
+streams.assignor.name STRING null
 streams.heartbeat.interval.ms INT 5000 [1,...]
 streams.initial.rebalance.delay.ms INT 3000 [0,...]
 streams.num.standby.replicas INT 0 [0,...]
+streams.rack.aware.assignment.tags LIST ""
 streams.session.timeout.ms INT 45000 [1,...]
 """
 
@@ -446,6 +464,7 @@ TOPIC_SYNONYMS: Final[dict[str, str]] = {
     "local.retention.bytes": "log.local.retention.bytes",
     "local.retention.ms": "log.local.retention.ms",
     "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.decompressed.message.bytes": "max.decompressed.message.bytes",
     "max.message.bytes": "message.max.bytes",
     "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
     "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
@@ -454,6 +473,8 @@ TOPIC_SYNONYMS: Final[dict[str, str]] = {
     "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
     "min.insync.replicas": "min.insync.replicas",
     "preallocate": "log.preallocate",
+    "remote.copy.lag.bytes": "log.remote.copy.lag.bytes",
+    "remote.copy.lag.ms": "log.remote.copy.lag.ms",
     "retention.bytes": "log.retention.bytes",
     "retention.ms": "log.retention.ms",
     "segment.bytes": "log.segment.bytes",
@@ -471,3 +492,31 @@ FALLBACKS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "log.roll.jitter.ms": (("log.roll.jitter.hours", 3_600_000),),
 }
 """Broker options that provide the value of an unset option, in this order, with a factor."""
+
+GROUP_SYNONYMS: Final[dict[str, str]] = {"streams.assignor.name": "group.streams.assignors"}
+"""The broker options that provide defaults of group options under another name than "group." + name."""
+
+ADDED: Final[dict[str, frozenset[str]]] = {
+    "4.4": frozenset(
+        {
+            "errors.deadletterqueue.auto.create.topics.enable",
+            "errors.deadletterqueue.copy.record.enable",
+            "errors.deadletterqueue.group.enable",
+            "errors.deadletterqueue.topic.name",
+            "errors.deadletterqueue.topic.name.prefix",
+            "group.streams.assignors",
+            "group.streams.rack.aware.assignment.tags",
+            "group.streams.topology.description.plugin.class",
+            "log.remote.copy.lag.bytes",
+            "log.remote.copy.lag.ms",
+            "max.decompressed.message.bytes",
+            "remote.copy.lag.bytes",
+            "remote.copy.lag.ms",
+            "sasl.oauthbearer.allow.unverified.audience",
+            "sasl.oauthbearer.allow.unverified.issuer",
+            "streams.assignor.name",
+            "streams.rack.aware.assignment.tags",
+        }
+    )
+}
+"""The options that a release added since 4.3: older ones neither describe nor accept them."""

@@ -1,6 +1,6 @@
 """Options of brokers, topics, groups and client metrics by name: type, default, valid values.
 
-Built once from the tables of Apache Kafka 4.3.1 (kafka_table.py) and of this broker (table.py). Stateless;
+Built once from the tables of Apache Kafka 4.4.0 (kafka_table.py) and of this broker (table.py). Stateless;
 configs.py looks values up here.
 
 `parser_of("INT", "[1,...,9] or -1")` reads the notation in which Kafka prints its validators. Pure functions;
@@ -19,6 +19,7 @@ import attrs
 from pykafka2.broker.config.kafka_table import (
     BROKER_TABLE,
     DYNAMIC_ONLY_TABLE,
+    GROUP_SYNONYMS,
     GROUP_TABLE,
     INTERNAL_TOPIC_TABLE,
     METRICS_TABLE,
@@ -264,8 +265,9 @@ def _topic_keys() -> dict[str, Key]:
 def _group_keys() -> dict[str, Key]:
     keys = _keys(GROUP_TABLE)
     for name, key in keys.items():
-        if f"group.{name}" in BROKER_KEYS:
-            key.synonym = f"group.{name}"
+        synonym = GROUP_SYNONYMS.get(name, f"group.{name}")
+        if synonym in BROKER_KEYS:
+            key.synonym = synonym
     return keys
 
 

@@ -84,7 +84,11 @@ class Coordinators:
             from pykafka2.broker.coordinators.settings import group_settings
 
             self._groups = GroupCoordinator(
-                group_settings(self._node.config, is_before_4_0=not self._node.release.is_since("4.0")),
+                group_settings(
+                    self._node.config,
+                    is_before_4_0=not self._node.release.is_since("4.0"),
+                    is_before_4_4=not self._node.release.is_since("4.4"),
+                ),
                 self._partition_count(OFFSETS_TOPIC),
                 self._wall_ms,
                 self._new_id,

@@ -1,4 +1,4 @@
-"""Settings of the coordinators: Kafka 4.3.1's broker options, durations in seconds.
+"""Settings of the coordinators: Kafka's broker options, durations in seconds.
 
 `group_settings` and `transaction_settings` read them from the broker's configuration.
 """
@@ -45,6 +45,8 @@ class GroupSettings:
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL  # group.consumer.migration.policy
     is_before_4_0: bool = False
     """Whether groups are described as by the group coordinator of older releases."""
+    is_before_4_4: bool = False
+    """Whether KIP-848 groups without members have the assignment epoch, and joins the errors, of 4.3."""
 
 
 @attrs.define(frozen=True, kw_only=True)
@@ -73,9 +75,12 @@ def seconds_of(configs: Mapping[str, str], name: str, default: float) -> float:
     return default if text is None else int(text) / 1000.0
 
 
-def group_settings(config: BrokerConfig, *, is_before_4_0: bool = False) -> GroupSettings:
+def group_settings(
+    config: BrokerConfig, *, is_before_4_0: bool = False, is_before_4_4: bool = False
+) -> GroupSettings:
     return GroupSettings(
         is_before_4_0=is_before_4_0,
+        is_before_4_4=is_before_4_4,
         min_session_timeout=config.seconds("group.min.session.timeout.ms"),
         max_session_timeout=config.seconds("group.max.session.timeout.ms"),
         initial_rebalance_delay=config.seconds("group.initial.rebalance.delay.ms"),

@@ -1,6 +1,6 @@
 """DescribeAcls, CreateAcls, DeleteAcls: the cluster's ACLs.
 
-A broker without an authorizer stores none and responds with SECURITY_DISABLED, like Apache Kafka 4.3.1 with
+A broker without an authorizer stores none and responds with SECURITY_DISABLED, like Apache Kafka with
 an empty `authorizer.class.name`, even for unknown resource types, because the authorizer is checked first.
 """
 
@@ -67,7 +67,8 @@ def handle_create(
 ) -> CreateAclsResponse:
     if services.gate is None:
         return REFUSAL(request, context.version, NO_AUTHORIZER)
-    refusals = create_acls(services.controller, map(_acl_of, request.creations))
+    needs_host = services.node.release.is_since("4.4")
+    refusals = create_acls(services.controller, map(_acl_of, request.creations), needs_host=needs_host)
     return CreateAclsResponse(
         results=[
             AclCreationResult(

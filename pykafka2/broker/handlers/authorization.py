@@ -248,7 +248,7 @@ def in_turn(*checks: Check) -> Check:
     return check
 
 
-TOPIC_CONFIGS, LOGGER_CONFIGS, GROUP_CONFIGS = 2, 8, 32
+TOPIC_CONFIGS, BROKER_CONFIGS, LOGGER_CONFIGS, GROUP_CONFIGS = 2, 4, 8, 32
 """Numbers of configurable resources; resources of other types need rights on the cluster."""
 
 
@@ -257,10 +257,14 @@ def check_configs(operation: int, *, names_loggers: bool = False) -> Check:
 
     The right is needed on the topic, the group or the cluster.
 
-    With `names_loggers` loggers are included, which Kafka rejects without a message.
+    With `names_loggers` loggers are included, which Kafka rejects without a message; since 4.4 it rejects
+    changes of brokers' options without one, too.
     """
 
     def check(checked: Checked) -> Verdict:
+        silent = {LOGGER_CONFIGS} if names_loggers else set[int]()
+        if operation == Operation.ALTER_CONFIGS and checked.services.node.release.is_since("4.4"):
+            silent.add(BROKER_CONFIGS)
         refused: dict[tuple[int, bool], list[Any]] = {}
         kept: list[Any] = []
         for resource in checked.request.resources:
@@ -268,11 +272,11 @@ def check_configs(operation: int, *, names_loggers: bool = False) -> Check:
             if is_allowed:
                 kept.append(resource)
             else:
-                is_logger = names_loggers and resource.resource_type == LOGGER_CONFIGS
-                refused.setdefault((resource_type, is_logger), []).append(resource)
-        for (resource_type, is_logger), resources in refused.items():
+                is_silent = resource.resource_type in silent
+                refused.setdefault((resource_type, is_silent), []).append(resource)
+        for (resource_type, is_silent), resources in refused.items():
             code = code_of(resource_type)
-            add_refusals(checked, resources, code, None if is_logger else WORDS[code])
+            add_refusals(checked, resources, code, None if is_silent else WORDS[code])
         if refused:
             checked.replace(resources=kept)
         return None

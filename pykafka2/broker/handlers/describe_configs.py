@@ -70,7 +70,11 @@ def of_topic(config: TopicConfig) -> Entries:
         **TOPIC_KEYS,
         **{name: key for name, key in INTERNAL_TOPIC_KEYS.items() if name in config.overrides},
     }
-    return [_entry(key, config.text(name), config.synonyms(name)) for name, key in sorted(keys.items())]
+    return [
+        _entry(key, config.text(name), config.synonyms(name))
+        for name, key in sorted(keys.items())
+        if name not in config.broker.lacks
+    ]
 
 
 def of_broker(config: BrokerConfig) -> Entries:
@@ -78,6 +82,7 @@ def of_broker(config: BrokerConfig) -> Entries:
     entries = [
         _entry(key, config.text(name), config.synonyms(name), read_only=not key.is_dynamic)
         for name, key in sorted(BROKER_KEYS.items())
+        if name not in config.lacks
     ]
     others = sorted({*config.own, *config.cluster_wide} - {*BROKER_KEYS})
     return [*entries, *(_dynamic(name, config.synonyms(name)) for name in others)]
@@ -90,7 +95,11 @@ def of_all_brokers(configs: Mapping[str, str]) -> Entries:
 
 def of_group(configs: Mapping[str, str], broker: BrokerConfig) -> Entries:
     """Return a group's options over the broker's."""
-    return [_with_default(key, configs.get(name), GROUP_SOURCE, broker) for name, key in GROUP_KEYS.items()]
+    return [
+        _with_default(key, configs.get(name), GROUP_SOURCE, broker)
+        for name, key in GROUP_KEYS.items()
+        if name not in broker.lacks
+    ]
 
 
 def of_metrics(configs: Mapping[str, str]) -> Entries:
@@ -130,7 +139,7 @@ def _with_default(
         synonyms += broker.synonyms(key.synonym)
     if value is None:
         value = broker.text(key.synonym) if key.synonym else key.default
-    if key.synonym is None and key.default:
+    if key.synonym is None and key.default is not None:
         synonyms.append(Synonym(key.name, key.default, DEFAULT_SOURCE))
     return _entry(key, value, synonyms)
 

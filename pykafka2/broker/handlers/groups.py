@@ -1,7 +1,7 @@
 """APIs of the group coordinator: classic groups, KIP-848 groups, committed offsets.
 
 All of them are submitted to the shard of the group's partition, which responds once its records are committed
-(coordinators/groups/). The versions are those of Apache Kafka 4.3.1. Coordinators are imported with the first
+(coordinators/groups/). The versions are those of Apache Kafka 4.4.0. Coordinators are imported with the first
 group.
 
 TxnOffsetCommit commits offsets with a transaction. Before the group coordinator accepts them, the partition

@@ -200,7 +200,7 @@ def _created(topic: TopicImage) -> CreatableTopicResult:
 
 def _described(topic: TopicImage) -> list[str]:
     """Return the names of all public options, and of internal ones that this topic sets."""
-    return sorted({*TOPIC_KEYS, *topic.config.overrides})
+    return sorted({*TOPIC_KEYS, *topic.config.overrides} - topic.config.broker.lacks)
 
 
 def _not_created(name: str, error: BrokerError) -> CreatableTopicResult:

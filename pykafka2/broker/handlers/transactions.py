@@ -2,7 +2,7 @@
 
 Requests for the coordinator are submitted to the shard of the transactional id's partition, which responds
 once its records are committed (coordinators/transactions/). Any broker handles InitProducerId without a
-transactional id. The versions are those of Apache Kafka 4.3.1. Coordinators are imported with the first
+transactional id. The versions are those of Apache Kafka 4.4.0. Coordinators are imported with the first
 transaction.
 
 WriteTxnMarkers is how a transaction coordinator has a leader write the markers that end a transaction

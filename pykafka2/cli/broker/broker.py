@@ -155,7 +155,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--as-version",
         type=_release_name,
         metavar="RELEASE",
-        help="respond like this release of Apache Kafka, from 2.8 to 4.4 (4.3)",
+        help="respond like this release of Apache Kafka, from 2.8 to 4.4 (4.4)",
     )
     parser.add_argument(
         "--quick",

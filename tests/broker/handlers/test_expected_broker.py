@@ -58,7 +58,7 @@ def test_rejected_connection_stays_open_for_another_request(connect: Connect) ->
     assert wire.call(expecting(None, -1), 5).error_code == 0
 
 
-@pytest.mark.kafka(brokers=1)
+@pytest.mark.kafka(brokers=1, as_version="4.3")
 def test_brokers_before_4_4_do_not_support_version_5(connect: Connect) -> None:
     wire = connect(0)
     wire.send(expecting("another", 7), 5)

@@ -15,26 +15,25 @@ Connect = Callable[[int], RawClient]
 
 
 @pytest.mark.kafka(brokers=1)
-def test_finalised_features_are_those_of_kafka_4_3_but_for_streams_and_elr(connect: Connect) -> None:
+def test_finalised_features_are_those_of_kafka_4_4_but_for_streams_shares_and_elr(connect: Connect) -> None:
     response = api_versions(connect(0), 4)
     assert {one.name: one.max_version_level for one in response.finalized_features} == {
         "group.version": 1,
-        "metadata.version": 30,
-        "share.version": 1,
+        "metadata.version": 33,
         "transaction.version": 2,
     }
     assert all(one.min_version_level == one.max_version_level for one in response.finalized_features)
     assert response.finalized_features_epoch >= 0
     supported = {one.name: (one.min_version, one.max_version) for one in response.supported_features}
     assert supported["transaction.version"] == (0, 2)
-    assert supported["metadata.version"] == (7, 30)
+    assert supported["metadata.version"] == (7, 33)
 
 
 @pytest.mark.kafka(brokers=1)
 def test_api_versions_3_omits_features_with_minimum_level_0(connect: Connect) -> None:
     response = api_versions(connect(0), 3)
     assert [one.name for one in response.supported_features] == ["metadata.version"]
-    assert len(response.finalized_features) == 4
+    assert len(response.finalized_features) == 3
     assert not api_versions(connect(0), 2).finalized_features
 
 

@@ -11,6 +11,7 @@ import pytest
 from pykafka2 import KafkaAdminClient, KafkaConsumer, NewTopic
 from pykafka2.broker.base.features import DEFAULT, RELEASES, release_of
 from pykafka2.broker.config.configs import DEFAULT_SOURCE
+from pykafka2.broker.config.kafka_table import ADDED
 from pykafka2.broker.handlers.api import APIS, client_ranges, load
 from pykafka2.errors import ConfigurationError, UnknownOption, name_of
 from pykafka2.protocol.messages.acls import (
@@ -42,7 +43,12 @@ from pykafka2.protocol.messages.offsets import (
     OffsetForLeaderTopic,
 )
 from pykafka2.protocol.messages.tokens import DescribeDelegationTokenRequest
-from pykafka2.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
+from pykafka2.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
 from pykafka2.protocol.messages.transaction import WriteTxnMarkersRequest
 from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request
@@ -130,7 +136,7 @@ def test_feature_of_a_newer_release_cannot_be_finalized(connect: Connect) -> Non
     assert "does not support this feature" in (result.error_message or "")
 
 
-@pytest.mark.parametrize(("release", "is_on"), [("3.5", False), ("3.6", True), ("4.3", True)])
+@pytest.mark.parametrize(("release", "is_on"), [("3.5", False), ("3.6", True), ("4.4", True)])
 def test_partitions_of_transactions_are_verified_since_3_6(release: str, is_on: bool) -> None:
     option = "transaction.partition.verification.enable"
     assert KafkaCluster(as_version=release).config.get(option) is is_on
@@ -177,7 +183,7 @@ FINGERPRINTS = {
     "4.1": 0x482E912B,
     "4.2": 0x1981BF7B,
     "4.3": 0x58AD7EC0,
-    "4.4": 0x70230C14,
+    "4.4": 0xEFC849F1,
 }
 """Checksums of what tests/conformance/test_releases.py compared with Apache Kafka's jars on 2026-11-26."""
 
@@ -239,10 +245,31 @@ def test_first_releases_with_kraft_lack_scram_users_and_delegation_tokens(
     assert token_apis & served == (token_apis if tokens else set())
 
 
-def test_share_groups_are_supported_since_4_1_and_finalized_since_4_2() -> None:
-    found = {name: release_of(name) for name in ("4.0", "4.1", "4.2")}
-    assert ["share.version" in one.supported for one in found.values()] == [False, True, True]
-    assert ["share.version" in one.finalized for one in found.values()] == [False, False, True]
+def test_share_version_is_supported_since_4_1_finalized_since_4_2_and_left_out_since_4_4() -> None:
+    found = {name: release_of(name) for name in ("4.0", "4.1", "4.2", "4.4")}
+    assert ["share.version" in one.supported for one in found.values()] == [False, True, True, False]
+    assert ["share.version" in one.finalized for one in found.values()] == [False, False, True, False]
+
+
+def test_option_that_4_4_added_is_unknown_before() -> None:
+    added = {"max.decompressed.message.bytes": 1000}
+    assert KafkaCluster(config=added).config.int("max.decompressed.message.bytes") == 1000
+    with pytest.raises(UnknownOption, match=r"no broker configuration 'max.decompressed.message.bytes'"):
+        KafkaCluster(as_version="4.3", config=added)
+
+
+@pytest.mark.kafka(brokers=1, as_version="4.3")
+def test_topics_as_4_3_reject_and_hide_options_of_4_4(connect: Connect) -> None:
+    topic = {"num_partitions": 1, "replication_factor": 1, "assignments": []}
+    option = CreatableTopicConfig(name="remote.copy.lag.ms", value="0")
+    topics = [
+        CreatableTopic(name="plain", configs=[], **topic),
+        CreatableTopic(name="newer", configs=[option], **topic),
+    ]
+    plain, newer = connect(0).call(CreateTopicsRequest(topics=topics, timeout_ms=1000), 7).topics
+    assert name_of(newer.error_code) == "INVALID_CONFIG"
+    assert "Unknown topic config name: remote.copy.lag.ms" in (newer.error_message or "")
+    assert {one.name for one in plain.configs or []}.isdisjoint(ADDED["4.4"])
 
 
 @pytest.mark.parametrize("name", ["2.7", "3.10", "latest", "3.9.1", "", 3.9, 4])

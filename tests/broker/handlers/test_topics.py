@@ -208,7 +208,7 @@ def test_created_topic_is_returned_with_its_configs(kafka_cluster: KafkaCluster,
     assert (outcome(result), result.num_partitions, result.replication_factor) == (DONE, 2, 3)
     assert result.topic_id == kafka_cluster.controller.image.topics["t"].id
     configs = {config.name: (config.value, config.config_source) for config in result.configs or []}
-    assert len(configs) == 34  # Kafka's 33, and one of its own that is set
+    assert len(configs) == 38  # Kafka's 37, and one of its own that is set
     assert configs["retention.ms"] == ("100", 1)
     assert configs["cleanup.policy"] == ("delete", 5)
 

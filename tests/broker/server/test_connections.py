@@ -117,7 +117,7 @@ def test_frame_can_arrive_byte_by_byte(connect: Connect) -> None:
     assert wire.receive(MetadataRequest, 0)[0] == 77
 
 
-@pytest.mark.parametrize("version", [5, 99, 32767])
+@pytest.mark.parametrize("version", [6, 99, 32767])
 def test_unknown_version_of_api_versions_gets_a_response_in_version_0(connect: Connect, version: int) -> None:
     wire = connect()
     wire.socket.sendall(framed(header(18, version, 5) + b"\x00whatever this is"))
@@ -125,7 +125,7 @@ def test_unknown_version_of_api_versions_gets_a_response_in_version_0(connect: C
     response = ApiVersionsResponse.decode(frame[4:], 0)
     assert struct.unpack(">i", frame[:4]) == (5,)
     assert response.error_code == errors.UnsupportedVersion.code
-    assert [(api.api_key, api.max_version) for api in response.api_keys] == [(18, 4)]
+    assert [(api.api_key, api.max_version) for api in response.api_keys] == [(18, 5)]
     # The connection stays open.
     wire.call(METADATA, 12)
 

@@ -1,7 +1,7 @@
 """Responses of brokers, request by request: the same scenarios on the bundled broker and on Apache Kafka.
 
 A scenario (on_*.py) sends raw requests to a cluster over a plain socket; the responses, with ids and times
-replaced (plain.py), are its transcript. Transcripts of Apache Kafka 4.3.1 are in golden/, and the bundled
+replaced (plain.py), are its transcript. Transcripts of Apache Kafka 4.4.0 are in golden/, and the bundled
 broker is compared with them. Where Java is installed, Apache Kafka runs again and must still give the same
 responses.
 

@@ -88,7 +88,9 @@ def main(arguments: list[str]) -> int:
 
 def server_of(release: str | None, authorizes: bool) -> RealKafka | ZooKeeperKafka:
     """Three brokers of Apache Kafka: the newest, or of this release."""
-    return RealKafka(kafka_jars(), brokers=3, authorizes=authorizes) if release is None else older(release)
+    if release is None:
+        return RealKafka(kafka_jars(), brokers=3, authorizes=authorizes)
+    return older(release, authorizes=authorizes)
 
 
 def show_recorded(scenarios: Sequence[str], text: str, release: str | None) -> None:

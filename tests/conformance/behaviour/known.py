@@ -1,4 +1,4 @@
-"""Known differences between the bundled broker and Apache Kafka 4.3.1, with reasons.
+"""Known differences between the bundled broker and Apache Kafka 4.4.0, with reasons.
 
 Every entry's `row` is the start of a row of the table in docs/fidelity.md; an entry that no longer applies
 fails the stage, so that the table stays true.
@@ -64,12 +64,13 @@ KNOWN: tuple[Known, ...] = (
     Known("hostile_frames", "an array of -2 names", "^$", "Negative lengths"),
     Known("api_versions_advertised", f"^API ({UNSERVED_KEYS})$", "^$", UNSERVED),
     Known("api_versions_advertised", "streams.version", "^$", NO_STREAMS),
+    Known("api_versions_advertised", "share.version", "^$", UNSERVED),
     Known("api_versions_advertised", "eligible.leader.replicas.version", "^$", NO_ELR),
     # With ELR Kafka sets min.insync.replicas for the whole cluster, so it is not a default any more.
     Known(
         "topics_.*|old_versions_of_topics",
         "CreateTopics",
-        r"topics\[\d+\]\.configs\[23\]\.config_source$",
+        r"topics\[\d+\]\.configs\[25\]\.config_source$",
         NO_ELR,
     ),
     Known("configs_altered", "DescribeConfigs", r"configs\[2\]\.config_source$", NO_ELR),

@@ -6,9 +6,10 @@ that wait for long, and those that differ; docs/fidelity.md, "Older releases", l
 
 from __future__ import annotations
 
-from .known import Known
+from .known import NO_ELR, Known
+from .scenarios import SCENARIOS
 
-SERVERS = {"2.8": "2.8.2 with ZooKeeper", "3.9": "3.9.1"}
+SERVERS = {"2.8": "2.8.2 with ZooKeeper", "3.9": "3.9.1", "4.3": "4.3.1"}
 
 IN_BOTH = (
     "acls_without_an_authorizer",
@@ -69,6 +70,7 @@ SINCE_3_9 = (
 SCENARIOS_OF: dict[str, tuple[str, ...]] = {
     "2.8": IN_BOTH,
     "3.9": (*IN_BOTH, *SINCE_3_9),
+    "4.3": tuple(name for name, one in SCENARIOS.items() if not one.__module__.endswith("on_release_4_4")),
 }
 
 FORMATS = "Message formats 0 and 1"
@@ -84,6 +86,14 @@ KNOWN_OF: dict[str, tuple[Known, ...]] = {
     "3.9": (
         Known("api_versions_advertised", "^API 1$", "^$", FORMATS),
         Known("api_versions_advertised", "^API (2|8|9)$", "^$", OLDEST_OFFSETS),
+    ),
+    "4.3": (
+        Known(
+            "topics_.*|old_versions_of_topics",
+            "CreateTopics",
+            r"topics\[\d+\]\.configs\[23\]\.config_source$",
+            NO_ELR,
+        ),
     ),
 }
 """Differences from an older release, in addition to those from the newest."""

@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from pykafka2.broker.controller.controller import Controller
 
 
-def create_acls(controller: Controller, wanted: Iterable[Acl]) -> list[BrokerError | None]:
+def create_acls(
+    controller: Controller, wanted: Iterable[Acl], *, needs_host: bool = True
+) -> list[BrokerError | None]:
     """Add ACLs in one write. Return for each why it was rejected, or None; existing ones stay.
 
     An ACL that is a filter ("any topic") fails the whole request with `UnknownServerError`, as in Kafka.
+    Before Kafka 4.4 the host could be empty: `needs_host` is False then.
     """
     wanted = list(wanted)
     if any(map(_is_filter, wanted)):
@@ -33,6 +36,8 @@ def create_acls(controller: Controller, wanted: Iterable[Acl]) -> list[BrokerErr
     for acl in wanted:
         try:
             check(acl)
+            if needs_host and not acl.host:
+                raise InvalidRequest("Host pattern cannot be null or empty")
         except BrokerError as error:
             refusals.append(error)
             continue

@@ -58,7 +58,7 @@ def check_group(configs: Mapping[str, str], broker: BrokerConfig) -> None:
     """Raise `InvalidConfig` unless these are valid options of a group."""
     for name, text in configs.items():
         key = GROUP_KEYS.get(name)
-        if key is None:
+        if key is None or name in broker.lacks:
             raise InvalidConfig(f"Unknown group config name: {name}")
         value = _parsed(key, text)
         low, high = _bound(key, "min"), _bound(key, "max")

@@ -266,7 +266,12 @@ class MixedGroups(ConsumerGroups):
             raise FencedInstanceId(f"{instance_id} of {group.id} has another member id now")
         else:
             member = old
-        subscription = read_subscription(protocols_of(request))
+        try:
+            subscription = read_subscription(protocols_of(request))
+        except CorruptData as error:
+            if self.settings.is_before_4_4:
+                raise  # UNKNOWN_SERVER_ERROR
+            raise InconsistentGroupProtocol(f"a subscription of {group.id} is malformed") from error
         timeout_ms = request.rebalance_timeout_ms
         updated = attrs.evolve(
             member,

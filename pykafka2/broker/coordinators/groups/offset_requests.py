@@ -1,6 +1,6 @@
 """Requests about committed offsets: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete.
 
-Kafka 4.3's rules; offsets.py stores the offsets.
+Kafka's rules; offsets.py stores the offsets.
 """
 
 from __future__ import annotations

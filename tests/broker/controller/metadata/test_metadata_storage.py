@@ -343,7 +343,7 @@ def test_directory_that_kafka_storage_has_formatted_begins_with_its_records(tmp_
 def test_new_log_has_the_features_of_its_cluster(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     before = cluster.controller.state.features
-    assert before["metadata.version"] == 30
+    assert before["metadata.version"] == 33
     cluster.controller.write([FeatureLevelRecord(name="transaction.version", feature_level=1)])
     cluster.restart()
     assert cluster.controller.state.features == {**before, "transaction.version": 1}

@@ -267,6 +267,8 @@ class ConsumerGroups(ConsumerSteps):
             if draft.subscribers_of_regex(regex) == 0:
                 records.write_regex(out, group.id, regex, None)
         records.write_epoch(out, group.id, group.epoch + 1, self.hash_of(draft))
+        if not draft.members and not self.settings.is_before_4_4:
+            records.write_target_epoch(out, group.id, group.epoch + 1, 0)  # nothing is to be assigned
 
         def appended(out: Result) -> None:
             for member in members:
