@@ -22,7 +22,7 @@ from pykafka2.protocol.declared import (
     title_of,
 )
 from pykafka2.protocol.fields import STRUCT_CODES, Field
-from pykafka2.protocol.primitives import struct_of
+from pykafka2.protocol.primitives import MAX_ARRAY_LENGTH, struct_of
 from pykafka2.protocol.quiet import empty_rest, quiet_rest, write_absent, write_nothing
 from pykafka2.protocol.single import single_decoder_of
 from pykafka2.protocol.source import Source
@@ -192,7 +192,9 @@ class _DecoderWriter:
         smallest = smallest_element_size(field, self.version, self.flexible)
         source.add(f"if {count} >= 0:")
         source.indent += 1
-        source.add(f"if {count} * {smallest} > {self.end} - p:")
+        # Only a long message has the bytes of so many elements.
+        limit = f"{count} > {MAX_ARRAY_LENGTH} or " if self.weighs else ""
+        source.add(f"if {limit}{count} * {smallest} > {self.end} - p:")
         source.add(f"    too_many({count}, {self.end} - p)")
         if self.weighs:
             source.add(f"budget.spend({count} * {memory_of_element(field, self.version)})")

@@ -34,8 +34,11 @@ ZERO_UUID: Final = bytes(16)
 MAX_STRING_BYTES: Final = 32767
 """Kafka rejects longer strings in every encoding."""
 
-MAX_TAGGED_FIELDS: Final = 1_000
-"""Most tagged fields in one section. Skipping half a megabyte of them would take a quarter of a second."""
+MAX_TAGGED_FIELDS: Final = 10_000
+"""Most tagged fields in one section, as in Kafka 4.4. Skipping them takes some milliseconds."""
+
+MAX_ARRAY_LENGTH: Final = 1_000_000
+"""Most elements of an array, as in Kafka 4.4."""
 
 ONE_BYTE: Final[tuple[bytes, ...]] = tuple(bytes((value,)) for value in range(128))
 """The varints of one byte, by value."""
@@ -156,6 +159,8 @@ def too_many(count: int, remaining: int) -> None:
     """Reject a count of elements that exceeds the frame, before memory is allocated for them."""
     if count < 0:
         raise Malformed(f"the count {count} is negative")
+    if MAX_ARRAY_LENGTH < count <= remaining:
+        raise Malformed(f"{count} elements are announced, more than {MAX_ARRAY_LENGTH}")
     raise Malformed(f"{count} elements are announced, {remaining} bytes are left")
 
 

@@ -17,8 +17,10 @@ from pykafka2.protocol import struct as structs
 from pykafka2.protocol.declared import memory_of_element, resolved_fields
 from pykafka2.protocol.decoding import decoder_of, weighing_decoder_of
 from pykafka2.protocol.fields import Field
+from pykafka2.protocol.messages.committed_offsets import OffsetDeleteRequest
+from pykafka2.protocol.messages.configs import ListConfigResourcesRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from pykafka2.protocol.primitives import DECODE_ERRORS, Budget
+from pykafka2.protocol.primitives import DECODE_ERRORS, Budget, uvarint
 from pykafka2.protocol.struct import Message
 from tests.protocol.strategies import instances, message_versions
 
@@ -34,13 +36,43 @@ def test_both_decoders_decode_the_same(data: st.DataObject) -> None:
     assert weighing_decoder_of(cls, version, flexible)(frame, 0, len(frame), Budget()) == plain
 
 
-def test_topics_without_names_are_refused_before_they_are_made() -> None:
-    """50 million of two bytes each are 100 MiB, and would be 3 GB of objects."""
-    count = 8_000_000
+@pytest.mark.parametrize(
+    ("cls", "version", "frame"),
+    [
+        (MetadataRequest, 8, struct.pack(">i", 1_000_001)),
+        (MetadataRequest, 9, uvarint(1_000_002)),
+        (OffsetDeleteRequest, 0, struct.pack(">hi", 0, 1_000_001)),
+        (ListConfigResourcesRequest, 1, uvarint(1_000_002)),
+    ],
+    ids=["structs", "compact structs", "structs behind a string", "compact numbers"],
+)
+def test_array_of_more_than_a_million_elements_is_rejected_before_it_is_made_as_in_kafka(
+    cls: type[Message], version: int, frame: bytes
+) -> None:
+    tracemalloc.start()
+    try:
+        frame += bytes(12_000_000)  # enough for each
+        whole = len(frame)
+        with pytest.raises(CorruptData, match="1000001 elements are announced, more than 1000000"):
+            cls.decode(frame, version)
+        assert tracemalloc.get_traced_memory()[1] < 2 * whole + (1 << 20)
+    finally:
+        tracemalloc.stop()
+
+
+def test_array_of_a_million_elements_is_decoded() -> None:
+    frame = uvarint(1_000_001) + bytes(1_000_000) + b"\0"
+    assert len(ListConfigResourcesRequest.decode(frame, 1).resource_types) == 1_000_000
+
+
+def test_topics_without_names_are_refused_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million of two bytes each would be 100 MB of objects."""
+    monkeypatch.setattr(primitives, "MAX_DECODED_BYTES", 64 << 20)
+    count = 1_000_000
     frame = struct.pack(">i", count) + bytes(2 * count)
     tracemalloc.start()
     try:
-        with pytest.raises(CorruptData, match=r"v8, field topics: its elements would take more than 256 MiB"):
+        with pytest.raises(CorruptData, match=r"v8, field topics: its elements would take more than 64 MiB"):
             MetadataRequest.decode(frame, 8)
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
