@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pykafka2.broker.handlers.api import api
 from pykafka2.broker.handlers.authorization import Checked, each_topic
 from pykafka2.broker.log.partition_log import PartitionLog
-from pykafka2.broker.log.record_validation import SLICE
+from pykafka2.broker.log.record_validation import SLICE, RecordSizes
 from pykafka2.broker.replication.purgatory import DeleteResult
 from pykafka2.broker.server.responses import REFUSAL, Refusal
 from pykafka2.compression import MAX_OUTPUT_BYTES
@@ -112,8 +112,11 @@ class OffsetAtTime(NamedTuple):
 NOTHING = OffsetAtTime(-1, -1, -1)
 
 
-def first_at(log: PartitionLog, timestamp: int) -> Steps[OffsetAtTime]:
-    """Return the first record with a timestamp of at least `timestamp` (milliseconds), in short steps."""
+def first_at(log: PartitionLog, timestamp: int, max_record_bytes: int | None = None) -> Steps[OffsetAtTime]:
+    """Return the first record with a timestamp of at least `timestamp` (milliseconds), in short steps.
+
+    Raise `InvalidRecord` if a record of a compressed batch before it is larger than `max_record_bytes`.
+    """
     from pykafka2.records.decoder import STILL_READING, decode_tuples
 
     where = str(log)
@@ -123,9 +126,13 @@ def first_at(log: PartitionLog, timestamp: int) -> Steps[OffsetAtTime]:
             continue
         body = bytes((yield from open_in_steps(batch, where, False, MAX_OUTPUT_BYTES)))
         rows = decode_tuples(batch, where, keeps_headers=False, buffer=body)
+        has_limit = max_record_bytes is not None and batch.codec_id
+        sizes = RecordSizes(body, max_record_bytes or 0) if has_limit else None
         for count, row in enumerate(rows, 1):
             if row is STILL_READING or not count % SLICE:
                 yield len(body)
+            if sizes is not None:
+                sizes.check(1)
             offset, at, _, _, _ = row
             if at >= timestamp and offset >= log.log_start_offset:
                 return OffsetAtTime(offset, at, batch.partition_leader_epoch)
@@ -144,10 +151,10 @@ def _batches_from(log: PartitionLog, timestamp: int) -> Iterator[RecordBatch | N
                     yield None
 
 
-def latest(log: PartitionLog) -> Steps[OffsetAtTime]:
+def latest(log: PartitionLog, max_record_bytes: int | None = None) -> Steps[OffsetAtTime]:
     """Return the first record with the largest timestamp (KIP-734), in short steps."""
     largest = max(segment.largest_timestamp for segment in log.segments)
-    found = NOTHING if largest < 0 else (yield from first_at(log, largest))
+    found = NOTHING if largest < 0 else (yield from first_at(log, largest, max_record_bytes))
     if found is not NOTHING or largest < 0:
         return found
     # That record was removed: by compaction, or because the log starts after it.
@@ -157,7 +164,7 @@ def latest(log: PartitionLog) -> Steps[OffsetAtTime]:
             largest = max(largest, batch.max_timestamp)
         if not count % SLICE:
             yield 0
-    return NOTHING if largest < 0 else (yield from first_at(log, largest))
+    return NOTHING if largest < 0 else (yield from first_at(log, largest, max_record_bytes))
 
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
@@ -253,8 +260,8 @@ def _find(
         return OffsetAtTime(log.log_start_offset, -1, log.epochs.epoch_at(log.log_start_offset))
     if partition.timestamp in (LATEST_TIERED, EARLIEST_PENDING):
         return OffsetAtTime(-1, -1, -1)
-    time = partition.timestamp
-    found = yield from latest(log) if time == MAX_TIMESTAMP else first_at(log, time)
+    time, limit = partition.timestamp, replica.batch_rules.max_record_bytes
+    found = yield from latest(log, limit) if time == MAX_TIMESTAMP else first_at(log, time, limit)
     if not 0 <= found.offset < upper:
         _check_high_watermark(replica, request, context.version)
         return OffsetAtTime(-1, -1, -1)

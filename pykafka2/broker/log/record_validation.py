@@ -17,6 +17,7 @@ import attrs
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.errors import BrokerError, CorruptData, InvalidRecord, InvalidTimestamp, UnknownServerError
 from pykafka2.records.batch import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME_FLAG, Buffer, RecordBatch
+from pykafka2.records.varint import read_varint
 from pykafka2.types import LOG_APPEND_TIME
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class BatchRules:
     is_create_time: bool
     before_ms: int
     after_ms: int
+    max_record_bytes: int | None = None
+    """The size of a record of a compressed batch, without its length, at most; None without a limit."""
 
     @classmethod
     def of(cls, config: TopicConfig) -> BatchRules:
@@ -55,6 +58,7 @@ class BatchRules:
             config.get("message.timestamp.type") == "CreateTime",
             config.get("message.timestamp.before.max.ms"),
             config.get("message.timestamp.after.max.ms"),
+            max_record_bytes_of(config),
         )
 
     def need_walk(self, batch: RecordBatch, now_ms: int) -> bool:
@@ -62,7 +66,7 @@ class BatchRules:
 
         The header contains the maximum timestamp, not the minimum.
         """
-        if self.needs_keys:
+        if self.needs_keys or (self.max_record_bytes is not None and batch.codec_id):
             return True
         if not self.is_create_time:
             return batch.timestamp_type == LOG_APPEND_TIME
@@ -81,6 +85,40 @@ class BatchRules:
         if batch.timestamp_type == LOG_APPEND_TIME:
             return "a producer must not mark its batch as LogAppendTime"
         return None
+
+
+NO_LIMIT: Final = 2_147_483_639
+"""The default of max.decompressed.message.bytes, which no record reaches."""
+
+
+def max_record_bytes_of(config: TopicConfig) -> int | None:
+    """Return max.decompressed.message.bytes, or None without a limit."""
+    limit: int = config.get("max.decompressed.message.bytes")
+    return None if limit == NO_LIMIT else limit
+
+
+class RecordSizes:
+    """Checks the sizes of the records in a decompressed batch, in their order."""
+
+    def __init__(self, body: bytes, limit: int) -> None:
+        self._body = body
+        self._limit = limit
+        self._position = 0
+
+    def check(self, count: int) -> None:
+        """Raise `InvalidRecord` if one of the next `count` records is too large. Ignores malformed ones."""
+        body, limit, position = self._body, self._limit, self._position
+        try:
+            for _ in range(count):
+                size, position = read_varint(body, position)
+                if size > limit:
+                    raise InvalidRecord(
+                        f"a record has {size} bytes decompressed, max.decompressed.message.bytes is {limit}"
+                    )
+                position += max(size, 0)
+        except (CorruptData, IndexError):
+            position = len(body)
+        self._position = position
 
 
 SLICE: Final = 2_000
@@ -134,6 +172,7 @@ class RecordWalk:
         self._failure: BrokerError | None = None
         self._opening: Steps[Buffer] | None = None
         self._records: Iterator[RecordTuple] | None = None
+        self._sizes: RecordSizes | None = None
         self.open_bytes = 0
         """The bytes that are decompressed so far."""
 
@@ -152,7 +191,12 @@ class RecordWalk:
         try:
             if self._records is None:
                 self._records = self._open()
+            if self._sizes is not None:
+                self._sizes.check(limit)
             return self._records is not None and self._check(self._records, limit)
+        except InvalidRecord as error:
+            self.open_bytes = 0
+            self._failure = InvalidRecord(*error.args)
         except CorruptData as cause:
             # Without the cause, whose traceback keeps the decompressed batch.
             self.open_bytes = 0
@@ -226,6 +270,8 @@ class RecordWalk:
         else:
             return None
         self._opening, self.open_bytes = None, len(body)
+        if self.rules.max_record_bytes is not None and self._batch.codec_id:
+            self._sizes = RecordSizes(body, self.rules.max_record_bytes)
         return decode_tuples(self._batch, "the batch", keeps_headers=False, buffer=body)
 
     def _refuse(self, index: int, why: str) -> None:

@@ -100,6 +100,27 @@ def test_more_records_than_the_bytes_can_hold_are_rejected_without_decoding() ->
             validate(claimed, RULES, NOW_MS, strict=False)
 
 
+@pytest.mark.parametrize("large_at", [0, 7, SLICE - 1, SLICE, 2 * SLICE + 9])
+@pytest.mark.parametrize(("compression", "is_rejected"), [("gzip", True), ("none", False)])
+def test_record_above_max_decompressed_message_bytes_is_rejected_if_it_was_compressed(
+    compression: str, is_rejected: bool, large_at: int
+) -> None:
+    builder = BatchBuilder(compression, max_bytes=1 << 30)
+    for number in range(2 * SLICE + 10):
+        # Seven bytes more in the record: its attributes, deltas, and lengths.
+        builder.append(NOW_MS, None, b"v" * (92 + (number == large_at)))
+    batch = parse_batch(builder.build())
+    size = 100 + (large_at >= 64)  # the offset delta in two bytes
+    fits, rejects = (attrs.evolve(RULES, max_record_bytes=limit) for limit in (size, size - 1))
+    assert validate(batch, fits, NOW_MS, strict=False) is batch
+    if is_rejected:
+        words = f"a record has {size} bytes decompressed, max.decompressed.message.bytes is {size - 1}"
+        with pytest.raises(InvalidRecord, match=words):
+            validate(batch, rejects, NOW_MS, strict=False)
+    else:
+        assert validate(batch, rejects, NOW_MS, strict=False) is batch
+
+
 @pytest.mark.parametrize("count", [ALWAYS_WALKED, ALWAYS_WALKED + 10])
 def test_batches_marked_as_log_append_time_are_rejected_by_a_topic_with_that_type(count: int) -> None:
     marked = with_log_append_time(batch_of([NOW_MS] * count), NOW_MS)

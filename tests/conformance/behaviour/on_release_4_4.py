@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.broker.support.batches import NOW_MS, batch
+
 from .on_groups_by_call import beating, committing
+from .on_offsets import list_offsets
+from .on_produce import produce, the_log
 from .on_transactions import producer
 from .side import Side, scenario
 
@@ -134,3 +138,52 @@ def brokers_expected(side: Side) -> None:
 def controllers_unregistered(side: Side) -> None:
     side.ask("an unknown controller", "UnregisterController", 0, controller_id=77)
     side.ask("a negative controller", "UnregisterController", 0, controller_id=-1)
+
+
+@scenario
+def produce_larger_than_allowed_once_decompressed(side: Side) -> None:
+    """max.decompressed.message.bytes: the size of one record of a compressed batch, without its length."""
+    limit = {"max.decompressed.message.bytes": "100"}
+    topic = side.topic("decompressed", configs=limit)
+    fits, too_large = b"v" * 93, b"v" * 94  # 7 bytes more in the record
+    for codec in range(5):
+        produce(side, f"codec {codec}, 100 bytes", topic, batch([fits], codec=codec))
+        produce(side, f"codec {codec}, 101 bytes", topic, batch([too_large], codec=codec))
+    produce(side, "the second of three", topic, batch([b"a", too_large, b"b"], codec=1))
+    produce(side, "the last of twenty", topic, batch([*[fits] * 19, too_large], codec=3))
+    produce(side, "twenty that fit", topic, batch([fits] * 20, codec=3))
+    the_log(side, topic)
+    compacted = side.topic("decompressed-compacted", configs={**limit, "cleanup.policy": "compact"})
+    produce(side, "without a key before", compacted, batch([b"a", too_large], codec=1))
+    produce(side, "without a key behind", compacted, batch([too_large, b"a"], keys=[b"k", None], codec=1))
+    for codec in ("uncompressed", "zstd"):
+        other = side.topic(f"decompressed-{codec}", configs={**limit, "compression.type": codec})
+        produce(side, f"uncompressed to {codec}", other, batch([too_large]))
+        produce(side, f"gzip to {codec}", other, batch([too_large], codec=1))
+        the_log(side, other)
+
+
+@scenario
+def offsets_of_records_larger_than_allowed(side: Side) -> None:
+    """ListOffsets by timestamp decompresses records: it fails if the limit was lowered below their size."""
+    topic = side.topic("decompressed-later")
+    produce(side, "small", topic, batch([b"v"], codec=1))
+    produce(side, "large", topic, batch([b"v" * 200, b"v"], codec=1, timestamp=NOW_MS + 1))
+    produce(side, "small again", topic, batch([b"v"], codec=1, timestamp=NOW_MS + 2))
+    times = (0, NOW_MS + 1, NOW_MS + 2, NOW_MS + 3, -1, -2, -3)
+    for timestamp in times:
+        list_offsets(side, f"before, {timestamp}", topic, timestamp)
+    lower = {"name": "max.decompressed.message.bytes", "config_operation": 0, "value": "100"}
+    resource = {"resource_type": 2, "resource_name": topic, "configs": [lower]}
+    side.ask("lowers the limit", "IncrementalAlterConfigs", 1, resources=[resource])
+    data = [{"index": 0, "records": batch([b"v" * 150], codec=1)}]
+    fields = {"acks": -1, "timeout_ms": 5000, "topic_data": [{"name": topic, "partition_data": data}]}
+
+    def error() -> int:
+        answer = side.quietly("Produce", 12, **fields)
+        code: int = answer.responses[0].partition_responses[0].error_code
+        return code
+
+    side.until(error, "the broker has the limit")
+    for timestamp in times:
+        list_offsets(side, f"after, {timestamp}", topic, timestamp)
