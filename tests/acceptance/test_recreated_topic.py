@@ -40,7 +40,9 @@ def test_the_old_id_is_unknown_to_produce_and_fetch(simulation: Simulation) -> N
             max_bytes=1000,
             topics=[FetchTopic(topic_id=topic_id, partitions=[partition])],
         )
-        (answer,) = wire.call(request, 17).responses[0].partitions
+        (response,) = wire.call(request, 17).responses
+        assert response.topic_id == topic_id
+        (answer,) = response.partitions
         return answer.error_code, bytes(answer.records or b"")
 
     def produce(topic_id: bytes) -> int:
@@ -48,7 +50,9 @@ def test_the_old_id_is_unknown_to_produce_and_fetch(simulation: Simulation) -> N
         request = ProduceRequest(
             acks=1, timeout_ms=1000, topic_data=[TopicProduceData(topic_id=topic_id, partition_data=[data])]
         )
-        (answer,) = wire.call(request, 13).responses[0].partition_responses
+        (response,) = wire.call(request, 13).responses
+        assert response.topic_id == topic_id
+        (answer,) = response.partition_responses
         return int(answer.error_code)
 
     assert fetch(old) == (errors.UnknownTopicId.code, b"")

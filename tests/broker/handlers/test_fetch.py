@@ -9,7 +9,6 @@ import pytest
 from pykafka2 import errors
 from pykafka2.errors import FencedLeaderEpoch, NotLeaderOrFollower, for_code
 from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.offsets import (
     EpochEndOffset,
     ListOffsetsPartition,
@@ -162,24 +161,6 @@ def test_every_fetch_version_by_name_returns_data_and_errors(
     response = data_of(wire.call(fetch_request("t", 0, 0, epoch=epoch), version))
     assert error_of(response) in ("NotLeaderOrFollower", "FencedLeaderEpoch")
     assert response.current_leader.leader_id == -1  # present from version 16 on (KIP-951)
-
-
-@one_broker
-def test_unknown_topic_id_is_rejected(leader: Leader) -> None:
-    wire = leader("t", 0)
-    fill(wire, 1)
-    known = wire.call(MetadataRequest(topics=None), 12).topics[0].topic_id
-    for topic_id, code in ((known, 0), (b"\x05" * 16, 100)):
-        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
-        request = FetchRequest(
-            max_wait_ms=0,
-            min_bytes=1,
-            max_bytes=1000,
-            topics=[FetchTopic(topic_id=topic_id, partitions=[partition])],
-        )
-        response = wire.call(request, 17)
-        assert data_of(response).error_code == code
-        assert response.responses[0].topic_id == topic_id
 
 
 def list_offsets(

@@ -12,7 +12,6 @@ import pytest
 from pykafka2 import errors
 from pykafka2.broker.handlers.produce import is_transactional
 from pykafka2.errors import for_code
-from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -277,24 +276,6 @@ def test_leader_change_ends_a_waiting_acks_all_produce_at_once(
     response = partition_of(wire.receive(ProduceRequest, 12)[1])
     assert for_code(response.error_code).__name__ == "NotLeaderOrFollower"
     assert response.current_leader.leader_id == 1 - leading
-
-
-@one_broker
-def test_produce_by_an_unknown_topic_id_is_rejected(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    wire = leader("t", 0)
-    metadata = wire.call(MetadataRequest(topics=None), 12)
-    known = metadata.topics[0].topic_id
-
-    def request(topic_id: bytes) -> ProduceRequest:
-        data = PartitionProduceData(index=0, records=batch([b"by id"]))
-        topic = TopicProduceData(topic_id=topic_id, partition_data=[data])
-        return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
-
-    assert partition_of(wire.call(request(b"\x01" * 16), 13)).error_code == errors.UnknownTopicId.code
-    response = wire.call(request(known), 13)
-    assert partition_of(response).error_code == 0
-    assert response.responses[0].topic_id == known
-    assert kafka_cluster.log("t", 0).values() == [b"by id"]
 
 
 @one_broker

@@ -11,19 +11,15 @@ from collections.abc import Iterator
 import pytest
 
 from pykafka2.protocol.messages.fetch import FetchRequest
-from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.protocol.messages.topics import DeleteRecordsPartitionResult, DeleteRecordsRequest
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
-from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import (
     data_of,
     delete_records_request,
     deleted,
     error_name,
     fetch_request,
-    partition_of,
-    produce_request,
 )
 from tests.broker.support.leaders import append
 from tests.broker.support.raw_client import RawClient
@@ -63,16 +59,6 @@ def scene(simulation: Simulation) -> Iterator[Scene]:
     scene = Scene(simulation)
     yield scene
     scene.close()
-
-
-def test_topic_deletion_completes_a_waiting_produce(scene: Scene) -> None:
-    scene.cluster.controls.pause_followers()
-    scene.wire.send(produce_request(*KEY, batch(), timeout_ms=60_000), 12)
-    scene.simulation.run_for(5)
-    assert not scene.wire.has_response()
-    scene.cluster.delete_topic("t")
-    response = partition_of(scene.wire.receive(ProduceRequest, 12)[1])
-    assert error_name(response.error_code) == "UnknownTopicOrPartition"
 
 
 def test_topic_deletion_completes_a_waiting_delete_records(scene: Scene) -> None:

@@ -7,7 +7,6 @@ import pytest
 from pykafka2.broker.replication.fetch import FetchInfo, FetchParams
 from pykafka2.broker.replication.purgatory import ProduceResult
 from pykafka2.errors import (
-    NotEnoughReplicas,
     NotLeaderOrFollower,
 )
 from pykafka2.testing.cluster import KafkaCluster, Topic
@@ -159,18 +158,6 @@ def test_stopped_broker_moves_its_leaderships_and_loses_no_record(simulation: Si
     cluster.controls.restart_broker(old)
     simulation.run_for(1)
     assert sorted(cluster.partition(*KEY).isr) == [0, 1, 2]
-
-
-def test_acks_all_needs_min_insync_replicas(simulation: Simulation) -> None:
-    cluster = cluster_of(simulation, **{"min.insync.replicas": 2})
-    simulation.run_for(1)
-    leading = cluster.partition(*KEY).leader
-    assert append(cluster, b"a", acks=-1).error is None
-    simulation.run_for(1)
-    for other in {0, 1, 2} - {leading}:
-        cluster.controls.crash_broker(other)
-    assert isinstance(append(cluster, b"b", acks=-1).error, NotEnoughReplicas)
-    assert cluster.log(*KEY).values() == [b"a"]
 
 
 def test_fetch_from_before_a_follower_crash_is_ignored(simulation: Simulation) -> None:
