@@ -218,7 +218,7 @@ class Faults:
         return True
 
     def _replay(self, rule: FaultRule, target: Target, context: RequestContext, now: float) -> None:
-        late = context.copy_from(DeadOrigin(f"{context.peer} (dead)", context.caller))
+        late = RequestContext(DeadOrigin(f"{context.peer} (dead)", context.caller), context.received)
         late.faults = FaultMarks(rule_id=rule.id)
         context.close(reset=rule.resets)
         if rule.seconds is None:

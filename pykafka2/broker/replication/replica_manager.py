@@ -14,7 +14,6 @@ from typing import Any, Protocol
 from pykafka2.broker.base.image import ClusterImage, Key, PartitionImage, TopicImage
 from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
-from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
 from pykafka2.broker.log.partition_log import NEVER, Appended, EndMarker, PartitionLog
 from pykafka2.broker.log.producer_state import VerificationGuard
 from pykafka2.broker.log.record_validation import RecordWalk
@@ -84,6 +83,7 @@ class ReplicaManager:
         self.broker_id = broker_id
         self.hosted = HostedReplicas(broker_id, image)
         self.replicas = self.hosted.replicas
+        self.leader_of, self.replica_of = self.hosted.leader_of, self.hosted.replica_of
         self.produces: Purgatory[Key] = Purgatory("produce", wheel)
         self.fetches: Purgatory[Key | FetchSession] = Purgatory("fetch", wheel)
         self.deletes: Purgatory[Key] = Purgatory("delete-records", wheel)
@@ -338,21 +338,6 @@ class ReplicaManager:
         return operation
 
     # ------------------------------------------------------------------ finding replicas
-
-    def leader_of(self, key: Key, current_leader_epoch: int = UNKNOWN_EPOCH) -> Replica:
-        """Return this broker's replica if it is the leader in the requester's epoch.
-
-        The epoch is checked first.
-        """
-        return self.hosted.leader_of(key, current_leader_epoch)
-
-    def replica_of(self, key: Key) -> Replica:
-        """Return this broker's replica.
-
-        Raise `NotLeaderOrFollower` if only other brokers have one, `UnknownTopicOrPartition` if the
-        partition does not exist.
-        """
-        return self.hosted.replica_of(key)
 
     def log_of(self, key: Key) -> PartitionLog:
         """Return the log of this broker's replica, even if its data directory has failed."""

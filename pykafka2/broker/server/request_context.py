@@ -240,10 +240,6 @@ class RequestContext:
         response.
         """
 
-    def copy_from(self, origin: Origin) -> RequestContext:
-        """Return the same request with another origin."""
-        return RequestContext(origin, self.received)
-
     @property
     def caller(self) -> Caller:
         """The sender, with address and listener."""
