@@ -143,14 +143,23 @@ class ConsumerOptions(ClientOptions):
     default_api_timeout: float = duration(
         "default_api_timeout_ms", 60_000, "The timeout of blocking calls that are made without one."
     )
+    """Polling and deserialization, medium: Lower it if calls such as commit() and position() must not
+    wait for so long.
+    """
     key_deserializer: Any = callback(
         "key_deserializer",
         "Converts bytes to keys: f(data), or an object with deserialize(topic, headers, data).",
     )
+    """Polling and deserialization, high: Set it to read keys as your own types;
+    [serializers](serializers.md) lists ready ones.
+    """
     value_deserializer: Any = callback(
         "value_deserializer",
         "Converts bytes to values: f(data), or an object with deserialize(topic, headers, data).",
     )
+    """Polling and deserialization, high: Set it to read values as your own types;
+    [serializers](serializers.md) lists ready ones.
+    """
     auto_offset_reset: str = custom(
         "auto_offset_reset",
         LATEST,
@@ -158,6 +167,9 @@ class ConsumerOptions(ClientOptions):
         "'earliest', 'latest', 'none', a timedelta, or 'by_duration:' and an ISO 8601 duration such as PT1H",
         "Where to start if a partition has no committed offset, or its position is outside the log.",
     )
+    """Offsets and commits, medium: Set `earliest` for a group that must not miss records, and `none` to
+    get an error instead of a jump. [Commits](../guides/commits.md#the-start-position) explains.
+    """
     isolation_level: str = custom(
         "isolation_level",
         "read_uncommitted",
@@ -165,47 +177,67 @@ class ConsumerOptions(ClientOptions):
         "one of 'read_uncommitted', 'read_committed', or an IsolationLevel",
         "Whether records of open and aborted transactions are returned.",
     )
+    """Fetching, medium: Set `read_committed` for topics that are written in
+    [transactions](../guides/transactions.md).
+    """
     fetch_min_bytes: int = integer(
         "fetch_min_bytes",
         1,
         "The broker responds when it has this many bytes, or after fetch_max_wait_ms.",
     )
+    """Fetching, high: Raise it, and set fetch_max_wait_ms to the delay that is acceptable, for fewer
+    requests on quiet topics. [Tuning](../guides/tuning.md#fetch_min_bytes-and-fetch_max_wait_ms) shows
+    the measured effect.
+    """
     fetch_max_wait: float = duration(
         "fetch_max_wait_ms",
         500,
         "How long the broker waits for fetch_min_bytes.",
         is_sent=True,
     )
+    """Fetching, low: Lower it together with a larger fetch_min_bytes."""
     enable_incremental_fetch_sessions: bool = flag(
         "enable_incremental_fetch_sessions",
         True,
         "Whether fetch sessions are used, so that requests contain only changes (KIP-227).",
     )
+    """Fetching, low, from kafka-python: Set `False` only to examine a broker's trouble with fetch
+    sessions.
+    """
     fetch_max_bytes: int = integer(
         "fetch_max_bytes",
         52_428_800,
         "The maximum size in bytes of a fetch response; a larger first batch is still returned.",
     )
+    """Fetching, medium: Lower it to save memory. It covers all partitions of one broker."""
     max_partition_fetch_bytes: int = integer(
         "max_partition_fetch_bytes",
         1_048_576,
         "The maximum size in bytes per partition of a response; a larger first batch is still returned.",
     )
+    """Fetching, high: Lower it to save memory with hundreds of partitions; 128 KiB are enough for full
+    throughput. [Tuning](../guides/tuning.md#max_partition_fetch_bytes) shows the measured effect.
+    """
     queued_max_bytes: int = integer(
         "queued_max_bytes",
         52_428_800,
         "The maximum size in bytes of prefetched records of all partitions.",
         minimum=1,
     )
+    """Fetching, medium, from pykafka2: Lower it to limit the memory of the consumer."""
     max_poll_records: int = integer(
         "max_poll_records", 500, "The maximum number of records that poll() returns.", minimum=1
     )
+    """Polling and deserialization, medium: Lower it if each record takes long, so that poll() is called
+    within max_poll_interval_ms. It does not change what is fetched.
+    """
     max_decompressed_bytes: int = integer(
         "max_decompressed_bytes",
         MAX_OUTPUT_BYTES,
         "The maximum size in bytes of a decompressed batch; a larger one raises `CorruptData`.",
         minimum=1,
     )
+    """Fetching, low, from pykafka2: Raise it for batches that are larger, if you trust their producers."""
     on_bad_record: Any = custom(
         "on_bad_record",
         RAISE,
@@ -214,6 +246,9 @@ class ConsumerOptions(ClientOptions):
         "What to do if a deserializer fails or a batch is damaged: raise and stay at it, log and skip it, "
         "or call f(bad_record), which skips it unless it raises; asyncio consumers await it.",
     )
+    """Polling and deserialization, medium, from pykafka2: Pass a function that writes the record to a
+    dead-letter topic. [Consuming](../guides/consuming.md#records-that-cannot-be-read) has an example.
+    """
     interceptors: tuple[Any, ...] = interceptor_list(
         "Objects that see the returned records and the committed offsets: on_consume, on_commit and `close`.",
         "on_consume",
@@ -221,36 +256,60 @@ class ConsumerOptions(ClientOptions):
         "close",
     )
     check_crcs: bool = flag("check_crcs", True, "Whether the checksum of each batch is verified.")
+    """Fetching, low: Keep it. `False` saves little time and returns damaged data."""
     consumer_timeout: float = duration(
         "consumer_timeout_ms",
         float("inf"),
         "Iteration ends after this time without a record.",
         allow_infinite=True,
     )
+    """Polling and deserialization, low, from kafka-python: Set it for jobs and tests that are to end when
+    everything has been read.
+    """
     group_id: str | None = text("group_id", None, "The consumer group to join.", is_sent=True)
+    """Group, high: Give each application a group of its own. Consumers of one group share the partitions;
+    without a group nothing is committed.
+    """
     enable_auto_commit: bool = flag(
         "enable_auto_commit", True, "Whether the offsets of returned records are committed automatically."
     )
+    """Offsets and commits, medium: Set `False` to commit after the work is done.
+    [Commits](../guides/commits.md) compares the guarantees.
+    """
     enable_auto_offset_store: bool = flag(
         "enable_auto_offset_store",
         True,
         "Whether the offsets of returned records are committed; False commits only those of store_offsets().",
     )
+    """Offsets and commits, low, from librdkafka: Set `False` if records are finished out of order or on
+    other threads.
+    """
     default_offset_commit_callback: Any = callback(
         "default_offset_commit_callback",
         "Called as f(offsets, error) after asynchronous commits without a callback; the default logs errors.",
         is_function=True,
     )
+    """Offsets and commits, low, from kafka-python: Set it to count failed commits."""
     auto_commit_interval: float = duration(
         "auto_commit_interval_ms", 5_000, "The minimum time between two automatic commits."
     )
+    """Offsets and commits, low: Lower it to read fewer records twice after a crash; each commit is one
+    request.
+    """
     session_timeout: float = duration(
         "session_timeout_ms",
         45_000,
         "The coordinator removes a member without a heartbeat for this time.",
         is_sent=True,
     )
+    """Group, high: Lower it to notice a crashed member sooner; raise it if pauses of a machine remove
+    healthy members. Brokers accept 6 seconds to 30 minutes by default. Only with
+    `group_protocol="classic"`.
+    """
     heartbeat_interval: float = duration("heartbeat_interval_ms", 3_000, "The time between two heartbeats.")
+    """Group, high: At most a third of session_timeout_ms. Lower it to notice a rebalance sooner. Only
+    with `group_protocol="classic"`.
+    """
     max_poll_interval: float = duration(
         "max_poll_interval_ms",
         300_000,
@@ -258,6 +317,9 @@ class ConsumerOptions(ClientOptions):
         minimum_ms=1,
         is_sent=True,
     )
+    """Group, medium: Raise it, or lower max_poll_records, if the work on one poll takes longer.
+    [Consuming](../guides/consuming.md#staying-a-member) explains.
+    """
     group_instance_id: str | None = custom(
         "group_instance_id",
         None,
@@ -265,6 +327,9 @@ class ConsumerOptions(ClientOptions):
         "a string that is not empty",
         "The id of a static member, which can restart within session_timeout_ms without a rebalance.",
     )
+    """Group, medium: Set it to the name of the instance, such as that of a pod in a StatefulSet, to
+    restart members without rebalances.
+    """
     partition_assignment_strategy: Any = custom(
         "partition_assignment_strategy",
         ("range", "cooperative-sticky"),
@@ -272,6 +337,9 @@ class ConsumerOptions(ClientOptions):
         "an assignor (a name, class or object), or a list of them",
         "How the leader of the group assigns partitions; the first that all members support is used.",
     )
+    """Group, medium: Set `cooperative-sticky` alone to rebalance without interruption, once all members
+    support it. [Assignors](../guides/assignors.md) compares them. Only with `group_protocol="classic"`.
+    """
     client_rack: str = text(
         "client_rack",
         "",
@@ -279,6 +347,9 @@ class ConsumerOptions(ClientOptions):
         "assignors prefer partitions with such a replica.",
         is_sent=True,
     )
+    """Fetching, low: Set it to the availability zone to save traffic between zones. [The nearest
+    replica](../guides/nearest-replica.md) names the settings that the brokers need.
+    """
     group_protocol: str = custom(
         "group_protocol",
         CLASSIC,
@@ -287,6 +358,9 @@ class ConsumerOptions(ClientOptions):
         "What assigns the partitions: the leader of the group (classic), or the coordinator (consumer: "
         "KIP-848, brokers 4.0 or later).",
     )
+    """Group, high: Set `consumer` with brokers 4.0 or later: rebalances are shorter, and members go on
+    reading meanwhile. [Consuming](../guides/consuming.md#the-consumer-protocol-kip-848) compares both.
+    """
     group_remote_assignor: str | None = custom(
         "group_remote_assignor",
         None,
@@ -294,9 +368,13 @@ class ConsumerOptions(ClientOptions):
         "a string that is not empty",
         "The coordinator's assignor with `group_protocol=\"consumer\"`; the default is the brokers' first.",
     )
+    """Group, medium: Choose `uniform`, `range`, or an assignor from the configuration of your brokers."""
     exclude_internal_topics: bool = flag(
         "exclude_internal_topics", True, "Whether patterns and topics() exclude internal topics."
     )
+    """Metadata and retries, medium: Set `False` to read `__consumer_offsets` by a pattern; subscribe() by
+    name works anyway.
+    """
 
     @property
     def isolation(self) -> int:

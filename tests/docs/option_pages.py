@@ -45,7 +45,6 @@ from tests.docs.option_subjects import (
     Advice,
     Subject,
     in_order,
-    with_declared,
 )
 from tests.docs.spark_option_page import spark_page
 
@@ -122,7 +121,6 @@ def page(
 
     Raises SystemExit for options without an entry in `subjects`, and for entries without an option.
     """
-    subjects = with_declared(subjects, options.options_class)
     by_name = {option.name: option for option in options.options.values()}
     check_entries("option_subjects.py", by_name, [name for subject in subjects.values() for name in subject])
     types = types_of(config)

@@ -1,8 +1,9 @@
 """Data of the option pages beside the option tables: subject, importance, origin, when to change an option.
 
-An option can have them in a string below its field instead, which costs nothing at run time; see `ADVICE`.
-The importance is that of Apache Kafka 4.3.1's documentation; options that its clients do not have got one of
-the same meaning. A page fails to build without an entry for each option, and with an entry for none.
+The consumer's own options have them in a string below their field, which costs nothing at run time; those of
+the other clients are here. The importance is that of Apache Kafka 4.3.1's documentation; options that its
+clients do not have got one of the same meaning. A page fails to build without an entry for each option, and
+with an entry for none.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
+
+from pykafka2.admin.options import AdminOptions
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.producer.options import ProducerOptions
 
 HIGH, MEDIUM, LOW = "high", "medium", "low"
 IMPORTANCE = (HIGH, MEDIUM, LOW)
@@ -279,7 +284,7 @@ SECURITY: Mapping[str, Subject] = {"TLS": TLS, "SASL: users and passwords": SASL
 # Producer
 # ---------------------------------------------------------------------------------------------------
 
-PRODUCER: Mapping[str, Subject] = {
+OF_PRODUCER: Mapping[str, Subject] = {
     "Connection": {
         **CONNECTION,
         "request_timeout_ms": Advice(
@@ -417,130 +422,19 @@ PRODUCER: Mapping[str, Subject] = {
     },
     **SECURITY,
 }
+PRODUCER: Final = with_declared(OF_PRODUCER, ProducerOptions)
 
 
 # ---------------------------------------------------------------------------------------------------
 # Consumer
 # ---------------------------------------------------------------------------------------------------
 
-CONSUMER: Mapping[str, Subject] = {
+OF_CONSUMER: Mapping[str, Subject] = {
     "Connection": {**CONNECTION, "client_id": Advice(LOW, CONNECTION["client_id"].text)},
-    "Group": {
-        "group_id": Advice(
-            HIGH,
-            "Give each application a group of its own. Consumers of one group share the partitions; without "
-            "a group nothing is committed.",
-        ),
-        "group_protocol": Advice(
-            HIGH,
-            "Set `consumer` with brokers 4.0 or later: rebalances are shorter, and members go on reading "
-            "meanwhile. [Consuming](../guides/consuming.md#the-consumer-protocol-kip-848) compares both.",
-        ),
-        "session_timeout_ms": Advice(
-            HIGH,
-            "Lower it to notice a crashed member sooner; raise it if pauses of a machine remove healthy "
-            "members. "
-            'Brokers accept 6 seconds to 30 minutes by default. Only with `group_protocol="classic"`.',
-        ),
-        "heartbeat_interval_ms": Advice(
-            HIGH,
-            "At most a third of session_timeout_ms. Lower it to notice a rebalance sooner. Only with "
-            '`group_protocol="classic"`.',
-        ),
-        "max_poll_interval_ms": Advice(
-            MEDIUM,
-            "Raise it, or lower max_poll_records, if the work on one poll takes longer. "
-            "[Consuming](../guides/consuming.md#staying-a-member) explains.",
-        ),
-        "group_instance_id": Advice(
-            MEDIUM,
-            "Set it to the name of the instance, such as that of a pod in a StatefulSet, to restart members "
-            "without rebalances.",
-        ),
-        "partition_assignment_strategy": Advice(
-            MEDIUM,
-            "Set `cooperative-sticky` alone to rebalance without interruption, once all members support it. "
-            '[Assignors](../guides/assignors.md) compares them. Only with `group_protocol="classic"`.',
-        ),
-        "group_remote_assignor": Advice(
-            MEDIUM, "Choose `uniform`, `range`, or an assignor from the configuration of your brokers."
-        ),
-    },
-    "Offsets and commits": {
-        "auto_offset_reset": Advice(
-            MEDIUM,
-            "Set `earliest` for a group that must not miss records, and `none` to get an error instead of a "
-            "jump. [Commits](../guides/commits.md#the-start-position) explains.",
-        ),
-        "enable_auto_commit": Advice(
-            MEDIUM,
-            "Set `False` to commit after the work is done. [Commits](../guides/commits.md) compares the "
-            "guarantees.",
-        ),
-        "auto_commit_interval_ms": Advice(
-            LOW, "Lower it to read fewer records twice after a crash; each commit is one request."
-        ),
-        "enable_auto_offset_store": Advice(
-            LOW, "Set `False` if records are finished out of order or on other threads.", LIBRDKAFKA
-        ),
-        "default_offset_commit_callback": Advice(LOW, "Set it to count failed commits.", KAFKA_PYTHON),
-    },
-    "Fetching": {
-        "fetch_min_bytes": Advice(
-            HIGH,
-            "Raise it, and set fetch_max_wait_ms to the delay that is acceptable, for fewer requests on "
-            "quiet topics. [Tuning](../guides/tuning.md#fetch_min_bytes-and-fetch_max_wait_ms) shows the "
-            "measured effect.",
-        ),
-        "max_partition_fetch_bytes": Advice(
-            HIGH,
-            "Lower it to save memory with hundreds of partitions; 128 KiB are enough for full throughput. "
-            "[Tuning](../guides/tuning.md#max_partition_fetch_bytes) shows the measured effect.",
-        ),
-        "fetch_max_bytes": Advice(MEDIUM, "Lower it to save memory. It covers all partitions of one broker."),
-        "isolation_level": Advice(
-            MEDIUM,
-            "Set `read_committed` for topics that are written in [transactions](../guides/transactions.md).",
-        ),
-        "queued_max_bytes": Advice(MEDIUM, "Lower it to limit the memory of the consumer.", OURS),
-        "fetch_max_wait_ms": Advice(LOW, "Lower it together with a larger fetch_min_bytes."),
-        "client_rack": Advice(
-            LOW,
-            "Set it to the availability zone to save traffic between zones. "
-            "[The nearest replica](../guides/nearest-replica.md) names the settings that the brokers need.",
-        ),
-        "check_crcs": Advice(LOW, "Keep it. `False` saves little time and returns damaged data."),
-        "max_decompressed_bytes": Advice(
-            LOW, "Raise it for batches that are larger, if you trust their producers.", OURS
-        ),
-        "enable_incremental_fetch_sessions": Advice(
-            LOW, "Set `False` only to examine a broker's trouble with fetch sessions.", KAFKA_PYTHON
-        ),
-    },
+    "Group": {},
+    "Offsets and commits": {},
+    "Fetching": {},
     "Polling and deserialization": {
-        "key_deserializer": Advice(
-            HIGH, "Set it to read keys as your own types; [serializers](serializers.md) lists ready ones."
-        ),
-        "value_deserializer": Advice(
-            HIGH, "Set it to read values as your own types; [serializers](serializers.md) lists ready ones."
-        ),
-        "max_poll_records": Advice(
-            MEDIUM,
-            "Lower it if each record takes long, so that poll() is called within max_poll_interval_ms. It "
-            "does not change what is fetched.",
-        ),
-        "on_bad_record": Advice(
-            MEDIUM,
-            "Pass a function that writes the record to a dead-letter topic. "
-            "[Consuming](../guides/consuming.md#records-that-cannot-be-read) has an example.",
-            OURS,
-        ),
-        "default_api_timeout_ms": Advice(
-            MEDIUM, "Lower it if calls such as commit() and position() must not wait for so long."
-        ),
-        "consumer_timeout_ms": Advice(
-            LOW, "Set it for jobs and tests that are to end when everything has been read.", KAFKA_PYTHON
-        ),
         "interceptors": Advice(
             LOW,
             "Use them for tracing and auditing. poll_columns() and read_range() do not call on_consume.",
@@ -550,20 +444,18 @@ CONSUMER: Mapping[str, Subject] = {
     },
     "Metadata and retries": {
         **METADATA,
-        "exclude_internal_topics": Advice(
-            MEDIUM, "Set `False` to read `__consumer_offsets` by a pattern; subscribe() by name works anyway."
-        ),
         **RETRIES,
     },
     **SECURITY,
 }
+CONSUMER: Final = with_declared(OF_CONSUMER, ConsumerOptions)
 
 
 # ---------------------------------------------------------------------------------------------------
 # Admin client
 # ---------------------------------------------------------------------------------------------------
 
-ADMIN: Mapping[str, Subject] = {
+OF_ADMIN: Mapping[str, Subject] = {
     "Connection": CONNECTION,
     "Timeouts and retries": {
         "default_api_timeout_ms": Advice(
@@ -580,6 +472,7 @@ ADMIN: Mapping[str, Subject] = {
     },
     **SECURITY,
 }
+ADMIN: Final = with_declared(OF_ADMIN, AdminOptions)
 
 
 OPTION_PAGES: Mapping[str, str] = {

@@ -13,7 +13,7 @@ from pykafka2.aio import aiokafka_options
 from pykafka2.broker.faults.rule import Action
 from pykafka2.consumer.options import CONSUMER_OPTIONS, GROUPS_ONLY, OF_CLASSIC_GROUPS
 from pykafka2.errors import NotLeaderOrFollower
-from pykafka2.option_fields import Option
+from pykafka2.option_fields import Option, integer
 from pykafka2.options import OptionTable
 from pykafka2.producer.options import PRODUCER_OPTIONS, ProducerConfig
 from pykafka2.producer.partitioning.key_hashes import crc32, fnv1a, positive_murmur2
@@ -22,7 +22,7 @@ from pykafka2.testing import KafkaCluster
 from pykafka2.text import counted
 from tests.docs.definitions import NO_BREAK, anchor, linked, table, values
 from tests.docs.option_pages import PAGES, REFERENCE, default_of, page
-from tests.docs.option_subjects import ADMIN, CONSUMER, HIGH, IMPORTANCE, LOW, PRODUCER, Advice
+from tests.docs.option_subjects import ADMIN, CONSUMER, HIGH, IMPORTANCE, LOW, PRODUCER, Advice, with_declared
 
 HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([\w-]+\.md)?#([^)]+)\)")
@@ -307,3 +307,23 @@ def test_shortcuts_of_fault_rules_match_the_table() -> None:
         assert (
             "**Default:** 1 with `nth`, otherwise no limit" in dict(definitions("fault-rules.md"))["`times`"]
         )
+
+
+class Declared:
+    size: int = integer("size", 1, "The size.")
+    """Batches, low, from librdkafka: Raise it for more."""
+
+
+class DeclaredInAnotherForm:
+    size: int = integer("size", 1, "The size.")
+    """Raise it for more."""
+
+
+def test_advice_below_a_field_belongs_to_its_subject() -> None:
+    assert with_declared({"Batches": {}}, Declared) == {
+        "Batches": {"size": Advice(LOW, "Raise it for more.", "librdkafka")}
+    }
+    with pytest.raises(SystemExit, match="below size as 'SUBJECT, IMPORTANCE: when to change it'"):
+        with_declared({"Batches": {}}, DeclaredInAnotherForm)
+    with pytest.raises(SystemExit, match="a subject is one of Group"):
+        with_declared({"Group": {}}, Declared)
