@@ -36,6 +36,7 @@ from pykafka2.errors import (
 )
 from pykafka2.interrupts import CancelOnError, run_all
 from pykafka2.logs import ClientLogger, install_last_resort
+from pykafka2.network.handshake import FIRST_VERSION_WITH_EXPECTATION, LAST_VERSION_WITHOUT_EXPECTATION
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.framing import decode_response, encode_request, encode_response, in_memory
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -508,7 +509,8 @@ def _thread_runtime() -> Runtime:
 def _load_protocol() -> None:
     """Import the codecs, which otherwise load with the first message."""
     request = ApiVersionsRequest(client_software_name="", client_software_version="")
-    encode_request(request, ApiVersionsRequest.MAX_VERSION, 0, None)
+    for version in (LAST_VERSION_WITHOUT_EXPECTATION, FIRST_VERSION_WITH_EXPECTATION):
+        encode_request(request, version, 0, None)
     answer = b"".join(in_memory(encode_response(ApiVersionsResponse(api_keys=[]), 0, 0)))
     decode_response(answer[4:], ApiVersionsRequest, 0)
 

@@ -16,7 +16,16 @@ SWAPPED = {"a": [9100, 9001], "b": [9000, 9101]}
 """Broker 0 of each cluster is at the address of the other's; the second one is the bootstrap address."""
 
 
-def start(simulation: Simulation, name: str, ports: list[int]) -> KafkaCluster:
+SASL = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": "PLAIN",
+    "sasl_username": "ann",
+    "sasl_password": "secret",
+}
+"""With SASL the check follows authentication."""
+
+
+def start(simulation: Simulation, name: str, ports: list[int], *, has_sasl: bool = False) -> KafkaCluster:
     return simulation.cluster(
         2,
         {"orders": Topic(2, 1)},
@@ -25,6 +34,8 @@ def start(simulation: Simulation, name: str, ports: list[int]) -> KafkaCluster:
         ports=ports,
         data_dir=f"/{name}",
         as_version="4.4",
+        listeners=["SASL_PLAINTEXT" if has_sasl else "PLAINTEXT"],
+        users={"ann": "secret"} if has_sasl else None,
     )
 
 
@@ -33,7 +44,8 @@ class Side:
 
     def __init__(self, simulation: Simulation, name: str, **options: Any) -> None:
         self.simulation, self.name = simulation, name
-        self.cluster = start(simulation, name, ADDRESSES[name])
+        self.has_sasl = "sasl_username" in options
+        self.cluster = start(simulation, name, ADDRESSES[name], has_sasl=self.has_sasl)
         self.cluster_id = self.cluster.cluster_id
         options["bootstrap_servers"] = f"host-1:{ADDRESSES[name][1]}"
         self.producer: KafkaProducer[Any, Any] = simulation.producer(
@@ -77,17 +89,21 @@ def swapped(simulation: Simulation, sides: dict[str, Side]) -> None:
         side.send(4)
     simulation.sleep(5)
     for name, side in sides.items():
-        side.cluster = start(simulation, name, SWAPPED[name])
+        side.cluster = start(simulation, name, SWAPPED[name], has_sasl=side.has_sasl)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_clients_of_two_clusters_that_swap_addresses_stay_with_their_own(seed: int) -> None:
+@pytest.mark.parametrize("security", [{}, SASL], ids=["plaintext", "sasl"])
+@pytest.mark.parametrize("seed", range(2))
+def test_clients_of_two_clusters_that_swap_addresses_stay_with_their_own(
+    seed: int, security: dict[str, str]
+) -> None:
     with Simulation(seed) as simulation:
-        check_swap(simulation)
+        check_swap(simulation, **security)
 
 
-def check_swap(simulation: Simulation) -> None:
-    sides = {name: Side(simulation, name) for name in ADDRESSES}
+def check_swap(simulation: Simulation, **security: str) -> None:
+    sides = {name: Side(simulation, name, **security) for name in ADDRESSES}
+    allowed = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"} if security else {"ApiVersions"}
     for side in sides.values():
         side.send(10)
         side.receive(60)
@@ -101,7 +117,7 @@ def check_swap(simulation: Simulation) -> None:
         assert side.cluster.cluster_id == side.cluster_id
         assert sorted(side.received) == sorted(side.sent)
         other = "b" if name == "a" else "a"
-        assert side.requests_of(other) <= {"ApiVersions"}
+        assert side.requests_of(other) <= allowed
         assert "Produce" in side.requests_of(name)
         logs = [side.cluster.log("orders", number) for number in (0, 1)]
         assert sorted(value for log in logs for value in log.values()) == sorted(side.sent)

@@ -46,7 +46,8 @@ class GroupSettings:
     is_before_4_0: bool = False
     """Whether groups are described as by the group coordinator of older releases."""
     is_before_4_4: bool = False
-    """Whether KIP-848 groups without members have the assignment epoch, and joins the errors, of 4.3."""
+    """Whether KIP-848 groups without members have the assignment epoch, joins the errors, and offsets of
+    transactions no topic id, as in 4.3."""
 
 
 @attrs.define(frozen=True, kw_only=True)

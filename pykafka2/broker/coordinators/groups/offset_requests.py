@@ -144,6 +144,7 @@ class Offsets(OffsetStore):
             group = ClassicGroup(request.group_id)
         generation, instance_id = request.generation_id_or_member_epoch, request.group_instance_id
         names = [self._name(topic.name, topic.topic_id, by_id) for topic in request.topics]
+        is_before_4_4 = self._settings.is_before_4_4
         if isinstance(group, ConsumerGroup):
             partitions = [
                 (None if name is None else self.topics.id_of(name), partition.partition_index)
@@ -173,7 +174,7 @@ class Offsets(OffsetStore):
                         partition.committed_leader_epoch,
                         partition.committed_metadata or "",
                         at_ms,
-                        topic_id=topic.topic_id if by_id else NO_TOPIC_ID,
+                        topic_id=NO_TOPIC_ID if is_before_4_4 else self.topics.id_of(name) or NO_TOPIC_ID,
                     )
                     write_offset(out, request.group_id, (name, partition.partition_index), offset)
                 responses.append(

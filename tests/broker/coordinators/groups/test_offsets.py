@@ -407,6 +407,15 @@ def test_version_6_commits_by_topic_id_and_names_the_topic_by_it() -> None:
     assert offset.topic_id == bench.topic_id("orders")
 
 
+@pytest.mark.parametrize("is_before_4_4", [True, False])
+def test_kafka_4_4_stores_the_topic_id_of_commits_by_name_too(is_before_4_4: bool) -> None:
+    bench = ShardBench(GroupSettings(is_before_4_4=is_before_4_4))
+    assert bench.commit_transactional(8, MOVER, version=5) == 0
+    bench.end_transaction(MOVER, committed=True)
+    stored = bench.shard.offsets.committed[GROUP]["orders", 0].topic_id
+    assert stored == (bytes(16) if is_before_4_4 else bench.topic_id("orders"))
+
+
 def test_version_6_names_missing_groups_and_stale_epochs() -> None:
     bench = ShardBench(GroupSettings(consumer_assignment_interval=0.0))
     bench.beat("a", 0)
