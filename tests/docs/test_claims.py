@@ -42,7 +42,7 @@ HERE = "tests/docs/test_claims.py"
 UNSERVED = "tests/docs/test_fidelity.py::test_the_apis_that_are_not_served_are_those_of_the_table"
 FEATURES = (
     "tests/broker/handlers/test_features.py::"
-    "test_finalised_features_are_those_of_kafka_4_3_but_for_streams_and_elr"
+    "test_finalised_features_are_those_of_kafka_4_4_but_for_streams_shares_and_elr"
 )
 LIMITS = {
     "not released yet": f"{HERE}::test_no_version_is_released",

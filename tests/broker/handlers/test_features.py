@@ -1,4 +1,4 @@
-"""Features in the ApiVersions response, equal to those of Apache Kafka 4.3.1."""
+"""Features in the ApiVersions response, equal to those of Apache Kafka 4.4.0."""
 
 from __future__ import annotations
 
