@@ -220,7 +220,8 @@ class Parts:
             return None
         from pykafka2.broker.handlers.authorization import Gate as StandardGate
 
-        return StandardGate(node.id, node.config, node.clock, node.events)
+        matches_networks = node.release.is_since("4.4")
+        return StandardGate(node.id, node.config, node.clock, node.events, matches_networks=matches_networks)
 
     def _make_connections(self) -> None:
         """Create connections and their processors."""

@@ -67,8 +67,8 @@ def handle_create(
 ) -> CreateAclsResponse:
     if services.gate is None:
         return REFUSAL(request, context.version, NO_AUTHORIZER)
-    needs_host = services.node.release.is_since("4.4")
-    refusals = create_acls(services.controller, map(_acl_of, request.creations), needs_host=needs_host)
+    checks_hosts = services.node.release.is_since("4.4")
+    refusals = create_acls(services.controller, map(_acl_of, request.creations), checks_hosts=checks_hosts)
     return CreateAclsResponse(
         results=[
             AclCreationResult(

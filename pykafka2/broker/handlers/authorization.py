@@ -309,11 +309,12 @@ WRITE: Final = int(Operation.WRITE)
 TOPIC: Final = int(ResourceType.TOPIC)
 
 
-def settings_of(config: BrokerConfig) -> Settings:
+def settings_of(config: BrokerConfig, *, matches_networks: bool = True) -> Settings:
     """Return super.users and allow.everyone.if.no.acl.found. Raise `ConfigurationError`."""
     return Settings.of(
         config.text("super.users") or "",
         allows_if_none_found=bool(config.get("allow.everyone.if.no.acl.found")),
+        matches_networks=matches_networks,
     )
 
 
@@ -326,11 +327,13 @@ class Gate:
         config: BrokerConfig,
         clock: Clock,
         events: EventLog,
+        *,
+        matches_networks: bool = True,
     ) -> None:
         self._broker_id = broker_id
         self._clock = clock
         self._events = events
-        self._settings = settings_of(config)
+        self._settings = settings_of(config, matches_networks=matches_networks)
         self._acls = NO_ACLS
         self._authorizer = self._of_controller = Authorizer(NO_ACLS, self._settings)
         # By identity: a connection uses the same object each time, and hashing one takes a microsecond.

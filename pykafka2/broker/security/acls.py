@@ -6,7 +6,11 @@ when ACLs are created.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Final
 
 import attrs
 
@@ -23,9 +27,40 @@ class Acl:
     principal: str
     """Type and name, "User:alice"."""
     host: str
-    """An address, or "*"."""
+    """An address, a network such as "10.0.0.0/8" since Kafka 4.4, or "*"."""
     operation: int
     permission: int
+
+
+_NETWORK: Final = re.compile(
+    r"(?:(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})|([^/]*:[^/]*))/(\d{1,3})", re.ASCII
+)
+
+
+@lru_cache(maxsize=1000)
+def network_of(host: str) -> IPv4Network | IPv6Network:
+    """Return the network in CIDR notation; bits after the prefix are ignored. Raise ValueError."""
+    found = _NETWORK.fullmatch(host)
+    if found is None:
+        raise ValueError(f"{host!r} is not a network")
+    *octets, address_6, prefix = found.groups()
+    try:
+        if address_6 is None:
+            return IPv4Network((bytes(map(int, octets)), int(prefix)), strict=False)
+        address = IPv6Address(address_6.partition("%")[0])
+        if address.ipv4_mapped is None:
+            return IPv6Network((address.packed, int(prefix)), strict=False)
+    except ValueError as error:
+        raise ValueError(f"{host!r} is not a network: {error}") from None
+    raise ValueError(f"{host!r} is not an IPv6 network")
+
+
+def is_in_network(host: str, network: str) -> bool:
+    """Return whether an address is in a network; False if one of them is no such thing."""
+    try:
+        return ip_address(host.partition("%")[0]) in network_of(network)
+    except ValueError:
+        return False
 
 
 Acls = Mapping[Acl, bytes]

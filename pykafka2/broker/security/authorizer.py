@@ -20,7 +20,7 @@ from weakref import WeakSet
 
 import attrs
 
-from pykafka2.broker.security.acls import Acl, Acls
+from pykafka2.broker.security.acls import Acl, Acls, is_in_network
 from pykafka2.broker.security.principal import Caller, notations_of, principal_of
 from pykafka2.protocol.acl_terms import (
     CLUSTER_NAME,
@@ -90,15 +90,18 @@ class Settings:
 
     super_users: frozenset[str] = frozenset()
     allows_if_none_found: bool = False
+    matches_networks: bool = True
+    """Whether the host of an ACL can be a network, as since Kafka 4.4."""
 
     @classmethod
-    def of(cls, super_users: str, *, allows_if_none_found: bool) -> Settings:
+    def of(cls, super_users: str, *, allows_if_none_found: bool, matches_networks: bool = True) -> Settings:
         """Return settings for `super_users` in the option's notation, "User:ann;User:bob".
 
         Raise `ConfigurationError`.
         """
         named = [name.strip() for name in super_users.split(";") if name.strip()]
-        return cls(frozenset(str(principal_of(name)) for name in named), allows_if_none_found)
+        users = frozenset(str(principal_of(name)) for name in named)
+        return cls(users, allows_if_none_found, matches_networks)
 
 
 class Authorizer:
@@ -219,7 +222,13 @@ class Rights:
         return is_allowed or (not has_rules and self._authorizer.settings.allows_if_none_found)
 
     def _matches(self, acl: Acl) -> bool:
-        return acl.principal in (self.principal, EVERYBODY) and acl.host in self._hosts
+        return acl.principal in (self.principal, EVERYBODY) and (
+            acl.host in self._hosts or self._is_in(acl.host)
+        )
+
+    def _is_in(self, network: str) -> bool:
+        settings = self._authorizer.settings
+        return "/" in network and settings.matches_networks and is_in_network(self.host, network)
 
 
 def _is_wildcard(acl: Acl) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pykafka2.errors import SecurityDisabled
+from pykafka2.errors import SecurityDisabled, name_of
 from pykafka2.protocol.messages.acls import (
     AclCreation,
     CreateAclsRequest,
@@ -53,3 +53,41 @@ def test_acl_changes_through_any_broker_are_made_by_the_controller(connect: Conn
         assert [one.error_code for one in created.results] == [0]
         deleted = wire.call(DeleteAclsRequest(filters=[DeleteAclsFilter(**ANY_RULE)]), 3)
         assert [len(one.matching_acls) for one in deleted.filter_results] == [1]
+
+
+def created_for(wire: RawClient, *hosts: str) -> list[tuple[str, str | None]]:
+    """Create one ACL for each host; return the errors with their messages."""
+    rules = [
+        AclCreation(
+            resource_type=2, resource_name="t", principal="User:a", host=host, operation=3, permission_type=3
+        )
+        for host in hosts
+    ]
+    results = wire.call(CreateAclsRequest(creations=rules), 3).results
+    return [(name_of(one.error_code), one.error_message) for one in results]
+
+
+AUTHORIZED = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
+
+
+@pytest.mark.kafka(brokers=1, config=AUTHORIZED)
+def test_networks_in_acls_are_checked(connect: Connect) -> None:
+    wire = connect()
+    assert [code for code, _ in created_for(wire, "10.0.0.0/8", "fe80::/10", "*", "a-host")] == ["NONE"] * 4
+    ((code, message),) = created_for(wire, "10.0.0.0/33")
+    assert code == "INVALID_REQUEST"
+    assert (message or "").startswith("Invalid CIDR notation '10.0.0.0/33': ")
+
+
+@pytest.mark.kafka(brokers=1, config=AUTHORIZED, features={"metadata.version": 31})
+def test_networks_in_acls_need_metadata_version_32(connect: Connect) -> None:
+    expected = "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher."
+    assert created_for(connect(), "10.0.0.0/8", "10.0.0.1") == [
+        ("UNSUPPORTED_VERSION", expected),
+        ("NONE", ""),
+    ]
+
+
+@pytest.mark.kafka(brokers=1, config=AUTHORIZED, as_version="4.3")
+def test_brokers_before_4_4_take_any_text_as_a_host(connect: Connect) -> None:
+    assert [code for code, _ in created_for(connect(), "10.0.0.0/8", "10.0.0.0/33", "")] == ["NONE"] * 3

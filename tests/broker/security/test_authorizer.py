@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykafka2.broker.security.acls import Acl, AclFilter
+from pykafka2.broker.security.acls import Acl, AclFilter, network_of
 from pykafka2.broker.security.authorizer import OPERATIONS_ON, Authorizer, Rights, Settings
 from pykafka2.broker.security.principal import Caller, Principal
 from pykafka2.errors import ConfigurationError
@@ -94,6 +94,40 @@ def test_rule_with_an_address_in_javas_notation_matches(host: str, named: str) -
     assert rights(rule(host=named), host=host).may(READ, TOPIC, "orders")
     assert not rights(rule(), rule(permission=DENY, host=named), host=host).may(READ, TOPIC, "orders")
     assert rights(rule(), rule(permission=DENY, host="0:0:0:0:0:0:0:2"), host=host).may(READ, TOPIC, "orders")
+
+
+JAVAS = {
+    "10.0.0.0/8": {"10.0.0.0", "10.255.255.255"},
+    "10.1.2.3/8": {"10.0.0.0", "10.255.255.255"},
+    "010.0.0.0/08": {"10.0.0.0", "10.255.255.255"},
+    "10.0.0.0/0": {"10.0.0.0", "10.255.255.255", "11.0.0.1"},
+    "10.0.0.0/32": {"10.0.0.0"},
+    "::/0": {"::1", "fe80::1", "fe80::1%eth0"},
+    "fe80::/10": {"fe80::1", "fe80::1%eth0"},
+    "fe80::1%eth0/64": {"fe80::1", "fe80::1%eth0"},
+}
+"""Hosts in networks, as Kafka 4.4.0's CidrUtils responds."""
+
+NOT_NETWORKS = [
+    "10.0.0.0/33", "10.0.0/8", "10.0.0.0/", "a/8", "fe80::1/129", "10.0.0.0/255.0.0.0", "/8", " 10.0.0.0/8",
+    "10.0.0.0/8 ", "*/8", "256.0.0.0/8", "::ffff:10.0.0.0/104", "10.0.0.0/8/8", "10.0.0.0/+8", "10.0.0.0/-1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("network", [*JAVAS, *NOT_NETWORKS])
+def test_acl_for_a_network_matches_its_hosts_as_in_kafka_4_4(network: str) -> None:
+    hosts = ["10.0.0.0", "10.255.255.255", "11.0.0.1", "::1", "fe80::1", "fe80::1%eth0", "localhost"]
+    allowed = {host for host in hosts if rights(rule(host=network), host=host).may(READ, TOPIC, "orders")}
+    assert allowed == JAVAS.get(network, set())
+    as_text = Settings(matches_networks=False)
+    assert not any(
+        rights(rule(host=network), host=host, settings=as_text).may(READ, TOPIC, "orders") for host in hosts
+    )
+    if network in JAVAS:
+        network_of(network)
+    else:
+        with pytest.raises(ValueError, match="network"):
+            network_of(network)
 
 
 @pytest.mark.parametrize("case", CASES)

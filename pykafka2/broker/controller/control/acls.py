@@ -6,11 +6,12 @@ ACLs are validated like in Kafka's AclControlManager, in the same order and with
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from pykafka2.broker.base.features import METADATA_VERSION
 from pykafka2.broker.controller.metadata.records import acl_record
-from pykafka2.broker.security.acls import Acl, AclFilter
-from pykafka2.errors import BrokerError, InvalidRequest, UnknownServerError
+from pykafka2.broker.security.acls import Acl, AclFilter, network_of
+from pykafka2.errors import BrokerError, InvalidRequest, UnknownServerError, UnsupportedVersion
 from pykafka2.protocol.acl_terms import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from pykafka2.protocol.messages.metadata_records import RemoveAccessControlEntryRecord
 from pykafka2.protocol.struct import MetadataRecord
@@ -18,14 +19,17 @@ from pykafka2.protocol.struct import MetadataRecord
 if TYPE_CHECKING:
     from pykafka2.broker.controller.controller import Controller
 
+FIRST_WITH_NETWORKS: Final = 32
+"""The metadata.version from which on the host of an ACL can be a network in CIDR notation."""
+
 
 def create_acls(
-    controller: Controller, wanted: Iterable[Acl], *, needs_host: bool = True
+    controller: Controller, wanted: Iterable[Acl], *, checks_hosts: bool = True
 ) -> list[BrokerError | None]:
     """Add ACLs in one write. Return for each why it was rejected, or None; existing ones stay.
 
     An ACL that is a filter ("any topic") fails the whole request with `UnknownServerError`, as in Kafka.
-    Before Kafka 4.4 the host could be empty: `needs_host` is False then.
+    Before Kafka 4.4 the host could be any text: `checks_hosts` is False then.
     """
     wanted = list(wanted)
     if any(map(_is_filter, wanted)):
@@ -36,8 +40,8 @@ def create_acls(
     for acl in wanted:
         try:
             check(acl)
-            if needs_host and not acl.host:
-                raise InvalidRequest("Host pattern cannot be null or empty")
+            if checks_hosts:
+                _check_host(acl.host, controller.state.features.get(METADATA_VERSION, 0))
         except BrokerError as error:
             refusals.append(error)
             continue
@@ -96,6 +100,19 @@ def check(acl: Acl) -> None:
             f"Could not parse principal from `{acl.principal}` (no colon is present separating the principal "
             "type from the principal name)"
         )
+
+
+def _check_host(host: str, metadata_version: int) -> None:
+    if not host:
+        raise InvalidRequest("Host pattern cannot be null or empty")
+    if "/" not in host:
+        return
+    if metadata_version < FIRST_WITH_NETWORKS:
+        raise UnsupportedVersion("CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher.")
+    try:
+        network_of(host)
+    except ValueError as error:
+        raise InvalidRequest(f"Invalid CIDR notation '{host}': {error}") from error
 
 
 def check_filter(acl_filter: AclFilter) -> None:
