@@ -1,4 +1,4 @@
-"""Fixtures of the tests that talk to brokers: connections that end with the test."""
+"""Fixtures of the tests that talk to brokers: a cluster with connections that end with the test."""
 
 from __future__ import annotations
 
@@ -10,37 +10,41 @@ from pykafka2.testing.cluster import KafkaCluster
 from tests.broker.support.raw_client import RawClient
 
 
-@pytest.fixture
-def connect(kafka_cluster: KafkaCluster) -> Iterator[Callable[[int], RawClient]]:
-    """`connect(broker_id)` is a new connection to a broker; all are closed after the test."""
-    wires: list[RawClient] = []
+class LiveCluster:
+    """A running cluster, and connections to its brokers; all are closed after the test."""
 
-    def open_one(broker_id: int = 0) -> RawClient:
-        wires.append(RawClient(kafka_cluster.brokers[broker_id].address))
-        return wires[-1]
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self.cluster = cluster
+        self.controls = cluster.controls
+        self.history = cluster.history
+        self.wires: list[RawClient] = []
 
-    yield open_one
-    for wire in wires:
-        wire.close()
+    def connect(self, broker_id: int = 0) -> RawClient:
+        """Open a new connection to a broker."""
+        self.wires.append(RawClient(self.cluster.brokers[broker_id].address))
+        return self.wires[-1]
 
+    def leader_id(self, partition: int = 0) -> int:
+        """Return the id of the broker that leads a partition of topic "t"."""
+        return self.cluster.partition("t", partition).leader
 
-@pytest.fixture
-def leader(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]
-) -> Callable[[str, int], RawClient]:
-    """`leader(topic, partition)` is a new connection to the broker that leads it."""
-    return lambda topic, partition: connect(kafka_cluster.partition(topic, partition).leader)
+    def leader(self, topic: str = "t", partition: int = 0) -> RawClient:
+        """Open a new connection to the broker that leads a partition."""
+        return self.connect(self.cluster.partition(topic, partition).leader)
 
-
-@pytest.fixture
-def wait_for(kafka_cluster: KafkaCluster) -> Callable[[Callable[[], bool]], None]:
-    """`wait_for(predicate)` polls until it holds, at most ten seconds."""
-
-    def wait(predicate: Callable[[], bool]) -> None:
+    def wait_for(self, predicate: Callable[[], bool]) -> None:
+        """Poll until the predicate is true, at most ten seconds."""
         for _ in range(2000):
             if predicate():
                 return
-            kafka_cluster.runtime.wait_until(lambda: False, 0.005)
+            self.cluster.runtime.wait_until(lambda: False, 0.005)
         raise AssertionError("it did not come true within ten seconds")
 
-    return wait
+
+@pytest.fixture
+def live(kafka_cluster: KafkaCluster) -> Iterator[LiveCluster]:
+    """The cluster of the test's mark, with connections."""
+    cluster = LiveCluster(kafka_cluster)
+    yield cluster
+    for wire in cluster.wires:
+        wire.close()

@@ -1,7 +1,7 @@
-"""The fixtures that open connections to brokers."""
+"""The fixture of a cluster with connections to its brokers."""
 
 from __future__ import annotations
 
-from tests.connections import connect, leader, wait_for
+from tests.connections import live
 
-__all__ = ["connect", "leader", "wait_for"]
+__all__ = ["live"]

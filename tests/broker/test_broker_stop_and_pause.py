@@ -6,7 +6,6 @@ Versions follow Apache Kafka 4.3.1.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -21,9 +20,9 @@ from pykafka2.testing.simulation import Simulation
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce_request
 from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 from tests.error_codes import REQUEST_TIMED_OUT
 
-Connect = Callable[[int], RawClient]
 METADATA = MetadataRequest(topics=[])
 SESSION = 9.0
 QUICK = 2.5  # a wait until its timeout takes at least 5 s
@@ -242,18 +241,16 @@ def test_resumed_controller_that_was_replaced_resigns(simulation: Simulation) ->
 
 
 @pytest.mark.kafka(brokers=1)
-def test_request_taken_by_a_handler_before_a_pause_gets_its_response_after_it(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
+def test_request_taken_by_a_handler_before_a_pause_gets_its_response_after_it(live: LiveCluster) -> None:
     """The handler has taken the request, but not yet the lock."""
-    broker, wire = kafka_cluster.brokers[0], connect(0)
-    kafka_cluster.controls.pause_broker(0)
+    broker, wire = live.cluster.brokers[0], live.connect()
+    live.controls.pause_broker(0)
     sent = wire.send(METADATA, 12)
-    kafka_cluster.wait_until(lambda: len(broker.parts.queue) == 1)
+    live.cluster.wait_until(lambda: len(broker.parts.queue) == 1)
     context = broker.parts.queue.take()
     assert context is not None
     broker.requests.handle(context, broker.clock.monotonic())
-    kafka_cluster.controls.resume_broker(0)
+    live.controls.resume_broker(0)
     assert wire.receive(MetadataRequest, 12)[0] == sent
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from threading import Thread
 
 import pytest
@@ -16,9 +15,8 @@ from pykafka2.testing.simulation import Simulation
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce, produce_request
 from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 
-Connect = Callable[[int], RawClient]
-Leader = Callable[[str, int], RawClient]
 METADATA = MetadataRequest(topics=None)
 
 one_broker = pytest.mark.kafka(brokers=1, topics={"t": 1})
@@ -40,10 +38,8 @@ def test_client_cut_off_from_one_broker_still_reaches_the_other(simulation: Simu
 
 
 @one_broker
-def test_cut_client_resets_only_the_connections_of_that_client(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
-    address = kafka_cluster.brokers[0].address
+def test_cut_client_resets_only_the_connections_of_that_client(live: LiveCluster) -> None:
+    address = live.cluster.brokers[0].address
     with (
         RawClient(address, "orders-app") as cut,
         RawClient(address, "other") as other,
@@ -51,32 +47,30 @@ def test_cut_client_resets_only_the_connections_of_that_client(
     ):
         for wire in (cut, other):
             wire.call(METADATA, 12)
-        kafka_cluster.controls.cut_client("orders-app")
+        live.controls.cut_client("orders-app")
         with pytest.raises(ConnectionResetError):
             cut.socket.recv(1)
         assert other.call(METADATA, 12).topics
         new.send(METADATA, 12)
         with pytest.raises(ConnectionResetError):
             new.socket.recv(1)
-        kafka_cluster.controls.heal()
+        live.controls.heal()
     with RawClient(address, "orders-app") as healed:
         assert healed.call(METADATA, 12).topics
 
 
 @one_broker
-def test_silent_cut_loses_requests_and_responses(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[[Callable[[], bool]], None]
-) -> None:
-    controls = kafka_cluster.controls
+def test_silent_cut_loses_requests_and_responses(live: LiveCluster) -> None:
+    controls = live.controls
     controls.rule(api="Produce", nth=1, then="hold")
-    handled, lost = leader("t", 0), leader("t", 0)
+    handled, lost = live.leader(), live.leader()
     handled.send(produce_request("t", 0, batch([b"handled"])), 12)
-    wait_for(lambda: controls.held() == 1)
+    live.wait_for(lambda: controls.held() == 1)
     controls.cut_client("wire", silently=True)
     lost.send(produce_request("t", 0, batch([b"lost"])), 12)
     controls.release()
-    wait_for(lambda: kafka_cluster.history.count("Produce") == 2)
-    wait_for(lambda: kafka_cluster.log("t", 0).values() == [b"handled"])
+    live.wait_for(lambda: live.history.count("Produce") == 2)
+    live.wait_for(lambda: live.cluster.log("t", 0).values() == [b"handled"])
     for wire in (handled, lost):
         wire.socket.settimeout(0.02)
         assert not wire.is_closed_by_broker()
@@ -180,17 +174,17 @@ def test_invalid_link_arguments_are_rejected(kafka_cluster: KafkaCluster) -> Non
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
-def test_shrink_isr_and_expand_isr_change_the_isr(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    controls = kafka_cluster.controls
-    view = kafka_cluster.partition("t", 0)
+def test_shrink_isr_and_expand_isr_change_the_isr(live: LiveCluster) -> None:
+    controls = live.controls
+    view = live.cluster.partition("t", 0)
     one, two = sorted(set(view.isr) - {view.leader})
     controls.shrink_isr(("t", 0), one, two)
-    assert kafka_cluster.partition("t", 0).isr == (view.leader,)
-    assert produce(leader("t", 0), "t", 0, batch()).error_code == 0  # waits for no other replica
+    assert live.cluster.partition("t", 0).isr == (view.leader,)
+    assert produce(live.leader(), "t", 0, batch()).error_code == 0  # waits for no other replica
     controls.expand_isr(("t", 0), one)  # without records to fetch
-    assert set(kafka_cluster.partition("t", 0).isr) == {view.leader, one}
+    assert set(live.cluster.partition("t", 0).isr) == {view.leader, one}
     controls.expand_isr(("t", 0), two)
-    assert set(kafka_cluster.partition("t", 0).isr) == {0, 1, 2}
+    assert set(live.cluster.partition("t", 0).isr) == {0, 1, 2}
     with pytest.raises(ConfigurationError, match=f"Broker {view.leader} does not follow t-0"):
         controls.shrink_isr(("t", 0), view.leader)
 
@@ -199,33 +193,29 @@ def test_shrink_isr_and_expand_isr_change_the_isr(kafka_cluster: KafkaCluster, l
 @pytest.mark.kafka(
     brokers=2, topics={"t": Topic(assignment=[[1, 0]])}, config={"replica.fetch.wait.max.ms": 10}
 )
-def test_replica_removed_from_the_isr_stays_out_despite_a_queued_fetch(
-    kafka_cluster: KafkaCluster, wait_for: Callable[[Callable[[], bool]], None]
-) -> None:
+def test_replica_removed_from_the_isr_stays_out_despite_a_queued_fetch(live: LiveCluster) -> None:
     """The leader has a fetch of the replica in its queue, sent before."""
-    parts = kafka_cluster.brokers[1].parts
+    parts = live.cluster.brokers[1].parts
     take = parts.queue.take
     parts.queue.take = lambda: None  # type: ignore[method-assign]
-    wait_for(lambda: len(parts.queue) > 0)
-    shrinking = Thread(target=kafka_cluster.controls.shrink_isr, args=(("t", 0), 0))
+    live.wait_for(lambda: len(parts.queue) > 0)
+    shrinking = Thread(target=live.controls.shrink_isr, args=(("t", 0), 0))
     shrinking.start()
-    wait_for(lambda: ("t", 0) in kafka_cluster.brokers[0].fetchers.paused_keys)
+    live.wait_for(lambda: ("t", 0) in live.cluster.brokers[0].fetchers.paused_keys)
     shrinking.join(timeout=0.15)  # the control waits for that fetch
     parts.queue.take = take  # type: ignore[method-assign]
     parts.handlers[0].signal()
     shrinking.join(timeout=10)
-    assert kafka_cluster.partition("t", 0).isr == (1,)
+    assert live.cluster.partition("t", 0).isr == (1,)
     time.sleep(0.15)
-    assert kafka_cluster.partition("t", 0).isr == (1,)
+    assert live.cluster.partition("t", 0).isr == (1,)
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_kill_broker_with_keep_unflushed_keeps_unreplicated_records(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
-    controls = kafka_cluster.controls
-    view = kafka_cluster.partition("t", 0)
+def test_kill_broker_with_keep_unflushed_keeps_unreplicated_records(live: LiveCluster) -> None:
+    controls = live.controls
+    view = live.cluster.partition("t", 0)
     controls.pause_followers()
-    assert produce(leader("t", 0), "t", 0, batch([b"tail"]), acks=1).error_code == 0
+    assert produce(live.leader(), "t", 0, batch([b"tail"]), acks=1).error_code == 0
     controls.kill_broker(view.leader, keep_unflushed=True)
-    assert kafka_cluster.log("t", 0, broker=view.leader).values() == [b"tail"]
+    assert live.cluster.log("t", 0, broker=view.leader).values() == [b"tail"]

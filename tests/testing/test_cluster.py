@@ -6,7 +6,6 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +31,7 @@ from pykafka2.testing.storage import new_cluster_id
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce
 from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 from tests.gate import rest_in_gate
 
 METADATA = MetadataRequest(topics=None)
@@ -239,21 +239,19 @@ def test_a_thousand_partitions_are_created_quickly_and_lead() -> None:
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_log_and_partition_views_show_records_and_offsets(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient]
-) -> None:
-    produce(leader("t", 0), "t", 0, batch([b"a", None], keys=[b"k", None]))
-    log = kafka_cluster.log("t", 0)
+def test_log_and_partition_views_show_records_and_offsets(live: LiveCluster) -> None:
+    produce(live.leader(), "t", 0, batch([b"a", None], keys=[b"k", None]))
+    log = live.cluster.log("t", 0)
     assert (log.values(), log.keys()) == ([b"a", None], [b"k", None])
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (0, 2, 2)
     assert [one.count for one in log.batches()] == [2]
-    view = kafka_cluster.partition("t", 0)
+    view = live.cluster.partition("t", 0)
     assert view.replicas[view.leader].is_leader
     assert (view.high_watermark, view.log_end_offset, view.leader_epoch) == (2, 2, 0)
     with pytest.raises(UnknownTopicOrPartition):
-        kafka_cluster.partition("t", 1)
+        live.cluster.partition("t", 1)
     with pytest.raises(UnknownTopicOrPartition):
-        kafka_cluster.log("nosuch", 0)
+        live.cluster.log("nosuch", 0)
 
 
 def test_a_loop_that_has_ended_is_not_silent() -> None:

@@ -34,33 +34,32 @@ from pykafka2.testing.controls.controls import Controls
 from pykafka2.testing.remote.proxies import RULE_RESULTS
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import fetch_request, partition_of, produce, produce_request
-from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 from tests.error_codes import NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT
 
-Leader = Callable[[str, int], RawClient]
 METADATA = MetadataRequest(topics=None)
 
 one_broker = pytest.mark.kafka(brokers=1, topics={"t": 1, "other": 1})
 
 
 @one_broker
-def test_fail_next_refuses_without_acting(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    rule = kafka_cluster.controls.fail_next(ProduceRequest, NotLeaderOrFollower, times=2)
-    wire = leader("t", 0)
+def test_fail_next_refuses_without_acting(live: LiveCluster) -> None:
+    rule = live.controls.fail_next(ProduceRequest, NotLeaderOrFollower, times=2)
+    wire = live.leader()
     codes = [produce(wire, "t", 0, batch([b"%d" % n])).error_code for n in range(3)]
     assert codes == [NOT_LEADER_OR_FOLLOWER, NOT_LEADER_OR_FOLLOWER, 0]
     assert rule.fired == 2
-    assert kafka_cluster.log("t", 0).values() == [b"2"]
+    assert live.cluster.log("t", 0).values() == [b"2"]
 
 
 @one_broker
-def test_a_fault_may_name_its_topic_client_and_broker(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    controls = kafka_cluster.controls
+def test_a_fault_may_name_its_topic_client_and_broker(live: LiveCluster) -> None:
+    controls = live.controls
     controls.fail_next(ProduceRequest, RequestTimedOut, topic="other")
     controls.fail_next(ProduceRequest, RequestTimedOut, client_id="another client")
     with pytest.raises(ConfigurationError, match="Unknown broker 5"):
         controls.fail_next(ProduceRequest, RequestTimedOut, broker=5)
-    wire = leader("t", 0)
+    wire = live.leader()
     assert produce(wire, "t", 0, batch()).error_code == 0
     assert produce(wire, "other", 0, batch()).error_code == REQUEST_TIMED_OUT
     assert produce(wire, "other", 0, batch()).error_code == 0
@@ -88,27 +87,22 @@ def test_a_fault_may_name_its_topic_client_and_broker(kafka_cluster: KafkaCluste
     ids=lambda value: getattr(value, "NAME", str(value)),
 )
 @one_broker
-def test_every_api_can_be_failed(
-    kafka_cluster: KafkaCluster,
-    leader: Leader,
-    request_: Request[Any],
-    version: int,
-) -> None:
-    kafka_cluster.controls.fail_next(type(request_), RequestTimedOut)
-    assert "7" in repr(leader("t", 0).call(request_, version))
+def test_every_api_can_be_failed(live: LiveCluster, request_: Request[Any], version: int) -> None:
+    live.controls.fail_next(type(request_), RequestTimedOut)
+    assert "7" in repr(live.leader().call(request_, version))
 
 
 @one_broker
-def test_hold_and_release(kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]) -> None:
-    controls = kafka_cluster.controls
+def test_hold_and_release(live: LiveCluster) -> None:
+    controls = live.controls
     controls.hold(ProduceRequest)
-    wire, other = leader("t", 0), leader("t", 0)
+    wire, other = live.leader(), live.leader()
     wire.send(produce_request("t", 0, batch([b"held"])), 12)
     behind = wire.send(METADATA, 12)
-    wait_for(lambda: controls.held(ProduceRequest) == 1)
+    live.wait_for(lambda: controls.held(ProduceRequest) == 1)
     # Another connection goes on, the one that waits does not.
     other.call(METADATA, 12)
-    assert kafka_cluster.log("t", 0).values() == []
+    assert live.cluster.log("t", 0).values() == []
     controls.release(ProduceRequest)
     assert partition_of(wire.receive(ProduceRequest, 12)[1]).error_code == 0
     assert wire.receive(MetadataRequest, 12)[0] == behind
@@ -117,36 +111,34 @@ def test_hold_and_release(kafka_cluster: KafkaCluster, leader: Leader, wait_for:
 
 
 @one_broker
-def test_delay(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    kafka_cluster.controls.delay(MetadataRequest, 0.05, times=1)
-    wire = leader("t", 0)
+def test_delay(live: LiveCluster) -> None:
+    live.controls.delay(MetadataRequest, 0.05, times=1)
+    wire = live.leader()
     for _ in range(2):
         wire.call(METADATA, 12)
-    slow, fast = (entry.latency or 0.0 for entry in kafka_cluster.history.entries("Metadata"))
+    slow, fast = (entry.latency or 0.0 for entry in live.history.entries("Metadata"))
     assert slow >= 0.05 > fast
 
 
 @one_broker
-def test_lose_reply_acts_and_disconnect_next_does_not(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    kafka_cluster.controls.lose_reply(ProduceRequest)
-    kafka_cluster.controls.disconnect_next(ProduceRequest)
+def test_lose_reply_acts_and_disconnect_next_does_not(live: LiveCluster) -> None:
+    live.controls.lose_reply(ProduceRequest)
+    live.controls.disconnect_next(ProduceRequest)
     for value in (b"applied", b"not applied"):
-        wire = leader("t", 0)
+        wire = live.leader()
         wire.send(produce_request("t", 0, batch([value])), 12)
         assert wire.is_closed_by_broker()
-    assert kafka_cluster.log("t", 0).values() == [b"applied"]
+    assert live.cluster.log("t", 0).values() == [b"applied"]
 
 
 @one_broker
-def test_clear_takes_everything_back(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
-) -> None:
-    controls = kafka_cluster.controls
+def test_clear_takes_everything_back(live: LiveCluster) -> None:
+    controls = live.controls
     controls.fail_next(FetchRequest, RequestTimedOut)
     controls.hold(ProduceRequest)
-    wire = leader("t", 0)
+    wire = live.leader()
     wire.send(produce_request("t", 0, batch()), 12)
-    wait_for(lambda: controls.held() == 1)
+    live.wait_for(lambda: controls.held() == 1)
     controls.clear()
     assert partition_of(wire.receive(ProduceRequest, 12)[1]).error_code == 0
     assert wire.call(fetch_request("t", 0, 0), 12).responses[0].partitions[0].error_code == 0
@@ -241,20 +233,20 @@ def test_reset_ends_the_slowness_of_every_controller(kafka_cluster: KafkaCluster
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
-def test_a_crash_resets_connections(kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]) -> None:
-    wire = connect(1)
+def test_a_crash_resets_connections(live: LiveCluster) -> None:
+    wire = live.connect(1)
     wire.call(METADATA, 12)
-    kafka_cluster.controls.crash_broker(1)
+    live.controls.crash_broker(1)
     with pytest.raises(ConnectionResetError):
         wire.socket.recv(1)
 
 
 @one_broker
-def test_the_history_has_requests_and_answers(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    wire = leader("t", 0)
+def test_the_history_has_requests_and_answers(live: LiveCluster) -> None:
+    wire = live.leader()
     produce(wire, "t", 0, batch())
     wire.call(METADATA, 12)
-    history = kafka_cluster.history
+    history = live.history
     assert [entry.api for entry in history] == ["Produce", "Metadata"]
     (request,) = history.requests("Produce")
     assert cast(ProduceRequest, request).topic_data[0].name == "t"
@@ -272,10 +264,10 @@ def test_the_history_has_requests_and_answers(kafka_cluster: KafkaCluster, leade
 
 
 @one_broker
-def test_the_history_is_bounded(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    history = kafka_cluster.history
+def test_the_history_is_bounded(live: LiveCluster) -> None:
+    history = live.history
     history._max_entries, history._max_bytes = 10, 5000
-    wire = leader("t", 0)
+    wire = live.leader()
     for _ in range(12):
         wire.call(METADATA, 12)
     assert len(history) == 10
@@ -287,11 +279,11 @@ def test_the_history_is_bounded(kafka_cluster: KafkaCluster, leader: Leader) -> 
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1, "wide": 200})
-def test_history_drops_old_large_responses(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_history_drops_old_large_responses(live: LiveCluster) -> None:
     """librdkafka's clients ask for all topics again and again: thousands of decoded answers filled memory."""
-    history = kafka_cluster.history
+    history = live.history
     history._max_large_bytes = 10_000  # one of these answers
-    wire = leader("t", 0)
+    wire = live.leader()
     produce(wire, "t", 0, batch())
     for _ in range(5):
         wire.call(METADATA, 12)
@@ -304,25 +296,23 @@ def test_history_drops_old_large_responses(kafka_cluster: KafkaCluster, leader: 
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_a_paused_broker_keeps_its_connections_and_answers_later(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]
-) -> None:
-    wire, other = connect(1), connect(0)
-    kafka_cluster.controls.pause_broker(1)
-    kafka_cluster.controls.pause_broker(1)
+def test_a_paused_broker_keeps_its_connections_and_answers_later(live: LiveCluster) -> None:
+    wire, other = live.connect(1), live.connect()
+    live.controls.pause_broker(1)
+    live.controls.pause_broker(1)
     sent = wire.send(MetadataRequest(topics=[]), 12)
-    late = connect(1)  # the machine still takes connections in, as for a stopped process
+    late = live.connect(1)  # the machine still takes connections in, as for a stopped process
     late.send(MetadataRequest(topics=[]), 12)
     assert other.call(MetadataRequest(topics=[]), 12).brokers
     assert not select.select([wire.socket, late.socket], [], [], 0.05)[0]
-    kafka_cluster.controls.resume_broker(1)
+    live.controls.resume_broker(1)
     assert wire.receive(MetadataRequest, 12)[0] == sent
     assert late.receive(MetadataRequest, 12)[1].brokers
-    kafka_cluster.controls.pause_broker(1)
-    kafka_cluster.controls.crash_broker(1)
-    kafka_cluster.controls.restart_broker(1)
-    assert connect(1).call(MetadataRequest(topics=[]), 12).brokers
-    kafka_cluster.controls.pause_broker(1)  # and a cluster with a paused broker closes
+    live.controls.pause_broker(1)
+    live.controls.crash_broker(1)
+    live.controls.restart_broker(1)
+    assert live.connect(1).call(MetadataRequest(topics=[]), 12).brokers
+    live.controls.pause_broker(1)  # and a cluster with a paused broker closes
 
 
 def test_controls_that_return_a_rule_return_it_from_another_process_too() -> None:

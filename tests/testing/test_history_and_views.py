@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,10 +42,8 @@ from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import fetch, produce, produce_request
 from tests.broker.support.raw_client import RawClient
 from tests.broker.support.transactions import ClusterTransactions, Producer
+from tests.connections import LiveCluster
 
-Leader = Callable[[str, int], RawClient]
-Connect = Callable[[int], RawClient]
-WaitFor = Callable[[Callable[[], bool]], None]
 METADATA = MetadataRequest(topics=None)
 
 one_broker = pytest.mark.kafka(brokers=1, topics={"t": 2})
@@ -57,9 +54,9 @@ def acks_one(request: ProduceRequest) -> bool:
 
 
 @one_broker
-def test_the_history_counts_and_filters(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    history = kafka_cluster.history
-    wire = leader("t", 0)
+def test_the_history_counts_and_filters(live: LiveCluster) -> None:
+    history = live.history
+    wire = live.leader()
     for acks in (1, -1, 1):
         produce(wire, "t", 0, batch(), acks=acks)
     wire.call(METADATA, 12)
@@ -100,11 +97,9 @@ def test_history_since_a_time_of_the_simulation_leaves_out_older_requests(simula
 
 
 @one_broker
-def test_history_since_an_entry_of_another_api_leaves_out_older_requests(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
-    history = kafka_cluster.history
-    wire = leader("t", 0)
+def test_history_since_an_entry_of_another_api_leaves_out_older_requests(live: LiveCluster) -> None:
+    history = live.history
+    wire = live.leader()
     produce(wire, "t", 0, batch())
     for _ in range(2):
         wire.call(METADATA, 12)
@@ -124,17 +119,17 @@ def test_history_rejects_a_since_that_is_neither_a_time_nor_an_entry(
 
 
 @one_broker
-def test_in_flight_of_one_client(kafka_cluster: KafkaCluster, wait_for: WaitFor) -> None:
-    kafka_cluster.controls.hold("Produce")
-    address = kafka_cluster.brokers[0].address
+def test_in_flight_of_one_client(live: LiveCluster) -> None:
+    live.controls.hold("Produce")
+    address = live.cluster.brokers[0].address
     with RawClient(address, "one") as one, RawClient(address, "two") as two:
         one.send(produce_request("t", 0, batch()), 12)
         two.send(produce_request("t", 0, batch()), 12)
-        wait_for(lambda: kafka_cluster.history.count("Produce") == 2)
-        kafka_cluster.controls.release()
+        live.wait_for(lambda: live.history.count("Produce") == 2)
+        live.controls.release()
         for wire in (one, two):
             wire.receive(ProduceRequest, 12)
-    history = kafka_cluster.history
+    history = live.history
     assert history.in_flight_max("Produce", client_id="one") == 1
     assert history.in_flight_max("Produce", client_id="nobody") == 0
     assert history.in_flight_max("Produce") == 1  # of one connection
@@ -158,16 +153,14 @@ def test_in_flight_maximum_is_kept_for_the_latest_clients() -> None:
 
 
 @one_broker
-def test_request_in_flight_at_a_history_clear_ends(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
-) -> None:
-    history = kafka_cluster.history
-    wire = leader("t", 0)
-    kafka_cluster.controls.hold("Produce")
+def test_request_in_flight_at_a_history_clear_ends(live: LiveCluster) -> None:
+    history = live.history
+    wire = live.leader()
+    live.controls.hold("Produce")
     wire.send(produce_request("t", 0, batch()), 12)
-    wait_for(lambda: history.count("Produce") == 1)
+    live.wait_for(lambda: history.count("Produce") == 1)
     history.clear()
-    kafka_cluster.controls.release()
+    live.controls.release()
     wire.receive(ProduceRequest, 12)
     produce(wire, "t", 0, batch())
     assert history.count("Produce") == 1
@@ -194,11 +187,9 @@ def test_requests_in_flight_at_a_stopped_broker_are_ended(simulation: Simulation
 
 
 @one_broker
-def test_never_and_order_report_the_requests_seen_instead(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
-    history = kafka_cluster.history
-    wire = leader("t", 0)
+def test_never_and_order_report_the_requests_seen_instead(live: LiveCluster) -> None:
+    history = live.history
+    wire = live.leader()
     wire.call(METADATA, 12)
     produce(wire, "t", 0, batch())
     produce(wire, "t", 0, batch(), acks=1)
@@ -224,7 +215,7 @@ def test_never_and_order_report_the_requests_seen_instead(
     with pytest.raises(ConfigurationError, match="has no filter 'clinet_id'; did you mean 'client_id'"):
         history.count("Produce", clinet_id="wire")  # type: ignore[call-arg]
     with pytest.raises(ConfigurationError, match="kind 'leadr'; did you mean 'leader'"):
-        kafka_cluster.events.events("leadr")
+        live.cluster.events.events("leadr")
 
 
 def test_the_history_may_be_short_or_off(simulation: Simulation) -> None:
@@ -239,18 +230,18 @@ def test_the_history_may_be_short_or_off(simulation: Simulation) -> None:
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
-def test_timeline_has_requests_and_events_in_order(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    controls = kafka_cluster.controls
+def test_timeline_has_requests_and_events_in_order(live: LiveCluster) -> None:
+    controls = live.controls
     controls.rule(api="Produce", nth=1, then="error:NOT_LEADER_OR_FOLLOWER")
-    wire = leader("t", 0)
+    wire = live.leader()
     produce(wire, "t", 0, batch())
     produce(wire, "t", 0, batch())
-    view = kafka_cluster.partition("t", 0)
+    view = live.cluster.partition("t", 0)
     other, third = sorted(set(view.isr) - {view.leader})
     controls.shrink_isr(("t", 0), third)
     controls.move_leader(("t", 0), to=other)
     controls.crash_broker(third)
-    timeline = kafka_cluster.timeline()
+    timeline = live.cluster.timeline()
     items = timeline.as_list()
     assert [item["at"] for item in items] == sorted(item["at"] for item in items)
     produces = [item for item in items if item["kind"] == "request"]
@@ -259,15 +250,15 @@ def test_timeline_has_requests_and_events_in_order(kafka_cluster: KafkaCluster, 
     kinds = [item["kind"] for item in items]
     for earlier, later in (("fault", "isr"), ("isr", "leader")):
         assert kinds.index(earlier) < kinds.index(later)
-    leaders = kafka_cluster.events.events("leader")
+    leaders = live.cluster.events.events("leader")
     assert [event.facts["leader"] for event in leaders] == [other]
     text = str(timeline)
     for part in ("NOT_LEADER_OR_FOLLOWER", f"t-0 is led by broker {other}", f"broker {third} crashed"):
         assert part in text
     assert "request times in ms" in text
     assert json.loads(timeline.json())["metrics"]["apis"]["Produce"]["total"]["count"] >= 2
-    assert len(kafka_cluster.timeline(last=3)) == 3
-    assert "earlier ones left out" in kafka_cluster.timeline(last=3).text()
+    assert len(live.cluster.timeline(last=3)) == 3
+    assert "earlier ones left out" in live.cluster.timeline(last=3).text()
 
 
 def test_the_event_log_is_bounded() -> None:
@@ -335,16 +326,14 @@ def test_group_records_are_events_but_commits_are_not() -> None:
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_metrics_of_all_brokers_together(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
-) -> None:
+def test_metrics_of_all_brokers_together(live: LiveCluster) -> None:
     """Readable from Python, as data and in the timeline."""
-    wire = leader("t", 0)
+    wire = live.leader()
     for _ in range(3):
         produce(wire, "t", 0, batch([b"x" * 1000]))
     fetch(wire, "t", 0, 0)
-    wait_for(lambda: kafka_cluster.metrics().api("Fetch").count == 1)
-    metrics = kafka_cluster.metrics()
+    live.wait_for(lambda: live.cluster.metrics().api("Fetch").count == 1)
+    metrics = live.cluster.metrics()
     assert metrics.api("Produce").count == 3
     assert metrics.api("Produce").total.p50 <= metrics.api("Produce").total.p999
     assert metrics.bytes_in > 3000
@@ -411,22 +400,22 @@ def test_rejected_controller_change_is_not_an_event_of_success(kafka_cluster: Ka
 
 
 @one_broker
-def test_connections_view_lists_connected_clients(kafka_cluster: KafkaCluster, wait_for: WaitFor) -> None:
-    address = kafka_cluster.brokers[0].address
-    kafka_cluster.controls.hold("Produce")
+def test_connections_view_lists_connected_clients(live: LiveCluster) -> None:
+    address = live.cluster.brokers[0].address
+    live.controls.hold("Produce")
     with RawClient(address, "orders-app") as sending, RawClient(address) as silent:
         sending.call(ApiVersionsRequest(client_software_name="their", client_software_version="2.1"), 3)
         sending.send(produce_request("t", 0, batch()), 12)
-        kafka_cluster.wait_until(lambda: kafka_cluster.controls.held() == 1)
-        wait_for(lambda: len(kafka_cluster.connections()) == 2)
-        (one,) = kafka_cluster.connections("orders-app")
+        live.cluster.wait_until(lambda: live.controls.held() == 1)
+        live.wait_for(lambda: len(live.cluster.connections()) == 2)
+        (one,) = live.cluster.connections("orders-app")
         assert (one.broker, one.software, one.in_flight, one.is_read) == (0, "their 2.1", 1, False)
         assert one.peer == "{}:{}".format(*sending.socket.getsockname())
-        other = next(one for one in kafka_cluster.connections() if one.client_id is None)
+        other = next(one for one in live.cluster.connections() if one.client_id is None)
         assert other.peer == "{}:{}".format(*silent.socket.getsockname())
         assert other.is_read
-    kafka_cluster.controls.release()
-    kafka_cluster.wait_until(lambda: not kafka_cluster.connections(), what="the end of all connections")
+    live.controls.release()
+    live.cluster.wait_until(lambda: not live.cluster.connections(), what="the end of all connections")
 
 
 def test_wait_until_returns_the_value_or_raises_with_the_last_one(simulation: Simulation) -> None:
@@ -495,16 +484,16 @@ def test_wait_until_async_raises_when_the_cluster_is_closed() -> None:
 
 
 @one_broker
-def test_forget_clears_history_metrics_and_timeline(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    wire = leader("t", 0)
+def test_forget_clears_history_metrics_and_timeline(live: LiveCluster) -> None:
+    wire = live.leader()
     produce(wire, "t", 0, batch())
-    kafka_cluster.forget()
+    live.cluster.forget()
     produce(wire, "t", 0, batch())
-    kafka_cluster.history.exactly(1)
-    kafka_cluster.wait_until(lambda: kafka_cluster.metrics().api("Produce").count == 1)
-    (found,) = kafka_cluster.timeline().as_list()
+    live.history.exactly(1)
+    live.cluster.wait_until(lambda: live.cluster.metrics().api("Produce").count == 1)
+    (found,) = live.cluster.timeline().as_list()
     assert 0 <= found["at"] < 5
-    assert kafka_cluster.log("t", 0).log_end_offset == 2
+    assert live.cluster.log("t", 0).log_end_offset == 2
 
 
 @one_broker
@@ -519,18 +508,18 @@ def test_rule_numbers_restart_after_clear_and_forget(kafka_cluster: KafkaCluster
 
 
 @one_broker
-def test_a_reply_to_a_forgotten_request_is_not_counted(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_a_reply_to_a_forgotten_request_is_not_counted(live: LiveCluster) -> None:
     """Metrics count when a reply has left, a moment after the client may have read it."""
-    kafka_cluster.controls.rule(api="Produce", then="hold")
-    wire = leader("t", 0)
+    live.controls.rule(api="Produce", then="hold")
+    wire = live.leader()
     wire.send(produce_request("t", 0, batch()), 12)
-    kafka_cluster.wait_until(lambda: kafka_cluster.controls.held("Produce") == 1)
-    kafka_cluster.forget()
-    kafka_cluster.controls.release()
+    live.cluster.wait_until(lambda: live.controls.held("Produce") == 1)
+    live.cluster.forget()
+    live.controls.release()
     wire.receive(ProduceRequest, 12)
     wire.call(MetadataRequest(topics=[]), 12)
-    kafka_cluster.wait_until(lambda: kafka_cluster.metrics().api("Metadata").count == 1)
-    assert kafka_cluster.metrics().names == ["Metadata"]
+    live.cluster.wait_until(lambda: live.cluster.metrics().api("Metadata").count == 1)
+    assert live.cluster.metrics().names == ["Metadata"]
 
 
 @pytest.mark.kafka(brokers=3)
@@ -541,19 +530,19 @@ def test_a_timeline_begins_with_two_lines_of_the_start(kafka_cluster: KafkaClust
 
 
 @one_broker
-def test_rejected_connection_is_an_event(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_rejected_connection_is_an_event(live: LiveCluster) -> None:
     """An old client sees only its connection close; the test's author gets the reason, once."""
     for _ in range(3):
-        wire = connect(0)
+        wire = live.connect()
         wire.socket.sendall(bytes.fromhex("0000001b 0000 0000 00000001 0007") + b"ancient" + bytes(10))
         assert wire.socket.recv(100) == b""
-    wire = connect(0)
+    wire = live.connect()
     wire.socket.sendall(b"GET / HTTP/1.1")
     assert wire.socket.recv(100) == b""
-    refused = kafka_cluster.events.events("refused")
+    refused = live.cluster.events.events("refused")
     assert [event.text for event in refused] == [
         "broker 0 closed a connection of ancient: Produce v0 is not served, v3 to v13 are",
         "broker 0 closed a connection of a client without a client_id: a request of 1195725856 bytes; "
         "socket.request.max.bytes is 104857600",
     ]
-    assert "Produce v0 is not served" in kafka_cluster.timeline().text()
+    assert "Produce v0 is not served" in live.cluster.timeline().text()

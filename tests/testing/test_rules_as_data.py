@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import struct
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +34,9 @@ from tests.broker.support.data_requests import (
     produce_request,
 )
 from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 from tests.error_codes import NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, UNKNOWN_TOPIC_OR_PARTITION
 
-Leader = Callable[[str, int], RawClient]
-WaitFor = Callable[[Callable[[], bool]], None]
 METADATA = MetadataRequest(topics=None)
 
 one_broker = pytest.mark.kafka(brokers=1, topics={"t": 2, "other": 1})
@@ -48,11 +46,11 @@ one_broker = pytest.mark.kafka(brokers=1, topics={"t": 2, "other": 1})
 
 
 @one_broker
-def test_the_nth_request_and_every_nth(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    controls = kafka_cluster.controls
+def test_the_nth_request_and_every_nth(live: LiveCluster) -> None:
+    controls = live.controls
     third = controls.rule(api="Produce", nth=3, then="error:NOT_LEADER_OR_FOLLOWER")
     fifths = controls.rule(api="Produce", every=5, then="error:7")
-    wire = leader("t", 0)
+    wire = live.leader()
     codes = [produce(wire, "t", 0, batch()).error_code for _ in range(10)]
     assert codes == [0, 0, NOT_LEADER_OR_FOLLOWER, 0, REQUEST_TIMED_OUT, 0, 0, 0, 0, REQUEST_TIMED_OUT]
     assert (third.seen, third.fired, third.is_spent) == (3, 1, True)
@@ -60,9 +58,9 @@ def test_the_nth_request_and_every_nth(kafka_cluster: KafkaCluster, leader: Lead
 
 
 @one_broker
-def test_rule_fires_from_the_nth_match_as_often_as_set(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    kafka_cluster.controls.rule(api=0, nth=2, times=2, then=NotLeaderOrFollower)
-    wire = leader("t", 0)
+def test_rule_fires_from_the_nth_match_as_often_as_set(live: LiveCluster) -> None:
+    live.controls.rule(api=0, nth=2, times=2, then=NotLeaderOrFollower)
+    wire = live.leader()
     assert [produce(wire, "t", 0, batch()).error_code for _ in range(4)] == [
         0,
         NOT_LEADER_OR_FOLLOWER,
@@ -72,11 +70,9 @@ def test_rule_fires_from_the_nth_match_as_often_as_set(kafka_cluster: KafkaClust
 
 
 @one_broker
-def test_a_partition_a_client_and_a_function_of_the_request(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
-    controls = kafka_cluster.controls
-    wire = leader("t", 0)
+def test_a_partition_a_client_and_a_function_of_the_request(live: LiveCluster) -> None:
+    controls = live.controls
+    wire = live.leader()
     rule = controls.rule(api=ProduceRequest, topic="t", partition=1, then="error:REQUEST_TIMED_OUT", times=1)
     assert [produce(wire, "t", number, batch()).error_code for number in (0, 1, 1)] == [
         0,
@@ -93,80 +89,74 @@ def test_a_partition_a_client_and_a_function_of_the_request(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_requests_between_brokers_are_matched_only_if_selected(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
-) -> None:
-    controls = kafka_cluster.controls
+def test_requests_between_brokers_are_matched_only_if_selected(live: LiveCluster) -> None:
+    controls = live.controls
     clients_only = controls.rule(api="Fetch", then="error:REQUEST_TIMED_OUT")
-    wire = leader("t", 0)
+    wire = live.leader()
     assert produce(wire, "t", 0, batch()).error_code == 0
     assert clients_only.fired == 0
     rule = controls.rule(api="Fetch", then="hold", between_brokers=True)
     wire.send(produce_request("t", 0, batch()), 12)
-    wait_for(lambda: rule.fired > 0)
-    leaders_log = kafka_cluster.log("t", 0)
+    live.wait_for(lambda: rule.fired > 0)
+    leaders_log = live.cluster.log("t", 0)
     assert (leaders_log.high_watermark, leaders_log.log_end_offset) == (1, 2)
     controls.clear()
     assert partition_of(wire.receive(ProduceRequest, 12)[1]).error_code == 0
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
-def test_requests_of_brokers_to_the_controller_can_be_held(
-    kafka_cluster: KafkaCluster, wait_for: WaitFor
-) -> None:
-    controls = kafka_cluster.controls
+def test_requests_of_brokers_to_the_controller_can_be_held(live: LiveCluster) -> None:
+    controls = live.controls
     controls.move_leader(("t", 0), to=1)  # elsewhere than the controller
-    follower = next(one for one in kafka_cluster.partition("t", 0).isr if one != 1)
+    follower = next(one for one in live.cluster.partition("t", 0).isr if one != 1)
     rule = controls.rule(api="AlterPartition", then="hold", between_brokers=True, times=1)
     shrinking = threading.Thread(target=controls.shrink_isr, args=(("t", 0), follower))
     shrinking.start()
-    wait_for(lambda: rule.fired == 1)
-    assert follower in kafka_cluster.partition("t", 0).isr
+    live.wait_for(lambda: rule.fired == 1)
+    assert follower in live.cluster.partition("t", 0).isr
     controls.release("AlterPartition")
     shrinking.join(10)
-    assert follower not in kafka_cluster.partition("t", 0).isr
+    assert follower not in live.cluster.partition("t", 0).isr
 
 
 # ---------------------------------------------------------------------- what happens to them
 
 
 @one_broker
-def test_swallow_leaves_the_connection_open_and_silent(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    rule = kafka_cluster.controls.rule(api="Produce", times=1, then="swallow")
-    wire = leader("t", 0)
+def test_swallow_leaves_the_connection_open_and_silent(live: LiveCluster) -> None:
+    rule = live.controls.rule(api="Produce", times=1, then="swallow")
+    wire = live.leader()
     wire.send(produce_request("t", 0, batch([b"lost"])), 12)
     wire.socket.settimeout(0.05)
     assert not wire.is_closed_by_broker()
-    assert produce(leader("t", 0), "t", 0, batch([b"kept"])).error_code == 0
-    assert kafka_cluster.log("t", 0).values() == [b"kept"]
+    assert produce(live.leader(), "t", 0, batch([b"kept"])).error_code == 0
+    assert live.cluster.log("t", 0).values() == [b"kept"]
     assert rule.fired == 1
-    assert kafka_cluster.controls.held() == 0
+    assert live.controls.held() == 0
 
 
 @one_broker
-def test_half_a_frame_then_the_end(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    kafka_cluster.controls.rule(api="Produce", times=1, then="half_frame")
-    wire = leader("t", 0)
+def test_half_a_frame_then_the_end(live: LiveCluster) -> None:
+    live.controls.rule(api="Produce", times=1, then="half_frame")
+    wire = live.leader()
     wire.send(produce_request("t", 0, batch([b"applied"])), 12)
     received = b""
     while more := wire.socket.recv(1000):
         received += more
     assert 4 < len(received) < 4 + struct.unpack(">i", received[:4])[0]
-    assert kafka_cluster.log("t", 0).values() == [b"applied"]
+    assert live.cluster.log("t", 0).values() == [b"applied"]
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_connection_gets_no_bytes_after_half_a_frame(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
-) -> None:
+def test_connection_gets_no_bytes_after_half_a_frame(live: LiveCluster) -> None:
     """The answer behind it was ready first and must not complete it."""
-    controls = kafka_cluster.controls
+    controls = live.controls
     controls.rule(api="Produce", times=1, then="half_frame")
     controls.pause_followers()
-    wire = leader("t", 0)
+    wire = live.leader()
     wire.send(produce_request("t", 0, batch()), 12)
     wire.send(METADATA, 12)
-    wait_for(lambda: any(one.answered_at is not None for one in kafka_cluster.history.entries("Metadata")))
+    live.wait_for(lambda: any(one.answered_at is not None for one in live.history.entries("Metadata")))
     controls.resume_followers()
     received = b""
     while more := wire.socket.recv(1000):
@@ -175,45 +165,43 @@ def test_connection_gets_no_bytes_after_half_a_frame(
 
 
 @one_broker
-def test_close_before_and_close_after(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    controls = kafka_cluster.controls
+def test_close_before_and_close_after(live: LiveCluster) -> None:
+    controls = live.controls
     controls.rule(api="Produce", nth=1, then="close_before")
     controls.rule(api="Produce", nth=2, then="close_after")
-    wire = leader("t", 0)
+    wire = live.leader()
     wire.send(produce_request("t", 0, batch([b"not applied"])), 12)
     assert wire.socket.recv(1) == b""  # in good order: no reset
-    wire = leader("t", 0)
+    wire = live.leader()
     assert produce(wire, "t", 0, batch([b"answered"])).error_code == 0
     assert wire.socket.recv(1) == b""
-    assert kafka_cluster.log("t", 0).values() == [b"answered"]
+    assert live.cluster.log("t", 0).values() == [b"answered"]
 
 
 @one_broker
-def test_rule_with_reset_resets_the_connection(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    kafka_cluster.controls.rule(api="Produce", then="close_before", reset=True)
-    wire = leader("t", 0)
+def test_rule_with_reset_resets_the_connection(live: LiveCluster) -> None:
+    live.controls.rule(api="Produce", then="close_before", reset=True)
+    wire = live.leader()
     wire.send(produce_request("t", 0, batch()), 12)
     with pytest.raises(ConnectionResetError):
         wire.socket.recv(1)
 
 
 @one_broker
-def test_a_frame_from_a_dead_connection_arrives_late(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
-) -> None:
-    controls = kafka_cluster.controls
+def test_a_frame_from_a_dead_connection_arrives_late(live: LiveCluster) -> None:
+    controls = live.controls
     controls.rule(api="Produce", times=1, then="replay")
-    wire = leader("t", 0)
+    wire = live.leader()
     wire.send(produce_request("t", 0, batch([b"first"])), 12)
     assert wire.is_closed_by_broker()
-    wire = leader("t", 0)
+    wire = live.leader()
     for value in (b"first", b"second"):  # the client's retry, and what it sent then
         assert produce(wire, "t", 0, batch([value])).error_code == 0
     assert controls.held("Produce") == 1
     controls.release("Produce")
-    wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 3)
-    assert kafka_cluster.log("t", 0).values() == [b"first", b"second", b"first"]
-    entries = kafka_cluster.history.entries("Produce")
+    live.wait_for(lambda: live.cluster.log("t", 0).log_end_offset == 3)
+    assert live.cluster.log("t", 0).values() == [b"first", b"second", b"first"]
+    entries = live.history.entries("Produce")
     late = entries[-1]
     assert late.peer.endswith("(dead)")
     assert sorted(entries, key=lambda one: one.received_at) == entries, "it is as old as its arrival"
@@ -221,22 +209,22 @@ def test_a_frame_from_a_dead_connection_arrives_late(
 
 
 @one_broker
-def test_a_late_frame_after_a_time(kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor) -> None:
-    kafka_cluster.controls.rule(api="Produce", times=1, then="replay:0.01")
-    wire = leader("t", 0)
+def test_a_late_frame_after_a_time(live: LiveCluster) -> None:
+    live.controls.rule(api="Produce", times=1, then="replay:0.01")
+    wire = live.leader()
     wire.send(produce_request("t", 0, batch([b"late"])), 12)
     assert wire.is_closed_by_broker()
-    wait_for(lambda: kafka_cluster.log("t", 0).values() == [b"late"])
+    live.wait_for(lambda: live.cluster.log("t", 0).values() == [b"late"])
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_stale_metadata(kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]) -> None:
-    controls = kafka_cluster.controls
-    leader = kafka_cluster.partition("t", 0).leader
+def test_stale_metadata(live: LiveCluster) -> None:
+    controls = live.controls
+    leader = live.leader_id()
     rule = controls.rule(api="Metadata", broker=0, times=1, then="stale_metadata")
     controls.move_leader(("t", 0), to=1 - leader)
-    kafka_cluster.create_topic("new")
-    wire = connect(0)
+    live.cluster.create_topic("new")
+    wire = live.connect()
     stale, fresh = (wire.call(METADATA, 12) for _ in range(2))
     assert [topic.partitions[0].leader_id for topic in stale.topics] == [leader]
     assert [topic.partitions[0].leader_id for topic in fresh.topics if topic.name == "t"] == [1 - leader]
@@ -244,9 +232,9 @@ def test_stale_metadata(kafka_cluster: KafkaCluster, connect: Callable[[int], Ra
 
 
 @one_broker
-def test_the_reply_may_be_replaced(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    controls = kafka_cluster.controls
-    wire = leader("t", 0)
+def test_the_reply_may_be_replaced(live: LiveCluster) -> None:
+    controls = live.controls
+    wire = live.leader()
     by_struct = MetadataResponse(brokers=[], topics=[], cluster_id="elsewhere")
     controls.rule(api="Metadata", times=1, then="replace_reply", reply=by_struct)
     assert wire.call(METADATA, 12) == by_struct
@@ -322,7 +310,7 @@ def test_reply_function_that_edits_api_versions_in_place_changes_one_response_of
 @one_broker
 @pytest.mark.parametrize("key", ["where", "reply"])
 def test_function_of_a_rule_that_edits_the_request_changes_neither_broker_nor_history(
-    kafka_cluster: KafkaCluster, leader: Leader, key: str
+    live: LiveCluster, key: str
 ) -> None:
     def edit(request: ProduceRequest, *rest: ProduceResponse) -> ProduceResponse | None:
         (topic,) = request.topic_data
@@ -333,43 +321,41 @@ def test_function_of_a_rule_that_edits_the_request_changes_neither_broker_nor_hi
 
     functions: dict[str, object] = {key: edit}
     then = "hold" if key == "where" else "replace_reply"
-    rule = kafka_cluster.controls.rule(api="Produce", then=then, **functions)  # type: ignore[arg-type]
+    rule = live.controls.rule(api="Produce", then=then, **functions)  # type: ignore[arg-type]
     for number in range(2):
-        assert not produce(leader("t", 0), "t", 0, batch([b"%d" % number])).error_code
+        assert not produce(live.leader(), "t", 0, batch([b"%d" % number])).error_code
     assert (rule.seen, rule.fired) == ((0, 0) if key == "where" else (2, 2))
-    assert kafka_cluster.log("t", 0).values() == [b"0", b"1"]
-    for request in kafka_cluster.history.requests(ProduceRequest):
+    assert live.cluster.log("t", 0).values() == [b"0", b"1"]
+    for request in live.history.requests(ProduceRequest):
         assert (request.acks, request.topic_data[0].partition_data[0].index) == (-1, 0)
 
 
 @one_broker
-def test_reply_response_is_not_throttled_itself(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_reply_response_is_not_throttled_itself(live: LiveCluster) -> None:
     given = MetadataResponse(brokers=[], topics=[])
-    kafka_cluster.controls.rule(api="Metadata", then="replace_reply", reply=given)
-    kafka_cluster.controls.throttle("wire", "Metadata", 0.001, times=1)
-    wire = leader("t", 0)
+    live.controls.rule(api="Metadata", then="replace_reply", reply=given)
+    live.controls.throttle("wire", "Metadata", 0.001, times=1)
+    wire = live.leader()
     assert [wire.call(METADATA, 12).throttle_time_ms for _ in range(2)] == [1, 0]
     assert given.throttle_time_ms == 0
 
 
 @one_broker
 def test_a_reply_that_cannot_be_made_costs_its_connection(
-    kafka_cluster: KafkaCluster, leader: Leader, caplog: pytest.LogCaptureFixture
+    live: LiveCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kafka_cluster.controls.rule(api="Metadata", then="replace_reply", reply=lambda *_: 1 / 0, times=1)
-    wire = leader("t", 0)
+    live.controls.rule(api="Metadata", then="replace_reply", reply=lambda *_: 1 / 0, times=1)
+    wire = live.leader()
     wire.send(METADATA, 12)
     assert wire.is_closed_by_broker()
     assert "could not replace" in caplog.text
-    assert leader("t", 0).call(METADATA, 12).topics
+    assert live.leader().call(METADATA, 12).topics
 
 
 @one_broker
-def test_a_produce_without_acks_gets_no_answer_even_when_it_fails(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
-    kafka_cluster.controls.rule(api="Produce", then="error:REQUEST_TIMED_OUT")
-    wire = leader("t", 0)
+def test_a_produce_without_acks_gets_no_answer_even_when_it_fails(live: LiveCluster) -> None:
+    live.controls.rule(api="Produce", then="error:REQUEST_TIMED_OUT")
+    wire = live.leader()
     wire.send(produce_request("t", 0, batch(), acks=0), 12)
     assert wire.is_closed_by_broker()
 
@@ -389,18 +375,18 @@ SURVIVED = [
 
 @pytest.mark.parametrize("then", SURVIVED)
 @one_broker
-def test_the_idempotent_producer_survives(kafka_cluster: KafkaCluster, then: str, wait_for: WaitFor) -> None:
-    rule = kafka_cluster.controls.rule(api="Produce", nth=2, then=then)
+def test_the_idempotent_producer_survives(live: LiveCluster, then: str) -> None:
+    rule = live.controls.rule(api="Produce", nth=2, then=then)
     values = [b"%d" % number for number in range(6)]
     with KafkaProducer(
-        bootstrap_servers=kafka_cluster.bootstrap_servers, retry_backoff_ms=5, linger_ms=0
+        bootstrap_servers=live.cluster.bootstrap_servers, retry_backoff_ms=5, linger_ms=0
     ) as producer:
         for value in values:
             producer.send("t", value, partition=0).result(timeout=10)
     assert rule.fired == 1
     if rule.action is Action.REPLAY:
-        wait_for(lambda: kafka_cluster.history.entries("Produce")[-1].answered_at is not None)
-    assert kafka_cluster.log("t", 0).values() == values
+        live.wait_for(lambda: live.history.entries("Produce")[-1].answered_at is not None)
+    assert live.cluster.log("t", 0).values() == values
 
 
 @one_broker
@@ -451,13 +437,11 @@ def test_swallowed_request_is_sent_again_after_the_request_timeout(kafka_cluster
 
 
 @one_broker
-def test_without_idempotence_a_late_frame_is_a_duplicate(
-    kafka_cluster: KafkaCluster, wait_for: WaitFor
-) -> None:
-    controls = kafka_cluster.controls
+def test_without_idempotence_a_late_frame_is_a_duplicate(live: LiveCluster) -> None:
+    controls = live.controls
     controls.rule(api="Produce", times=1, then="replay")
     with KafkaProducer(
-        bootstrap_servers=kafka_cluster.bootstrap_servers,
+        bootstrap_servers=live.cluster.bootstrap_servers,
         enable_idempotence=False,
         linger_ms=0,
         retry_backoff_ms=5,
@@ -465,20 +449,20 @@ def test_without_idempotence_a_late_frame_is_a_duplicate(
         for value in (b"1", b"2"):
             producer.send("t", value, partition=0).result(timeout=10)
     controls.release()
-    wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 3)
-    assert kafka_cluster.log("t", 0).values() == [b"1", b"2", b"1"]
+    live.wait_for(lambda: live.cluster.log("t", 0).log_end_offset == 3)
+    assert live.cluster.log("t", 0).values() == [b"1", b"2", b"1"]
 
 
 # ---------------------------------------------------------------------- as data
 
 
 @one_broker
-def test_rules_come_from_json_and_go_back(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    controls = kafka_cluster.controls
+def test_rules_come_from_json_and_go_back(live: LiveCluster) -> None:
+    controls = live.controls
     text = '{"api": "Produce", "topic": "t", "nth": 2, "times": 3, "then": "error:NOT_LEADER_OR_FOLLOWER"}'
     rule = controls.add_rule(json.loads(text))
     assert [one.id for one in controls.rules()] == [rule.id]
-    wire = leader("t", 0)
+    wire = live.leader()
     assert [produce(wire, "t", 0, batch()).error_code for _ in range(3)] == [
         0,
         NOT_LEADER_OR_FOLLOWER,
@@ -497,16 +481,14 @@ def test_rules_come_from_json_and_go_back(kafka_cluster: KafkaCluster, leader: L
 
 
 @one_broker
-def test_removed_rule_releases_the_requests_it_holds(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
-) -> None:
-    controls = kafka_cluster.controls
+def test_removed_rule_releases_the_requests_it_holds(live: LiveCluster) -> None:
+    controls = live.controls
     produces = controls.rule(api="Produce", then="hold")
     controls.rule(api="Metadata", then="hold")
-    wire, other = leader("t", 0), leader("t", 0)
+    wire, other = live.leader(), live.leader()
     wire.send(produce_request("t", 0, batch()), 12)
     other.send(METADATA, 12)
-    wait_for(lambda: controls.held() == 2)
+    live.wait_for(lambda: controls.held() == 2)
     controls.remove_rule(produces)
     assert partition_of(wire.receive(ProduceRequest, 12)[1]).error_code == 0
     assert controls.held() == 1
@@ -587,13 +569,11 @@ def test_any_json_is_a_rule_or_is_refused(data: dict[str, Any]) -> None:
 
 
 @one_broker
-def test_a_function_that_fails_matches_nothing(
-    kafka_cluster: KafkaCluster, leader: Leader, caplog: pytest.LogCaptureFixture
-) -> None:
-    kafka_cluster.controls.rule(where=lambda request: request.acks == 1, then="hold")
-    assert leader("t", 0).call(METADATA, 12).topics
+def test_a_function_that_fails_matches_nothing(live: LiveCluster, caplog: pytest.LogCaptureFixture) -> None:
+    live.controls.rule(where=lambda request: request.acks == 1, then="hold")
+    assert live.leader().call(METADATA, 12).topics
     assert "failed for MetadataRequest" in caplog.text
-    kafka_cluster.check()
+    live.cluster.check()
 
 
 def test_a_misspelt_control_names_the_nearest(shared_cluster: KafkaCluster) -> None:
@@ -614,9 +594,9 @@ def test_every_error_has_its_name() -> None:
 
 
 @one_broker
-def test_a_fetch_is_matched_by_topic(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    kafka_cluster.controls.rule(api="Fetch", topic="other", then="error:REQUEST_TIMED_OUT")
-    wire = leader("t", 0)
+def test_a_fetch_is_matched_by_topic(live: LiveCluster) -> None:
+    live.controls.rule(api="Fetch", topic="other", then="error:REQUEST_TIMED_OUT")
+    wire = live.leader()
     assert wire.call(fetch_request("t", 0, 0), 12).responses[0].partitions[0].error_code == 0
     assert (
         wire.call(fetch_request("other", 0, 0), 12).responses[0].partitions[0].error_code == REQUEST_TIMED_OUT
@@ -624,16 +604,14 @@ def test_a_fetch_is_matched_by_topic(kafka_cluster: KafkaCluster, leader: Leader
 
 
 @one_broker
-def test_one_partition_of_a_produce_is_refused_and_the_rest_appended(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
-    kafka_cluster.controls.rule(api="Produce", topic="t", partition=1, times=1, then=NotLeaderOrFollower)
+def test_one_partition_of_a_produce_is_refused_and_the_rest_appended(live: LiveCluster) -> None:
+    live.controls.rule(api="Produce", topic="t", partition=1, times=1, then=NotLeaderOrFollower)
     request = produce_request("t", 0, batch([b"kept"]))
     request.topic_data[0].partition_data += (
         produce_request("t", 1, batch([b"refused"])).topic_data[0].partition_data
     )
     request.topic_data += produce_request("other", 0, batch([b"kept too"])).topic_data
-    answer = leader("t", 0).call(request, 12)
+    answer = live.leader().call(request, 12)
     codes = {
         (topic.name, one.index): one.error_code
         for topic in answer.responses
@@ -641,24 +619,22 @@ def test_one_partition_of_a_produce_is_refused_and_the_rest_appended(
     }
     assert codes == {("t", 0): 0, ("t", 1): NOT_LEADER_OR_FOLLOWER, ("other", 0): 0}
     assert len(answer.responses) == 2
-    assert kafka_cluster.log("t", 0).values() == [b"kept"]
-    assert kafka_cluster.log("t", 1).values() == []
-    (entry,) = kafka_cluster.history.entries("Produce")
+    assert live.cluster.log("t", 0).values() == [b"kept"]
+    assert live.cluster.log("t", 1).values() == []
+    (entry,) = live.history.entries("Produce")
     assert entry.response == answer  # what was sent, not what the handler said
 
 
 @one_broker
-def test_a_partition_that_a_fetch_session_does_not_name_again_is_refused_too(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
-    wire = leader("t", 0)
+def test_a_partition_that_a_fetch_session_does_not_name_again_is_refused_too(live: LiveCluster) -> None:
+    wire = live.leader()
     produce(wire, "t", 1, batch([b"fine"]))
     first = fetch_request("t", 0, 0)
     first.topics[0].partitions += fetch_request("t", 1, 0).topics[0].partitions
     first.session_epoch = 0
     opened = wire.call(first, 12)
     assert opened.session_id > 0
-    rule = kafka_cluster.controls.rule(api="Fetch", partition=0, times=1, then="error:NOT_LEADER_OR_FOLLOWER")
+    rule = live.controls.rule(api="Fetch", partition=0, times=1, then="error:NOT_LEADER_OR_FOLLOWER")
     codes = []
     for epoch in (1, 2):
         again = FetchRequest(
@@ -673,11 +649,11 @@ def test_a_partition_that_a_fetch_session_does_not_name_again_is_refused_too(
 
 
 @one_broker
-def test_consumer_retries_a_rejected_fetch(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    produce(leader("t", 0), "t", 0, batch([b"a"]))
-    rule = kafka_cluster.controls.rule(api="Fetch", topic="t", nth=1, then="error:NOT_LEADER_OR_FOLLOWER")
+def test_consumer_retries_a_rejected_fetch(live: LiveCluster) -> None:
+    produce(live.leader(), "t", 0, batch([b"a"]))
+    rule = live.controls.rule(api="Fetch", topic="t", nth=1, then="error:NOT_LEADER_OR_FOLLOWER")
     with KafkaConsumer(
-        bootstrap_servers=kafka_cluster.bootstrap_servers, auto_offset_reset="earliest", retry_backoff_ms=5
+        bootstrap_servers=live.cluster.bootstrap_servers, auto_offset_reset="earliest", retry_backoff_ms=5
     ) as consumer:
         consumer.assign([TopicPartition("t", 0)])
         read: list[Any] = []

@@ -5,7 +5,7 @@ The error messages are those of Apache Kafka 4.3.1 for the same requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ from pykafka2.protocol.messages.reassignments import (
     ReassignableTopic,
     TopicPartitions,
 )
-from pykafka2.testing.cluster import KafkaCluster, Topic
+from pykafka2.testing.cluster import Topic
 from tests.broker.support.admin_requests import (
     BROKER,
     SET,
@@ -37,9 +37,8 @@ from tests.broker.support.admin_requests import (
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce
 from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 
-Connect = Callable[..., RawClient]
-WaitFor = Callable[[Callable[[], bool]], None]
 DONE: Outcome = ("NONE", None)
 
 NOT_REGISTERED = "The manual partition assignment includes broker {}, but no such broker is registered."
@@ -55,8 +54,8 @@ NOT_CONSISTENT = (
 
 
 @pytest.mark.kafka(brokers=3, topics={"p": Topic(2, 2)})
-def test_partitions_can_only_be_added(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    wire = connect(1)
+def test_partitions_can_only_be_added(live: LiveCluster) -> None:
+    wire = live.connect(1)
     currently = "The topic p currently has 2 partition(s); {} would not be an increase."
     attempted = "Attempted to add 1 additional partition(s), but only {} assignment(s) were specified."
     refusals: list[tuple[int, Sequence[Sequence[int]] | None, str, str]] = [
@@ -77,10 +76,10 @@ def test_partitions_can_only_be_added(kafka_cluster: KafkaCluster, connect: Conn
     assert len(metadata_of(wire, "p")[0].partitions) == 2
     assert add_partitions(wire, "p", 3, [[2, 0]]) == DONE
     assert add_partitions(wire, "p", 5) == DONE
-    partitions = metadata_of(connect(2), "p")[0].partitions
+    partitions = metadata_of(live.connect(2), "p")[0].partitions
     assert list(partitions[2].replica_nodes) == [2, 0]
     assert [len(one.replica_nodes) for one in partitions] == [2] * 5
-    with connect(partitions[4].leader_id) as leader:
+    with live.connect(partitions[4].leader_id) as leader:
         assert produce(leader, "p", 4, batch([b"to a new one"])).error_code == 0
 
 
@@ -99,46 +98,42 @@ def elect(
 
 
 @pytest.mark.kafka(brokers=3)
-def test_elect_leaders_elects_preferred_replicas(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
-) -> None:
-    create(connect(), topic_of("e", assignment={0: [0, 1], 1: [1, 0]}))
-    wire = connect(1)
+def test_elect_leaders_elects_preferred_replicas(live: LiveCluster) -> None:
+    create(live.connect(), topic_of("e", assignment={0: [0, 1], 1: [1, 0]}))
+    wire = live.connect(1)
     not_needed = ("ELECTION_NOT_NEEDED", "Leader election not needed for topic partition.")
     assert elect(wire, "e", 0) == {("e", 0): not_needed}
     assert elect(wire, "e", 0, unclean=True) == {("e", 0): not_needed}
     assert elect(wire, "e", 9) == {("e", 9): ("UNKNOWN_TOPIC_OR_PARTITION", "No such partition as e-9")}
     assert elect(wire, "f", 0) == {("f", 0): ("UNKNOWN_TOPIC_OR_PARTITION", "No such topic as f")}
-    kafka_cluster.controls.crash_broker(0)
+    live.controls.crash_broker(0)
     unavailable = ("PREFERRED_LEADER_NOT_AVAILABLE", "The preferred leader was not available.")
     assert elect(wire, "e", 0, 1) == {("e", 0): unavailable, ("e", 1): not_needed}
     assert elect(wire, None) == {("e", 0): unavailable}
-    kafka_cluster.controls.restart_broker(0)
-    wait_for(lambda: 0 in kafka_cluster.partition("e", 0).isr)
-    before = kafka_cluster.partition("e", 0)
+    live.controls.restart_broker(0)
+    live.wait_for(lambda: 0 in live.cluster.partition("e", 0).isr)
+    before = live.cluster.partition("e", 0)
     assert elect(wire, None) == {("e", 0): DONE}
-    after = kafka_cluster.partition("e", 0)
+    after = live.cluster.partition("e", 0)
     assert (before.leader, after.leader) == (1, 0)
     assert after.leader_epoch == before.leader_epoch + 1
 
 
 @pytest.mark.kafka(brokers=2)
-def test_unclean_election_elects_a_replica_outside_the_isr(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
-) -> None:
-    create(connect(1), topic_of("e", assignment={0: [0, 1]}), topic_of("f", assignment={0: [0]}))
-    controls = kafka_cluster.controls
+def test_unclean_election_elects_a_replica_outside_the_isr(live: LiveCluster) -> None:
+    create(live.connect(1), topic_of("e", assignment={0: [0, 1]}), topic_of("f", assignment={0: [0]}))
+    controls = live.controls
     controls.crash_broker(1)
-    wait_for(lambda: kafka_cluster.partition("e", 0).isr == (0,))
+    live.wait_for(lambda: live.cluster.partition("e", 0).isr == (0,))
     controls.crash_broker(0)
     controls.restart_broker(1)
-    wait_for(lambda: not kafka_cluster.controller.image.brokers[1].is_fenced)
-    assert kafka_cluster.partition("e", 0).leader == -1
+    live.wait_for(lambda: not live.cluster.controller.image.brokers[1].is_fenced)
+    assert live.cluster.partition("e", 0).leader == -1
     none = ("ELIGIBLE_LEADERS_NOT_AVAILABLE", "Eligible topic partition leaders are not available.")
-    assert elect(connect(1), "f", 0, unclean=True) == {("f", 0): none}
-    assert elect(connect(1), "e", 0, unclean=True) == {("e", 0): DONE}
-    assert kafka_cluster.partition("e", 0).leader == 1
-    assert kafka_cluster.partition("e", 0).isr == (1,)
+    assert elect(live.connect(1), "f", 0, unclean=True) == {("f", 0): none}
+    assert elect(live.connect(1), "e", 0, unclean=True) == {("e", 0): DONE}
+    assert live.cluster.partition("e", 0).leader == 1
+    assert live.cluster.partition("e", 0).isr == (1,)
 
 
 def reassign(
@@ -167,8 +162,8 @@ def moving(wire: RawClient, *numbers: int) -> list[tuple[int, list[int], list[in
 
 
 @pytest.mark.kafka(brokers=3)
-def test_invalid_reassignments_are_rejected(connect: Connect) -> None:
-    wire = connect(2)
+def test_invalid_reassignments_are_rejected(live: LiveCluster) -> None:
+    wire = live.connect(2)
     create(wire, topic_of("m", assignment={0: [0, 1]}))
     invalid = "INVALID_REPLICA_ASSIGNMENT"
     assert reassign(wire, 0, None) == ("NO_REASSIGNMENT_IN_PROGRESS", None)
@@ -187,72 +182,66 @@ def test_invalid_reassignments_are_rejected(connect: Connect) -> None:
 
 
 @pytest.mark.kafka(brokers=3)
-def test_reassignment_copies_the_records_and_removes_the_old_replicas(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
-) -> None:
-    wire = connect(0)
+def test_reassignment_copies_the_records_and_removes_the_old_replicas(live: LiveCluster) -> None:
+    wire = live.connect()
     create(wire, topic_of("m", assignment={0: [0, 1]}))
     values = [str(number).encode() for number in range(50)]
     for value in values:
         assert produce(wire, "m", 0, batch([value])).error_code == 0
-    kafka_cluster.controls.pause_followers(brokers=[2])
+    live.controls.pause_followers(brokers=[2])
     assert reassign(wire, 0, [1, 2]) == DONE
     assert moving(wire) == moving(wire, 0) == [(0, [1, 2, 0], [2], [0])]
     assert moving(wire, 1) == []
-    assert kafka_cluster.partition("m", 0).leader == 0
-    kafka_cluster.controls.resume_followers()
-    wait_for(lambda: not moving(wire))
-    view = kafka_cluster.partition("m", 0)
+    assert live.cluster.partition("m", 0).leader == 0
+    live.controls.resume_followers()
+    live.wait_for(lambda: not moving(wire))
+    view = live.cluster.partition("m", 0)
     assert (sorted(view.replicas), view.leader, sorted(view.isr)) == ([1, 2], 1, [1, 2])
-    wait_for(lambda: kafka_cluster.log("m", 0, broker=2).values() == values)
-    assert ("m", 0) not in kafka_cluster.brokers[0].replicas.replicas
+    live.wait_for(lambda: live.cluster.log("m", 0, broker=2).values() == values)
+    assert ("m", 0) not in live.cluster.brokers[0].replicas.replicas
     refused = produce(wire, "m", 0, batch([b"to the old leader"]))
     assert name_of(refused.error_code) == "NOT_LEADER_OR_FOLLOWER"
-    assert produce(connect(1), "m", 0, batch([b"to the new one"])).error_code == 0
-    wait_for(lambda: kafka_cluster.log("m", 0, broker=2).values() == [*values, b"to the new one"])
+    assert produce(live.connect(1), "m", 0, batch([b"to the new one"])).error_code == 0
+    live.wait_for(lambda: live.cluster.log("m", 0, broker=2).values() == [*values, b"to the new one"])
 
 
 @pytest.mark.kafka(brokers=3)
-def test_reassignment_can_be_cancelled_or_changed_and_reordering_needs_no_copy(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
-) -> None:
-    wire = connect(0)
+def test_reassignment_can_be_cancelled_or_changed_and_reordering_needs_no_copy(live: LiveCluster) -> None:
+    wire = live.connect()
     create(wire, topic_of("m", assignment={0: [0, 1]}))
-    kafka_cluster.controls.pause_followers(brokers=[2])
+    live.controls.pause_followers(brokers=[2])
     assert reassign(wire, 0, [2]) == DONE
     assert moving(wire) == [(0, [2, 0, 1], [2], [0, 1])]
     assert reassign(wire, 0, [0, 2]) == DONE
     assert moving(wire) == [(0, [0, 2, 1], [2], [1])]
     assert reassign(wire, 0, None) == DONE
     assert moving(wire) == []
-    image = kafka_cluster.controller.image
+    image = live.cluster.controller.image
     partition = image.topics["m"].partitions[0]
     assert (partition.replicas, partition.leader) == ((0, 1), 0)
-    assert ("m", 0) not in kafka_cluster.brokers[2].replicas.replicas
+    assert ("m", 0) not in live.cluster.brokers[2].replicas.replicas
     # Another order and fewer replicas need no copy, so they are immediate.
     assert reassign(wire, 0, [1, 0]) == DONE
-    view = kafka_cluster.controller.image.topics["m"].partitions[0]
+    view = live.cluster.controller.image.topics["m"].partitions[0]
     assert (view.replicas, view.leader, view.leader_epoch) == ((1, 0), 0, partition.leader_epoch)
     assert reassign(wire, 0, [1]) == DONE
-    view = kafka_cluster.controller.image.topics["m"].partitions[0]
+    view = live.cluster.controller.image.topics["m"].partitions[0]
     assert (view.replicas, view.leader, view.isr) == ((1,), 1, (1,))
-    kafka_cluster.controls.resume_followers()
+    live.controls.resume_followers()
     assert reassign(wire, 0, [1, 2, 0]) == DONE
-    wait_for(lambda: sorted(kafka_cluster.partition("m", 0).isr) == [0, 1, 2])
+    live.wait_for(lambda: sorted(live.cluster.partition("m", 0).isr) == [0, 1, 2])
     assert moving(wire) == []
 
 
 @pytest.mark.kafka(brokers=3)
-def test_reassignment_changed_before_its_end_has_kafkas_replicas(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
-) -> None:
+def test_reassignment_changed_before_its_end_has_kafkas_replicas(live: LiveCluster) -> None:
     """Recorded from three brokers of 4.3.1 with throttled replication: an adding replica counts as present.
 
     A target without it lists it as adding and removing. Such a reassignment ends only by its cancellation.
     """
-    wire = connect(0)
+    wire = live.connect()
     create(wire, topic_of("m", assignment={0: [0, 1]}))
-    kafka_cluster.controls.pause_followers(brokers=[2])
+    live.controls.pause_followers(brokers=[2])
     for target, shown in (
         ([0, 2], (0, [0, 2, 1], [2], [1])),
         ([0, 1], (0, [0, 1, 2], [2], [2])),
@@ -261,7 +250,7 @@ def test_reassignment_changed_before_its_end_has_kafkas_replicas(
         assert reassign(wire, 0, target) == DONE
         assert moving(wire) == [shown]
     assert reassign(wire, 0, None) == DONE
-    view = kafka_cluster.controller.image.topics["m"].partitions[0]
+    view = live.cluster.controller.image.topics["m"].partitions[0]
     assert (view.replicas, view.leader, view.leader_epoch) == ((1, 0), 0, 1)
     assert reassign(wire, 0, [2, 1]) == DONE
     assert reassign(wire, 0, [2]) == DONE
@@ -269,57 +258,53 @@ def test_reassignment_changed_before_its_end_has_kafkas_replicas(
     assert reassign(wire, 0, None) == DONE
     assert reassign(wire, 0, [0, 2]) == DONE
     assert reassign(wire, 0, [0, 1]) == DONE
-    kafka_cluster.controls.resume_followers()
-    wait_for(lambda: sorted(kafka_cluster.partition("m", 0).isr) == [0, 1, 2])
+    live.controls.resume_followers()
+    live.wait_for(lambda: sorted(live.cluster.partition("m", 0).isr) == [0, 1, 2])
     assert moving(wire) == [(0, [0, 1, 2], [2], [2])]
     assert reassign(wire, 0, None) == DONE
-    assert kafka_cluster.controller.image.topics["m"].partitions[0].replicas == (0, 1)
+    assert live.cluster.controller.image.topics["m"].partitions[0].replicas == (0, 1)
 
 
 @pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=3)
-def test_reassignment_to_fewer_replicas_waits_until_the_rest_are_in_the_isr(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
-) -> None:
-    wire = connect(0)
+def test_reassignment_to_fewer_replicas_waits_until_the_rest_are_in_the_isr(live: LiveCluster) -> None:
+    wire = live.connect()
     create(wire, topic_of("m", assignment={0: [0, 1, 2]}))
-    kafka_cluster.controls.shrink_isr(("m", 0), 1)
+    live.controls.shrink_isr(("m", 0), 1)
     assert reassign(wire, 0, [0, 1]) == DONE
     assert moving(wire) == [(0, [0, 1, 2], [], [2])]
-    kafka_cluster.controls.resume_followers()
-    wait_for(lambda: not moving(wire))
-    assert sorted(kafka_cluster.partition("m", 0).isr) == [0, 1]
+    live.controls.resume_followers()
+    live.wait_for(lambda: not moving(wire))
+    assert sorted(live.cluster.partition("m", 0).isr) == [0, 1]
 
 
 @pytest.mark.kafka(brokers=4)
-def test_reassignment_continues_after_a_controller_failover(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
-) -> None:
-    wire = connect(1)
+def test_reassignment_continues_after_a_controller_failover(live: LiveCluster) -> None:
+    wire = live.connect(1)
     create(wire, topic_of("m", assignment={0: [1, 2]}))
     assert produce(wire, "m", 0, batch([b"1", b"2"])).error_code == 0
     assert alter(wire, BROKER, "", ("log.retention.ms", SET, "12345")) == DONE
-    kafka_cluster.controls.pause_followers(brokers=[3])
+    live.controls.pause_followers(brokers=[3])
     assert reassign(wire, 0, [3, 1]) == DONE
-    before = kafka_cluster.controller.epoch
-    kafka_cluster.controls.crash_broker(kafka_cluster.controller.id)
-    wait_for(lambda: kafka_cluster.controller.epoch > before)
+    before = live.cluster.controller.epoch
+    live.controls.crash_broker(live.cluster.controller.id)
+    live.wait_for(lambda: live.cluster.controller.epoch > before)
     assert moving(wire) == [(0, [3, 1, 2], [3], [2])]
-    assert value_of(connect(3), TOPIC, "m", "retention.ms") == ("12345", 3)
-    kafka_cluster.controls.resume_followers()
-    wait_for(lambda: not moving(wire))
-    assert sorted(kafka_cluster.partition("m", 0).replicas) == [1, 3]
-    wait_for(lambda: kafka_cluster.log("m", 0, broker=3).values() == [b"1", b"2"])
+    assert value_of(live.connect(3), TOPIC, "m", "retention.ms") == ("12345", 3)
+    live.controls.resume_followers()
+    live.wait_for(lambda: not moving(wire))
+    assert sorted(live.cluster.partition("m", 0).replicas) == [1, 3]
+    live.wait_for(lambda: live.cluster.log("m", 0, broker=3).values() == [b"1", b"2"])
 
 
 @pytest.mark.kafka(brokers=2, topics={"m": 1})
 @pytest.mark.parametrize("broker", [0, 1])
 def test_list_reassignments_and_update_features_ignore_a_timeout_of_zero(
-    connect: Connect, broker: int
+    live: LiveCluster, broker: int
 ) -> None:
     """Kafka's controller uses the timeouts of five requests only; kafka-go sends 0 ms in others."""
-    wire = connect(broker)
+    wire = live.connect(broker)
     listed = wire.call(ListPartitionReassignmentsRequest(topics=None, timeout_ms=0), 0)
     assert (name_of(listed.error_code), listed.topics) == ("NONE", [])
     updated = wire.call(UpdateFeaturesRequest(feature_updates=[], timeout_ms=0, validate_only=True), 2)

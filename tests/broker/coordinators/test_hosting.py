@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from pykafka2.broker.coordinators.internal_topics import partition_for
@@ -29,13 +27,11 @@ from tests.broker.support.bench import PARTITION as IN_LOG
 from tests.broker.support.bench import ClusterBench
 from tests.broker.support.data_requests import produce
 from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 from tests.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     NOT_COORDINATOR,
 )
-
-Connect = Callable[[int], RawClient]
-WaitFor = Callable[[Callable[[], bool]], None]
 
 GROUP, TRANSACTION = 0, 1
 PARTITION = ("__consumer_offsets", 3)  # of the group "g"
@@ -107,54 +103,52 @@ def test_due_time_of_coordinators_follows_elections_timers_and_held_loading(simu
             assert check_due(cluster)[home] == 0.0
 
 
-def test_first_find_coordinator_creates_the_internal_topic(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
-    assert kafka_cluster.topics() == ["t"]
-    found = find(connect(0), "g")
-    topic = kafka_cluster.controller.image.topics["__consumer_offsets"]
+def test_first_find_coordinator_creates_the_internal_topic(live: LiveCluster) -> None:
+    assert live.cluster.topics() == ["t"]
+    found = find(live.connect(), "g")
+    topic = live.cluster.controller.image.topics["__consumer_offsets"]
     assert (len(topic.partitions), len(topic.partitions[0].replicas)) == (50, 3)
     assert (topic.is_internal, topic.config.is_compacted) == (True, True)
-    assert found.node_id == kafka_cluster.partition(*PARTITION).leader
-    assert find(connect(1), "g") == found
-    assert "__transaction_state" not in kafka_cluster.topics()
+    assert found.node_id == live.cluster.partition(*PARTITION).leader
+    assert find(live.connect(1), "g") == found
+    assert "__transaction_state" not in live.cluster.topics()
 
 
 @pytest.mark.kafka(brokers=1, config={"offsets.topic.replication.factor": 3})
-def test_offsets_topic_with_too_few_brokers_has_no_coordinator(connect: Connect) -> None:
-    assert find(connect(0), "g").error_code == COORDINATOR_NOT_AVAILABLE
-    assert find(connect(0), "x", TRANSACTION).error_code == 0  # its default is one replica here
+def test_offsets_topic_with_too_few_brokers_has_no_coordinator(live: LiveCluster) -> None:
+    assert find(live.connect(), "g").error_code == COORDINATOR_NOT_AVAILABLE
+    assert find(live.connect(), "x", TRANSACTION).error_code == 0  # its default is one replica here
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 2}, config={"log.validate": "headers"})
 def test_unreadable_offsets_partition_has_no_coordinator_until_the_next_election(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, caplog: pytest.LogCaptureFixture
+    live: LiveCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The client id of the admin client can write any record there. Only that partition is lost, and clients
     are not sent to it.
     """
-    old = find(connect(0), "g").node_id
-    assert commit(connect(old), 7) == 0
-    admin = RawClient(kafka_cluster.brokers[old].address, "__admin_client")
+    old = find(live.connect(), "g").node_id
+    assert commit(live.connect(old), 7) == 0
+    admin = RawClient(live.cluster.brokers[old].address, "__admin_client")
     written = record_of(GroupMetadataKey(group="g"), None)
     assert produce(admin, *PARTITION, batch([b"\0\3garbage"], keys=[written.key])).error_code == 0
     admin.close()
     new = 1 - old
-    kafka_cluster.controls.move_leader(PARTITION, to=new)
-    wire = connect(new)
-    wait_for(lambda: committed(wire)[0] == NOT_COORDINATOR)
+    live.controls.move_leader(PARTITION, to=new)
+    wire = live.connect(new)
+    live.wait_for(lambda: committed(wire)[0] == NOT_COORDINATOR)
     assert "cannot load __consumer_offsets-3" in caplog.text
     assert commit(wire, 8) == NOT_COORDINATOR
     assert find(wire, "g").node_id == new  # as in Kafka, where FindCoordinator checks only the leader
     with pytest.raises(CoordinatorNotAvailable):
-        kafka_cluster.group("g")
-    assert not kafka_cluster.problems
+        live.cluster.group("g")
+    assert not live.cluster.problems
     # Once the log start offset has moved past the unreadable record, the next leader loads the partition.
-    for broker in kafka_cluster.brokers:
+    for broker in live.cluster.brokers:
         broker.replicas.log_of(PARTITION).advance_log_start(2)
-    kafka_cluster.controls.move_leader(PARTITION, to=old)
-    wire = connect(old)
-    wait_for(lambda: committed(wire)[0] == 0)
+    live.controls.move_leader(PARTITION, to=old)
+    wire = live.connect(old)
+    live.wait_for(lambda: committed(wire)[0] == 0)
     assert commit(wire, 8) == 0
     assert committed(wire) == (0, 8)
 
@@ -167,23 +161,21 @@ def test_first_commit_to_a_new_partition_is_replicated_at_once(simulation: Simul
     assert simulation.now - started < 0.1
 
 
-def test_coordinator_and_group_views_show_the_broker_and_state(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
+def test_coordinator_and_group_views_show_the_broker_and_state(live: LiveCluster) -> None:
     with pytest.raises(CoordinatorNotAvailable):
-        kafka_cluster.coordinator("g")
-    leader = find(connect(0), "g").node_id
-    assert kafka_cluster.coordinator("g") == leader
+        live.cluster.coordinator("g")
+    leader = find(live.connect(), "g").node_id
+    assert live.cluster.coordinator("g") == leader
     with pytest.raises(GroupIdNotFound):
-        kafka_cluster.group("g")
-    assert commit(connect(leader), 7) == 0
-    view = kafka_cluster.group("g")
+        live.cluster.group("g")
+    assert commit(live.connect(leader), 7) == 0
+    view = live.cluster.group("g")
     assert (view.kind, view.state, view.epoch, view.members) == ("classic", "Empty", 0, {})
     assert view.offsets == {TopicPartition("t", 0): 7}
-    kafka_cluster.controls.move_coordinator("g", to=(leader + 1) % 3)
-    assert kafka_cluster.coordinator("g") == (leader + 1) % 3
+    live.controls.move_coordinator("g", to=(leader + 1) % 3)
+    assert live.cluster.coordinator("g") == (leader + 1) % 3
     with pytest.raises(ConfigurationError, match="'group' or 'transaction'"):
-        kafka_cluster.coordinator("g", kind="share")
+        live.cluster.coordinator("g", kind="share")
 
 
 def test_transaction_log_below_its_min_isr_is_rejected_without_an_append(simulation: Simulation) -> None:
@@ -225,41 +217,39 @@ TWICE = GroupMetadataValue(
 @pytest.mark.parametrize(
     "value", [b"\xff" * 40, record_of(GroupMetadataKey(group="g"), TWICE).value], ids=["bytes", "members"]
 )
-def test_unreadable_group_log_affects_only_its_own_partition(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, value: bytes
-) -> None:
+def test_unreadable_group_log_affects_only_its_own_partition(live: LiveCluster, value: bytes) -> None:
     """The client id of the admin client can write there, so a bad record must not stop the cluster."""
-    find(connect(0), "g")
-    leader = kafka_cluster.partition(*PARTITION).leader
+    find(live.connect(), "g")
+    leader = live.cluster.partition(*PARTITION).leader
     key = record_of(GroupMetadataKey(group="g"), None).key
-    with RawClient(kafka_cluster.brokers[leader].address, "__admin_client") as admin:
+    with RawClient(live.cluster.brokers[leader].address, "__admin_client") as admin:
         assert produce(admin, *PARTITION, batch([value], keys=[key])).error_code == 0
     following = (leader + 1) % 3
-    kafka_cluster.controls.move_leader(PARTITION, following)
-    wire = connect(following)
-    wait_for(lambda: commit(wire, 1) == NOT_COORDINATOR)
+    live.controls.move_leader(PARTITION, following)
+    wire = live.connect(following)
+    live.wait_for(lambda: commit(wire, 1) == NOT_COORDINATOR)
     other = next(name for name in map(str, range(100)) if partition_for(name, 50) != PARTITION[1])
-    assert commit(connect(find(connect(0), other).node_id), 1, other) == 0
-    kafka_cluster.check()
+    assert commit(live.connect(find(live.connect(), other).node_id), 1, other) == 0
+    live.cluster.check()
 
 
 @pytest.mark.kafka(brokers=2, config={"log.validate": "headers", "transaction.state.log.min.isr": 1})
 def test_transaction_coordinator_continues_with_the_readable_part_of_its_log(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, caplog: pytest.LogCaptureFixture
+    live: LiveCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Kafka's TransactionStateManager logs the error, too, and keeps the records before it."""
-    old = find(connect(0), "x", TRANSACTION).node_id
+    old = find(live.connect(), "x", TRANSACTION).node_id
     request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=10_000)
-    wire = connect(old)
-    wait_for(lambda: wire.call(request, 5).error_code == 0)
+    wire = live.connect(old)
+    live.wait_for(lambda: wire.call(request, 5).error_code == 0)
     before = wire.call(request, 5)
     partition = ("__transaction_state", partition_for("x", 50))
-    with RawClient(kafka_cluster.brokers[old].address, "__admin_client") as admin:
+    with RawClient(live.cluster.brokers[old].address, "__admin_client") as admin:
         key = record_of(TransactionLogKey(transactional_id="x"), None).key
         assert produce(admin, *partition, batch([b"\0\1garbage"], keys=[key])).error_code == 0
-    kafka_cluster.controls.move_leader(partition, to=1 - old)
-    wire = connect(1 - old)
-    wait_for(lambda: wire.call(request, 5).error_code == 0)
+    live.controls.move_leader(partition, to=1 - old)
+    wire = live.connect(1 - old)
+    live.wait_for(lambda: wire.call(request, 5).error_code == 0)
     after = wire.call(request, 5)
     assert after.producer_id == before.producer_id
     assert after.producer_epoch > before.producer_epoch

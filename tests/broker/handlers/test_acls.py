@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from pykafka2.errors import SecurityDisabled, name_of
@@ -17,8 +15,8 @@ from pykafka2.protocol.messages.acls import (
 from pykafka2.testing import STANDARD_AUTHORIZER
 from tests.acl_filters import ANY_RULE
 from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 
-Connect = Callable[..., RawClient]
 RULE = AclCreation(
     resource_type=2, resource_name="orders", principal="User:a", host="*", operation=3, permission_type=3
 )
@@ -27,9 +25,9 @@ RULE = AclCreation(
 @pytest.mark.kafka(brokers=2)
 @pytest.mark.parametrize("broker", [0, 1])
 def test_acl_requests_without_an_authorizer_are_rejected_by_every_broker(
-    connect: Connect, broker: int
+    live: LiveCluster, broker: int
 ) -> None:
-    wire = connect(broker)
+    wire = live.connect(broker)
     described = wire.call(DescribeAclsRequest(**ANY_RULE), 3)
     assert (described.error_code, described.resources) == (SecurityDisabled.code, [])
     assert "Authorizer" in (described.error_message or "")
@@ -43,9 +41,9 @@ def test_acl_requests_without_an_authorizer_are_rejected_by_every_broker(
 @pytest.mark.kafka(
     brokers=2, config={"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
 )
-def test_acl_changes_through_any_broker_are_made_by_the_controller(connect: Connect) -> None:
+def test_acl_changes_through_any_broker_are_made_by_the_controller(live: LiveCluster) -> None:
     for broker, principal in enumerate(("User:a", "User:b")):
-        wire = connect(broker)
+        wire = live.connect(broker)
         rule = AclCreation(
             resource_type=2, resource_name="t", principal=principal, host="*", operation=3, permission_type=3
         )
@@ -71,8 +69,8 @@ AUTHORIZED = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User
 
 
 @pytest.mark.kafka(brokers=1, config=AUTHORIZED)
-def test_networks_in_acls_are_checked(connect: Connect) -> None:
-    wire = connect()
+def test_networks_in_acls_are_checked(live: LiveCluster) -> None:
+    wire = live.connect()
     assert [code for code, _ in created_for(wire, "10.0.0.0/8", "fe80::/10", "*", "a-host")] == ["NONE"] * 4
     ((code, message),) = created_for(wire, "10.0.0.0/33")
     assert code == "INVALID_REQUEST"
@@ -80,14 +78,14 @@ def test_networks_in_acls_are_checked(connect: Connect) -> None:
 
 
 @pytest.mark.kafka(brokers=1, config=AUTHORIZED, features={"metadata.version": 31})
-def test_networks_in_acls_need_metadata_version_32(connect: Connect) -> None:
+def test_networks_in_acls_need_metadata_version_32(live: LiveCluster) -> None:
     expected = "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher."
-    assert created_for(connect(), "10.0.0.0/8", "10.0.0.1") == [
+    assert created_for(live.connect(), "10.0.0.0/8", "10.0.0.1") == [
         ("UNSUPPORTED_VERSION", expected),
         ("NONE", ""),
     ]
 
 
 @pytest.mark.kafka(brokers=1, config=AUTHORIZED, as_version="4.3")
-def test_brokers_before_4_4_take_any_text_as_a_host(connect: Connect) -> None:
-    assert [code for code, _ in created_for(connect(), "10.0.0.0/8", "10.0.0.0/33", "")] == ["NONE"] * 3
+def test_brokers_before_4_4_take_any_text_as_a_host(live: LiveCluster) -> None:
+    assert [code for code, _ in created_for(live.connect(), "10.0.0.0/8", "10.0.0.0/33", "")] == ["NONE"] * 3

@@ -5,8 +5,6 @@ Messages were taken down from Apache Kafka 4.3.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from pykafka2.errors import NONE, name_of
@@ -16,7 +14,7 @@ from pykafka2.protocol.messages.configs import (
     AlterConfigsRequestAlterConfigsResource,
     ListConfigResourcesRequest,
 )
-from pykafka2.testing.cluster import KafkaCluster, Topic
+from pykafka2.testing.cluster import Topic
 from tests.broker.support.admin_requests import (
     APPEND,
     BROKER,
@@ -33,9 +31,8 @@ from tests.broker.support.admin_requests import (
 )
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce
-from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 
-Connect = Callable[..., RawClient]
 DONE = (name_of(NONE), None)
 
 FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_FILE, FROM_DEFAULT, FROM_METRICS, FROM_GROUP = (
@@ -50,17 +47,17 @@ FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_FILE, FROM_DEFAULT, FROM_METRICS
 
 
 @pytest.mark.kafka(brokers=2)
-def test_broker_configs_contain_its_listener_address(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_broker_configs_contain_its_listener_address(live: LiveCluster) -> None:
     """The port that it was given with its start."""
-    for broker in kafka_cluster.brokers:
+    for broker in live.cluster.brokers:
         for option in ("listeners", "advertised.listeners"):
-            value, _ = value_of(connect(broker.id), BROKER, str(broker.id), option)
+            value, _ = value_of(live.connect(broker.id), BROKER, str(broker.id), option)
             assert value == f"PLAINTEXT://{broker.address}"
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1}, config={"log.retention.hours": 2})
-def test_topic_config_overrides_broker_and_default_configs(connect: Connect) -> None:
-    wire, other = connect(0), connect(1)
+def test_topic_config_overrides_broker_and_default_configs(live: LiveCluster) -> None:
+    wire, other = live.connect(), live.connect(1)
     assert value_of(wire, TOPIC, "t", "retention.ms") == ("7200000", FROM_DEFAULT)  # as Kafka says it
     assert alter(wire, BROKER, "", ("log.retention.ms", SET, "3000")) == DONE
     assert value_of(other, TOPIC, "t", "retention.ms") == ("3000", FROM_ALL_BROKERS)
@@ -83,8 +80,8 @@ def test_topic_config_overrides_broker_and_default_configs(connect: Connect) -> 
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_values_of_a_list_option_are_appended_and_subtracted(connect: Connect) -> None:
-    wire = connect()
+def test_values_of_a_list_option_are_appended_and_subtracted(live: LiveCluster) -> None:
+    wire = live.connect()
     for how, value, expected in (
         (APPEND, "compact", "delete,compact"),
         (APPEND, "compact", "delete,compact"),
@@ -216,22 +213,20 @@ REFUSED = [
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_invalid_alter_configs_requests_are_rejected_with_kafkas_messages(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
-    wire = connect(0)
-    version = kafka_cluster.controller.image.version
+def test_invalid_alter_configs_requests_are_rejected_with_kafkas_messages(live: LiveCluster) -> None:
+    wire = live.connect()
+    version = live.cluster.controller.image.version
     for kind, name, change, error, words in REFUSED:
         assert alter(wire, kind, name, change) == (error, words)
     twice = [("retention.ms", SET, "1"), ("retention.ms", SET, "2")]
     assert alter(wire, TOPIC, "t", *twice) == ("INVALID_REQUEST", "Error due to duplicate config keys")
     assert alter(wire, TOPIC, "t", ("retention.ms", SET, "1"), validate_only=True) == DONE
-    assert kafka_cluster.controller.image.version == version
+    assert live.cluster.controller.image.version == version
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"retention.ms": 5})})
-def test_alter_configs_replaces_all_set_options(connect: Connect) -> None:
-    wire = connect()
+def test_alter_configs_replaces_all_set_options(live: LiveCluster) -> None:
+    wire = live.connect()
     resource = AlterConfigsRequestAlterConfigsResource(
         resource_type=TOPIC,
         resource_name="t",
@@ -247,8 +242,8 @@ def test_alter_configs_replaces_all_set_options(connect: Connect) -> None:
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_resources_with_configurations_are_listed(connect: Connect) -> None:
-    wire = connect()
+def test_resources_with_configurations_are_listed(live: LiveCluster) -> None:
+    wire = live.connect()
     assert alter(wire, GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")) == DONE
     assert alter(wire, METRICS, "m", ("interval.ms", SET, "5000")) == DONE
     assert value_of(wire, GROUP, "g", "consumer.session.timeout.ms") == ("50000", FROM_GROUP)
@@ -274,10 +269,10 @@ def test_resources_with_configurations_are_listed(connect: Connect) -> None:
 
 
 @pytest.mark.kafka(brokers=3)
-def test_config_request_for_one_broker_must_reach_that_broker(connect: Connect) -> None:
+def test_config_request_for_one_broker_must_reach_that_broker(live: LiveCluster) -> None:
     """The change itself is made by the controller, which may be another broker."""
     for node in range(3):
-        wire, other = connect(node), (node + 1) % 3
+        wire, other = live.connect(node), (node + 1) % 3
         assert alter(wire, BROKER, str(node), ("max.connections", SET, "99")) == DONE
         assert alter(wire, LOGGER, str(node), ("root", SET, "DEBUG")) == DONE
         assert value_of(wire, BROKER, str(node), "max.connections") == ("99", FROM_BROKER)
@@ -289,23 +284,23 @@ def test_config_request_for_one_broker_must_reach_that_broker(connect: Connect) 
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_a_brokers_own_limits_change_while_it_runs(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    wire, other = connect(0), connect(1)
+def test_a_brokers_own_limits_change_while_it_runs(live: LiveCluster) -> None:
+    wire, other = live.connect(), live.connect(1)
     assert alter(wire, BROKER, "0", ("max.connections.per.ip", SET, "1")) == DONE
-    assert connect(0).is_closed_by_broker()
-    assert describe(connect(1), BROKER, "1")["max.connections.per.ip"].value == str(2**31 - 1)
+    assert live.connect().is_closed_by_broker()
+    assert describe(live.connect(1), BROKER, "1")["max.connections.per.ip"].value == str(2**31 - 1)
     assert alter(wire, BROKER, "0", ("max.connections.per.ip", DELETE, None)) == DONE
-    assert value_of(connect(0), TOPIC, "t", "retention.ms") == ("604800000", FROM_DEFAULT)
+    assert value_of(live.connect(), TOPIC, "t", "retention.ms") == ("604800000", FROM_DEFAULT)
     option = "transaction.partition.verification.enable"
     assert alter(other, BROKER, "", (option, SET, "false")) == DONE
-    for broker in kafka_cluster.brokers:
+    for broker in live.cluster.brokers:
         for replica in broker.replicas.replicas.values():
             assert not replica.log.verifications.required
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_sensitive_configs_are_never_returned(connect: Connect) -> None:
-    wire = connect()
+def test_sensitive_configs_are_never_returned(live: LiveCluster) -> None:
+    wire = live.connect()
     assert (
         alter(wire, BROKER, "0", ("sasl.jaas.config", SET, "hidden"), ("plugin.key", SET, "hidden")) == DONE
     )
@@ -316,10 +311,10 @@ def test_sensitive_configs_are_never_returned(connect: Connect) -> None:
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=2)})
-def test_changes_act_on_live_partitions_at_once(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_changes_act_on_live_partitions_at_once(live: LiveCluster) -> None:
     """Within one propagation, on every replica, without a restart."""
-    leader = kafka_cluster.partition("t", 0).leader
-    wire = connect(leader)
+    leader = live.leader_id()
+    wire = live.connect(leader)
     assert produce(wire, "t", 0, batch([b"x" * 500])).error_code == 0
     for kind, name, option, value, error in (
         (TOPIC, "t", "max.message.bytes", "100", "MESSAGE_TOO_LARGE"),
@@ -329,7 +324,7 @@ def test_changes_act_on_live_partitions_at_once(kafka_cluster: KafkaCluster, con
     ):
         assert alter(wire, kind, name, (option, SET, value)) == DONE
         assert name_of(produce(wire, "t", 0, batch([b"x" * 500])).error_code) == error
-        for broker in kafka_cluster.brokers:
+        for broker in live.cluster.brokers:
             config = broker.replicas.replicas["t", 0].config
             assert config.get(
                 "max.message.bytes" if kind == BROKER else option.removeprefix("internal.")
@@ -347,23 +342,21 @@ def test_changes_act_on_live_partitions_at_once(kafka_cluster: KafkaCluster, con
 @pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=2)})
-def test_changed_compression_and_retention_act_at_once(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: Callable[[Callable[[], bool]], None]
-) -> None:
-    wire = connect(kafka_cluster.partition("t", 0).leader)
+def test_changed_compression_and_retention_act_at_once(live: LiveCluster) -> None:
+    wire = live.connect(live.leader_id())
     for codec in ("gzip", "uncompressed"):
         assert alter(wire, TOPIC, "t", ("compression.type", SET, codec)) == DONE
         assert produce(wire, "t", 0, batch([b"x" * 500])).error_code == 0
-    logs = [kafka_cluster.log("t", 0, broker=broker) for broker in range(2)]
+    logs = [live.cluster.log("t", 0, broker=broker) for broker in range(2)]
     assert [[one.codec_id for one in log.batches()] for log in logs] == [[1, 0]] * 2
 
     def starts() -> list[int]:
-        return [kafka_cluster.log("t", 0, broker=broker).log_start_offset for broker in range(2)]
+        return [live.cluster.log("t", 0, broker=broker).log_start_offset for broker in range(2)]
 
-    kafka_cluster.controls.roll_segments()
+    live.controls.roll_segments()
     assert alter(wire, TOPIC, "t", ("retention.ms", SET, "-1"), ("retention.bytes", SET, "-1")) == DONE
-    kafka_cluster.controls.apply_retention()
+    live.controls.apply_retention()
     assert starts() == [0, 0]
     assert alter(wire, TOPIC, "t", ("retention.bytes", SET, "0")) == DONE
-    kafka_cluster.controls.apply_retention()
-    wait_for(lambda: starts() == [2, 2])
+    live.controls.apply_retention()
+    live.wait_for(lambda: starts() == [2, 2])

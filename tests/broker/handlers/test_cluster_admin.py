@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from pykafka2.errors import name_of
@@ -25,13 +23,12 @@ from pykafka2.protocol.messages.quorum import (
     DescribeQuorumRequestPartitionData,
     DescribeQuorumRequestTopicData,
 )
-from pykafka2.testing.cluster import KafkaCluster, Topic
+from pykafka2.testing.cluster import Topic
 from tests.broker.support.admin_requests import finalized_levels
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce
 from tests.broker.support.raw_client import RawClient
-
-Connect = Callable[..., RawClient]
+from tests.connections import LiveCluster
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 FAILED = "The update failed for all features since the following feature had an error: "
@@ -55,8 +52,8 @@ def update(
 
 
 @pytest.mark.kafka(brokers=2)
-def test_feature_updates_reach_all_brokers(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    wire, other = connect(0), connect(1)
+def test_feature_updates_reach_all_brokers(live: LiveCluster) -> None:
+    wire, other = live.connect(), live.connect(1)
     for change, words in (
         (("nosuch", 1, UPGRADE), "Local controller 0 does not support this feature."),
         (("nosuch", 0, UPGRADE), "Feature nosuch not found."),
@@ -74,7 +71,7 @@ def test_feature_updates_reach_all_brokers(kafka_cluster: KafkaCluster, connect:
     old = update(wire, ("transaction.version", 1, SAFE), version=1)
     assert [(one.feature, one.error_code) for one in old.results] == [("transaction.version", 0)]
     assert finalized_levels(other)["transaction.version"] == 1
-    assert kafka_cluster.brokers[1].image.transaction_version == 1
+    assert live.cluster.brokers[1].image.transaction_version == 1
     assert update(wire, ("transaction.version", 0, UNSAFE), ("group.version", 0, SAFE)).error_code == 0
     assert not {"transaction.version", "group.version"} & set(finalized_levels(other))
     # In version 0 there is a flag in place of the type.
@@ -85,16 +82,14 @@ def test_feature_updates_reach_all_brokers(kafka_cluster: KafkaCluster, connect:
 
 @pytest.mark.kafka(brokers=3)
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_every_broker_is_a_voter_of_the_quorum(
-    kafka_cluster: KafkaCluster, connect: Connect, version: int
-) -> None:
+def test_every_broker_is_a_voter_of_the_quorum(live: LiveCluster, version: int) -> None:
     topics = [
         DescribeQuorumRequestTopicData(
             topic_name=name, partitions=[DescribeQuorumRequestPartitionData(partition_index=0)]
         )
         for name in ("__cluster_metadata", "other")
     ]
-    response = connect(1).call(DescribeQuorumRequest(topics=topics), version)
+    response = live.connect(1).call(DescribeQuorumRequest(topics=topics), version)
     quorum, other = (topic.partitions[0] for topic in response.topics)
     assert [voter.replica_id for voter in quorum.current_voters] == [0, 1, 2]
     assert quorum.leader_id in (0, 1, 2)
@@ -103,28 +98,26 @@ def test_every_broker_is_a_voter_of_the_quorum(
     assert name_of(other.error_code) == "UNKNOWN_TOPIC_OR_PARTITION"
     if version == 2:
         ports = {node.node_id: node.listeners[0].port for node in response.nodes}
-        assert ports == {broker.id: broker.port for broker in kafka_cluster.brokers}
+        assert ports == {broker.id: broker.port for broker in live.cluster.brokers}
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": Topic(3, 3)})
-def test_stopped_broker_can_be_unregistered(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    wire = connect(1)
+def test_stopped_broker_can_be_unregistered(live: LiveCluster) -> None:
+    wire = live.connect(1)
     refused = wire.call(UnregisterBrokerRequest(broker_id=9), 0)
     assert name_of(refused.error_code) == "BROKER_ID_NOT_REGISTERED"
     assert refused.error_message == "Broker ID 9 is not currently registered"
-    kafka_cluster.controls.crash_broker(2)
+    live.controls.crash_broker(2)
     assert wire.call(UnregisterBrokerRequest(broker_id=2), 0).error_code == 0
-    assert sorted(kafka_cluster.controller.image.brokers) == [0, 1]
-    kafka_cluster.controls.restart_broker(2)
-    assert sorted(kafka_cluster.controller.image.brokers) == [0, 1, 2]
+    assert sorted(live.cluster.controller.image.brokers) == [0, 1]
+    live.controls.restart_broker(2)
+    assert sorted(live.cluster.controller.image.brokers) == [0, 1, 2]
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": Topic(1, 3)})
-def test_unregistered_live_brokers_are_missing_until_they_restart(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
+def test_unregistered_live_brokers_are_missing_until_they_restart(live: LiveCluster) -> None:
     """Apache Kafka does the same: a broker registers again with its next start."""
-    good, hostile = connect(), connect()
+    good, hostile = live.connect(), live.connect()
     codes = [
         hostile.call(UnregisterBrokerRequest(broker_id=number % 30 - 10), 0).error_code
         for number in range(300)
@@ -135,11 +128,11 @@ def test_unregistered_live_brokers_are_missing_until_they_restart(
     assert everything.brokers == []
     assert [partition.leader_id for partition in everything.topics[0].partitions] == [-1]
     for broker in range(3):
-        kafka_cluster.controls.crash_broker(broker)
-        kafka_cluster.controls.restart_broker(broker)
-    kafka_cluster.wait_until(lambda: kafka_cluster.partition("t", 0).leader >= 0)
-    assert sorted(kafka_cluster.controller.image.brokers) == [0, 1, 2]
-    leader = connect(kafka_cluster.partition("t", 0).leader)
+        live.controls.crash_broker(broker)
+        live.controls.restart_broker(broker)
+    live.cluster.wait_until(lambda: live.leader_id() >= 0)
+    assert sorted(live.cluster.controller.image.brokers) == [0, 1, 2]
+    leader = live.connect(live.leader_id())
     assert produce(leader, "t", 0, batch([b"goes on"])).error_code == 0
 
 
@@ -168,8 +161,8 @@ def page(
 
 
 @pytest.mark.kafka(brokers=2, topics={"e": 3, "d": 3})
-def test_describe_topic_partitions_returns_pages(connect: Connect) -> None:
-    wire = connect(1)
+def test_describe_topic_partitions_returns_pages(live: LiveCluster) -> None:
+    wire = live.connect(1)
     d, e = ("NONE", "d", [0, 1, 2]), ("NONE", "e", [0, 1, 2])
     assert page(wire) == page(wire, "e", "d", "e") == ([d, e], None)
     unknown, illegal = ("UNKNOWN_TOPIC_OR_PARTITION", "x", []), ("INVALID_TOPIC_EXCEPTION", "a b", [])
@@ -186,12 +179,10 @@ def test_describe_topic_partitions_returns_pages(connect: Connect) -> None:
 
 
 @pytest.mark.kafka(brokers=2, as_version="4.4")
-def test_controller_is_unregistered_unless_it_is_active_or_unknown(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]
-) -> None:
+def test_controller_is_unregistered_unless_it_is_active_or_unknown(live: LiveCluster) -> None:
     """KIP-1331; any broker forwards it."""
-    active = kafka_cluster.controller.id
-    for wire in (connect(0), connect(1)):
+    active = live.cluster.controller.id
+    for wire in (live.connect(), live.connect(1)):
         refused = [wire.call(UnregisterControllerRequest(controller_id=one), 0) for one in (active, 9)]
         assert [name_of(one.error_code) for one in refused] == [
             "INVALID_REQUEST",
@@ -202,15 +193,13 @@ def test_controller_is_unregistered_unless_it_is_active_or_unknown(
 
 
 @pytest.mark.kafka(brokers=2, as_version="4.4", features={"metadata.version": 32})
-def test_controllers_are_not_unregistered_before_metadata_version_33(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]
-) -> None:
-    other = 1 - kafka_cluster.controller.id
-    answer = connect(0).call(UnregisterControllerRequest(controller_id=other), 0)
+def test_controllers_are_not_unregistered_before_metadata_version_33(live: LiveCluster) -> None:
+    other = 1 - live.cluster.controller.id
+    answer = live.connect().call(UnregisterControllerRequest(controller_id=other), 0)
     assert name_of(answer.error_code) == "UNSUPPORTED_VERSION"
 
 
 @pytest.mark.kafka(brokers=1, as_version="4.3")
-def test_brokers_before_4_4_do_not_unregister_controllers(connect: Callable[[int], RawClient]) -> None:
+def test_brokers_before_4_4_do_not_unregister_controllers(live: LiveCluster) -> None:
     with pytest.raises(ConnectionError):
-        connect(0).call(UnregisterControllerRequest(controller_id=7), 0)
+        live.connect().call(UnregisterControllerRequest(controller_id=7), 0)

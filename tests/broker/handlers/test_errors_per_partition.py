@@ -18,10 +18,11 @@ from pykafka2.protocol.messages.offsets import (
     OffsetForLeaderTopic,
 )
 from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from pykafka2.testing.cluster import KafkaCluster, Topic
+from pykafka2.testing.cluster import Topic
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce
 from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 
 GOOD = 0
 UNKNOWN, ELSEWHERE = errors.UnknownTopicOrPartition.code, errors.NotLeaderOrFollower.code
@@ -78,21 +79,19 @@ def listed(wire: RawClient, partitions: list[tuple[str, int]]) -> Answers:
 @pytest.mark.kafka(brokers=2, topics={"t": 2})
 @pytest.mark.parametrize("ask", [produced, fetched, listed])
 def test_each_partition_has_its_own_error_code(
-    kafka_cluster: KafkaCluster,
-    connect: Callable[[int], RawClient],
-    ask: Callable[[RawClient, list[tuple[str, int]]], Answers],
+    live: LiveCluster, ask: Callable[[RawClient, list[tuple[str, int]]], Answers]
 ) -> None:
-    leader = kafka_cluster.partition("t", 0).leader
-    assert kafka_cluster.partition("t", 1).leader == 1 - leader
+    leader = live.leader_id()
+    assert live.leader_id(1) == 1 - leader
     expected = {("t", 0): GOOD, ("t", 1): ELSEWHERE, ("t", 9): UNKNOWN, ("nosuch", 0): UNKNOWN}
     for order in (list(expected), list(reversed(expected))):
-        assert ask(connect(leader), order) == expected
+        assert ask(live.connect(leader), order) == expected
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=2)})
 @pytest.mark.parametrize("version", [3, 12])
 def test_topic_without_a_name_is_unknown_and_the_others_are_replicated(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], version: int
+    live: LiveCluster, version: int
 ) -> None:
     """The response is made when the follower has fetched: an error then must not affect other topics."""
     topics = [
@@ -100,20 +99,18 @@ def test_topic_without_a_name_is_unknown_and_the_others_are_replicated(
         for name in ("", "t")
     ]
     request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics)
-    responses = leader("t", 0).call(request, version).responses
+    responses = live.leader().call(request, version).responses
     assert [one.name for one in responses] == ["", "t"]
     assert [one.partition_responses[0].error_code for one in responses] == [UNKNOWN, GOOD]
-    kafka_cluster.check()
+    live.cluster.check()
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_older_epoch_is_rejected_before_not_leader(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]
-) -> None:
+def test_older_epoch_is_rejected_before_not_leader(live: LiveCluster) -> None:
     """Kafka's Partition checks the epoch of the request first, then whether it is the leader."""
-    old = kafka_cluster.partition("t", 0).leader
-    kafka_cluster.controls.move_leader(("t", 0), 1 - old)
-    wire = connect(old)
+    old = live.leader_id()
+    live.controls.move_leader(("t", 0), 1 - old)
+    wire = live.connect(old)
     expected = {0: FENCED, 1: ELSEWHERE, 2: UNKNOWN_EPOCH}
     for epoch, code in expected.items():
         timed = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=epoch)
@@ -125,10 +122,8 @@ def test_older_epoch_is_rejected_before_not_leader(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1, "u": 1}, config={"log.validate": "headers"})
-def test_unreadable_batch_fails_only_the_timestamp_lookup_of_its_partition(
-    leader: Callable[[str, int], RawClient],
-) -> None:
-    wire = leader("t", 0)
+def test_unreadable_batch_fails_only_the_timestamp_lookup_of_its_partition(live: LiveCluster) -> None:
+    wire = live.leader()
     # Fewer records would be read, and rejected, when they are produced.
     unread = batch([b"v"] * (ALWAYS_WALKED + 1), codec=1, damage=True)
     assert produce(wire, "t", 0, unread).error_code == GOOD

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from pykafka2.errors import name_of
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.registry import ApiKey
-from pykafka2.testing.cluster import KafkaCluster
-from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 
-Connect = Callable[[int], RawClient]
 OWN = "the broker's"
 
 
@@ -37,30 +33,25 @@ def expecting(cluster_id: str | None, node_id: int, software: str = "x") -> ApiV
     ],
 )
 def test_expected_cluster_and_node_are_checked_in_kafkas_order(
-    kafka_cluster: KafkaCluster,
-    connect: Connect,
-    cluster_id: str | None,
-    node_id: int,
-    software: str,
-    expected: str,
+    live: LiveCluster, cluster_id: str | None, node_id: int, software: str, expected: str
 ) -> None:
-    cluster_id = kafka_cluster.cluster_id if cluster_id == OWN else cluster_id
-    response = connect(1).call(expecting(cluster_id, node_id, software), 5)
+    cluster_id = live.cluster.cluster_id if cluster_id == OWN else cluster_id
+    response = live.connect(1).call(expecting(cluster_id, node_id, software), 5)
     assert name_of(response.error_code) == expected
     ranges = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
     assert ranges.get(ApiKey.API_VERSIONS) == ((0, 5) if expected == "NONE" else None)
 
 
 @pytest.mark.kafka(brokers=1, as_version="4.4")
-def test_rejected_connection_stays_open_for_another_request(connect: Connect) -> None:
-    wire = connect(0)
+def test_rejected_connection_stays_open_for_another_request(live: LiveCluster) -> None:
+    wire = live.connect()
     assert name_of(wire.call(expecting("another", 0), 5).error_code) == "REBOOTSTRAP_REQUIRED"
     assert wire.call(expecting(None, -1), 5).error_code == 0
 
 
 @pytest.mark.kafka(brokers=1, as_version="4.3")
-def test_brokers_before_4_4_do_not_support_version_5(connect: Connect) -> None:
-    wire = connect(0)
+def test_brokers_before_4_4_do_not_support_version_5(live: LiveCluster) -> None:
+    wire = live.connect()
     wire.send(expecting("another", 7), 5)
     _, response = wire.receive(ApiVersionsRequest, 0)
     assert name_of(response.error_code) == "UNSUPPORTED_VERSION"

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from pykafka2.errors import ConfigurationError, UnknownOption
 from pykafka2.testing.cluster import KafkaCluster
 from tests.broker.support.admin_requests import api_versions, finalized_levels
 from tests.broker.support.raw_client import RawClient
-
-Connect = Callable[[int], RawClient]
+from tests.connections import LiveCluster
 
 
 @pytest.mark.kafka(brokers=1)
-def test_finalised_features_are_those_of_kafka_4_4_but_for_streams_shares_and_elr(connect: Connect) -> None:
-    response = api_versions(connect(0), 4)
+def test_finalised_features_are_those_of_kafka_4_4_but_for_streams_shares_and_elr(live: LiveCluster) -> None:
+    response = api_versions(live.connect(), 4)
     assert {one.name: one.max_version_level for one in response.finalized_features} == {
         "group.version": 1,
         "metadata.version": 33,
@@ -30,11 +27,11 @@ def test_finalised_features_are_those_of_kafka_4_4_but_for_streams_shares_and_el
 
 
 @pytest.mark.kafka(brokers=1)
-def test_api_versions_3_omits_features_with_minimum_level_0(connect: Connect) -> None:
-    response = api_versions(connect(0), 3)
+def test_api_versions_3_omits_features_with_minimum_level_0(live: LiveCluster) -> None:
+    response = api_versions(live.connect(), 3)
     assert [one.name for one in response.supported_features] == ["metadata.version"]
     assert len(response.finalized_features) == 3
-    assert not api_versions(connect(0), 2).finalized_features
+    assert not api_versions(live.connect(), 2).finalized_features
 
 
 def test_lower_feature_levels_can_be_finalized() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from pykafka2 import errors
@@ -20,12 +18,10 @@ from pykafka2.protocol.messages.offsets import (
     OffsetForLeaderTopic,
 )
 from pykafka2.records.batch import batches
-from pykafka2.testing.cluster import KafkaCluster
 from tests.broker.support.batches import NOW_MS, batch, in_transaction
 from tests.broker.support.data_requests import data_of, error_name, fetch, fetch_request, produce, write
 from tests.broker.support.raw_client import RawClient
-
-Leader = Callable[[str, int], RawClient]
+from tests.connections import LiveCluster
 
 one_broker = pytest.mark.kafka(brokers=1, topics={"t": 1})
 BATCH_BYTES = len(batch([b"0"]))
@@ -45,8 +41,8 @@ def error_of(data: PartitionData) -> str:
 
 
 @one_broker
-def test_first_batch_is_returned_whole_despite_smaller_limits(leader: Leader) -> None:
-    wire = leader("t", 0)
+def test_first_batch_is_returned_whole_despite_smaller_limits(live: LiveCluster) -> None:
+    wire = live.leader()
     fill(wire, 5)
     assert offsets(fetch(wire, "t", 0, 0, max_bytes=1)) == [0]
     assert offsets(fetch(wire, "t", 0, 0, partition_max_bytes=1)) == [0]
@@ -55,8 +51,8 @@ def test_first_batch_is_returned_whole_despite_smaller_limits(leader: Leader) ->
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 2})
-def test_only_the_first_batch_of_a_response_may_break_the_limits(leader: Leader) -> None:
-    wire = leader("t", 0)
+def test_only_the_first_batch_of_a_response_may_break_the_limits(live: LiveCluster) -> None:
+    wire = live.leader()
     for partition in (0, 1):
         produce(wire, "t", partition, batch([b"x" * 100]))
     partitions = [
@@ -71,11 +67,11 @@ def test_only_the_first_batch_of_a_response_may_break_the_limits(leader: Leader)
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_fetch_above_the_high_watermark_is_empty_and_above_the_log_end_out_of_range(
-    kafka_cluster: KafkaCluster, leader: Leader
+    live: LiveCluster,
 ) -> None:
-    wire = leader("t", 0)
+    wire = live.leader()
     fill(wire, 1)
-    kafka_cluster.controls.pause_followers()
+    live.controls.pause_followers()
     for value in (b"a", b"b", b"c"):
         produce(wire, "t", 0, batch([value]), acks=1)
     for offset in (3, 4):
@@ -86,47 +82,45 @@ def test_fetch_above_the_high_watermark_is_empty_and_above_the_log_end_out_of_ra
 
 
 @one_broker
-def test_fetch_from_an_older_segment_does_not_wait(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_fetch_from_an_older_segment_does_not_wait(live: LiveCluster) -> None:
     """An older segment does not grow: the log is rolled before the fetch arrives, or while it waits."""
-    reader, writer = leader("t", 0), leader("t", 0)
+    reader, writer = live.leader(), live.leader()
     fill(writer, 1)
-    kafka_cluster.controls.roll_segments(("t", 0))
+    live.controls.roll_segments(("t", 0))
     fill(writer, 1)
     patient = {"max_wait_ms": 60_000, "min_bytes": 1_000_000}
     assert offsets(fetch(reader, "t", 0, 0, partition_max_bytes=1, **patient)) == [0]
     reader.send(fetch_request("t", 0, 1, **patient), 12)
     fill(writer, 1)
-    assert kafka_cluster.history.entries("Fetch")[-1].answered_at is None
-    kafka_cluster.controls.roll_segments(("t", 0))
+    assert live.history.entries("Fetch")[-1].answered_at is None
+    live.controls.roll_segments(("t", 0))
     fill(writer, 1)
     assert offsets(data_of(reader.receive(FetchRequest, 12)[1]))[:2] == [1, 2]
 
 
 @one_broker
-def test_a_fetch_with_an_error_does_not_wait(leader: Leader) -> None:
-    wire = leader("t", 0)
+def test_a_fetch_with_an_error_does_not_wait(live: LiveCluster) -> None:
+    wire = live.leader()
     assert error_of(fetch(wire, "t", 0, 99, max_wait_ms=60_000)) == "OffsetOutOfRange"
     assert error_of(fetch(wire, "nosuch", 0, 0, max_wait_ms=60_000)) == "UnknownTopicOrPartition"
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_leader_change_ends_a_waiting_fetch(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
-) -> None:
-    leading = kafka_cluster.partition("t", 0).leader
-    wire = leader("t", 0)
+def test_leader_change_ends_a_waiting_fetch(live: LiveCluster) -> None:
+    leading = live.leader_id()
+    wire = live.leader()
     wire.send(fetch_request("t", 0, 0, max_wait_ms=60_000, epoch=0), 12)
-    wait_for(lambda: len(kafka_cluster.history.entries("Fetch")) == 1)
-    kafka_cluster.controls.move_leader(("t", 0), 1 - leading)
+    live.wait_for(lambda: len(live.history.entries("Fetch")) == 1)
+    live.controls.move_leader(("t", 0), 1 - leading)
     data = data_of(wire.receive(FetchRequest, 12)[1])
     assert error_of(data) == "FencedLeaderEpoch"
     assert data.current_leader.leader_id == -1  # present from version 16 on (KIP-951)
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_the_leader_epoch_must_be_the_current_one(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    kafka_cluster.controls.move_leader(("t", 0), 1 - kafka_cluster.partition("t", 0).leader)
-    wire = leader("t", 0)
+def test_the_leader_epoch_must_be_the_current_one(live: LiveCluster) -> None:
+    live.controls.move_leader(("t", 0), 1 - live.leader_id())
+    wire = live.leader()
     assert error_of(fetch(wire, "t", 0, 0, epoch=0)) == "FencedLeaderEpoch"
     assert error_of(fetch(wire, "t", 0, 0, epoch=1)) == "none"
     assert error_of(fetch(wire, "t", 0, 0, epoch=2)) == "UnknownLeaderEpoch"
@@ -134,12 +128,10 @@ def test_the_leader_epoch_must_be_the_current_one(kafka_cluster: KafkaCluster, l
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_fetch_with_a_diverging_last_epoch_gets_its_end_offset(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
-    fill(leader("t", 0), 2)
-    kafka_cluster.controls.move_leader(("t", 0), 1 - kafka_cluster.partition("t", 0).leader)
-    wire = leader("t", 0)
+def test_fetch_with_a_diverging_last_epoch_gets_its_end_offset(live: LiveCluster) -> None:
+    fill(live.leader(), 2)
+    live.controls.move_leader(("t", 0), 1 - live.leader_id())
+    wire = live.leader()
     produce(wire, "t", 0, batch([b"in epoch 1"]))
     data = fetch(wire, "t", 0, 3, last_fetched_epoch=0)
     assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (0, 2)
@@ -149,14 +141,12 @@ def test_fetch_with_a_diverging_last_epoch_gets_its_end_offset(
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 @pytest.mark.parametrize("version", range(4, 13))
-def test_every_fetch_version_by_name_returns_data_and_errors(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient], version: int
-) -> None:
-    leading = kafka_cluster.partition("t", 0).leader
-    wire = connect(leading)
+def test_every_fetch_version_by_name_returns_data_and_errors(live: LiveCluster, version: int) -> None:
+    leading = live.leader_id()
+    wire = live.connect(leading)
     fill(wire, 1)
     assert offsets(data_of(wire.call(fetch_request("t", 0, 0), version))) == [0]
-    kafka_cluster.controls.move_leader(("t", 0), 1 - leading)
+    live.controls.move_leader(("t", 0), 1 - leading)
     epoch = 0 if version >= 9 else -1
     response = data_of(wire.call(fetch_request("t", 0, 0, epoch=epoch), version))
     assert error_of(response) in ("NotLeaderOrFollower", "FencedLeaderEpoch")
@@ -190,9 +180,9 @@ def list_offsets(
     ids=["latest", "earliest", "max timestamp", "earliest local", "long ago", "a record's", "too late"],
 )
 def test_list_offsets_finds_offsets_by_timestamp(
-    leader: Leader, timestamp: int, offset: int, found: int
+    live: LiveCluster, timestamp: int, offset: int, found: int
 ) -> None:
-    wire = leader("t", 0)
+    wire = live.leader()
     fill(wire, 4)
     response = list_offsets(wire, timestamp)
     assert (response.error_code, response.offset, response.timestamp) == (0, offset, found)
@@ -200,23 +190,23 @@ def test_list_offsets_finds_offsets_by_timestamp(
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_new_leader_responds_offset_not_available_until_its_high_watermark_advances(
-    kafka_cluster: KafkaCluster, leader: Leader
+    live: LiveCluster,
 ) -> None:
     """A leader that was just elected still has the high watermark of a follower (KIP-207)."""
-    wire = leader("t", 0)
-    kafka_cluster.controls.pause_followers()
+    wire = live.leader()
+    live.controls.pause_followers()
     fill_one = produce(wire, "t", 0, batch([b"x"]), acks=1)
     assert fill_one.error_code == 0
-    leading = kafka_cluster.partition("t", 0).leader
-    view = kafka_cluster.partition("t", 0)
+    leading = live.leader_id()
+    view = live.cluster.partition("t", 0)
     if view.replicas[1 - leading].log_end_offset == 0:
-        kafka_cluster.controls.resume_followers()
-        while kafka_cluster.partition("t", 0).replicas[1 - leading].log_end_offset == 0:
-            kafka_cluster.runtime.wait_until(lambda: False, 0.002)
-        kafka_cluster.controls.pause_followers()
-    kafka_cluster.controls.move_leader(("t", 0), 1 - leading)
-    assert kafka_cluster.partition("t", 0).high_watermark == 0
-    wire = leader("t", 0)
+        live.controls.resume_followers()
+        while live.cluster.partition("t", 0).replicas[1 - leading].log_end_offset == 0:
+            live.cluster.runtime.wait_until(lambda: False, 0.002)
+        live.controls.pause_followers()
+    live.controls.move_leader(("t", 0), 1 - leading)
+    assert live.cluster.partition("t", 0).high_watermark == 0
+    wire = live.leader()
     # Neither the end nor a record of that timestamp may be returned yet.
     for timestamp in (-1, -3, 0, NOW_MS + 1_000_000_000_000):
         code = list_offsets(wire, timestamp).error_code
@@ -226,31 +216,27 @@ def test_new_leader_responds_offset_not_available_until_its_high_watermark_advan
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
-def test_list_offsets_of_a_new_leader_does_not_wait_for_an_open_transaction(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
+def test_list_offsets_of_a_new_leader_does_not_wait_for_an_open_transaction(live: LiveCluster) -> None:
     """The start of the epoch is compared with the high watermark, not with the last stable offset, which
     stays where the transaction began: a read_committed consumer got OFFSET_NOT_AVAILABLE until its end.
     """
-    wire = leader("t", 0)
+    wire = live.leader()
     fill(wire, 2)
     assert write(wire, "tid", in_transaction([b"x"], 7)).error_code == 0
-    kafka_cluster.controls.move_leader(("t", 0), 1 - kafka_cluster.partition("t", 0).leader)
-    wire = leader("t", 0)
+    live.controls.move_leader(("t", 0), 1 - live.leader_id())
+    wire = live.leader()
     # Until the follower has fetched from it, a new leader responds OFFSET_NOT_AVAILABLE.
-    kafka_cluster.wait_until(lambda: list_offsets(wire, -1).offset == 3)
+    live.cluster.wait_until(lambda: list_offsets(wire, -1).offset == 3)
     response = list_offsets(wire, -1, committed=True)
     assert (response.error_code, response.offset, response.leader_epoch) == (0, 2, 1)
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_replica_id_minus_2_gets_the_log_end_of_any_replica(
-    kafka_cluster: KafkaCluster, leader: Leader, connect: Callable[[int], RawClient]
-) -> None:
-    wire = leader("t", 0)
+def test_replica_id_minus_2_gets_the_log_end_of_any_replica(live: LiveCluster) -> None:
+    wire = live.leader()
     fill(wire, 2)
-    follower = connect(1 - kafka_cluster.partition("t", 0).leader)
-    kafka_cluster.controls.pause_followers()
+    follower = live.connect(1 - live.leader_id())
+    live.controls.pause_followers()
     assert produce(wire, "t", 0, batch([b"x"]), acks=1).error_code == 0
     assert list_offsets(wire, -1).offset == 2
     assert list_offsets(wire, -1, replica=-2).offset == 3
@@ -266,15 +252,15 @@ def test_replica_id_minus_2_gets_the_log_end_of_any_replica(
 
 
 @one_broker
-def test_list_offsets_checks_the_epoch(leader: Leader) -> None:
-    assert for_code(list_offsets(leader("t", 0), -1, epoch=5).error_code).__name__ == "UnknownLeaderEpoch"
+def test_list_offsets_checks_the_epoch(live: LiveCluster) -> None:
+    assert for_code(list_offsets(live.leader(), -1, epoch=5).error_code).__name__ == "UnknownLeaderEpoch"
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_end_offset_of_an_epoch_is_the_start_of_the_next(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    fill(leader("t", 0), 2)
-    kafka_cluster.controls.move_leader(("t", 0), 1 - kafka_cluster.partition("t", 0).leader)
-    wire = leader("t", 0)
+def test_end_offset_of_an_epoch_is_the_start_of_the_next(live: LiveCluster) -> None:
+    fill(live.leader(), 2)
+    live.controls.move_leader(("t", 0), 1 - live.leader_id())
+    wire = live.leader()
     fill(wire, 1)
 
     def end_of(epoch: int) -> EpochEndOffset:
@@ -310,21 +296,16 @@ ODD_FETCHES: list[tuple[dict[str, int], int, list[int], bool]] = [
     ("options", "code", "base_offsets", "waits"), ODD_FETCHES, ids=lambda one: str(one)[:60]
 )
 def test_fetch_with_unusual_limits_responds_like_kafka(
-    kafka_cluster: KafkaCluster,
-    leader: Leader,
-    options: dict[str, int],
-    code: int,
-    base_offsets: list[int],
-    waits: bool,
+    live: LiveCluster, options: dict[str, int], code: int, base_offsets: list[int], waits: bool
 ) -> None:
     """Apache Kafka 4.3.1 responds the same in tests/conformance/test_reading.py; no fetch is left waiting."""
-    wire = leader("t", 0)
+    wire = live.leader()
     fill(wire, 5)
     data = fetch(wire, "t", 0, **({"offset": 0} | options))
     assert (data.error_code, offsets(data)) == (code, base_offsets)
-    (entry,) = kafka_cluster.history.entries("Fetch")
+    (entry,) = live.history.entries("Fetch")
     assert ((entry.latency or 0) >= 0.06) is waits
-    assert kafka_cluster.broker(0).replicas.fetches.waiting() == 0
+    assert live.cluster.broker(0).replicas.fetches.waiting() == 0
 
 
 @one_broker
@@ -332,9 +313,9 @@ def test_fetch_with_unusual_limits_responds_like_kafka(
     ("timestamp", "first_version"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11), (-7, None)], ids=str
 )
 def test_special_timestamps_are_supported_from_their_versions_on(
-    leader: Leader, timestamp: int, first_version: int | None
+    live: LiveCluster, timestamp: int, first_version: int | None
 ) -> None:
-    wire = leader("t", 0)
+    wire = live.leader()
     partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[partition])])
     codes = {
@@ -345,10 +326,10 @@ def test_special_timestamps_are_supported_from_their_versions_on(
 
 
 @one_broker
-def test_duplicate_partition_in_list_offsets_is_an_invalid_request(leader: Leader) -> None:
+def test_duplicate_partition_in_list_offsets_is_an_invalid_request(live: LiveCluster) -> None:
     partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
     request = ListOffsetsRequest(
         replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[partition, partition])]
     )
-    responses = leader("t", 0).call(request, 8).topics[0].partitions
+    responses = live.leader().call(request, 8).topics[0].partitions
     assert [(one.error_code, one.offset) for one in responses] == [(errors.InvalidRequest.code, -1)]

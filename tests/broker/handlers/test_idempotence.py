@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from pykafka2 import errors
 from pykafka2.protocol.messages.produce import PartitionProduceResponse, ProduceRequest
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
-from pykafka2.testing.cluster import KafkaCluster, Topic
+from pykafka2.testing.cluster import Topic
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.batches import batch, view
 from tests.broker.support.data_requests import mark, produce, produce_request, producers_of
 from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 
-Leader = Callable[[str, int], RawClient]
 one_broker = pytest.mark.kafka(brokers=1, topics={"t": 1})
 
 
@@ -25,72 +23,64 @@ def send(wire: RawClient, sequence: int, *, count: int = 1, epoch: int = 0) -> P
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"message.timestamp.type": "LogAppendTime"})})
-def test_retry_in_a_topic_with_log_append_time_gets_its_first_offset(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
-    wire = leader("t", 0)
+def test_retry_in_a_topic_with_log_append_time_gets_its_first_offset(live: LiveCluster) -> None:
+    wire = live.leader()
     assert send(wire, 0).log_append_time_ms > 0
     again = send(wire, 0)
     assert (again.error_code, again.base_offset) == (0, 0)
-    assert len(kafka_cluster.log("t", 0).values()) == 1
+    assert len(live.cluster.log("t", 0).values()) == 1
 
 
 @one_broker
-def test_a_retry_after_a_lost_reply_is_kept_once(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_a_retry_after_a_lost_reply_is_kept_once(live: LiveCluster) -> None:
     """The retry on another connection gets the first offset, and the log has one record."""
-    kafka_cluster.controls.lose_reply(ProduceRequest)
+    live.controls.lose_reply(ProduceRequest)
     records = batch([b"once"], producer_id=9, producer_epoch=0, base_sequence=0)
-    first = leader("t", 0)
+    first = live.leader()
     first.send(produce_request("t", 0, records), 12)
     assert first.is_closed_by_broker()
-    again = produce(leader("t", 0), "t", 0, records)
+    again = produce(live.leader(), "t", 0, records)
     assert (again.error_code, again.base_offset) == (0, 0)
-    assert kafka_cluster.log("t", 0).values() == [b"once"]
+    assert live.cluster.log("t", 0).values() == [b"once"]
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
-def test_replicated_batches_and_markers_are_not_checked_for_sequences(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
+def test_replicated_batches_and_markers_are_not_checked_for_sequences(live: LiveCluster) -> None:
     """A follower accepts the batches of its leader; a marker has no sequence and changes none."""
-    wire = leader("t", 0)
+    wire = live.leader()
     assert send(wire, 4711).error_code == 0
     assert mark(wire, 9, committed=True) == 0
     assert send(wire, 4712).error_code == 0
-    kafka_cluster.controls.crash_broker(kafka_cluster.partition("t", 0).leader)
-    wire = leader("t", 0)
+    live.controls.crash_broker(live.leader_id())
+    wire = live.leader()
     assert send(wire, 4712).base_offset == 2
     assert send(wire, 4713).base_offset == 3
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
-def test_new_leader_rebuilds_producer_sequences_from_its_log(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
-    assert send(leader("t", 0), 0).base_offset == 0
-    kafka_cluster.controls.crash_broker(kafka_cluster.partition("t", 0).leader)
-    assert send(leader("t", 0), 0).base_offset == 0
-    assert send(leader("t", 0), 2).error_code == errors.OutOfOrderSequenceNumber.code
-    assert len(kafka_cluster.log("t", 0).values()) == 1
+def test_new_leader_rebuilds_producer_sequences_from_its_log(live: LiveCluster) -> None:
+    assert send(live.leader(), 0).base_offset == 0
+    live.controls.crash_broker(live.leader_id())
+    assert send(live.leader(), 0).base_offset == 0
+    assert send(live.leader(), 2).error_code == errors.OutOfOrderSequenceNumber.code
+    assert len(live.cluster.log("t", 0).values()) == 1
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=2)})
-def test_truncation_removes_sequences_of_removed_batches(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[[Callable[[], bool]], None]
-) -> None:
+def test_truncation_removes_sequences_of_removed_batches(live: LiveCluster) -> None:
     """The batches that only the old leader had are removed with their sequences: a retry is appended."""
-    old = kafka_cluster.partition("t", 0).leader
-    wire = leader("t", 0)
+    old = live.leader_id()
+    wire = live.leader()
     send(wire, 0)
-    kafka_cluster.controls.pause_followers()
+    live.controls.pause_followers()
     records = batch([b"lost"], producer_id=9, producer_epoch=0, base_sequence=1)
     assert produce(wire, "t", 0, records, acks=1).base_offset == 1
-    kafka_cluster.controls.move_leader(("t", 0), 1 - old)
-    kafka_cluster.controls.resume_followers()
-    wait_for(lambda: kafka_cluster.log("t", 0, old).log_end_offset == 1)
-    kafka_cluster.controls.move_leader(("t", 0), old)
-    assert producers_of(leader("t", 0))[9].last_sequence == 0
-    assert send(leader("t", 0), 1).base_offset == 1
+    live.controls.move_leader(("t", 0), 1 - old)
+    live.controls.resume_followers()
+    live.wait_for(lambda: live.cluster.log("t", 0, old).log_end_offset == 1)
+    live.controls.move_leader(("t", 0), old)
+    assert producers_of(live.leader())[9].last_sequence == 0
+    assert send(live.leader(), 1).base_offset == 1
 
 
 @pytest.mark.gate
@@ -109,8 +99,8 @@ def test_idle_producer_ids_expire() -> None:
 
 
 @pytest.mark.kafka(brokers=2)
-def test_producer_ids_come_in_blocks_and_never_repeat(connect: Callable[[int], RawClient]) -> None:
+def test_producer_ids_come_in_blocks_and_never_repeat(live: LiveCluster) -> None:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-    wires = [connect(0), connect(1)]
+    wires = [live.connect(), live.connect(1)]
     ids = [wire.call(request, 5).producer_id for wire in wires for _ in range(3)]
     assert ids == [0, 1, 2, 1000, 1001, 1002]

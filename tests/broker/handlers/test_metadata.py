@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from pykafka2.protocol.messages.cluster import DescribeClusterRequest
@@ -13,11 +11,10 @@ from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from pykafka2.protocol.messages.topics import DeleteTopicsRequest
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.protocol.primitives import ZERO_UUID
-from pykafka2.testing.cluster import KafkaCluster, Topic
+from pykafka2.testing.cluster import Topic
 from tests.broker.support.data_requests import error_name
 from tests.broker.support.raw_client import RawClient
-
-Connect = Callable[..., RawClient]
+from tests.connections import LiveCluster
 
 
 def metadata(wire: RawClient, *names: str, version: int = 12, create: bool = False) -> MetadataResponse:
@@ -26,11 +23,11 @@ def metadata(wire: RawClient, *names: str, version: int = 12, create: bool = Fal
 
 
 @pytest.mark.kafka(brokers=3, topics={"orders": 6, "audit": Topic(partitions=1, replication_factor=1)})
-def test_metadata_lists_brokers_topics_and_leaders(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    everything = connect(1).call(MetadataRequest(topics=None), 12)
+def test_metadata_lists_brokers_topics_and_leaders(live: LiveCluster) -> None:
+    everything = live.connect(1).call(MetadataRequest(topics=None), 12)
     ports = {node.node_id: node.port for node in everything.brokers}
-    assert ports == {broker.id: broker.port for broker in kafka_cluster.brokers}
-    assert everything.cluster_id == kafka_cluster.cluster_id
+    assert ports == {broker.id: broker.port for broker in live.cluster.brokers}
+    assert everything.cluster_id == live.cluster.cluster_id
     topics = {topic.name: topic for topic in everything.topics}
     assert set(topics) == {"orders", "audit"}
     leaders = [partition.leader_id for partition in topics["orders"].partitions]
@@ -43,8 +40,8 @@ def test_metadata_lists_brokers_topics_and_leaders(kafka_cluster: KafkaCluster, 
 
 @pytest.mark.kafka(brokers=1, topics={"a": 1, "b": 1})
 @pytest.mark.parametrize("version", range(14))
-def test_every_version_of_metadata_is_served(connect: Connect, version: int) -> None:
-    wire = connect()
+def test_every_version_of_metadata_is_served(live: LiveCluster, version: int) -> None:
+    wire = live.connect()
     found = metadata(wire, "a", version=version, create=version < 4)
     assert {topic.name for topic in found.topics} == {"a"}
     none = wire.call(MetadataRequest(topics=[]), version)
@@ -55,10 +52,10 @@ def test_every_version_of_metadata_is_served(connect: Connect, version: int) -> 
 
 
 @pytest.mark.kafka(brokers=1, topics={"a": 1})
-def test_metadata_by_topic_id(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    topic_id = kafka_cluster.controller.image.topics["a"].id
+def test_metadata_by_topic_id(live: LiveCluster) -> None:
+    topic_id = live.cluster.controller.image.topics["a"].id
     by_id = [MetadataRequestTopic(topic_id=one, name=None) for one in (topic_id, b"\x09" * 16)]
-    known, unknown = connect().call(MetadataRequest(topics=by_id), 12).topics
+    known, unknown = live.connect().call(MetadataRequest(topics=by_id), 12).topics
     assert (known.name, known.topic_id, known.error_code) == ("a", topic_id, 0)
     assert (unknown.name, error_name(unknown.error_code)) == (None, "UnknownTopicId")
 
@@ -67,10 +64,10 @@ def test_metadata_by_topic_id(kafka_cluster: KafkaCluster, connect: Connect) -> 
 @pytest.mark.parametrize("name", [None, "", "a", "absent"])
 @pytest.mark.parametrize("version", [10, 11])
 def test_versions_10_and_11_of_metadata_refuse_topic_ids(
-    kafka_cluster: KafkaCluster, connect: Connect, version: int, name: str | None
+    live: LiveCluster, version: int, name: str | None
 ) -> None:
-    wire = connect()
-    for topic_id in (kafka_cluster.controller.image.topics["a"].id, b"\x09" * 16):
+    wire = live.connect()
+    for topic_id in (live.cluster.controller.image.topics["a"].id, b"\x09" * 16):
         topics = [MetadataRequestTopic(name="a"), MetadataRequestTopic(topic_id=topic_id, name=name)]
         by_name, by_id = wire.call(MetadataRequest(topics=topics), version).topics
         # Kafka rejects the whole request, so each of its topics gets the error.
@@ -81,12 +78,10 @@ def test_versions_10_and_11_of_metadata_refuse_topic_ids(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=1)})
-def test_partition_without_leader_gets_leader_not_available(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
-    leading = kafka_cluster.partition("t", 0).leader
-    kafka_cluster.controls.crash_broker(leading)
-    response = metadata(connect(1 - leading), "t")
+def test_partition_without_leader_gets_leader_not_available(live: LiveCluster) -> None:
+    leading = live.leader_id()
+    live.controls.crash_broker(leading)
+    response = metadata(live.connect(1 - leading), "t")
     (partition,) = response.topics[0].partitions
     assert (error_name(partition.error_code), partition.leader_id) == ("LeaderNotAvailable", -1)
     assert partition.offline_replicas == [leading]
@@ -94,15 +89,15 @@ def test_partition_without_leader_gets_leader_not_available(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"delete.topic.enable": False})
-def test_delete_topics_is_rejected_with_delete_topic_enable_false(connect: Connect) -> None:
-    response = connect().call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+def test_delete_topics_is_rejected_with_delete_topic_enable_false(live: LiveCluster) -> None:
+    response = live.connect().call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
     assert error_name(response.responses[0].error_code) == "TopicDeletionDisabled"
 
 
 @pytest.mark.kafka(
     brokers=1, topics={"t": Topic(configs={"retention.ms": 5})}, config={"log.segment.bytes": 1048577}
 )
-def test_describe_configs_names_value_source_and_synonyms(connect: Connect) -> None:
+def test_describe_configs_names_value_source_and_synonyms(live: LiveCluster) -> None:
     resources = [
         DescribeConfigsResource(
             resource_type=2, resource_name="t", configuration_keys=["retention.ms", "segment.bytes"]
@@ -112,7 +107,7 @@ def test_describe_configs_names_value_source_and_synonyms(connect: Connect) -> N
         DescribeConfigsResource(resource_type=4, resource_name="9", configuration_keys=None),
     ]
     request = DescribeConfigsRequest(resources=resources, include_synonyms=True)
-    topic, broker, unknown, other = connect().call(request, 4).results
+    topic, broker, unknown, other = live.connect().call(request, 4).results
     values = {config.name: config for config in topic.configs}
     assert (values["retention.ms"].value, values["retention.ms"].config_source) == ("5", 1)
     assert (values["segment.bytes"].value, values["segment.bytes"].config_source) == ("1048577", 4)
@@ -123,9 +118,9 @@ def test_describe_configs_names_value_source_and_synonyms(connect: Connect) -> N
 
 
 @pytest.mark.kafka(brokers=3)
-def test_describe_cluster(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    wire = connect()
-    kafka_cluster.controls.crash_broker(2)
+def test_describe_cluster(live: LiveCluster) -> None:
+    wire = live.connect()
+    live.controls.crash_broker(2)
     request = DescribeClusterRequest(include_cluster_authorized_operations=False)
     alive = wire.call(request, 2)
     assert [node.broker_id for node in alive.brokers] == [0, 1]
@@ -139,24 +134,22 @@ def test_describe_cluster(kafka_cluster: KafkaCluster, connect: Connect) -> None
 
 
 @pytest.mark.kafka(brokers=3)
-def test_find_coordinator_names_the_same_live_broker_everywhere(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
+def test_find_coordinator_names_the_same_live_broker_everywhere(live: LiveCluster) -> None:
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g1", "g2"])
     responses = [
-        [(one.key, one.node_id, one.port) for one in connect(broker).call(request, 4).coordinators]
+        [(one.key, one.node_id, one.port) for one in live.connect(broker).call(request, 4).coordinators]
         for broker in range(3)
     ]
     assert responses[0] == responses[1] == responses[2]
-    old = connect().call(FindCoordinatorRequest(key="g1", key_type=0), 3)
+    old = live.connect().call(FindCoordinatorRequest(key="g1", key_type=0), 3)
     assert (old.error_code, old.node_id) == (0, responses[0][0][1])
-    transaction = connect().call(FindCoordinatorRequest(key="x", key_type=1), 3)
+    transaction = live.connect().call(FindCoordinatorRequest(key="x", key_type=1), 3)
     assert (transaction.error_code, transaction.node_id in range(3)) == (0, True)
 
 
 @pytest.mark.kafka(brokers=1)
-def test_init_producer_id_rejects_an_empty_id_and_a_wrong_coordinator(connect: Connect) -> None:
-    wire = connect()
+def test_init_producer_id_rejects_an_empty_id_and_a_wrong_coordinator(live: LiveCluster) -> None:
+    wire = live.connect()
     for transactional_id, error in (("", "InvalidRequest"), ("tx", "NotCoordinator")):
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1000)
         assert error_name(wire.call(request, 5).error_code) == error

@@ -5,7 +5,6 @@ A change of one response (by a fault rule, a throttle or a test that reads the h
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -15,8 +14,8 @@ from pykafka2.broker.base.metadata_cache import MAX_BODIES, MetadataCache
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from pykafka2.testing import KafkaCluster
 from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 
-Connect = Callable[..., RawClient]
 VERSIONS = range(14)
 one_broker = pytest.mark.kafka(brokers=1, topics={"orders": 3, "audit": 1})
 
@@ -43,76 +42,68 @@ def names(response: MetadataResponse) -> list[str | None]:
 
 @one_broker
 @pytest.mark.parametrize("operations", [False, True])
-def test_cached_metadata_response_equals_a_new_one(
-    kafka_cluster: KafkaCluster, connect: Connect, operations: bool
-) -> None:
+def test_cached_metadata_response_equals_a_new_one(live: LiveCluster, operations: bool) -> None:
     """The response to a request that a fault rule matched is not taken from the cache."""
-    wire = connect(0)
+    wire = live.connect()
     for version in VERSIONS:
         first, known = (wire.call(about_all(version, operations=operations), version) for _ in range(2))
-        rule = kafka_cluster.controls.rule(api="Metadata", then="delay:0")
+        rule = live.controls.rule(api="Metadata", then="delay:0")
         rebuilt = wire.call(about_all(version, operations=operations), version)
         assert rule.fired == 1
-        kafka_cluster.controls.remove_rule(rule)
+        live.controls.remove_rule(rule)
         assert first == known == rebuilt, f"v{version}"
 
 
 @one_broker
-def test_cluster_authorized_operations_are_returned_only_on_request(connect: Connect) -> None:
+def test_cluster_authorized_operations_are_returned_only_on_request(live: LiveCluster) -> None:
     """The operations of the cluster alone are returned, too, whatever the first request wanted."""
-    wire = connect(0)
+    wire = live.connect()
     for wanted in (False, True, False):
         request = MetadataRequest(topics=None, include_cluster_authorized_operations=wanted)
         assert (wire.call(request, 9).cluster_authorized_operations > 0) is wanted
 
 
 @pytest.mark.kafka(brokers=3, topics={"orders": 3})
-def test_metadata_names_the_controller_shown_in_the_history(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
+def test_metadata_names_the_controller_shown_in_the_history(live: LiveCluster) -> None:
     """Each response names one of the live brokers (KIP-590)."""
-    wire = connect(0)
+    wire = live.connect()
     named = [wire.call(about_all(12), 12).controller_id for _ in range(30)]
-    shown = [entry.response.controller_id for entry in kafka_cluster.history.entries("Metadata")]
+    shown = [entry.response.controller_id for entry in live.history.entries("Metadata")]
     assert named == shown
     assert set(named) == {0, 1, 2}
 
 
 @pytest.mark.kafka(brokers=3, topics={"orders": 3})
-def test_cached_metadata_follows_topic_changes(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    wire = connect(0)
+def test_cached_metadata_follows_topic_changes(live: LiveCluster) -> None:
+    wire = live.connect()
     before = metadata_of_all(wire)
     assert names(before) == ["orders"]
-    kafka_cluster.create_topic("audit", partitions=1)
+    live.cluster.create_topic("audit", partitions=1)
     assert sorted(map(str, names(metadata_of_all(wire)))) == ["audit", "orders"]
-    kafka_cluster.controls.crash_broker(2)
+    live.controls.crash_broker(2)
     after = metadata_of_all(wire)
     assert [broker.node_id for broker in after.brokers] == [0, 1]
     (orders,) = (topic for topic in after.topics if topic.name == "orders")
     assert {partition.leader_id for partition in orders.partitions} == {0, 1}
-    kafka_cluster.delete_topic("audit")
+    live.cluster.delete_topic("audit")
     assert names(metadata_of_all(wire)) == ["orders"]
 
 
 @pytest.mark.kafka(brokers=2, topics={"orders": 1})
-def test_broker_with_an_old_image_responds_from_its_own_image(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
+def test_broker_with_an_old_image_responds_from_its_own_image(live: LiveCluster) -> None:
     """The brokers share the cache, which has an entry for each image."""
-    early, late = connect(0), connect(1)
-    kafka_cluster.controls.hold_metadata(1)
-    kafka_cluster.create_topic("audit", partitions=1)
+    early, late = live.connect(), live.connect(1)
+    live.controls.hold_metadata(1)
+    live.cluster.create_topic("audit", partitions=1)
     for _ in range(2):
         assert len(names(metadata_of_all(early))) == 2
         assert names(metadata_of_all(late)) == ["orders"]
-    kafka_cluster.controls.release_metadata()
+    live.controls.release_metadata()
     assert len(names(metadata_of_all(late))) == 2
 
 
 @one_broker
-def test_rule_that_replaces_a_response_does_not_change_the_cached_one(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
+def test_rule_that_replaces_a_response_does_not_change_the_cached_one(live: LiveCluster) -> None:
     def emptied(request: Any, response: MetadataResponse) -> MetadataResponse:
         for topic in response.topics:
             topic.name = "changed"
@@ -120,49 +111,43 @@ def test_rule_that_replaces_a_response_does_not_change_the_cached_one(
         del response.brokers[:]
         return response
 
-    wire = connect(0)
+    wire = live.connect()
     before = wire.call(about_all(12), 12)
-    kafka_cluster.controls.rule(api="Metadata", times=1, then="replace_reply", reply=emptied)
+    live.controls.rule(api="Metadata", times=1, then="replace_reply", reply=emptied)
     assert names(wire.call(about_all(12), 12)) == ["changed", "changed"]
     assert wire.call(about_all(12), 12) == before
     assert wire.call(about_all(11), 11).topics[0].partitions
 
 
 @one_broker
-def test_throttle_time_is_only_in_the_throttled_response(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
-    wire = connect(0)
+def test_throttle_time_is_only_in_the_throttled_response(live: LiveCluster) -> None:
+    wire = live.connect()
     for seconds in (0.001, 0.0):
         before = wire.call(about_all(12), 12)
-        kafka_cluster.controls.throttle("wire", "Metadata", seconds, times=1)
+        live.controls.throttle("wire", "Metadata", seconds, times=1)
         throttled, after = wire.call(about_all(12), 12), wire.call(about_all(12), 12)
         assert throttled.throttle_time_ms == 1000 * seconds
         assert before.throttle_time_ms == after.throttle_time_ms == 0
         assert throttled.topics == before.topics == after.topics
-    shown = [entry.response.throttle_time_ms for entry in kafka_cluster.history.entries("Metadata")]
+    shown = [entry.response.throttle_time_ms for entry in live.history.entries("Metadata")]
     assert shown == [0, 1, 0, 0, 0, 0]
 
 
 @one_broker
-def test_requests_of_two_connections_share_the_cached_topics(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
+def test_requests_of_two_connections_share_the_cached_topics(live: LiveCluster) -> None:
     for broker in (0, 0):
-        connect(broker).call(about_all(12), 12)
-    first, second = (entry.response.topics for entry in kafka_cluster.history.entries("Metadata"))
+        live.connect(broker).call(about_all(12), 12)
+    first, second = (entry.response.topics for entry in live.history.entries("Metadata"))
     assert first is not second
     assert all(one is other for one, other in zip(first, second, strict=True))
 
 
 @one_broker
-def test_changing_a_history_entry_does_not_change_later_responses(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
-    wire = connect(0)
+def test_changing_a_history_entry_does_not_change_later_responses(live: LiveCluster) -> None:
+    wire = live.connect()
     before = wire.call(about_all(12), 12)
     for version in (12, 11, 12):
-        for entry in kafka_cluster.history.entries("Metadata"):
+        for entry in live.history.entries("Metadata"):
             for topic in entry.response.topics:
                 topic.name = "changed"
             entry.response.topics.clear()

@@ -5,8 +5,6 @@ The table of tests/broker/support/produce_cases.py has the requests whose valida
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from pykafka2 import errors
@@ -22,8 +20,8 @@ from pykafka2.testing.cluster import KafkaCluster, Topic
 from tests.broker.support.batches import NOW_MS, batch
 from tests.broker.support.data_requests import partition_of, produce, produce_request
 from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 
-Leader = Callable[[str, int], RawClient]
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
 one_broker = pytest.mark.kafka(brokers=1, topics={"t": 1})
@@ -40,8 +38,8 @@ def error_of(wire: RawClient, records: bytes | None, **options: int) -> str:
 
 
 @one_broker
-def test_produce_with_null_records_is_rejected(leader: Leader) -> None:
-    assert error_of(leader("t", 0), None) == "InvalidRecord"
+def test_produce_with_null_records_is_rejected(live: LiveCluster) -> None:
+    assert error_of(live.leader(), None) == "InvalidRecord"
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
@@ -58,50 +56,48 @@ def test_request_is_transactional_if_any_of_its_batches_is(place: int) -> None:
 
 
 @one_broker
-def test_incomplete_second_batch_is_dropped(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    assert error_of(leader("t", 0), batch() + batch()[:-1]) == "none"
-    assert kafka_cluster.log("t", 0).values() == [b"value"]
+def test_incomplete_second_batch_is_dropped(live: LiveCluster) -> None:
+    assert error_of(live.leader(), batch() + batch()[:-1]) == "none"
+    assert live.cluster.log("t", 0).values() == [b"value"]
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"log.validate": "strict"})
-def test_strict_validation_reads_every_record(leader: Leader) -> None:
+def test_strict_validation_reads_every_record(live: LiveCluster) -> None:
     whole = bytearray(batch([b"aaaa", b"bbbb"]))
     whole[-2] ^= 0x55  # inside the last record
     whole[17:21] = crc32c(bytes(whole[21:])).to_bytes(4, "big")
     whole[61] = 0x7F  # the first record's length
     whole[17:21] = crc32c(bytes(whole[21:])).to_bytes(4, "big")
-    assert error_of(leader("t", 0), bytes(whole)) == "InvalidRecord"
-    assert error_of(leader("t", 0), batch([b"aaaa", b"bbbb"])) == "none"
+    assert error_of(live.leader(), bytes(whole)) == "InvalidRecord"
+    assert error_of(live.leader(), batch([b"aaaa", b"bbbb"])) == "none"
 
 
 @one_broker
-def test_log_append_time_flag_is_cleared_in_topics_with_create_time(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
+def test_log_append_time_flag_is_cleared_in_topics_with_create_time(live: LiveCluster) -> None:
     """Kafka 4.3 does the same; older descriptions say that the batch is rejected."""
-    assert error_of(leader("t", 0), batch(attributes=0x08)) == "none"
-    (stored,) = kafka_cluster.log("t", 0).batches()
+    assert error_of(live.leader(), batch(attributes=0x08)) == "none"
+    (stored,) = live.cluster.log("t", 0).batches()
     stored.verify_crc()
     assert (stored.timestamp_type, stored.max_timestamp) == (0, NOW_MS)
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"message.timestamp.type": "LogAppendTime"})})
-def test_log_append_time_is_written_and_returned(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    before = kafka_cluster.runtime.clock.wall_ms()
-    response = produce(leader("t", 0), "t", 0, batch([b"a", b"b"]))
-    after = kafka_cluster.runtime.clock.wall_ms()
+def test_log_append_time_is_written_and_returned(live: LiveCluster) -> None:
+    before = live.cluster.runtime.clock.wall_ms()
+    response = produce(live.leader(), "t", 0, batch([b"a", b"b"]))
+    after = live.cluster.runtime.clock.wall_ms()
     assert before <= response.log_append_time_ms <= after
-    (stored,) = kafka_cluster.log("t", 0).batches()
+    (stored,) = live.cluster.log("t", 0).batches()
     stored.verify_crc()
     assert stored.timestamp_type == 1
-    assert {record.timestamp for record in kafka_cluster.log("t", 0).records()} == {
+    assert {record.timestamp for record in live.cluster.log("t", 0).records()} == {
         response.log_append_time_ms
     }
 
 
 @one_broker
-def test_produce_response_has_log_append_time_minus_1_with_create_time(leader: Leader) -> None:
-    assert produce(leader("t", 0), "t", 0, batch()).log_append_time_ms == -1
+def test_produce_response_has_log_append_time_minus_1_with_create_time(live: LiveCluster) -> None:
+    assert produce(live.leader(), "t", 0, batch()).log_append_time_ms == -1
 
 
 @pytest.mark.parametrize(
@@ -123,10 +119,10 @@ def test_topic_compression_type_recompresses_batches(wanted: str, codec: int) ->
 
 
 @one_broker
-def test_compression_type_producer_keeps_the_bytes(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_compression_type_producer_keeps_the_bytes(live: LiveCluster) -> None:
     sent = batch([b"value" * 20], codec=LZ4)
-    produce(leader("t", 0), "t", 0, sent)
-    (stored,) = kafka_cluster.log("t", 0).batches()
+    produce(live.leader(), "t", 0, sent)
+    (stored,) = live.cluster.log("t", 0).batches()
     assert bytes(stored.buffer[16:]) == sent[16:]
 
 
@@ -147,14 +143,12 @@ def test_topic_compression_level_is_applied(codec: str, low: int, high: int) -> 
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(configs={"max.message.bytes": 200})})
-def test_produce_error_has_no_offset_and_the_log_start_offset_if_known(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]
-) -> None:
-    leading = kafka_cluster.partition("t", 0).leader
-    wire = connect(leading)
+def test_produce_error_has_no_offset_and_the_log_start_offset_if_known(live: LiveCluster) -> None:
+    leading = live.leader_id()
+    wire = live.connect(leading)
     produce(wire, "t", 0, batch([b"a", b"b"]))
-    with kafka_cluster.lock:
-        kafka_cluster.broker(leading).replicas.replicas["t", 0].log.advance_log_start(1)
+    with live.cluster.lock:
+        live.cluster.broker(leading).replicas.replicas["t", 0].log.advance_log_start(1)
     cases = [
         (wire, "t", batch(attributes=0x20), 87, 1),
         (wire, "t", batch(producer_id=1, producer_epoch=0, base_sequence=-1), 87, 1),
@@ -163,7 +157,7 @@ def test_produce_error_has_no_offset_and_the_log_start_offset_if_known(
         (wire, "t", batch([b"x" * 300]), 10, -1),
         (wire, "t", b"", 87, -1),
         (wire, "nosuch", batch(), 3, -1),
-        (connect(1 - leading), "t", batch(), 6, -1),
+        (live.connect(1 - leading), "t", batch(), 6, -1),
     ]
     for broker, topic, records, code, start in cases:
         response = produce(broker, topic, 0, records)
@@ -172,35 +166,33 @@ def test_produce_error_has_no_offset_and_the_log_start_offset_if_known(
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
-def test_not_leader_response_names_the_current_leader(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]
-) -> None:
-    leading = kafka_cluster.partition("t", 0).leader
-    wire = connect((leading + 1) % 3)
+def test_not_leader_response_names_the_current_leader(live: LiveCluster) -> None:
+    leading = live.leader_id()
+    wire = live.connect((leading + 1) % 3)
     response = wire.call(produce_request("t", 0, batch()), 12)
     answer = partition_of(response)
     assert for_code(answer.error_code).__name__ == "NotLeaderOrFollower"
     assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (leading, 0)
     assert [(node.node_id, node.port) for node in response.node_endpoints] == [
-        (leading, kafka_cluster.brokers[leading].port)
+        (leading, live.cluster.brokers[leading].port)
     ]
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 @pytest.mark.parametrize("version", range(3, 13))
-def test_every_produce_version_by_name_returns_success_and_errors(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient], version: int
-) -> None:
-    leading = kafka_cluster.partition("t", 0).leader
-    assert partition_of(connect(leading).call(produce_request("t", 0, batch()), version)).base_offset == 0
-    response = partition_of(connect(1 - leading).call(produce_request("t", 0, batch()), version))
+def test_every_produce_version_by_name_returns_success_and_errors(live: LiveCluster, version: int) -> None:
+    leading = live.leader_id()
+    assert (
+        partition_of(live.connect(leading).call(produce_request("t", 0, batch()), version)).base_offset == 0
+    )
+    response = partition_of(live.connect(1 - leading).call(produce_request("t", 0, batch()), version))
     assert for_code(response.error_code).__name__ == "NotLeaderOrFollower"
     assert response.current_leader.leader_id == (leading if version >= 10 else -1)
 
 
 @pytest.mark.kafka(brokers=1, topics={"__consumer_offsets": 1})
-def test_produce_to_internal_topics_is_rejected(connect: Callable[[], RawClient]) -> None:
-    response = produce(connect(), "__consumer_offsets", 0, batch())
+def test_produce_to_internal_topics_is_rejected(live: LiveCluster) -> None:
+    response = produce(live.connect(), "__consumer_offsets", 0, batch())
     assert for_code(response.error_code).__name__ == "InvalidTopicException"
 
 
@@ -213,74 +205,66 @@ def test_admin_client_id_can_produce_to_internal_topics(
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": Topic(configs={"min.insync.replicas": 3})})
-def test_acks_all_below_min_isr_is_rejected_and_appends_nothing(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
-    leading = kafka_cluster.partition("t", 0).leader
-    kafka_cluster.controls.crash_broker((leading + 1) % 3)
-    wire = leader("t", 0)
+def test_acks_all_below_min_isr_is_rejected_and_appends_nothing(live: LiveCluster) -> None:
+    leading = live.leader_id()
+    live.controls.crash_broker((leading + 1) % 3)
+    wire = live.leader()
     assert error_of(wire, batch()) == "NotEnoughReplicas"
-    assert kafka_cluster.log("t", 0).values() == []
+    assert live.cluster.log("t", 0).values() == []
     assert error_of(wire, batch([b"one is enough"]), acks=1) == "none"
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(replication_factor=1, configs={"min.insync.replicas": 2})})
-def test_min_isr_above_the_replication_factor_does_not_reject_acks_all(leader: Leader) -> None:
-    assert error_of(leader("t", 0), batch()) == "none"
+def test_min_isr_above_the_replication_factor_does_not_reject_acks_all(live: LiveCluster) -> None:
+    assert error_of(live.leader(), batch()) == "none"
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": Topic(configs={"min.insync.replicas": 2})})
-def test_high_watermark_does_not_advance_below_min_isr(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
-) -> None:
+def test_high_watermark_does_not_advance_below_min_isr(live: LiveCluster) -> None:
     """Both followers crash while an acks=all produce waits: one replica must not be enough (4.x)."""
-    leading = kafka_cluster.partition("t", 0).leader
-    kafka_cluster.controls.pause_followers()
-    wire = leader("t", 0)
+    leading = live.leader_id()
+    live.controls.pause_followers()
+    wire = live.leader()
     wire.send(produce_request("t", 0, batch([b"kept"]), timeout_ms=300), 12)
-    wait_for(lambda: kafka_cluster.log("t", 0).values() == [b"kept"])
+    live.wait_for(lambda: live.cluster.log("t", 0).values() == [b"kept"])
     for follower in {0, 1, 2} - {leading}:
-        kafka_cluster.controls.crash_broker(follower)
+        live.controls.crash_broker(follower)
     response = partition_of(wire.receive(ProduceRequest, 12)[1])
     assert for_code(response.error_code).__name__ == "RequestTimedOut"
-    assert kafka_cluster.log("t", 0).values() == [b"kept"]
-    assert kafka_cluster.partition("t", 0).isr == (leading,)
-    assert kafka_cluster.partition("t", 0).high_watermark == 0
+    assert live.cluster.log("t", 0).values() == [b"kept"]
+    assert live.cluster.partition("t", 0).isr == (leading,)
+    assert live.cluster.partition("t", 0).high_watermark == 0
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_acks_all_times_out_if_followers_lag_and_the_batch_stays(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
-    kafka_cluster.controls.pause_followers()
-    wire = leader("t", 0)
+def test_acks_all_times_out_if_followers_lag_and_the_batch_stays(live: LiveCluster) -> None:
+    live.controls.pause_followers()
+    wire = live.leader()
     for offset, timeout_ms in enumerate((50, 0, -1)):
         request = produce_request("t", 0, batch([b"kept"]), timeout_ms=timeout_ms)
         response = partition_of(wire.call(request, 12))
         assert for_code(response.error_code).__name__ == "RequestTimedOut"
         # The response has the offset: the batch was appended, unlike a rejected one.
         assert (response.base_offset, response.log_start_offset) == (offset, 0)
-    assert kafka_cluster.log("t", 0).values() == [b"kept"] * 3
+    assert live.cluster.log("t", 0).values() == [b"kept"] * 3
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_leader_change_ends_a_waiting_acks_all_produce_at_once(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
-) -> None:
-    kafka_cluster.controls.pause_followers()
-    leading = kafka_cluster.partition("t", 0).leader
-    wire = leader("t", 0)
+def test_leader_change_ends_a_waiting_acks_all_produce_at_once(live: LiveCluster) -> None:
+    live.controls.pause_followers()
+    leading = live.leader_id()
+    wire = live.leader()
     wire.send(produce_request("t", 0, batch(), timeout_ms=60_000), 12)
-    wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 1)
-    kafka_cluster.controls.move_leader(("t", 0), 1 - leading)
+    live.wait_for(lambda: live.cluster.log("t", 0).log_end_offset == 1)
+    live.controls.move_leader(("t", 0), 1 - leading)
     response = partition_of(wire.receive(ProduceRequest, 12)[1])
     assert for_code(response.error_code).__name__ == "NotLeaderOrFollower"
     assert response.current_leader.leader_id == 1 - leading
 
 
 @one_broker
-def test_produce_to_a_missing_partition_is_unknown_topic_or_partition(leader: Leader) -> None:
-    wire = leader("t", 0)
+def test_produce_to_a_missing_partition_is_unknown_topic_or_partition(live: LiveCluster) -> None:
+    wire = live.leader()
     for topic, partition in (("t", 7), ("t", -1), ("other", 0)):
         assert produce(wire, topic, partition, batch()).error_code == errors.UnknownTopicOrPartition.code
 
@@ -292,11 +276,11 @@ def test_produce_to_a_missing_partition_is_unknown_topic_or_partition(leader: Le
 @pytest.mark.parametrize("is_apart", [False, True], ids=["in one topic", "in two"])
 @pytest.mark.kafka(brokers=1, topics={"t": 2})
 def test_only_the_last_of_several_batches_of_a_partition_is_appended(
-    kafka_cluster: KafkaCluster, leader: Leader, version: int, is_apart: bool
+    live: LiveCluster, version: int, is_apart: bool
 ) -> None:
     """Kafka responds the same, as it keeps the batches of a request in maps; both were appended once."""
-    topic_id = kafka_cluster.controller.image.topics["t"].id
-    wire = leader("t", 0)
+    topic_id = live.cluster.controller.image.topics["t"].id
+    wire = live.leader()
 
     def twice(*records: bytes, acks: int = -1) -> list[tuple[int, int, str]]:
         data = [PartitionProduceData(index=0, records=one) for one in records]
@@ -316,11 +300,11 @@ def test_only_the_last_of_several_batches_of_a_partition_is_appended(
     first, last, nothing, damaged = batch([b"a", b"b"]), batch([b"c"]), b"", batch([b"x"], corrupt=True)
     assert twice(first, last) == [(0, 0, ""), (1, 0, "")]
     assert twice(last, first, acks=1) == [(0, 1, ""), (1, 1, "")]
-    assert kafka_cluster.log("t", 0).values() == [b"c", b"a", b"b"]
+    assert live.cluster.log("t", 0).values() == [b"c", b"a", b"b"]
     # Bytes that are no batch decide the response, although the other batch is appended.
     assert twice(nothing, last) == [(0, -1, "InvalidRecord"), (1, 2, "")]
     assert twice(last, nothing) == [(0, -1, "InvalidRecord"), (1, 3, "")]
-    assert kafka_cluster.log("t", 0).values()[3:] == [b"c", b"c"]
+    assert live.cluster.log("t", 0).values()[3:] == [b"c", b"c"]
     # The checksum is checked later, when only the last batch is left.
     assert twice(last, damaged) == [(0, -1, "CorruptMessage"), (1, 4, "")]
     assert twice(damaged, last) == [(0, 5, ""), (1, 5, "")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -16,11 +15,10 @@ from pykafka2.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from pykafka2.testing import KafkaCluster
 from tests.broker.support.batches import NOW_MS, batch
 from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 
-Leader = Callable[[str, int], RawClient]
 HOUR_MS = 3_600_000
 LOG_APPEND_TIME, CONTROL, GZIP = 0x08, 0x20, 1
 
@@ -82,10 +80,10 @@ def responses(wire: RawClient, random: Random, partition: int) -> list[ProduceRe
 @pytest.mark.kafka(brokers=1, topics={"t": 2})
 @pytest.mark.parametrize("seed", range(12))
 def test_usual_produce_responds_and_appends_like_the_general_path(
-    kafka_cluster: KafkaCluster, leader: Leader, monkeypatch: pytest.MonkeyPatch, seed: int
+    live: LiveCluster, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    by_short_path = responses(leader("t", 0), Random(seed), 0)
+    by_short_path = responses(live.leader(), Random(seed), 0)
     monkeypatch.setattr(produce, "_is_usual", lambda _: False)
-    assert responses(leader("t", 1), Random(seed), 1) == by_short_path
-    stored = [[bytes(one.buffer) for one in kafka_cluster.log("t", number).batches()] for number in range(2)]
+    assert responses(live.leader("t", 1), Random(seed), 1) == by_short_path
+    stored = [[bytes(one.buffer) for one in live.cluster.log("t", number).batches()] for number in range(2)]
     assert stored[0] == stored[1] != []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
@@ -56,8 +55,7 @@ from pykafka2.testing import QUICK
 from pykafka2.testing.cluster import KafkaCluster
 from tests.broker.support.admin_requests import api_versions
 from tests.broker.support.raw_client import RawClient
-
-Connect = Callable[[int], RawClient]
+from tests.connections import LiveCluster
 
 
 def ranges(answer: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
@@ -65,8 +63,8 @@ def ranges(answer: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
 
 
 @pytest.mark.kafka(brokers=1, as_version="2.8")
-def test_broker_as_2_8_advertises_its_ranges_and_no_features(connect: Connect) -> None:
-    response = api_versions(connect(0), 3)
+def test_broker_as_2_8_advertises_its_ranges_and_no_features(live: LiveCluster) -> None:
+    response = api_versions(live.connect(), 3)
     served = ranges(response)
     assert served[ApiKey.FETCH] == (4, 12)
     assert served[ApiKey.METADATA] == (0, 11)
@@ -85,9 +83,9 @@ def test_broker_as_2_8_advertises_its_ranges_and_no_features(connect: Connect) -
 
 
 @pytest.mark.kafka(brokers=1, as_version="2.8")
-def test_newer_api_versions_request_gets_the_range_of_2_8_in_version_0(connect: Connect) -> None:
+def test_newer_api_versions_request_gets_the_range_of_2_8_in_version_0(live: LiveCluster) -> None:
     request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
-    wire = connect(0)
+    wire = live.connect()
     wire.send(request, 4)
     _, response = wire.receive(ApiVersionsRequest, 0)
     assert name_of(response.error_code) == "UNSUPPORTED_VERSION"
@@ -95,17 +93,17 @@ def test_newer_api_versions_request_gets_the_range_of_2_8_in_version_0(connect: 
 
 
 @pytest.mark.kafka(brokers=1, as_version="2.8")
-def test_request_of_a_newer_version_closes_the_connection(connect: Connect) -> None:
-    assert connect(0).call(MetadataRequest(topics=[]), 11).brokers
+def test_request_of_a_newer_version_closes_the_connection(live: LiveCluster) -> None:
+    assert live.connect().call(MetadataRequest(topics=[]), 11).brokers
     with pytest.raises(ConnectionError):
-        connect(0).call(MetadataRequest(topics=[]), 12)
+        live.connect().call(MetadataRequest(topics=[]), 12)
     with pytest.raises(ConnectionError):
-        connect(0).call(DescribeClusterRequest(include_cluster_authorized_operations=False), 1)
+        live.connect().call(DescribeClusterRequest(include_cluster_authorized_operations=False), 1)
 
 
 @pytest.mark.kafka(brokers=1, as_version="3.9")
-def test_broker_as_3_9_serves_version_0_of_consumer_groups_and_rejects_them(connect: Connect) -> None:
-    wire = connect(0)
+def test_broker_as_3_9_serves_version_0_of_consumer_groups_and_rejects_them(live: LiveCluster) -> None:
+    wire = live.connect()
     response = api_versions(wire, 4)
     assert ranges(response)[ApiKey.CONSUMER_GROUP_HEARTBEAT] == (0, 0)
     assert {one.name: one.max_version_level for one in response.finalized_features} == {
@@ -117,8 +115,8 @@ def test_broker_as_3_9_serves_version_0_of_consumer_groups_and_rejects_them(conn
 
 
 @pytest.mark.kafka(brokers=1, as_version="4.0")
-def test_broker_as_4_0_has_transaction_version_2(connect: Connect) -> None:
-    response = api_versions(connect(0), 4)
+def test_broker_as_4_0_has_transaction_version_2(live: LiveCluster) -> None:
+    response = api_versions(live.connect(), 4)
     assert {one.name: one.max_version_level for one in response.finalized_features} == {
         "group.version": 1,
         "metadata.version": 25,
@@ -128,9 +126,9 @@ def test_broker_as_4_0_has_transaction_version_2(connect: Connect) -> None:
 
 
 @pytest.mark.kafka(brokers=1, as_version="3.9")
-def test_feature_of_a_newer_release_cannot_be_finalized(connect: Connect) -> None:
+def test_feature_of_a_newer_release_cannot_be_finalized(live: LiveCluster) -> None:
     update = FeatureUpdateKey(feature="transaction.version", max_version_level=2, upgrade_type=1)
-    response = connect(0).call(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
+    response = live.connect().call(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
     (result,) = response.results
     assert name_of(result.error_code) == "INVALID_UPDATE_VERSION"
     assert "does not support this feature" in (result.error_message or "")
@@ -259,14 +257,14 @@ def test_option_that_4_4_added_is_unknown_before() -> None:
 
 
 @pytest.mark.kafka(brokers=1, as_version="4.3")
-def test_topics_as_4_3_reject_and_hide_options_of_4_4(connect: Connect) -> None:
+def test_topics_as_4_3_reject_and_hide_options_of_4_4(live: LiveCluster) -> None:
     topic = {"num_partitions": 1, "replication_factor": 1, "assignments": []}
     option = CreatableTopicConfig(name="remote.copy.lag.ms", value="0")
     topics = [
         CreatableTopic(name="plain", configs=[], **topic),
         CreatableTopic(name="newer", configs=[option], **topic),
     ]
-    plain, newer = connect(0).call(CreateTopicsRequest(topics=topics, timeout_ms=1000), 7).topics
+    plain, newer = live.connect().call(CreateTopicsRequest(topics=topics, timeout_ms=1000), 7).topics
     assert name_of(newer.error_code) == "INVALID_CONFIG"
     assert "Unknown topic config name: remote.copy.lag.ms" in (newer.error_message or "")
     assert {one.name for one in plain.configs or []}.isdisjoint(ADDED["4.4"])
@@ -327,32 +325,30 @@ def older_requests() -> dict[str, tuple[Request[Any], int]]:
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, as_version="3.9")
 @pytest.mark.parametrize("name", older_requests())
-def test_versions_that_4_0_removed_are_served_before_it(connect: Connect, name: str) -> None:
+def test_versions_that_4_0_removed_are_served_before_it(live: LiveCluster, name: str) -> None:
     request, newest = older_requests()[name]
     for version in range(newest, -1, -1):
         if (request.API_KEY, version) != (ApiKey.OFFSET_COMMIT, 0):
-            assert connect(0).call(request, version) is not None
+            assert live.connect().call(request, version) is not None
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, as_version="4.0")
 @pytest.mark.parametrize("name", older_requests())
-def test_versions_that_4_0_removed_close_the_connection(connect: Connect, name: str) -> None:
+def test_versions_that_4_0_removed_close_the_connection(live: LiveCluster, name: str) -> None:
     request, version = older_requests()[name]
     with pytest.raises(ConnectionError):
-        connect(0).call(request, version)
+        live.connect().call(request, version)
 
 
 @pytest.mark.kafka(brokers=1, as_version="2.8")
-def test_version_0_of_create_and_delete_topics_is_served_as_2_8(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
-    wire = connect(0)
+def test_version_0_of_create_and_delete_topics_is_served_as_2_8(live: LiveCluster) -> None:
+    wire = live.connect()
     create, _ = older_requests()["CreateTopicsRequest v1"]
     assert [one.error_code for one in wire.call(create, 0).topics] == [0]
-    assert kafka_cluster.topics() == ["made"]
+    assert live.cluster.topics() == ["made"]
     gone = DeleteTopicsRequest(topic_names=["made"], timeout_ms=1000)
     assert [one.error_code for one in wire.call(gone, 0).responses] == [0]
-    assert kafka_cluster.topics() == []
+    assert live.cluster.topics() == []
 
 
 @pytest.mark.parametrize(("release", "hours"), [("3.9", None), ("4.0", 1)])
@@ -366,12 +362,12 @@ def test_timestamps_in_the_future_are_limited_since_4_0(release: str, hours: int
 
 
 @pytest.mark.kafka(brokers=1, as_version="3.9")
-def test_each_feature_has_its_own_result_before_4_0(connect: Connect) -> None:
+def test_each_feature_has_its_own_result_before_4_0(live: LiveCluster) -> None:
     updates = [
         FeatureUpdateKey(feature="no.such.version", max_version_level=1, upgrade_type=1),
         FeatureUpdateKey(feature="metadata.version", max_version_level=21, upgrade_type=1),
     ]
-    response = connect(0).call(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=updates), 1)
+    response = live.connect().call(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=updates), 1)
     assert response.error_code == 0
     assert [(one.feature, name_of(one.error_code)) for one in response.results] == [
         ("no.such.version", "INVALID_UPDATE_VERSION"),
@@ -380,30 +376,28 @@ def test_each_feature_has_its_own_result_before_4_0(connect: Connect) -> None:
 
 
 @pytest.mark.kafka(brokers=1, as_version="3.9", features={"metadata.version": 20})
-def test_validated_feature_updates_before_4_0_are_not_made(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
+def test_validated_feature_updates_before_4_0_are_not_made(live: LiveCluster) -> None:
     update = FeatureUpdateKey(feature="metadata.version", max_version_level=21, upgrade_type=1)
     for is_validated, level in ((True, 20), (False, 21)):
         request = UpdateFeaturesRequest(
             timeout_ms=10_000, feature_updates=[update], validate_only=is_validated
         )
-        response = connect(0).call(request, 1)
+        response = live.connect().call(request, 1)
         assert [name_of(one.error_code) for one in response.results] == ["NONE"]
         assert response.error_message == ""
-        finalized = kafka_cluster.brokers[0].image.features
+        finalized = live.cluster.brokers[0].image.features
         assert finalized["metadata.version"] == level
 
 
 @pytest.mark.kafka(brokers=1, as_version="2.8")
 def test_log_of_a_request_that_a_release_does_not_serve_names_the_release(
-    connect: Connect, caplog: pytest.LogCaptureFixture
+    live: LiveCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO"), pytest.raises(ConnectionError):
-        connect(0).call(MetadataRequest(topics=[]), 12)
+        live.connect().call(MetadataRequest(topics=[]), 12)
     assert "Metadata v12 is not served as Apache Kafka 2.8, v0 to v11 are" in caplog.text
     with caplog.at_level("INFO"), pytest.raises(ConnectionError):
-        connect(0).call(ConsumerGroupHeartbeatRequest(group_id="g", member_id="", member_epoch=0), 0)
+        live.connect().call(ConsumerGroupHeartbeatRequest(group_id="g", member_id="", member_epoch=0), 0)
     assert "ConsumerGroupHeartbeat is not served to clients as Apache Kafka 2.8" in caplog.text
 
 
@@ -438,29 +432,27 @@ def test_group_without_a_stable_generation_is_described_like_its_release(
 
 
 @pytest.mark.kafka(brokers=3, as_version="2.8")
-def test_only_the_controller_creates_topics_with_zookeeper(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
+def test_only_the_controller_creates_topics_with_zookeeper(live: LiveCluster) -> None:
     create, version = older_requests()["CreateTopicsRequest v1"]
-    controller = kafka_cluster.controller.id
+    controller = live.cluster.controller.id
     for broker in range(3):
-        assert connect(broker).call(MetadataRequest(topics=[]), 11).controller_id == controller
+        assert live.connect(broker).call(MetadataRequest(topics=[]), 11).controller_id == controller
         if broker != controller:
-            (refused,) = connect(broker).call(create, version).topics
+            (refused,) = live.connect(broker).call(create, version).topics
             assert name_of(refused.error_code) == "NOT_CONTROLLER"
-    assert kafka_cluster.topics() == []
-    assert connect(controller).call(create, version).topics[0].error_code == 0
-    with KafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
-        kafka_cluster.controls.move_controller((controller + 1) % 3)
+    assert live.cluster.topics() == []
+    assert live.connect(controller).call(create, version).topics[0].error_code == 0
+    with KafkaAdminClient(bootstrap_servers=live.cluster.bootstrap_servers) as admin:
+        live.controls.move_controller((controller + 1) % 3)
         admin.create_topics([NewTopic("after")])
-    assert kafka_cluster.topics() == ["after", "made"]
+    assert live.cluster.topics() == ["after", "made"]
 
 
 @pytest.mark.kafka(brokers=3, as_version="3.3")
-def test_every_broker_creates_topics_with_kraft(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_every_broker_creates_topics_with_kraft(live: LiveCluster) -> None:
     create, version = older_requests()["CreateTopicsRequest v1"]
-    other = (kafka_cluster.controller.id + 1) % 3
-    assert connect(other).call(create, version).topics[0].error_code == 0
+    other = (live.cluster.controller.id + 1) % 3
+    assert live.connect(other).call(create, version).topics[0].error_code == 0
 
 
 def test_feature_that_the_release_lacks_raises_with_the_release() -> None:

@@ -5,7 +5,6 @@ The messages are those of Apache Kafka 4.3.1 for the same requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,8 +26,8 @@ from tests.broker.support.admin_requests import (
     topic_of,
 )
 from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 
-Connect = Callable[..., RawClient]
 DONE: Outcome = ("NONE", None)
 
 NOT_REGISTERED = "The manual partition assignment includes broker {}, but no such broker is registered."
@@ -46,14 +45,12 @@ ILLEGAL = "Topic name is invalid: "
 
 
 @pytest.mark.kafka(brokers=3, config={"num.partitions": 4})
-def test_metadata_request_creates_the_topic_on_every_broker(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
-    wire = connect(1)
+def test_metadata_request_creates_the_topic_on_every_broker(live: LiveCluster) -> None:
+    wire = live.connect(1)
     (first,) = metadata_of(wire, "new")
     assert name_of(first.error_code) in ("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE")
     for broker in range(3):
-        (found,) = metadata_of(connect(broker), "new", create=False)
+        (found,) = metadata_of(live.connect(broker), "new", create=False)
         assert (found.error_code, len(found.partitions)) == (0, 4)
 
 
@@ -70,28 +67,26 @@ def test_auto_creation_requires_request_and_broker_to_allow_it(
 
 
 @pytest.mark.kafka(brokers=1)
-def test_missing_internal_topics_are_marked_internal(connect: Connect) -> None:
-    responses = metadata_of(connect(), "__transaction_state", "__consumer_offsets", "mine", create=False)
+def test_missing_internal_topics_are_marked_internal(live: LiveCluster) -> None:
+    responses = metadata_of(live.connect(), "__transaction_state", "__consumer_offsets", "mine", create=False)
     assert {name_of(one.error_code) for one in responses} == {"UNKNOWN_TOPIC_OR_PARTITION"}
     assert [one.is_internal for one in responses] == [True, True, False]
 
 
 @pytest.mark.kafka(brokers=1, topics={"a.b": 1})
-def test_illegal_and_colliding_names_are_not_auto_created(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
-    illegal, colliding = metadata_of(connect(), "a b", "a_b")
+def test_illegal_and_colliding_names_are_not_auto_created(live: LiveCluster) -> None:
+    illegal, colliding = metadata_of(live.connect(), "a b", "a_b")
     assert name_of(illegal.error_code) == "INVALID_TOPIC_EXCEPTION"
     assert colliding.error_code != 0
-    assert kafka_cluster.topics() == ["a.b"]
+    assert live.cluster.topics() == ["a.b"]
 
 
 # ---------------------------------------------------------------------- names
 
 
 @pytest.mark.kafka(brokers=1, topics={"a.b": 1})
-def test_topic_names_are_checked(connect: Connect) -> None:
-    wire = connect()
+def test_topic_names_are_checked(live: LiveCluster) -> None:
+    wire = live.connect()
     for name, words in (
         ("", ILLEGAL + "the empty string is not allowed"),
         (".", ILLEGAL + "'.' is not allowed"),
@@ -171,8 +166,8 @@ INVALID_VALUES = [
 
 
 @pytest.mark.kafka(brokers=3)
-def test_invalid_create_topics_requests_are_rejected(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    wire = connect()
+def test_invalid_create_topics_requests_are_rejected(live: LiveCluster) -> None:
+    wire = live.connect()
     for arguments, error, words in INVALID_TOPICS:
         (result,) = create(wire, topic_of("t", **arguments))
         assert outcome(result) == (error, words)
@@ -195,18 +190,18 @@ def test_invalid_create_topics_requests_are_rejected(kafka_cluster: KafkaCluster
         "INVALID_REQUEST",
         "Duplicate topic name.",
     )
-    assert kafka_cluster.topics() == []
+    assert live.cluster.topics() == []
 
 
 @pytest.mark.kafka(brokers=3)
-def test_created_topic_is_returned_with_its_configs(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    wire = connect(2)
+def test_created_topic_is_returned_with_its_configs(live: LiveCluster) -> None:
+    wire = live.connect(2)
     (validated,) = create(wire, topic_of("t", 2, 3), validate_only=True)
     assert (outcome(validated), validated.num_partitions) == (DONE, 2)
-    assert kafka_cluster.topics() == []
+    assert live.cluster.topics() == []
     (result,) = create(wire, topic_of("t", 2, 3, {"retention.ms": "100", "internal.segment.bytes": "99"}))
     assert (outcome(result), result.num_partitions, result.replication_factor) == (DONE, 2, 3)
-    assert result.topic_id == kafka_cluster.controller.image.topics["t"].id
+    assert result.topic_id == live.cluster.controller.image.topics["t"].id
     configs = {config.name: (config.value, config.config_source) for config in result.configs or []}
     assert len(configs) == 38  # Kafka's 37, and one of its own that is set
     assert configs["retention.ms"] == ("100", 1)
@@ -214,14 +209,12 @@ def test_created_topic_is_returned_with_its_configs(kafka_cluster: KafkaCluster,
 
 
 @pytest.mark.kafka(brokers=3)
-def test_fenced_brokers_get_replicas_only_if_there_are_too_few_others(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
-    kafka_cluster.controls.crash_broker(0)
-    wire = connect(1)
+def test_fenced_brokers_get_replicas_only_if_there_are_too_few_others(live: LiveCluster) -> None:
+    live.controls.crash_broker(0)
+    wire = live.connect(1)
     assert outcome(create(wire, topic_of("two", 4, 2))[0]) == DONE
     assert outcome(create(wire, topic_of("three", 4, 3))[0]) == DONE
-    topics = kafka_cluster.controller.image.topics
+    topics = live.cluster.controller.image.topics
     assert all(sorted(one.replicas) == [1, 2] for one in topics["two"].partitions)
     assert all(one.replicas[2] == 0 and 0 not in one.isr for one in topics["three"].partitions)
     refused = outcome(create(wire, topic_of("dead", assignment={0: [0]}))[0])
@@ -229,9 +222,9 @@ def test_fenced_brokers_get_replicas_only_if_there_are_too_few_others(
 
 
 @pytest.mark.kafka(brokers=1, topics={"a": 1, "b": 1, "c": 1})
-def test_topics_are_deleted_once_by_name_or_id(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    wire = connect()
-    ids = {name: topic.id for name, topic in kafka_cluster.controller.image.topics.items()}
+def test_topics_are_deleted_once_by_name_or_id(live: LiveCluster) -> None:
+    wire = live.connect()
+    ids = {name: topic.id for name, topic in live.cluster.controller.image.topics.items()}
     for topics, error, words in (
         (["nosuch"], "UNKNOWN_TOPIC_OR_PARTITION", "This server does not host this topic-partition."),
         ([b"\1" * 16], "UNKNOWN_TOPIC_ID", "This server does not host this topic ID."),
@@ -251,4 +244,4 @@ def test_topics_are_deleted_once_by_name_or_id(kafka_cluster: KafkaCluster, conn
     assert name_of(result.error_code) == "INVALID_REQUEST"
     deleted = delete(wire, "a", ids["b"])
     assert [(outcome(result), result.name) for result in deleted] == [(DONE, "a"), (DONE, "b")]
-    assert kafka_cluster.topics() == ["c"]
+    assert live.cluster.topics() == ["c"]

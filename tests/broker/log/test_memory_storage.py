@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,9 @@ from pykafka2.testing import KafkaCluster, Topic
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import partition_of, produce_request
 from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 
 TOPIC_ID = bytes(16)
-WaitFor = Callable[[Callable[[], bool]], None]
 
 
 def held(log: PartitionLog) -> list[int]:
@@ -88,25 +87,23 @@ def test_batches_that_differ_are_not_shared(differ: str) -> None:
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": Topic(1, 3)})
-def test_replicas_share_produced_bytes_across_leader_moves_and_crashes(
-    kafka_cluster: KafkaCluster, wait_for: WaitFor
-) -> None:
+def test_replicas_share_produced_bytes_across_leader_moves_and_crashes(live: LiveCluster) -> None:
     def logs() -> list[PartitionLog]:
-        return [one.replicas.replicas["t", 0].log for one in kafka_cluster.brokers if one.is_running]
+        return [one.replicas.replicas["t", 0].log for one in live.cluster.brokers if one.is_running]
 
     def produce(*values: bytes) -> None:
-        leader = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
+        leader = live.cluster.brokers[live.leader_id()]
         with RawClient(leader.address) as wire:
             assert partition_of(wire.call(produce_request("t", 0, batch(values)), 12)).error_code == 0
 
     produce(b"first", b"second")
-    follower = (kafka_cluster.partition("t", 0).leader + 1) % 3
-    kafka_cluster.controls.kill_broker(follower, keep_unflushed=True)
+    follower = (live.leader_id() + 1) % 3
+    live.controls.kill_broker(follower, keep_unflushed=True)
     produce(b"third")
-    kafka_cluster.controls.restart_broker(follower)
-    kafka_cluster.controls.move_leader(("t", 0), to=follower, unclean=True)
+    live.controls.restart_broker(follower)
+    live.controls.move_leader(("t", 0), to=follower, unclean=True)
     produce(b"fourth")
-    wait_for(lambda: len(logs()) == 3 and all(log.log_end_offset == 4 for log in logs()))
+    live.wait_for(lambda: len(logs()) == 3 and all(log.log_end_offset == 4 for log in logs()))
     first, *others = (held(log) for log in logs())
     assert others == [first, first]
 
@@ -132,7 +129,7 @@ BATCH_BYTES = 100_000
 @pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
-def test_three_replicas_use_the_memory_of_one_and_release_it(wait_for: WaitFor) -> None:
+def test_three_replicas_use_the_memory_of_one_and_release_it(live: LiveCluster) -> None:
     """The brokers' own process, without the history, which keeps up to 32 MB of requests."""
     with KafkaCluster(3, {"t": Topic(1, 3)}, process=True, history_entries=0) as cluster:
         address = cluster.bootstrap_servers.split(",")[cluster.partition("t", 0).leader]
@@ -155,20 +152,18 @@ def test_three_replicas_use_the_memory_of_one_and_release_it(wait_for: WaitFor) 
         grown = resident_mb() - before
         assert grown < 1.3 * PAYLOAD_MB, f"{grown:.0f} MB for {PAYLOAD_MB}"
         cluster.delete_topic("t")
-        wait_for(lambda: resident_mb() - before < 0.2 * PAYLOAD_MB)
+        live.wait_for(lambda: resident_mb() - before < 0.2 * PAYLOAD_MB)
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1, "kept": 1})
-def test_logs_of_topics_deleted_while_their_broker_was_down_are_removed(
-    kafka_cluster: KafkaCluster, wait_for: WaitFor
-) -> None:
+def test_logs_of_topics_deleted_while_their_broker_was_down_are_removed(live: LiveCluster) -> None:
     """Later metadata does not have their ids, so only the start of the broker can remove them."""
-    broker = kafka_cluster.brokers[1]
+    broker = live.cluster.brokers[1]
     found = broker.replicas.replicas["t", 0].log
     kept = broker.replicas.replicas["kept", 0].log
-    kafka_cluster.controls.stop_broker(1)
-    kafka_cluster.delete_topic("t")
+    live.controls.stop_broker(1)
+    live.cluster.delete_topic("t")
     assert broker.logs.find(found.topic_id, 0) is found
-    kafka_cluster.controls.restart_broker(1)
-    wait_for(lambda: broker.logs.find(found.topic_id, 0) is None)
+    live.controls.restart_broker(1)
+    live.wait_for(lambda: broker.logs.find(found.topic_id, 0) is None)
     assert broker.logs.find(kept.topic_id, 0) is kept

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -17,7 +17,7 @@ from pykafka2.protocol.messages.log_dirs import (
     DescribeLogDirsRequest,
 )
 from pykafka2.protocol.messages.topics import DeleteRecordsRequest
-from pykafka2.testing.cluster import KafkaCluster, Topic
+from pykafka2.testing.cluster import Topic
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import (
@@ -32,9 +32,9 @@ from tests.broker.support.data_requests import (
 )
 from tests.broker.support.leaders import append, ends
 from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 
 KEY = ("t", 0)
-Leader = Callable[[str, int], RawClient]
 one_broker = pytest.mark.kafka(brokers=1, topics={"t": 1})
 
 
@@ -78,34 +78,30 @@ def test_apply_retention_deletes_the_segments_of_the_chosen_partitions(simulatio
 
 
 @one_broker
-def test_waiting_fetch_below_the_new_log_start_is_out_of_range(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
-) -> None:
-    wire = leader(*KEY)
+def test_waiting_fetch_below_the_new_log_start_is_out_of_range(live: LiveCluster) -> None:
+    wire = live.leader(*KEY)
     produce(wire, *KEY, batch(timestamp=0))
     wire.send(fetch_request(*KEY, 0, max_wait_ms=10_000, min_bytes=10_000), 12)
-    wait_for(lambda: kafka_cluster.broker(0).replicas.fetches.waiting() == 1)
-    kafka_cluster.controls.apply_retention()
+    live.wait_for(lambda: live.cluster.broker(0).replicas.fetches.waiting() == 1)
+    live.controls.apply_retention()
     data = wire.receive(FetchRequest, 12)[1].responses[0].partitions[0]
     assert for_code(data.error_code).__name__ == "OffsetOutOfRange"
     assert fetch(wire, *KEY, 1).error_code == 0
 
 
 @one_broker
-def test_rolled_segment_completes_a_waiting_fetch(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
-) -> None:
-    reader, writer = leader(*KEY), leader(*KEY)
+def test_rolled_segment_completes_a_waiting_fetch(live: LiveCluster) -> None:
+    reader, writer = live.leader(*KEY), live.leader(*KEY)
     produce(writer, *KEY, batch())
     reader.send(fetch_request(*KEY, 0, max_wait_ms=10_000, min_bytes=10_000), 12)
-    wait_for(lambda: kafka_cluster.broker(0).replicas.fetches.waiting() == 1)
+    live.wait_for(lambda: live.cluster.broker(0).replicas.fetches.waiting() == 1)
     produce(writer, *KEY, batch())
-    assert kafka_cluster.history.entries("Fetch")[0].answered_at is None
-    kafka_cluster.controls.roll_segments(KEY)
+    assert live.history.entries("Fetch")[0].answered_at is None
+    live.controls.roll_segments(KEY)
     produce(writer, *KEY, batch())
     data = reader.receive(FetchRequest, 12)[1].responses[0].partitions[0]
     assert len(data.records or b"") == 2 * len(batch()), "the rest of the segment"
-    assert (kafka_cluster.history.entries("Fetch")[0].latency or 99) < 5, "not by its timeout"
+    assert (live.history.entries("Fetch")[0].latency or 99) < 5, "not by its timeout"
 
 
 # ---------------------------------------------------------------------- DeleteRecords
@@ -126,13 +122,13 @@ def delete(
 
 
 @one_broker
-def test_delete_records_moves_the_log_start_offset(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    wire = leader(*KEY)
+def test_delete_records_moves_the_log_start_offset(live: LiveCluster) -> None:
+    wire = live.leader(*KEY)
     produce(wire, *KEY, batch([b"a", b"b", b"c"]))
     for version, offset, low in ((0, 1, 1), (1, 0, 1), (2, 2, 2), (2, -1, 3)):
         assert delete(wire, offset, version=version) == (low, "none")
     assert fetch(wire, *KEY, 2).error_code == errors.OffsetOutOfRange.code
-    assert kafka_cluster.log(*KEY).values() == []
+    assert live.cluster.log(*KEY).values() == []
     assert produce(wire, *KEY, batch()).base_offset == 3
 
 
@@ -144,48 +140,45 @@ def test_delete_records_moves_the_log_start_offset(kafka_cluster: KafkaCluster, 
         "both": Topic(configs={"cleanup.policy": "compact,delete"}),
     },
 )
-def test_invalid_delete_records_requests_are_rejected(
-    kafka_cluster: KafkaCluster, leader: Leader, connect: Callable[[int], RawClient]
-) -> None:
-    wire = leader(*KEY)
+def test_invalid_delete_records_requests_are_rejected(live: LiveCluster) -> None:
+    wire = live.leader(*KEY)
     produce(wire, *KEY, batch())
     assert delete(wire, 2) == (-1, "OffsetOutOfRange")
     assert delete(wire, -2) == (-1, "OffsetOutOfRange")
     assert delete(wire, 0, partition=7) == (-1, "UnknownTopicOrPartition")
     assert delete(wire, 0, topic="nosuch") == (-1, "UnknownTopicOrPartition")
-    other = connect(1 - kafka_cluster.partition(*KEY).leader)
+    other = live.connect(1 - live.cluster.partition(*KEY).leader)
     assert delete(other, 0) == (-1, "NotLeaderOrFollower")
-    assert delete(leader("compacted", 0), 0, topic="compacted") == (-1, "PolicyViolation")
-    assert delete(leader("both", 0), 0, topic="both") == (0, "none")
-    kafka_cluster.create_topic("__consumer_offsets", 1)
+    assert delete(live.leader("compacted", 0), 0, topic="compacted") == (-1, "PolicyViolation")
+    assert delete(live.leader("both", 0), 0, topic="both") == (0, "none")
+    live.cluster.create_topic("__consumer_offsets", 1)
     assert (
-        delete(leader("__consumer_offsets", 0), 0, topic="__consumer_offsets")[1] == "InvalidTopicException"
+        delete(live.leader("__consumer_offsets", 0), 0, topic="__consumer_offsets")[1]
+        == "InvalidTopicException"
     )
 
 
 @pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_delete_records_waits_for_live_replicas_only(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
-) -> None:
-    wire = leader(*KEY)
+def test_delete_records_waits_for_live_replicas_only(live: LiveCluster) -> None:
+    wire = live.leader(*KEY)
     produce(wire, *KEY, batch([b"a", b"b"]))
-    leading = kafka_cluster.partition(*KEY).leader
+    leading = live.cluster.partition(*KEY).leader
     assert delete(wire, 1) == (1, "none")
-    assert {one.log_start_offset for one in kafka_cluster.partition(*KEY).replicas.values()} == {1}
-    kafka_cluster.controls.pause_followers()
+    assert {one.log_start_offset for one in live.cluster.partition(*KEY).replicas.values()} == {1}
+    live.controls.pause_followers()
     produce(wire, *KEY, batch(), acks=1)
     produce(wire, *KEY, batch(), acks=1)  # a fetch under way can still read the first one
-    assert kafka_cluster.partition(*KEY).high_watermark < 4
+    assert live.cluster.partition(*KEY).high_watermark < 4
     assert delete(wire, 4) == (-1, "OffsetOutOfRange"), "records above the high watermark cannot be deleted"
     wire.send(delete_records_request(*KEY, 2, timeout_ms=200), 2)
     # The smallest log start of the live replicas has not moved.
     assert deleted(wire.receive(DeleteRecordsRequest, 2)[1]) == (1, "RequestTimedOut")
-    assert kafka_cluster.partition(*KEY).replicas[leading].log_start_offset == 2, "the deletion has begun"
+    assert live.cluster.partition(*KEY).replicas[leading].log_start_offset == 2, "the deletion has begun"
     wire.send(delete_records_request(*KEY, 2, timeout_ms=60_000), 2)
-    wait_for(lambda: kafka_cluster.broker(leading).replicas.deletes.waiting() == 1)
-    kafka_cluster.controls.crash_broker(1 - leading)
+    live.wait_for(lambda: live.cluster.broker(leading).replicas.deletes.waiting() == 1)
+    live.controls.crash_broker(1 - leading)
     # Only live replicas count; the leader learns of the crash from new metadata.
     assert deleted(wire.receive(DeleteRecordsRequest, 2)[1]) == (2, "none")
 
@@ -238,16 +231,16 @@ def test_follower_adopts_the_log_start_offset_of_its_leader(simulation: Simulati
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_delete_records_with_timeout_zero_checks_once(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_delete_records_with_timeout_zero_checks_once(live: LiveCluster) -> None:
     """librdkafka's test 0081 expects that only a partition without followers meets the timeout."""
-    kafka_cluster.create_topic("alone", 1, replication_factor=1)
+    live.cluster.create_topic("alone", 1, replication_factor=1)
     for topic, expected in (("alone", (2, "none")), ("t", (0, "RequestTimedOut"))):
-        wire = leader(topic, 0)
+        wire = live.leader(topic, 0)
         produce(wire, topic, 0, batch([b"a", b"b"]))
-        kafka_cluster.controls.pause_followers()  # otherwise one could be fast enough
+        live.controls.pause_followers()  # otherwise one could be fast enough
         assert delete(wire, -1, topic=topic, timeout_ms=0) == expected
-        kafka_cluster.controls.resume_followers()
-        view = kafka_cluster.partition(topic, 0)
+        live.controls.resume_followers()
+        view = live.cluster.partition(topic, 0)
         assert view.replicas[view.leader].log_start_offset == 2
 
 
@@ -272,8 +265,8 @@ def test_leader_change_completes_a_waiting_delete_records(simulation: Simulation
 
 @pytest.mark.kafka(brokers=1, topics={"t": 2, "u": 1})
 @pytest.mark.parametrize("version", range(1, 6))
-def test_describe_log_dirs_returns_partition_sizes(leader: Leader, version: int) -> None:
-    wire = leader(*KEY)
+def test_describe_log_dirs_returns_partition_sizes(live: LiveCluster, version: int) -> None:
+    wire = live.leader(*KEY)
     produce(wire, "t", 1, batch())
 
     def sizes(topics: list[DescribableLogDirTopic] | None) -> dict[tuple[str, int], int]:
@@ -298,18 +291,16 @@ def move_replica(wire: RawClient, path: str, topic: str) -> str:
 
 
 @one_broker
-def test_replicas_can_only_move_to_the_directory_where_they_are(leader: Leader) -> None:
-    wire = leader(*KEY)
+def test_replicas_can_only_move_to_the_directory_where_they_are(live: LiveCluster) -> None:
+    wire = live.leader(*KEY)
     assert move_replica(wire, "/tmp/kafka-logs", "t") == "none"
     assert move_replica(wire, "/elsewhere", "t") == "LogDirNotFound"
     assert move_replica(wire, "/tmp/kafka-logs", "nosuch") == "UnknownTopicOrPartition"
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 4}, config={"log.dirs": "/one, /two"})
-def test_replicas_are_spread_over_log_directories_and_moved(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
-    wire = leader(*KEY)
+def test_replicas_are_spread_over_log_directories_and_moved(live: LiveCluster) -> None:
+    wire = live.leader(*KEY)
     produce(wire, *KEY, batch())
 
     def places() -> dict[tuple[str, int], str]:
@@ -327,10 +318,10 @@ def test_replicas_are_spread_over_log_directories_and_moved(
     to = "/one" if before["t", 0] == "/two" else "/two"
     assert move_replica(wire, to, "t") == "none"
     assert places() == {**before, ("t", 0): to}
-    assert kafka_cluster.log(*KEY).log_end_offset == 1
+    assert live.cluster.log(*KEY).log_end_offset == 1
     assert move_replica(wire, "/three", "t") == "LogDirNotFound"
     assert move_replica(wire, "/two", "later") == "UnknownTopicOrPartition"
-    kafka_cluster.create_topic("later")
+    live.cluster.create_topic("later")
     assert places()["later", 0] == "/two"
-    kafka_cluster.delete_topic("t")
+    live.cluster.delete_topic("t")
     assert places() == {("later", 0): "/two"}

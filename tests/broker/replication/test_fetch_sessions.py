@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -32,8 +31,8 @@ from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce
 from tests.broker.support.leaders import append
 from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 
-Connect = Callable[[], RawClient]
 two_partitions = pytest.mark.kafka(brokers=1, topics={"t": 2})
 
 
@@ -93,9 +92,9 @@ def code_of(response: FetchResponse) -> str:
 
 
 @pytest.fixture(params=["by name", "by id"])
-def reader(request: pytest.FixtureRequest, kafka_cluster: KafkaCluster, connect: Connect) -> Reader:
-    topic_id = kafka_cluster.controller.image.topics["t"].id
-    return Reader(connect(), topic_id if request.param == "by id" else bytes(16))
+def reader(request: pytest.FixtureRequest, live: LiveCluster) -> Reader:
+    topic_id = live.cluster.controller.image.topics["t"].id
+    return Reader(live.connect(), topic_id if request.param == "by id" else bytes(16))
 
 
 @two_partitions
@@ -114,10 +113,10 @@ def test_incremental_fetch_returns_only_changed_partitions(reader: Reader) -> No
 
 
 @two_partitions
-def test_a_fetch_of_a_session_waits_for_any_of_its_partitions(reader: Reader, connect: Connect) -> None:
+def test_a_fetch_of_a_session_waits_for_any_of_its_partitions(reader: Reader, live: LiveCluster) -> None:
     reader.fetch({0: 0, 1: 0})
     reader.wire.send(reader.request(max_wait_ms=10_000), reader.version)
-    produce(connect(), "t", 1, batch([b"x"]))
+    produce(live.connect(), "t", 1, batch([b"x"]))
     assert sizes_of(reader.wire.receive(FetchRequest, reader.version)[1]) == {1: len(batch([b"x"]))}
 
 

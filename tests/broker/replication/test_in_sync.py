@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from pykafka2.broker.log.partition_log import PartitionLog
@@ -23,9 +21,9 @@ from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import error_name, produce
 from tests.broker.support.leaders import append, ends
 from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 
 KEY = ("t", 0)
-Connect = Callable[[int], RawClient]
 
 
 class TestLastCaughtUp:
@@ -136,22 +134,20 @@ def replica_fetch(
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
-def test_replica_fetch_reads_to_the_log_end_with_its_current_broker_epoch_only(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient]
-) -> None:
-    wire = leader(*KEY)
-    kafka_cluster.controls.pause_followers()
+def test_replica_fetch_reads_to_the_log_end_with_its_current_broker_epoch_only(live: LiveCluster) -> None:
+    wire = live.leader(*KEY)
+    live.controls.pause_followers()
     produce(wire, *KEY, batch(), acks=1)
-    view = kafka_cluster.partition(*KEY)
+    view = live.cluster.partition(*KEY)
     follower = next(broker for broker in view.replicas if broker != view.leader)
-    epoch = kafka_cluster.broker(follower).epoch
+    epoch = live.cluster.broker(follower).epoch
 
     def error(replica: int, epoch: int, **options: int) -> str:
-        data = replica_fetch(wire, kafka_cluster, replica, epoch, **options)
+        data = replica_fetch(wire, live.cluster, replica, epoch, **options)
         return error_name(data.error_code)
 
-    assert len(replica_fetch(wire, kafka_cluster, follower, epoch).records or b"") == len(batch())
-    assert kafka_cluster.partition(*KEY).high_watermark == 0, "a fetch from 0 acknowledges nothing"
+    assert len(replica_fetch(wire, live.cluster, follower, epoch).records or b"") == len(batch())
+    assert live.cluster.partition(*KEY).high_watermark == 0, "a fetch from 0 acknowledges nothing"
     assert error(follower, epoch - 1) == "NotLeaderOrFollower"
     assert error(77, -1) == "NotLeaderOrFollower"
     assert error(follower, epoch, leader_epoch=5) == "UnknownLeaderEpoch"
@@ -161,29 +157,27 @@ def test_replica_fetch_reads_to_the_log_end_with_its_current_broker_epoch_only(
 @pytest.mark.kafka(
     brokers=2, topics={"t": 1}, config={"fetch.max.bytes": 2500, "replica.fetch.response.max.bytes": 2000}
 )
-def test_fetch_limits_bound_follower_fetches_except_for_the_first_batch(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: Callable[..., None]
-) -> None:
+def test_fetch_limits_bound_follower_fetches_except_for_the_first_batch(live: LiveCluster) -> None:
     """fetch.max.bytes is the leader's limit, replica.fetch.response.max.bytes that in followers' requests."""
     max_bytes: list[int] = []
-    kafka_cluster.controls.rule(
+    live.controls.rule(
         api="Fetch", between_brokers=True, where=lambda one: max_bytes.append(one.max_bytes), then="hold"
     )
-    wire = leader(*KEY)
-    kafka_cluster.controls.pause_followers()
+    wire = live.leader(*KEY)
+    live.controls.pause_followers()
     large, small = batch([bytes(5000)]), batch([bytes(900)])
     for data in (small, small, small, large):
         assert produce(wire, *KEY, data, acks=1).error_code == 0
-    view = kafka_cluster.partition(*KEY)
+    view = live.cluster.partition(*KEY)
     follower = next(broker for broker in view.replicas if broker != view.leader)
-    epoch = kafka_cluster.broker(follower).epoch
+    epoch = live.cluster.broker(follower).epoch
     sizes = [
-        len(replica_fetch(wire, kafka_cluster, follower, epoch, offset=offset).records or b"")
+        len(replica_fetch(wire, live.cluster, follower, epoch, offset=offset).records or b"")
         for offset in range(4)
     ]
     assert sizes == [2 * len(small), 2 * len(small), len(small), len(large)]
-    kafka_cluster.controls.resume_followers()
-    wait_for(lambda: kafka_cluster.partition(*KEY).high_watermark == 4)
+    live.controls.resume_followers()
+    live.wait_for(lambda: live.cluster.partition(*KEY).high_watermark == 4)
     assert set(max_bytes) == {2000}
 
 
@@ -191,20 +185,18 @@ def test_fetch_limits_bound_follower_fetches_except_for_the_first_batch(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_fetch_with_a_topic_id_other_than_that_of_the_log_is_inconsistent(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
+def test_fetch_with_a_topic_id_other_than_that_of_the_log_is_inconsistent(live: LiveCluster) -> None:
     """The metadata has the new topic, but the log is still that of the old one."""
-    wire = connect(0)
-    with kafka_cluster.lock:
-        replica = kafka_cluster.broker(0).replicas.replicas[KEY]
+    wire = live.connect()
+    with live.cluster.lock:
+        replica = live.cluster.broker(0).replicas.replicas[KEY]
         kept = replica.log
         replica.log = PartitionLog("t", 0, b"\x09" * 16)
-    data = replica_fetch(wire, kafka_cluster, -1, -1)
+    data = replica_fetch(wire, live.cluster, -1, -1)
     assert error_name(data.error_code) == "InconsistentTopicId"
-    with kafka_cluster.lock:
+    with live.cluster.lock:
         replica.log = kept
-    assert replica_fetch(wire, kafka_cluster, -1, -1).error_code == 0
+    assert replica_fetch(wire, live.cluster, -1, -1).error_code == 0
 
 
 # ---------------------------------------------------------------------- replica selectors

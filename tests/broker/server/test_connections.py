@@ -34,10 +34,9 @@ from pykafka2.testing import KafkaCluster, Simulation, Topic
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import fetch_request, partition_of, produce, produce_request
 from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 from tests.gate import examples
 
-Connect = Callable[..., RawClient]
-WaitFor = Callable[[Callable[[], bool]], None]
 METADATA = MetadataRequest(topics=None)
 
 
@@ -54,9 +53,9 @@ def framed(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def assert_closes_only_the_sender(connect: Connect, data: bytes) -> None:
+def assert_closes_only_the_sender(live: LiveCluster, data: bytes) -> None:
     """Assert that the broker closes the sender's connection and no other."""
-    other, hostile = connect(), connect()
+    other, hostile = live.connect(), live.connect()
     other.call(METADATA, 12)
     hostile.socket.sendall(data)
     assert hostile.is_closed_by_broker()
@@ -64,15 +63,15 @@ def assert_closes_only_the_sender(connect: Connect, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 100 * 1024 * 1024 + 1, 2**31 - 1])
-def test_frame_of_an_illegal_size_closes_only_its_connection(connect: Connect, size: int) -> None:
-    assert_closes_only_the_sender(connect, struct.pack(">i", size))
+def test_frame_of_an_illegal_size_closes_only_its_connection(live: LiveCluster, size: int) -> None:
+    assert_closes_only_the_sender(live, struct.pack(">i", size))
 
 
 @pytest.mark.kafka(brokers=1, config={"socket.request.max.bytes": 1000})
-def test_socket_request_max_bytes_is_the_limit(connect: Connect) -> None:
-    assert_closes_only_the_sender(connect, struct.pack(">i", 1001))
+def test_socket_request_max_bytes_is_the_limit(live: LiveCluster) -> None:
+    assert_closes_only_the_sender(live, struct.pack(">i", 1001))
     too_large = b"".join(encode_request(METADATA, 12, 1, "c" * 1000))
-    assert_closes_only_the_sender(connect, too_large)
+    assert_closes_only_the_sender(live, too_large)
 
 
 @pytest.mark.parametrize(
@@ -96,20 +95,20 @@ def test_socket_request_max_bytes_is_the_limit(connect: Connect) -> None:
         "body does not parse",
     ],
 )
-def test_invalid_request_bytes_close_only_that_connection(connect: Connect, data: bytes) -> None:
-    assert_closes_only_the_sender(connect, data)
+def test_invalid_request_bytes_close_only_that_connection(live: LiveCluster, data: bytes) -> None:
+    assert_closes_only_the_sender(live, data)
 
 
-def test_bytes_after_the_body_are_ignored(connect: Connect) -> None:
+def test_bytes_after_the_body_are_ignored(live: LiveCluster) -> None:
     """Kafka ignores them, too; librdkafka sends some after a Metadata request for all topics."""
-    wire = connect()
+    wire = live.connect()
     wire.socket.sendall(framed(header(3, 0, 7) + struct.pack(">i", 0) + b"more"))
     assert wire.receive(MetadataRequest, 0)[0] == 7
     wire.call(METADATA, 12)
 
 
-def test_frame_can_arrive_byte_by_byte(connect: Connect) -> None:
-    wire = connect()
+def test_frame_can_arrive_byte_by_byte(live: LiveCluster) -> None:
+    wire = live.connect()
     wire.send(METADATA, 12)
     wire.receive(MetadataRequest, 12)
     for byte in framed(header(3, 0, 77) + struct.pack(">i", 0)):
@@ -118,8 +117,10 @@ def test_frame_can_arrive_byte_by_byte(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("version", [6, 99, 32767])
-def test_unknown_version_of_api_versions_gets_a_response_in_version_0(connect: Connect, version: int) -> None:
-    wire = connect()
+def test_unknown_version_of_api_versions_gets_a_response_in_version_0(
+    live: LiveCluster, version: int
+) -> None:
+    wire = live.connect()
     wire.socket.sendall(framed(header(18, version, 5) + b"\x00whatever this is"))
     frame = wire.receive_frame()
     response = ApiVersionsResponse.decode(frame[4:], 0)
@@ -130,8 +131,8 @@ def test_unknown_version_of_api_versions_gets_a_response_in_version_0(connect: C
     wire.call(METADATA, 12)
 
 
-def test_response_header_of_api_versions_is_always_version_0(connect: Connect) -> None:
-    wire = connect()
+def test_response_header_of_api_versions_is_always_version_0(live: LiveCluster) -> None:
+    wire = live.connect()
     wire.send(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
     frame = wire.receive_frame()
     # Header version 1 would put a byte for tagged fields behind the correlation id.
@@ -140,15 +141,17 @@ def test_response_header_of_api_versions_is_always_version_0(connect: Connect) -
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "x-", "ü"])
 def test_client_software_name_that_does_not_match_the_pattern_is_rejected(
-    connect: Connect, name: str
+    live: LiveCluster, name: str
 ) -> None:
     request = ApiVersionsRequest(client_software_name=name, client_software_version="1.0")
-    assert connect().call(request, 3).error_code == errors.InvalidRequest.code
+    assert live.connect().call(request, 3).error_code == errors.InvalidRequest.code
 
 
-def test_api_versions_lists_exactly_the_served_apis(connect: Connect) -> None:
+def test_api_versions_lists_exactly_the_served_apis(live: LiveCluster) -> None:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
-    offered = {api.api_key: (api.min_version, api.max_version) for api in connect().call(request, 4).api_keys}
+    offered = {
+        api.api_key: (api.min_version, api.max_version) for api in live.connect().call(request, 4).api_keys
+    }
     assert set(offered) == {key for key, api in APIS.items() if not api.between_brokers}
     # Produce lists version 0 for librdkafka (KAFKA-18659).
     assert offered[0] == (0, 13)
@@ -157,41 +160,36 @@ def test_api_versions_lists_exactly_the_served_apis(connect: Connect) -> None:
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_response_that_cannot_be_encoded_closes_only_its_connection(
-    kafka_cluster: KafkaCluster,
-    leader: Callable[[str, int], RawClient],
-    wait_for: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
+    live: LiveCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The response is delayed, in the purgatory."""
-    kafka_cluster.controls.pause_followers()
-    wire = leader("t", 0)
+    live.controls.pause_followers()
+    wire = live.leader()
     wire.send(produce_request("t", 0, batch(), timeout_ms=60_000), 12)
-    wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 1)
+    live.wait_for(lambda: live.cluster.log("t", 0).log_end_offset == 1)
     broken = ProduceResponse(responses=[])
     broken.throttle_time_ms = 2**40  # no int32
     monkeypatch.setattr("pykafka2.broker.handlers.produce._response", lambda *_: broken)
-    kafka_cluster.controls.resume_followers()
+    live.controls.resume_followers()
     assert wire.is_closed_by_broker()
-    leader("t", 0).call(METADATA, 12)
-    assert [one.where.split(" from ")[0] for one in kafka_cluster.problems.take()] == [
+    live.leader().call(METADATA, 12)
+    assert [one.where.split(" from ")[0] for one in live.cluster.problems.take()] == [
         "the response to ProduceRequest v12"
     ]
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_acks_0_has_no_response(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: Callable[..., None]
-) -> None:
-    wire = connect()
+def test_acks_0_has_no_response(live: LiveCluster) -> None:
+    wire = live.connect()
     wire.send(produce_request("t", 0, batch([b"silent"]), acks=0), 12)
     # The next response is that of the next request.
     wire.call(METADATA, 12)
-    assert kafka_cluster.log("t", 0).values() == [b"silent"]
+    assert live.cluster.log("t", 0).values() == [b"silent"]
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_error_with_acks_0_closes_the_connection(connect: Connect) -> None:
-    wire = connect()
+def test_error_with_acks_0_closes_the_connection(live: LiveCluster) -> None:
+    wire = live.connect()
     wire.send(produce_request("nosuch", 0, batch(), acks=0), 12)
     assert wire.is_closed_by_broker()
 
@@ -201,26 +199,24 @@ def serial(**config: object) -> pytest.MarkDecorator:
 
 
 @serial()
-def test_serial_mode_handles_the_next_request_after_the_response_was_sent(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: WaitFor
-) -> None:
-    kafka_cluster.controls.pause_followers()
-    wire = leader("t", 0)
+def test_serial_mode_handles_the_next_request_after_the_response_was_sent(live: LiveCluster) -> None:
+    live.controls.pause_followers()
+    wire = live.leader()
     for value in (b"1", b"2"):
         wire.send(produce_request("t", 0, batch([value])), 12)
     metadata = wire.send(METADATA, 12)
-    wait_for(lambda: len(kafka_cluster.log("t", 0).values()) == 1)
-    assert kafka_cluster.history.in_flight_max("Produce") == 1
-    kafka_cluster.controls.resume_followers()
+    live.wait_for(lambda: len(live.cluster.log("t", 0).values()) == 1)
+    assert live.history.in_flight_max("Produce") == 1
+    live.controls.resume_followers()
     offsets = [partition_of(wire.receive(ProduceRequest, 12)[1]).base_offset for _ in range(2)]
     assert offsets == [0, 1]
     assert wire.receive(MetadataRequest, 12)[0] == metadata
-    assert kafka_cluster.history.in_flight_max("Produce") == 1
+    assert live.history.in_flight_max("Produce") == 1
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"queued.max.requests": 1, "threads": "separate"})
-def test_all_requests_are_handled_with_a_request_queue_for_one(connect: Connect) -> None:
-    wires = [connect() for _ in range(8)]
+def test_all_requests_are_handled_with_a_request_queue_for_one(live: LiveCluster) -> None:
+    wires = [live.connect() for _ in range(8)]
     for wire in wires:
         for _ in range(5):
             wire.send(METADATA, 12)
@@ -228,14 +224,12 @@ def test_all_requests_are_handled_with_a_request_queue_for_one(connect: Connect)
         assert [wire.receive(MetadataRequest, 12)[0] for _ in range(5)] == [1, 2, 3, 4, 5]
 
 
-def fill_queue(
-    cluster: KafkaCluster, many: RawClient, one: RawClient, wait_for: WaitFor
-) -> Callable[[], None]:
+def fill_queue(live: LiveCluster, many: RawClient, one: RawClient) -> Callable[[], None]:
     """Fill the queue with a request of `many`, which sends more, and let `one` wait for room.
 
     Return a function that lets the handlers continue.
     """
-    broker = cluster.brokers[0]
+    broker = live.cluster.brokers[0]
     queue = broker.parts.queue
     taken = queue.take
 
@@ -245,22 +239,22 @@ def fill_queue(
 
     queue.take = lambda: None  # type: ignore[method-assign]
     many.socket.sendall(metadata_requests(20, "many"))
-    wait_for(lambda: queue.is_full)
+    live.wait_for(lambda: queue.is_full)
     one.send(METADATA, 12)
-    wait_for(lambda: any(found.wants_room for part in broker.processors for found in [*part.connections]))
+    live.wait_for(
+        lambda: any(found.wants_room for part in broker.processors for found in [*part.connections])
+    )
     return resume
 
 
 @pytest.mark.kafka(brokers=1, config={"queued.max.requests": 1})
-def test_connection_that_waits_for_room_in_a_full_request_queue_is_not_read(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
-) -> None:
-    many, one = connect(), connect()
-    resume = fill_queue(kafka_cluster, many, one, wait_for)
-    found = [each for part in kafka_cluster.brokers[0].processors for each in part.connections]
+def test_connection_that_waits_for_room_in_a_full_request_queue_is_not_read(live: LiveCluster) -> None:
+    many, one = live.connect(), live.connect()
+    resume = fill_queue(live, many, one)
+    found = [each for part in live.cluster.brokers[0].processors for each in part.connections]
     (waiting,) = [each for each in found if each.wants_room]
     one.send(METADATA, 12)
-    wait_for(lambda: waiting._interest == 0)
+    live.wait_for(lambda: waiting._interest == 0)
     resume()
     for _ in range(2):
         one.receive(MetadataRequest, 12)
@@ -268,11 +262,11 @@ def test_connection_that_waits_for_room_in_a_full_request_queue_is_not_read(
 
 @pytest.mark.kafka(brokers=1, config={"queued.max.requests": 1})
 def test_room_in_a_full_request_queue_goes_to_the_waiting_processor(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, responded: list[str | None]
+    live: LiveCluster, responded: list[str | None]
 ) -> None:
     """It does not go to the connection with the last response, which has its next request in the buffer."""
-    many, one = connect(), connect()
-    fill_queue(kafka_cluster, many, one, wait_for)()
+    many, one = live.connect(), live.connect()
+    fill_queue(live, many, one)()
     assert one.receive(MetadataRequest, 12)[0] == 1
     assert [many.receive(MetadataRequest, 12)[0] for _ in range(20)] == [*range(20)]
     assert responded.index("wire") == 1, responded
@@ -281,32 +275,30 @@ def test_room_in_a_full_request_queue_goes_to_the_waiting_processor(
 @pytest.mark.parametrize("start", [b"", b"\0\0", b"\0\0\0\x20half"])
 @pytest.mark.kafka(brokers=1, config={"queued.max.requests": 1})
 def test_reset_connection_without_a_request_is_closed_while_the_request_queue_is_full(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, start: bytes
+    live: LiveCluster, start: bytes
 ) -> None:
     """Otherwise thousands of them would delay the other connections."""
-    many, one, ended = connect(), connect(), connect()
+    many, one, ended = live.connect(), live.connect(), live.connect()
     ended.call(METADATA, 12)
     ended.socket.sendall(start)
-    resume = fill_queue(kafka_cluster, many, one, wait_for)
-    (processor,) = kafka_cluster.brokers[0].processors
+    resume = fill_queue(live, many, one)
+    (processor,) = live.cluster.brokers[0].processors
     before = len(processor.connections)
     ended.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     ended.socket.close()
-    wait_for(lambda: len(processor.connections) == before - 1)
+    live.wait_for(lambda: len(processor.connections) == before - 1)
     resume()
     assert one.receive(MetadataRequest, 12)[0] == 1
 
 
 @pytest.mark.kafka(brokers=1, config={"queued.max.requests": 1, "num.network.threads": 2})
-def test_processor_that_missed_room_in_the_request_queue_is_signalled_again(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
-) -> None:
+def test_processor_that_missed_room_in_the_request_queue_is_signalled_again(live: LiveCluster) -> None:
     """A request of the other processor can take the room that it was signalled for."""
-    wires = [connect(), connect()]
+    wires = [live.connect(), live.connect()]
     for wire in wires:
         wire.call(METADATA, 12)
     for many, one in (wires, wires[::-1]):
-        fill_queue(kafka_cluster, many, one, wait_for)()
+        fill_queue(live, many, one)()
         for _ in range(20):
             many.receive(MetadataRequest, 12)
         one.receive(MetadataRequest, 12)
@@ -315,22 +307,22 @@ def test_processor_that_missed_room_in_the_request_queue_is_signalled_again(
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.kafka(brokers=1, config={"queued.max.requests": 2, "num.network.threads": 2})
 def test_room_in_a_full_request_queue_is_shared_between_connections_of_all_processors(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, responded: list[str | None], which: int
+    live: LiveCluster, responded: list[str | None], which: int
 ) -> None:
     """Five connections of one processor send many requests, one of the other sends few."""
-    wires = [connect() for _ in range(10)]
+    wires = [live.connect() for _ in range(10)]
     for wire in wires:
         wire.call(METADATA, 12)
     responded.clear()
     many, one = wires[which::2], wires[1 - which]
-    broker = kafka_cluster.brokers[0]
+    broker = live.cluster.brokers[0]
     queue, taken = broker.parts.queue, broker.parts.queue.take
     queue.take = lambda: None  # type: ignore[method-assign]
     for wire in many:
         wire.socket.sendall(metadata_requests(20, "many"))
-    wait_for(lambda: queue.is_full)
+    live.wait_for(lambda: queue.is_full)
     one.socket.sendall(metadata_requests(10, "one"))
-    wait_for(
+    live.wait_for(
         lambda: sum(found.wants_room for part in broker.processors for found in [*part.connections]) >= 4
     )
     queue.take = taken  # type: ignore[method-assign]
@@ -345,15 +337,13 @@ def test_room_in_a_full_request_queue_is_shared_between_connections_of_all_proce
 
 
 @pytest.mark.kafka(brokers=1, config={"queued.max.requests": 1, "num.network.threads": 2})
-def test_room_kept_for_closed_connections_goes_to_the_next_processor(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
-) -> None:
+def test_room_kept_for_closed_connections_goes_to_the_next_processor(live: LiveCluster) -> None:
     """Their processor is the first that waits for room, but has no connection that needs it."""
-    wires = [connect() for _ in range(4)]
+    wires = [live.connect() for _ in range(4)]
     for wire in wires:
         wire.call(METADATA, 12)
     first, one, dropped = wires[0], wires[1], wires[2]
-    broker = kafka_cluster.brokers[0]
+    broker = live.cluster.brokers[0]
     queue, taken = broker.parts.queue, broker.parts.queue.take
 
     def waiting() -> list[tuple[Processor, Connection]]:
@@ -363,12 +353,12 @@ def test_room_kept_for_closed_connections_goes_to_the_next_processor(
 
     queue.take = lambda: None  # type: ignore[method-assign]
     first.send(METADATA, 12)
-    wait_for(lambda: queue.is_full)
+    live.wait_for(lambda: queue.is_full)
     dropped.send(METADATA, 12)
-    wait_for(lambda: len(waiting()) == 1)
+    live.wait_for(lambda: len(waiting()) == 1)
     ((processor, _),) = waiting()
     one.send(METADATA, 12)
-    wait_for(lambda: len(waiting()) == 2)
+    live.wait_for(lambda: len(waiting()) == 2)
     error = Disconnected("planted")
     processor.loop.call(lambda: [processor.drop(found, error) for found in [*processor.connections]])
     queue.take = taken  # type: ignore[method-assign]
@@ -399,45 +389,43 @@ def test_inter_broker_apis_are_those_of_kafka() -> None:
 
 @pytest.mark.parametrize(("key", "version"), BETWEEN_BROKERS)
 def test_client_that_sends_an_inter_broker_request_is_disconnected(
-    connect: Connect, kafka_cluster: KafkaCluster, key: int, version: int
+    live: LiveCluster, key: int, version: int
 ) -> None:
     """Kafka serves them only on the controller's listener."""
     data = framed(header(key, version) + b"\0" * 64)
-    assert_closes_only_the_sender(connect, data)
-    (refused,) = kafka_cluster.events.events("refused")
+    assert_closes_only_the_sender(live, data)
+    (refused,) = live.cluster.events.events("refused")
     assert f"{APIS[key].name} is not served to clients" in refused.text
 
 
 @pytest.mark.kafka(brokers=1, config={"connections.max.idle.ms": 50})
-def test_idle_connections_are_closed(connect: Connect) -> None:
-    wire = connect()
+def test_idle_connections_are_closed(live: LiveCluster) -> None:
+    wire = live.connect()
     wire.call(METADATA, 12)
     assert wire.is_closed_by_broker()
 
 
-def test_part_of_a_request_ends_the_idle_time(
-    connect: Connect, kafka_cluster: KafkaCluster, wait_for: WaitFor
-) -> None:
-    wire = connect()
+def test_part_of_a_request_ends_the_idle_time(live: LiveCluster) -> None:
+    wire = live.connect()
     wire.call(METADATA, 12)
-    (processor,) = kafka_cluster.brokers[0].processors
+    (processor,) = live.cluster.brokers[0].processors
     (connection,) = processor.connections
     processor.loop.call(lambda: None)  # behind the turn that wrote the response
     before = connection.idle_since
     wire.socket.sendall(b"\0")
-    wait_for(lambda: connection.frames.has_bytes)
+    live.wait_for(lambda: connection.frames.has_bytes)
     assert connection.idle_since > before
 
 
 def test_client_is_active_by_the_bytes_it_sends_and_not_by_its_connection(
-    connect: Connect, kafka_cluster: KafkaCluster, wait_for: WaitFor, monkeypatch: pytest.MonkeyPatch
+    live: LiveCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While clients are active, readers get smaller pieces of files; a blocked reader is not active."""
-    (processor,) = kafka_cluster.brokers[0].processors
+    (processor,) = live.cluster.brokers[0].processors
     loop, senders = processor.loop, list[object]()
     monkeypatch.setattr(loop, "note_sender", lambda sender, now: senders.append(sender))
-    wire = connect()
-    wait_for(lambda: bool(processor.connections))
+    wire = live.connect()
+    live.wait_for(lambda: bool(processor.connections))
     (connection,) = processor.connections
     loop.call(lambda: processor.take_frames(connection, loop.runtime.clock.monotonic()))
     assert not senders
@@ -452,19 +440,17 @@ def test_processors_and_no_other_parts_run_at_the_end_of_a_long_turn(kafka_clust
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"connections.max.idle.ms": 50})
-def test_idle_connection_is_closed_while_its_request_waits(
-    connect: Connect, kafka_cluster: KafkaCluster, wait_for: WaitFor
-) -> None:
+def test_idle_connection_is_closed_while_its_request_waits(live: LiveCluster) -> None:
     """A long poll of more than connections.max.idle.ms gets no response, as in Kafka."""
-    wire = connect()
+    wire = live.connect()
     wire.send(fetch_request("t", 0, 0, max_wait_ms=60_000), 12)
     assert wire.is_closed_by_broker()
-    wait_for(lambda: kafka_cluster.brokers[0].replicas.fetches.waiting() == 0)
+    live.wait_for(lambda: live.cluster.brokers[0].replicas.fetches.waiting() == 0)
 
 
 @pytest.mark.kafka(brokers=1, config={"connections.max.idle.ms": -1})
-def test_negative_connections_max_idle_ms_closes_no_connection(connect: Connect) -> None:
-    wire = connect()
+def test_negative_connections_max_idle_ms_closes_no_connection(live: LiveCluster) -> None:
+    wire = live.connect()
     wire.call(METADATA, 12)
     wire.call(METADATA, 12)
 
@@ -472,31 +458,27 @@ def test_negative_connections_max_idle_ms_closes_no_connection(connect: Connect)
 @pytest.mark.kafka(
     brokers=3, topics={"t": 3}, config={"threads": "separate", "num.network.threads": 2, "num.io.threads": 2}
 )
-def test_broker_with_several_network_and_io_threads_handles_requests_in_order(
-    leader: Callable[[str, int], RawClient],
-) -> None:
+def test_broker_with_several_network_and_io_threads_handles_requests_in_order(live: LiveCluster) -> None:
     for partition in range(3):
-        wire = leader("t", partition)
+        wire = live.leader("t", partition)
         for number in range(20):
             assert produce(wire, "t", partition, batch([b"%d" % number])).base_offset == number
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"queued.max.request.bytes": 1})
-def test_request_above_queued_max_request_bytes_is_handled(leader: Callable[[str, int], RawClient]) -> None:
-    wires = [leader("t", 0) for _ in range(3)]
+def test_request_above_queued_max_request_bytes_is_handled(live: LiveCluster) -> None:
+    wires = [live.leader() for _ in range(3)]
     for wire in wires:
         wire.send(produce_request("t", 0, batch([bytes(100)])), 12)
     assert [partition_of(wire.receive(ProduceRequest, 12)[1]).error_code for wire in wires] == [0, 0, 0]
 
 
 @pytest.mark.kafka(brokers=1)
-def test_closed_connection_is_not_kept_by_the_loop_that_read_it_last(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
-) -> None:
+def test_closed_connection_is_not_kept_by_the_loop_that_read_it_last(live: LiveCluster) -> None:
     """Its buffer can hold an incomplete request of socket.request.max.bytes."""
-    wire = connect()
+    wire = live.connect()
     wire.call(METADATA, 12)
-    (processor,) = kafka_cluster.brokers[0].processors
+    (processor,) = live.cluster.brokers[0].processors
     [peer] = [found.peer for found in processor.connections]
 
     def is_kept() -> bool:
@@ -506,48 +488,44 @@ def test_closed_connection_is_not_kept_by_the_loop_that_read_it_last(
     assert is_kept()
     wire.socket.sendall(struct.pack(">i", 2000) + bytes(1000))
     wire.close()
-    wait_for(lambda: not processor.connections)
-    wait_for(lambda: not is_kept())
+    live.wait_for(lambda: not processor.connections)
+    live.wait_for(lambda: not is_kept())
 
 
 @pytest.mark.kafka(brokers=1, config={"max.connections": 2})
-def test_connection_above_max_connections_waits_until_another_is_closed(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
-    first, second = connect(), connect()
+def test_connection_above_max_connections_waits_until_another_is_closed(live: LiveCluster) -> None:
+    first, second = live.connect(), live.connect()
     first.call(METADATA, 12)
     second.call(METADATA, 12)
-    third = connect()
+    third = live.connect()
     third.send(METADATA, 12)
     third.socket.settimeout(0.05)
     with pytest.raises(TimeoutError):
         third.socket.recv(1)
-    assert len(kafka_cluster.brokers[0].parts.quotas) == 2
+    assert len(live.cluster.brokers[0].parts.quotas) == 2
     first.close()
     third.socket.settimeout(10)
     assert third.receive(MetadataRequest, 12)[0] == 1
 
 
 @pytest.mark.kafka(brokers=1, config={"max.connections.per.ip": 1})
-def test_connection_above_max_connections_per_ip_is_closed(
-    connect: Connect, wait_for: WaitFor, kafka_cluster: KafkaCluster
-) -> None:
-    first = connect()
+def test_connection_above_max_connections_per_ip_is_closed(live: LiveCluster) -> None:
+    first = live.connect()
     first.call(METADATA, 12)
-    assert connect().is_closed_by_broker()
+    assert live.connect().is_closed_by_broker()
     first.call(METADATA, 12)
     first.close()
-    wait_for(lambda: len(kafka_cluster.brokers[0].parts.quotas) == 0)
-    connect().call(METADATA, 12)
+    live.wait_for(lambda: len(live.cluster.brokers[0].parts.quotas) == 0)
+    live.connect().call(METADATA, 12)
 
 
 @pytest.mark.kafka(
     brokers=1,
     config={"max.connections.per.ip": 0, "max.connections.per.ip.overrides": "10.0.0.1:0,127.0.0.1:1"},
 )
-def test_max_connections_per_ip_overrides_sets_the_limit_of_an_address(connect: Connect) -> None:
-    connect().call(METADATA, 12)
-    assert connect().is_closed_by_broker()
+def test_max_connections_per_ip_overrides_sets_the_limit_of_an_address(live: LiveCluster) -> None:
+    live.connect().call(METADATA, 12)
+    assert live.connect().is_closed_by_broker()
 
 
 def test_invalid_connection_limit_is_rejected() -> None:
@@ -575,7 +553,7 @@ def test_max_connection_creation_rate_delays_new_connections() -> None:
 
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(assignment=[[0, 1], [0, 1]])})
 def test_close_after_rule_closes_the_connection_after_that_response_only(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, monkeypatch: pytest.MonkeyPatch
+    live: LiveCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next response is complete before the last byte of that one is sent."""
     write = TcpTransport.write
@@ -584,66 +562,62 @@ def test_close_after_rule_closes_the_connection_after_that_response_only(
     def slow(transport: TcpTransport, buffers: Sequence[memoryview]) -> int:
         return 0 if is_blocked and transport.peer == peer else write(transport, buffers)
 
-    wire = connect(0)
+    wire = live.connect()
     peer = "{}:{}".format(*wire.socket.getsockname())
-    kafka_cluster.controls.pause_followers()
-    kafka_cluster.controls.add_rule({"api": "Produce", "nth": 1, "then": "close_after"})
+    live.controls.pause_followers()
+    live.controls.add_rule({"api": "Produce", "nth": 1, "then": "close_after"})
     first = wire.send(produce_request("t", 0, batch(), timeout_ms=60_000), 12)
     wire.send(produce_request("t", 1, batch(), timeout_ms=60_000), 12)
-    wait_for(lambda: kafka_cluster.log("t", 1).log_end_offset == 1)
-    (connection,) = kafka_cluster.brokers[0].processors[0].connections
+    live.wait_for(lambda: live.cluster.log("t", 1).log_end_offset == 1)
+    (connection,) = live.cluster.brokers[0].processors[0].connections
     monkeypatch.setattr(TcpTransport, "write", slow)
-    kafka_cluster.controls.shrink_isr(("t", 0), 1)
-    wait_for(lambda: connection.pending_bytes > 0)
+    live.controls.shrink_isr(("t", 0), 1)
+    live.wait_for(lambda: connection.pending_bytes > 0)
     pending_bytes = connection.pending_bytes
-    kafka_cluster.controls.shrink_isr(("t", 1), 1)
-    wait_for(lambda: connection.pending_bytes > pending_bytes)
+    live.controls.shrink_isr(("t", 1), 1)
+    live.wait_for(lambda: connection.pending_bytes > pending_bytes)
     wire.send(produce_request("t", 0, batch([b"not read"]), acks=1), 12)
-    with connect(0) as other:
+    with live.connect() as other:
         for _ in range(3):
             other.call(METADATA, 12)
     is_blocked = False
     assert wire.receive(ProduceRequest, 12)[0] == first
     assert wire.is_closed_by_broker()
-    assert kafka_cluster.log("t", 0).log_end_offset == 1
+    assert live.cluster.log("t", 0).log_end_offset == 1
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_connection_is_muted_for_the_throttle_time(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient]
-) -> None:
-    kafka_cluster.controls.throttle("wire", ProduceRequest, 0.15, times=1)
-    wire = leader("t", 0)
+def test_connection_is_muted_for_the_throttle_time(live: LiveCluster) -> None:
+    live.controls.throttle("wire", ProduceRequest, 0.15, times=1)
+    wire = live.leader()
     for acks in (1, 1):
         wire.send(produce_request("t", 0, batch(), acks=acks), 12)
     throttled = wire.receive(ProduceRequest, 12)[1]
     assert throttled.throttle_time_ms == 150
     assert wire.receive(ProduceRequest, 12)[1].throttle_time_ms == 0
-    first, second = kafka_cluster.history.entries("Produce")
+    first, second = live.history.entries("Produce")
     assert second.received_at - first.received_at >= 0.15
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_throttled_response_is_sent_at_once(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient]
-) -> None:
+def test_throttled_response_is_sent_at_once(live: LiveCluster) -> None:
     """The connection is muted for half an hour."""
-    kafka_cluster.controls.throttle("wire", ProduceRequest, 1800.0, times=1)
-    wire = leader("t", 0)
+    live.controls.throttle("wire", ProduceRequest, 1800.0, times=1)
+    wire = live.leader()
     assert wire.call(produce_request("t", 0, batch(), acks=1), 12).throttle_time_ms == 1_800_000
 
 
 @pytest.mark.kafka(brokers=1)
-def test_response_replaced_by_a_rule_is_throttled(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    kafka_cluster.controls.rule(api="Metadata", then="replace_reply", reply={"cluster_id": "another"})
-    kafka_cluster.controls.throttle("wire", MetadataRequest, 0.05, times=1)
-    response = connect().call(METADATA, 12)
+def test_response_replaced_by_a_rule_is_throttled(live: LiveCluster) -> None:
+    live.controls.rule(api="Metadata", then="replace_reply", reply={"cluster_id": "another"})
+    live.controls.throttle("wire", MetadataRequest, 0.05, times=1)
+    response = live.connect().call(METADATA, 12)
     assert (response.cluster_id, response.throttle_time_ms) == ("another", 50)
 
 
 @pytest.mark.kafka(brokers=1)
-def test_requests_are_handled_under_the_clusters_lock(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    requests, lock = kafka_cluster.brokers[0].requests, kafka_cluster.lock
+def test_requests_are_handled_under_the_clusters_lock(live: LiveCluster) -> None:
+    requests, lock = live.cluster.brokers[0].requests, live.cluster.lock
     is_locked: list[bool] = []
     response = requests.respond
 
@@ -652,18 +626,16 @@ def test_requests_are_handled_under_the_clusters_lock(kafka_cluster: KafkaCluste
         response(context, now)
 
     requests.respond = spy  # type: ignore[method-assign]
-    connect().call(METADATA, 12)
+    live.connect().call(METADATA, 12)
     assert is_locked == [True]
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_other_clients_other_apis_and_other_connections_are_not_throttled(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient]
-) -> None:
-    controls = kafka_cluster.controls
+def test_other_clients_other_apis_and_other_connections_are_not_throttled(live: LiveCluster) -> None:
+    controls = live.controls
     rule = controls.throttle("wire", ProduceRequest, 30.0)
     controls.throttle("another client", None, 30.0)
-    muted, other = leader("t", 0), leader("t", 0)
+    muted, other = live.leader(), live.leader()
     assert muted.call(produce_request("t", 0, batch(), acks=1), 12).throttle_time_ms == 30_000
     other.call(METADATA, 12)
     assert other.call(fetch_request("t", 0, 0), 12).throttle_time_ms == 0
@@ -673,16 +645,14 @@ def test_other_clients_other_apis_and_other_connections_are_not_throttled(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_acks_0_is_throttled_without_a_response(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient]
-) -> None:
-    kafka_cluster.controls.throttle(None, ProduceRequest, 0.1, times=1)
-    wire = leader("t", 0)
+def test_acks_0_is_throttled_without_a_response(live: LiveCluster) -> None:
+    live.controls.throttle(None, ProduceRequest, 0.1, times=1)
+    wire = live.leader()
     wire.send(produce_request("t", 0, batch(), acks=0), 12)
     wire.call(METADATA, 12)
     (produced,), (metadata,) = (
-        kafka_cluster.history.entries("Produce"),
-        kafka_cluster.history.entries("Metadata"),
+        live.history.entries("Produce"),
+        live.history.entries("Metadata"),
     )
     assert metadata.received_at - produced.received_at >= 0.1
 
@@ -697,9 +667,9 @@ def test_invalid_throttle_is_rejected(kafka_cluster: KafkaCluster) -> None:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_sasl_handshake_on_a_listener_without_sasl_is_an_illegal_state(
-    connect: Connect, version: int
+    live: LiveCluster, version: int
 ) -> None:
-    wire = connect()
+    wire = live.connect()
     response = wire.call(SaslHandshakeRequest(mechanism="PLAIN"), version)
     assert (response.error_code, response.mechanisms) == (errors.IllegalSaslState.code, [])
     assert wire.call(SaslAuthenticateRequest(auth_bytes=b""), 2).error_code == errors.IllegalSaslState.code
@@ -809,10 +779,10 @@ def test_large_frame_does_not_keep_a_buffer_of_many_earlier_frames() -> None:
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_requests_and_responses_leave_the_registration_of_the_socket(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch, count: int
+    live: LiveCluster, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """Each change is a system call, and a client that waits for each response would cause two per request."""
-    wire = connect()
+    wire = live.connect()
     wire.call(METADATA, 12)
     changes: list[int] = []
     modify = SocketSelector.modify
@@ -831,10 +801,10 @@ def test_requests_and_responses_leave_the_registration_of_the_socket(
 
 
 def test_connection_that_must_not_be_read_is_reported_once(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, monkeypatch: pytest.MonkeyPatch
+    live: LiveCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker unregisters its socket then, and sleeps until the response is sent."""
-    wire = connect()
+    wire = live.connect()
     wire.call(METADATA, 12)
     reported: list[Connection] = []
     on_ready = Connection.on_ready
@@ -843,17 +813,17 @@ def test_connection_that_must_not_be_read_is_reported_once(
         reported.append(connection)
         on_ready(connection, bits, now)
 
-    kafka_cluster.controls.hold("Metadata")
+    live.controls.hold("Metadata")
     wire.send(METADATA, 12)
-    wait_for(lambda: kafka_cluster.controls.held("Metadata") == 1)
+    live.wait_for(lambda: live.controls.held("Metadata") == 1)
     monkeypatch.setattr(Connection, "on_ready", spy)
     wire.send(METADATA, 12)
-    wait_for(lambda: bool(reported))
-    connect().call(ApiVersionsRequest(), 3)
+    live.wait_for(lambda: bool(reported))
+    live.connect().call(ApiVersionsRequest(), 3)
     (connection,) = set(reported[:1])
     connection._owner.loop.call(connection.update_interest)  # type: ignore[attr-defined]
-    connect().call(ApiVersionsRequest(), 3)
+    live.connect().call(ApiVersionsRequest(), 3)
     assert reported.count(connection) == 1
-    kafka_cluster.controls.release("Metadata")
+    live.controls.release("Metadata")
     for _ in range(2):
         wire.receive(MetadataRequest, 12)

@@ -6,7 +6,6 @@ The tests plant errors and observe their effects from outside.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NoReturn
 
@@ -25,9 +24,7 @@ from pykafka2.testing.simulation.problems import LoopFailed
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce, produce_request
 from tests.broker.support.raw_client import RawClient
-
-Connect = Callable[[int], RawClient]
-WaitFor = Callable[[Callable[[], bool]], None]
+from tests.connections import LiveCluster
 
 pytestmark = pytest.mark.kafka(brokers=2, topics={"t": 1})
 
@@ -54,13 +51,10 @@ def taken(cluster: KafkaCluster) -> list[str]:
 
 
 def test_acceptor_rests_after_accept_fails(
-    kafka_cluster: KafkaCluster,
-    connect: Connect,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    live: LiveCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With too many open files, the listener is reported as ready all the time."""
-    (acceptor,) = kafka_cluster.brokers[0]._acceptors
+    (acceptor,) = live.cluster.brokers[0]._acceptors
     listener: Any = acceptor._listener
     accept, calls = listener.accept, []
 
@@ -71,21 +65,19 @@ def test_acceptor_rests_after_accept_fails(
         return accept()
 
     monkeypatch.setattr(listener, "accept", fail_for_a_while)
-    assert known_brokers(connect(0)) == 2
+    assert known_brokers(live.connect()) == 2
     assert calls[1] - calls[0] > REST / 2
     assert calls[2] - calls[1] > REST / 2
     # Once until a connection is accepted.
     assert caplog.text.count("accepts no connections for now: too many open files") == 1
     calls.clear()
-    assert known_brokers(connect(0)) == 2
+    assert known_brokers(live.connect()) == 2
     assert caplog.text.count("accepts no connections for now: too many open files") == 2
 
 
-def test_failing_part_rests_and_does_not_affect_others(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
-) -> None:
+def test_failing_part_rests_and_does_not_affect_others(live: LiveCluster) -> None:
     """All brokers share a loop, which must not end with an error of one part."""
-    part = kafka_cluster.brokers[0].parts.timers
+    part = live.cluster.brokers[0].parts.timers
     runs = []
 
     def fail(now: float) -> float:
@@ -95,57 +87,55 @@ def test_failing_part_rests_and_does_not_affect_others(
 
     part.run = fail  # type: ignore[method-assign]
     part.signal()
-    wait_for(lambda: len(kafka_cluster.problems) >= 3)
+    live.wait_for(lambda: len(live.cluster.problems) >= 3)
     assert min(after - before for before, after in pairwise(runs)) >= 0.1
-    kafka_cluster.create_topic("u")
-    assert known_brokers(connect(0)) == known_brokers(connect(1)) == 2
+    live.cluster.create_topic("u")
+    assert known_brokers(live.connect()) == known_brokers(live.connect(1)) == 2
     del part.run
-    wait_for(lambda: part.wake_at > runs[-1] + 0.1)
-    assert set(taken(kafka_cluster)) == {"timers-0"}
-    assert not kafka_cluster.problems
+    live.wait_for(lambda: part.wake_at > runs[-1] + 0.1)
+    assert set(taken(live.cluster)) == {"timers-0"}
+    assert not live.cluster.problems
 
 
 def test_failure_on_a_connection_closes_only_that_connection(
-    kafka_cluster: KafkaCluster, connect: Connect, caplog: pytest.LogCaptureFixture
+    live: LiveCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    one, other = connect(0), connect(0)
+    one, other = live.connect(), live.connect()
     assert known_brokers(one) == known_brokers(other) == 2
-    history: Any = kafka_cluster.history
+    history: Any = live.history
     history.received = planted  # when the request is received
     assert_is_closed(one)
     del history.received
     assert known_brokers(other) == 2
     assert "ZeroDivisionError: planted" in caplog.text
     history.ended = planted  # when the response is ready
-    assert_is_closed(connect(0))
+    assert_is_closed(live.connect())
     del history.ended
-    faults: Any = kafka_cluster.faults
-    kafka_cluster.controls.delay("Heartbeat", 1.0)
+    faults: Any = live.cluster.faults
+    live.controls.delay("Heartbeat", 1.0)
     faults.intercept = planted  # when a handler takes the request
-    assert_is_closed(connect(0))
+    assert_is_closed(live.connect())
     del faults.intercept
-    metrics: Any = kafka_cluster.brokers[0].metrics
+    metrics: Any = live.cluster.brokers[0].metrics
     metrics.record = planted  # when the response was sent
-    wire = connect(0)
+    wire = live.connect()
     assert known_brokers(wire) == 2
     assert wire.is_closed_by_broker()
     del metrics.record
     assert known_brokers(other) == 2
-    where = taken(kafka_cluster)
+    where = taken(live.cluster)
     assert sum(one == "handler-0-0: MetadataRequest" for one in where) == 1
     assert sum("responding to MetadataRequest" in one for one in where) == 1
     assert sum("the connection of" in one for one in where) >= 2
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"threads": "separate"})
-def test_failed_inter_broker_request_is_failed_under_the_lock(
-    kafka_cluster: KafkaCluster, wait_for: WaitFor
-) -> None:
+def test_failed_inter_broker_request_is_failed_under_the_lock(live: LiveCluster) -> None:
     """The handler's thread has released the lock, which guards the links between brokers."""
-    view = kafka_cluster.partition("t", 0)
-    lock: Any = kafka_cluster.brokers[0].lock
-    requests: Any = kafka_cluster.brokers[view.leader].requests
-    links: Any = kafka_cluster.brokers[view.leader]._shared.links
+    view = live.cluster.partition("t", 0)
+    lock: Any = live.cluster.brokers[0].lock
+    requests: Any = live.cluster.brokers[view.leader].requests
+    links: Any = live.cluster.brokers[view.leader]._shared.links
     with_lock: list[bool] = []
     respond, fail = requests.respond, links._fail
 
@@ -160,60 +150,54 @@ def test_failed_inter_broker_request_is_failed_under_the_lock(
 
     with lock:
         requests.respond, links._fail = fails_once, spy
-    wait_for(lambda: bool(with_lock))
+    live.wait_for(lambda: bool(with_lock))
     assert all(with_lock)
     with lock:
         del requests.respond, links._fail
-    assert len(taken(kafka_cluster)) == 1
+    assert len(taken(live.cluster)) == 1
 
 
-def test_delayed_response_that_fails_closes_its_connection(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: WaitFor
-) -> None:
+def test_delayed_response_that_fails_closes_its_connection(live: LiveCluster) -> None:
     """It is in the purgatory, so only the close of its connection can end the wait of the client."""
-    kafka_cluster.controls.pause_followers()
-    wire = leader("t", 0)
+    live.controls.pause_followers()
+    wire = live.leader()
     wire.send(produce_request("t", 0, batch(), timeout_ms=60_000), 12)
-    wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 1)
-    history: Any = kafka_cluster.history
+    live.wait_for(lambda: live.cluster.log("t", 0).log_end_offset == 1)
+    history: Any = live.history
     history.ended = planted
-    kafka_cluster.controls.resume_followers()
+    live.controls.resume_followers()
     assert wire.is_closed_by_broker()
     # The processor drops the connection afterwards, which fails again.
-    wait_for(lambda: not any(one.connections for one in kafka_cluster.broker(0).processors))
+    live.wait_for(lambda: not any(one.connections for one in live.cluster.broker(0).processors))
     del history.ended
-    assert known_brokers(leader("t", 0)) == 2  # the turn of the drop is over
-    assert any("responding to ProduceRequest" in where for where in taken(kafka_cluster))
+    assert known_brokers(live.leader()) == 2  # the turn of the drop is over
+    assert any("responding to ProduceRequest" in where for where in taken(live.cluster))
 
 
-def test_failure_while_closing_a_connection_does_not_affect_others(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: WaitFor
-) -> None:
-    one, other = leader("t", 0), leader("t", 0)
-    kafka_cluster.controls.pause_followers()
+def test_failure_while_closing_a_connection_does_not_affect_others(live: LiveCluster) -> None:
+    one, other = live.leader(), live.leader()
+    live.controls.pause_followers()
     one.send(produce_request("t", 0, batch(), timeout_ms=60_000), 12)
-    wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 1)
-    history: Any = kafka_cluster.history
+    live.wait_for(lambda: live.cluster.log("t", 0).log_end_offset == 1)
+    history: Any = live.history
     history.ended = planted
     one.close()
-    wait_for(lambda: len(kafka_cluster.problems) > 0)
+    live.wait_for(lambda: len(live.cluster.problems) > 0)
     del history.ended
     assert known_brokers(other) == 2
-    assert len(taken(kafka_cluster)) == 1
+    assert len(taken(live.cluster)) == 1
 
 
-def test_failing_listener_is_not_retried_at_once(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
-) -> None:
-    quotas: Any = kafka_cluster.brokers[0].parts.quotas
+def test_failing_listener_is_not_retried_at_once(live: LiveCluster) -> None:
+    quotas: Any = live.cluster.brokers[0].parts.quotas
     quotas.room_at = planted
-    wire = connect(0)
-    wait_for(lambda: len(kafka_cluster.problems) >= 2)
-    assert known_brokers(connect(1)) == 2
-    assert len(kafka_cluster.problems) < 20
+    wire = live.connect()
+    live.wait_for(lambda: len(live.cluster.problems) >= 2)
+    assert known_brokers(live.connect(1)) == 2
+    assert len(live.cluster.problems) < 20
     del quotas.room_at
     assert known_brokers(wire) == 2
-    assert len(taken(kafka_cluster)) < 20
+    assert len(taken(live.cluster)) < 20
 
 
 def test_failure_on_a_link_or_in_a_timer_affects_only_itself(simulation: Simulation) -> None:
@@ -233,20 +217,18 @@ def test_failure_on_a_link_or_in_a_timer_affects_only_itself(simulation: Simulat
     assert sorted(taken(cluster)) == ["a delivery on a link between brokers", "a timer"]
 
 
-def test_failing_partition_does_not_make_its_follower_spin(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: WaitFor
-) -> None:
-    follower = 1 - kafka_cluster.partition("t", 0).leader
-    log: Any = kafka_cluster.brokers[follower].replicas.log_of(("t", 0))
+def test_failing_partition_does_not_make_its_follower_spin(live: LiveCluster) -> None:
+    follower = 1 - live.leader_id()
+    log: Any = live.cluster.brokers[follower].replicas.log_of(("t", 0))
     log.append_as_follower = planted
-    wire = leader("t", 0)
+    wire = live.leader()
     assert produce(wire, "t", 0, batch(), acks=1).error_code == 0
-    wait_for(lambda: len(kafka_cluster.problems) >= 2)
-    kafka_cluster.runtime.wait_until(lambda: False, 0.1)
-    assert len(kafka_cluster.problems) < 20
+    live.wait_for(lambda: len(live.cluster.problems) >= 2)
+    live.cluster.runtime.wait_until(lambda: False, 0.1)
+    assert len(live.cluster.problems) < 20
     del log.append_as_follower
     assert produce(wire, "t", 0, batch(), acks=-1).error_code == 0
-    assert set(taken(kafka_cluster)) == {f"fetchers-{follower}: t-0"}
+    assert set(taken(live.cluster)) == {f"fetchers-{follower}: t-0"}
 
 
 def test_simulation_exit_raises_internal_problems() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import timeit
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import cast
 
@@ -19,7 +18,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing.cluster import KafkaCluster
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import fetch, produce, produce_request
-from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 
 
 @given(st.lists(st.floats(1e-5, 5000.0), min_size=1, max_size=200), st.floats(0, 100))
@@ -86,21 +85,19 @@ def test_spans_of_a_request_are_those_between_its_times(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_requests_and_bytes_are_counted_by_api(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: Callable[..., None]
-) -> None:
-    broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
-    follower = kafka_cluster.brokers[1 - broker.id]
-    wire = leader("t", 0)
+def test_requests_and_bytes_are_counted_by_api(live: LiveCluster) -> None:
+    broker = live.cluster.brokers[live.leader_id()]
+    follower = live.cluster.brokers[1 - broker.id]
+    wire = live.leader()
     produce(wire, "t", 0, batch([bytes(5000)]))
     produce(wire, "t", 0, batch([bytes(5000)]), acks=1)
-    wait_for(lambda: kafka_cluster.log("t", 0).high_watermark == 2)
+    live.wait_for(lambda: live.cluster.log("t", 0).high_watermark == 2)
     wire.send(produce_request("t", 0, batch(), acks=0), 12)
-    wait_for(lambda: kafka_cluster.log("t", 0).high_watermark == 3)
+    live.wait_for(lambda: live.cluster.log("t", 0).high_watermark == 3)
     fetch(wire, "t", 0, 0)
     wire.call(MetadataRequest(topics=None), 12)
     metrics = broker.metrics
-    wait_for(lambda: metrics.api("Metadata").count == 1)
+    live.wait_for(lambda: metrics.api("Metadata").count == 1)
     produced = metrics.api("Produce")
     assert produced.count == 3
     assert 10_000 < produced.bytes_in < 11_000
@@ -109,8 +106,8 @@ def test_requests_and_bytes_are_counted_by_api(
     assert metrics.bytes_in == sum(
         metrics.api(name).bytes_in for name in ("Produce", "Fetch", "Metadata", "ApiVersions")
     )
-    wait_for(lambda: metrics.replication_bytes_out > 10_000)
-    wait_for(lambda: follower.metrics.replication_bytes_in > 10_000)
+    live.wait_for(lambda: metrics.replication_bytes_out > 10_000)
+    live.wait_for(lambda: follower.metrics.replication_bytes_in > 10_000)
     assert "FetchFollower" in metrics.names
     assert json.loads(json.dumps(metrics.as_dict()))["apis"]["Produce"]["total"]["count"] == 3
     metrics.clear()
@@ -123,31 +120,27 @@ def test_a_misspelt_api_raises_and_names_the_nearest(kafka_cluster: KafkaCluster
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_wait_for_followers_is_remote_time(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: Callable[..., None]
-) -> None:
-    broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
-    kafka_cluster.controls.delay_link(0, 1, 0.06)
-    wire = leader("t", 0)
+def test_wait_for_followers_is_remote_time(live: LiveCluster) -> None:
+    broker = live.cluster.brokers[live.leader_id()]
+    live.controls.delay_link(0, 1, 0.06)
+    wire = live.leader()
     produce(wire, "t", 0, batch())
     produce(wire, "t", 0, batch(), acks=1)
     produced = broker.metrics.api("Produce")
-    wait_for(lambda: produced.count == 2)
+    live.wait_for(lambda: produced.count == 2)
     assert produced.remote.max > 0.05
     assert produced.local.max < produced.remote.max
     assert produced.remote.p50 == 0.0 or produced.remote.p50 < 0.01
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_wait_behind_an_earlier_response_is_response_queue_time(
-    kafka_cluster: KafkaCluster, leader: Callable[[str, int], RawClient], wait_for: Callable[..., None]
-) -> None:
-    broker = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader]
-    kafka_cluster.controls.delay_link(0, 1, 0.09)
-    wire = leader("t", 0)
+def test_wait_behind_an_earlier_response_is_response_queue_time(live: LiveCluster) -> None:
+    broker = live.cluster.brokers[live.leader_id()]
+    live.controls.delay_link(0, 1, 0.09)
+    wire = live.leader()
     wire.send(produce_request("t", 0, batch()), 12)
     wire.send(MetadataRequest(topics=None), 12)
-    wait_for(lambda: broker.metrics.api("Metadata").count == 1)
+    live.wait_for(lambda: broker.metrics.api("Metadata").count == 1)
     metadata = broker.metrics.api("Metadata")
     assert metadata.response_queue.max > 0.08
     assert metadata.local.max + metadata.remote.max < 0.08

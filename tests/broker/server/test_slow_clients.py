@@ -6,7 +6,7 @@ import select
 import socket
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -21,10 +21,7 @@ from pykafka2.testing import KafkaCluster
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import fetch_request, produce, produce_request
 from tests.broker.support.raw_client import RawClient
-
-Connect = Callable[..., RawClient]
-Leader = Callable[[str, int], RawClient]
-WaitFor = Callable[[Callable[[], bool]], None]
+from tests.connections import LiveCluster
 
 METADATA = MetadataRequest(topics=None)
 RECORD_BYTES = 900_000
@@ -59,9 +56,9 @@ def stuff(wires: list[RawClient], data: bytes) -> int:
 
 @pytest.mark.gate
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_request_behind_a_large_response_gets_its_response(leader: Leader) -> None:
+def test_request_behind_a_large_response_gets_its_response(live: LiveCluster) -> None:
     """It arrived with the request before, so no further byte makes the socket readable."""
-    wire = leader("t", 0)
+    wire = live.leader()
     wire.socket.setsockopt(
         socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17
     )  # otherwise the kernel keeps megabytes
@@ -74,9 +71,9 @@ def test_request_behind_a_large_response_gets_its_response(leader: Leader) -> No
 
 
 @pytest.mark.kafka(brokers=1)
-def test_other_clients_are_served_while_some_send_and_never_read(connect: Connect) -> None:
-    good = connect()
-    hostile = [connect() for _ in range(8)]
+def test_other_clients_are_served_while_some_send_and_never_read(live: LiveCluster) -> None:
+    good = live.connect()
+    hostile = [live.connect() for _ in range(8)]
     for wire in hostile:
         wire.socket.settimeout(0.0)
     frames = b"".join(encode_request(METADATA, 12, 1, "hostile")) * 20_000
@@ -90,10 +87,8 @@ def test_other_clients_are_served_while_some_send_and_never_read(connect: Connec
 
 
 @pytest.mark.kafka(brokers=1)
-def test_single_client_is_served_between_requests_of_busy_connections(
-    kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
-) -> None:
-    broker = kafka_cluster.brokers[0]
+def test_single_client_is_served_between_requests_of_busy_connections(live: LiveCluster) -> None:
+    broker = live.cluster.brokers[0]
     requests, (processor,) = broker.requests, broker.processors
     respond, responses_sent = requests.respond, processor.responses_sent
     seen: list[tuple[str, str | None]] = []
@@ -108,16 +103,16 @@ def test_single_client_is_served_between_requests_of_busy_connections(
 
     requests.respond = spy_respond  # type: ignore[method-assign]
     processor.responses_sent = spy_sent  # type: ignore[method-assign]
-    good = connect()
-    hostile = [connect() for _ in range(12)]
+    good = live.connect()
+    hostile = [live.connect() for _ in range(12)]
     for number, wire in enumerate(hostile):
         stuff([wire], b"".join(encode_request(METADATA, 12, 1, f"hostile-{number}")) * 400)
     good.call(METADATA, 12)  # with the first requests of all
-    wait_for(lambda: ("sent", "wire") in seen)
+    live.wait_for(lambda: ("sent", "wire") in seen)
     seen.clear()
     for _ in range(10):
         good.call(METADATA, 12)
-    wait_for(lambda: seen.count(("sent", "wire")) == 10)
+    live.wait_for(lambda: seen.count(("sent", "wire")) == 10)
     between: list[str | None] = []
     others: list[int] = []
     for what, client in seen:
@@ -131,8 +126,8 @@ def test_single_client_is_served_between_requests_of_busy_connections(
 
 
 @pytest.mark.kafka(brokers=1)
-def test_only_the_first_of_pipelined_requests_is_fresh(kafka_cluster: KafkaCluster, connect: Connect) -> None:
-    queue = kafka_cluster.brokers[0].parts.queue
+def test_only_the_first_of_pipelined_requests_is_fresh(live: LiveCluster) -> None:
+    queue = live.cluster.brokers[0].parts.queue
     put = queue.put
     seen: list[bool] = []
 
@@ -142,7 +137,7 @@ def test_only_the_first_of_pipelined_requests_is_fresh(kafka_cluster: KafkaClust
         put(context, is_fresh=is_fresh)
 
     queue.put = spy  # type: ignore[method-assign]
-    wire = connect()
+    wire = live.connect()
     wire.socket.sendall(b"".join(encode_request(METADATA, 12, 1, "wire")) * 4)
     for _ in range(4):
         wire.receive(MetadataRequest, 12)
@@ -151,15 +146,13 @@ def test_only_the_first_of_pipelined_requests_is_fresh(kafka_cluster: KafkaClust
 
 
 @pytest.mark.kafka(brokers=1)
-def test_connections_with_endless_requests_take_turns(
-    kafka_cluster: KafkaCluster, connect: Connect, responded: list[str | None]
-) -> None:
+def test_connections_with_endless_requests_take_turns(live: LiveCluster, responded: list[str | None]) -> None:
     clients = [f"hostile-{number}" for number in range(5)]
-    wires = [connect() for _ in clients]
-    kafka_cluster.controls.pause_broker(0)
+    wires = [live.connect() for _ in clients]
+    live.controls.pause_broker(0)
     for client, wire in zip(clients, wires, strict=True):
         stuff([wire], b"".join(encode_request(METADATA, 12, 1, client)) * 50)
-    kafka_cluster.controls.resume_broker(0)
+    live.controls.resume_broker(0)
     for wire in wires:
         wire.socket.setblocking(True)
         for _ in range(50):
@@ -173,55 +166,49 @@ def test_connections_with_endless_requests_take_turns(
 
 @pytest.mark.gate
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_unread_responses_are_bounded(
-    kafka_cluster: KafkaCluster, leader: Leader, connect: Connect, wait_for: WaitFor
-) -> None:
+def test_unread_responses_are_bounded(live: LiveCluster) -> None:
     """Responses behind a produce that waits for its replicas are kept up to a limit."""
-    wire = leader("t", 0)
+    wire = live.leader()
     filled(wire, 3)
-    broker = kafka_cluster.partition("t", 0).leader
-    (connection,) = connections_of(kafka_cluster, broker)
-    kafka_cluster.controls.pause_followers()
+    broker = live.leader_id()
+    (connection,) = connections_of(live.cluster, broker)
+    live.controls.pause_followers()
     wire.send(produce_request("t", 0, batch([b"waits"]), acks=-1, timeout_ms=60_000), 12)
     for _ in range(100):
         wire.send(large_fetch(), 12)
-    wait_for(lambda: connection.pending_bytes >= MAX_PENDING_BYTES)
+    live.wait_for(lambda: connection.pending_bytes >= MAX_PENDING_BYTES)
     assert not connection.may_read
     assert connection.pending_bytes < 2 * MAX_PENDING_BYTES + 3 * RECORD_BYTES
-    assert connect(broker).call(METADATA, 12).brokers
+    assert live.connect(broker).call(METADATA, 12).brokers
     assert connection.pending_bytes < 2 * MAX_PENDING_BYTES + 3 * RECORD_BYTES
-    kafka_cluster.controls.resume_followers()
+    live.controls.resume_followers()
     assert wire.receive(ProduceRequest, 12)[0] == 4
     assert [wire.receive(FetchRequest, 12)[0] for _ in range(100)] == [*range(5, 105)]
-    wait_for(lambda: connection.pending_bytes == 0 and connection.may_read)
+    live.wait_for(lambda: connection.pending_bytes == 0 and connection.may_read)
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_connections_with_unsent_responses_are_not_read_while_their_total_is_too_large(
-    kafka_cluster: KafkaCluster,
-    leader: Leader,
-    connect: Connect,
-    wait_for: WaitFor,
-    monkeypatch: pytest.MonkeyPatch,
+    live: LiveCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection without unsent responses is served."""
     monkeypatch.setattr("pykafka2.broker.server.channel.MAX_ALL_PENDING_BYTES", 1000)
-    wires = [leader("t", 0) for _ in range(2)]
-    broker = kafka_cluster.partition("t", 0).leader
-    kafka_cluster.controls.pause_followers()
+    wires = [live.leader() for _ in range(2)]
+    broker = live.leader_id()
+    live.controls.pause_followers()
     for wire in wires:
         wire.send(produce_request("t", 0, batch([b"waits"]), acks=-1, timeout_ms=60_000), 12)
         wire.send(METADATA, 12)
-    wait_for(lambda: len(connections_of(kafka_cluster, broker)) == 2)
-    connections = connections_of(kafka_cluster, broker)
+    live.wait_for(lambda: len(connections_of(live.cluster, broker)) == 2)
+    connections = connections_of(live.cluster, broker)
     # Each is below its own limit, and both together are above that of all.
-    wait_for(lambda: all(one.pending_bytes for one in connections))
+    live.wait_for(lambda: all(one.pending_bytes for one in connections))
     for _ in range(20):
         wires[0].send(METADATA, 12)
-    wait_for(lambda: not any(one.may_read for one in connections))
+    live.wait_for(lambda: not any(one.may_read for one in connections))
     kept = [one.pending_bytes for one in connections]
     assert 1000 <= sum(kept) < 2000
-    assert connect(broker).call(METADATA, 12).brokers
+    assert live.connect(broker).call(METADATA, 12).brokers
     assert [one.pending_bytes for one in connections] == kept
     ready: list[object] = []
     on_ready = Connection.on_ready
@@ -232,39 +219,35 @@ def test_connections_with_unsent_responses_are_not_read_while_their_total_is_too
 
     monkeypatch.setattr(Connection, "on_ready", spy)
     wires[1].send(METADATA, 12)
-    good = connect(broker)
+    good = live.connect(broker)
     for _ in range(20):
         good.call(METADATA, 12)
     assert max(map(ready.count, connections)) <= 1, "it is not read, and does not keep the loop from sleeping"
-    kafka_cluster.controls.resume_followers()
+    live.controls.resume_followers()
     assert [wires[0].receive(ProduceRequest, 12)[0]] == [1]
     assert [wires[0].receive(MetadataRequest, 12)[0] for _ in range(21)] == [*range(2, 23)]
     assert wires[1].receive(ProduceRequest, 12)[0] == 1
     assert [wires[1].receive(MetadataRequest, 12)[0] for _ in range(2)] == [2, 3]
-    wait_for(lambda: all(one.may_read for one in connections))
+    live.wait_for(lambda: all(one.may_read for one in connections))
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_unsent_responses_of_a_closed_connection_do_not_count(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
-) -> None:
-    kafka_cluster.controls.pause_followers()
-    wire = leader("t", 0)
+def test_unsent_responses_of_a_closed_connection_do_not_count(live: LiveCluster) -> None:
+    live.controls.pause_followers()
+    wire = live.leader()
     wire.send(produce_request("t", 0, batch([b"waits"]), acks=-1, timeout_ms=60_000), 12)
     wire.send(METADATA, 12)
-    (processor,) = kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader].processors
-    wait_for(lambda: processor._send_limit.bytes > 0)
+    (processor,) = live.cluster.brokers[live.leader_id()].processors
+    live.wait_for(lambda: processor._send_limit.bytes > 0)
     wire.close()
-    wait_for(lambda: not processor.connections)
+    live.wait_for(lambda: not processor.connections)
     assert processor._send_limit.bytes == 0
 
 
 @pytest.mark.gate
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"connections.max.idle.ms": 2000})
-def test_connection_is_idle_once_its_client_reads_no_byte(
-    leader: Leader, kafka_cluster: KafkaCluster
-) -> None:
-    slow = leader("t", 0)
+def test_connection_is_idle_once_its_client_reads_no_byte(live: LiveCluster) -> None:
+    slow = live.leader()
     filled(slow, 20)
     slow.send(large_fetch(), 12)
     read = 0
@@ -272,9 +255,9 @@ def test_connection_is_idle_once_its_client_reads_no_byte(
         time.sleep(0.1)
         assert select.select([slow.socket], [], [], 1.0)[0]
         read += len(slow.socket.recv(400_000))
-    (connection,) = connections_of(kafka_cluster, 0)
+    (connection,) = connections_of(live.cluster, 0)
     assert connection.pending_bytes, "the whole response was sent"
     deadline = time.monotonic() + 30.0
-    while connections_of(kafka_cluster, 0):
+    while connections_of(live.cluster, 0):
         assert time.monotonic() < deadline, "the connection of a client that reads nothing stays open"
         time.sleep(0.02)

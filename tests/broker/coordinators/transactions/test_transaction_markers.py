@@ -5,13 +5,10 @@ Over real sockets with raw requests; where time passes, in the simulation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from pykafka2 import errors
 from pykafka2.protocol.messages.fetch import FetchRequest
-from pykafka2.testing.cluster import KafkaCluster
 from tests.broker.support.batches import batch, in_transaction, visible
 from tests.broker.support.data_requests import (
     data_of,
@@ -25,9 +22,7 @@ from tests.broker.support.data_requests import (
     read,
     write,
 )
-from tests.broker.support.raw_client import RawClient
-
-Leader = Callable[[str, int], RawClient]
+from tests.connections import LiveCluster
 
 unverified = pytest.mark.kafka(
     brokers=1,
@@ -41,8 +36,8 @@ unverified = pytest.mark.kafka(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_a_transactional_batch_without_transactional_id_is_not_authorized(leader: Leader) -> None:
-    wire = leader("t", 0)
+def test_a_transactional_batch_without_transactional_id_is_not_authorized(live: LiveCluster) -> None:
+    wire = live.leader()
     response = write(wire, None, in_transaction([b"x"], 7))
     assert response.error_code == errors.TransactionalIdAuthorizationFailed.code
     wire.send(produce_request("t", 0, in_transaction([b"x"], 7), acks=0), 12)
@@ -50,8 +45,8 @@ def test_a_transactional_batch_without_transactional_id_is_not_authorized(leader
 
 
 @unverified
-def test_request_with_batches_of_two_producers_is_rejected(leader: Leader) -> None:
-    wire = leader("t", 0)
+def test_request_with_batches_of_two_producers_is_rejected(live: LiveCluster) -> None:
+    wire = live.leader()
     request = produce_request("t", 0, in_transaction([b"x"], 7), transactional_id="tid")
     other = produce_request("t", 1, in_transaction([b"x"], 8), transactional_id="tid")
     request.topic_data[0].partition_data += other.topic_data[0].partition_data
@@ -64,8 +59,8 @@ def test_request_with_batches_of_two_producers_is_rejected(leader: Leader) -> No
 
 
 @unverified
-def test_an_older_coordinator_or_producer_epoch_is_refused(leader: Leader) -> None:
-    wire = leader("t", 0)
+def test_an_older_coordinator_or_producer_epoch_is_refused(live: LiveCluster) -> None:
+    wire = live.leader()
     write(wire, "tid", in_transaction([b"x"], 7, epoch=3))
     assert mark(wire, 7, committed=True, epoch=2) == errors.InvalidProducerEpoch.code
     assert mark(wire, 7, committed=True, epoch=3, coordinator_epoch=4) == 0
@@ -75,10 +70,8 @@ def test_an_older_coordinator_or_producer_epoch_is_refused(leader: Leader) -> No
 
 
 @unverified
-def test_marker_of_transaction_version_2_must_have_a_higher_epoch(
-    leader: Leader,
-) -> None:
-    wire = leader("t", 0)
+def test_marker_of_transaction_version_2_must_have_a_higher_epoch(live: LiveCluster) -> None:
+    wire = live.leader()
     write(wire, "tid", in_transaction([b"x"], 7, epoch=3))
     assert mark(wire, 7, committed=True, epoch=3, transaction_version=2) == errors.InvalidProducerEpoch.code
     assert mark(wire, 7, committed=True, epoch=4, transaction_version=2) == 0
@@ -86,29 +79,25 @@ def test_marker_of_transaction_version_2_must_have_a_higher_epoch(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
-def test_transaction_marker_must_reach_the_leader(
-    kafka_cluster: KafkaCluster, connect: Callable[[int], RawClient]
-) -> None:
-    leader = kafka_cluster.partition("t", 0).leader
-    assert mark(connect(1 - leader), 7, committed=True) == errors.NotLeaderOrFollower.code
-    assert mark(connect(leader), 7, committed=True, topic="u") == errors.UnknownTopicOrPartition.code
-    assert mark(connect(leader), 7, committed=True, partition=4) == errors.UnknownTopicOrPartition.code
-    assert mark(connect(leader), 7, committed=True) == 0
+def test_transaction_marker_must_reach_the_leader(live: LiveCluster) -> None:
+    leader = live.leader_id()
+    assert mark(live.connect(1 - leader), 7, committed=True) == errors.NotLeaderOrFollower.code
+    assert mark(live.connect(leader), 7, committed=True, topic="u") == errors.UnknownTopicOrPartition.code
+    assert mark(live.connect(leader), 7, committed=True, partition=4) == errors.UnknownTopicOrPartition.code
+    assert mark(live.connect(leader), 7, committed=True) == 0
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
-def test_marker_response_waits_for_the_replicas(
-    kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[[Callable[[], bool]], None]
-) -> None:
+def test_marker_response_waits_for_the_replicas(live: LiveCluster) -> None:
     from pykafka2.protocol.messages.transaction import WriteTxnMarkersRequest
 
-    wire, other = leader("t", 0), leader("t", 0)
+    wire, other = live.leader(), live.leader()
     write(wire, "tid", in_transaction([b"x"], 7))
-    kafka_cluster.controls.pause_followers()
+    live.controls.pause_followers()
     wire.send(marker_request(7, committed=True), 2)
-    wait_for(lambda: kafka_cluster.log("t", 0).log_end_offset == 2)
+    live.wait_for(lambda: live.cluster.log("t", 0).log_end_offset == 2)
     assert end_offset(other) == 0  # the marker is written, not replicated
-    kafka_cluster.controls.resume_followers()
+    live.controls.resume_followers()
     assert wire.receive(WriteTxnMarkersRequest, 2)[1].markers[0].topics[0].partitions[0].error_code == 0
     assert end_offset(other) == 2
 
@@ -117,8 +106,8 @@ def test_marker_response_waits_for_the_replicas(
 
 
 @unverified
-def test_the_aborted_list_covers_the_returned_range(leader: Leader) -> None:
-    wire = leader("t", 0)
+def test_the_aborted_list_covers_the_returned_range(live: LiveCluster) -> None:
+    wire = live.leader()
     write(wire, "a", in_transaction([b"bad"], 7))  # 0
     write(wire, "b", in_transaction([b"good"], 8))  # 1
     assert mark(wire, 7, committed=False) == 0  # 2
@@ -136,8 +125,8 @@ def test_the_aborted_list_covers_the_returned_range(leader: Leader) -> None:
 
 
 @unverified
-def test_end_of_a_transaction_wakes_a_waiting_read_committed_fetch(leader: Leader) -> None:
-    wire, reader = leader("t", 0), leader("t", 0)
+def test_end_of_a_transaction_wakes_a_waiting_read_committed_fetch(live: LiveCluster) -> None:
+    wire, reader = live.leader(), live.leader()
     write(wire, "a", in_transaction([b"x"], 7))
     reader.send(fetch_request(max_wait_ms=9000, committed=True), 12)
     assert mark(wire, 7, committed=True) == 0
@@ -150,13 +139,13 @@ def test_end_of_a_transaction_wakes_a_waiting_read_committed_fetch(leader: Leade
     topics={"t": 1},
     config={"transaction.partition.verification.enable": False, "log.roll.ms": 2**62},
 )
-def test_new_leader_has_open_and_aborted_transactions(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    wire = leader("t", 0)
+def test_new_leader_has_open_and_aborted_transactions(live: LiveCluster) -> None:
+    wire = live.leader()
     write(wire, "a", in_transaction([b"gone"], 7))
     assert mark(wire, 7, committed=False) == 0
     write(wire, "b", in_transaction([b"open"], 8))
-    kafka_cluster.controls.crash_broker(kafka_cluster.partition("t", 0).leader)
-    wire = leader("t", 0)
+    live.controls.crash_broker(live.leader_id())
+    wire = live.leader()
     data = read(wire)
     assert (visible(data), data.last_stable_offset) == ([], 2)
     assert mark(wire, 8, committed=True, coordinator_epoch=1) == 0
@@ -167,8 +156,8 @@ def test_new_leader_has_open_and_aborted_transactions(kafka_cluster: KafkaCluste
 
 
 @unverified
-def test_describe_producers_returns_epochs_sequences_and_open_transactions(leader: Leader) -> None:
-    wire = leader("t", 0)
+def test_describe_producers_returns_epochs_sequences_and_open_transactions(live: LiveCluster) -> None:
+    wire = live.leader()
     produce(wire, "t", 0, batch([b"x"] * 3, producer_id=5, producer_epoch=1, base_sequence=0))
     write(wire, "a", in_transaction([b"x"], 7, epoch=2))
     found = producers_of(wire)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -26,6 +26,7 @@ from pykafka2.protocol.messages.group import (
 )
 from pykafka2.testing import QUICK, KafkaCluster
 from tests.broker.support.raw_client import RawClient
+from tests.connections import LiveCluster
 
 MEMBERS = 6
 GROUP = "billing"
@@ -79,7 +80,7 @@ def sync(member_id: str, generation: int, members: Sequence[str]) -> SyncGroupRe
 
 @pytest.mark.parametrize("brokers", [1, 3])
 def test_responses_of_joins_and_syncs_are_sent_in_one_turn(
-    turns: Turns, brokers: int, wait_for: Callable[[Callable[[], bool]], None]
+    turns: Turns, brokers: int, live: LiveCluster
 ) -> None:
     """With three brokers the responses wait for the followers of the group's log."""
     config = {**QUICK, "threads": "shared", "num.network.threads": 3}
@@ -96,7 +97,7 @@ def test_responses_of_joins_and_syncs_are_sent_in_one_turn(
 
         for wire in wires[1:]:
             wire.send(join(), 3)
-        wait_for(lambda: len(cluster.group(GROUP).members) == MEMBERS)
+        live.wait_for(lambda: len(cluster.group(GROUP).members) == MEMBERS)
         wires[0].send(join(members[0]), 3)
         responses = [wire.receive(JoinGroupRequest, 3)[1] for wire in wires]
         assert {response.generation_id for response in responses} == {generation + 1}
@@ -108,7 +109,7 @@ def test_responses_of_joins_and_syncs_are_sent_in_one_turn(
         for number, wire in enumerate(wires):
             if number != leader:
                 wire.send(sync(members[number], generation + 1, ()), 3)
-        wait_for(lambda: waiting(cluster) == MEMBERS - 1)
+        live.wait_for(lambda: waiting(cluster) == MEMBERS - 1)
         wires[leader].send(sync(members[leader], generation + 1, members), 3)
         shares = [wire.receive(SyncGroupRequest, 3)[1].assignment for wire in wires]
         assert shares == [b"share"] * MEMBERS
