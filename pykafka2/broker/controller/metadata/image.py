@@ -107,6 +107,7 @@ class MetadataImage:
             kafka.RemoveUserScramCredentialRecord: self._remove_user_scram_credential,
             kafka.RemoveDelegationTokenRecord: self._remove_delegation_token,
             kafka.RegisterControllerRecord: lambda one: self.controllers.update({one.controller_id: one}),
+            kafka.UnregisterControllerRecord: lambda one: self.controllers.pop(one.controller_id, None),
             kafka.ClearElrRecord: self._clear_elr,
         }
 
@@ -168,7 +169,7 @@ class MetadataImage:
     def _all_partitions(self, name: str, changed: Mapping[int, PartitionImage]) -> tuple[PartitionImage, ...]:
         partitions = [*self.topics[name].partitions]
         for number in sorted(changed):
-            if number > len(partitions):
+            if not 0 <= number <= len(partitions):
                 raise CorruptData(
                     f"topic {name!r} has the partitions {sorted({*range(len(partitions)), *changed})}"
                 )
@@ -253,22 +254,27 @@ class MetadataImage:
         return name
 
     def _partition(self, record: kafka.PartitionRecord) -> None:
-        changed = self._partitions.setdefault(self._name_of(record.topic_id), {})
-        changed[record.partition_id] = values.partition_of(record)
-        self._set_extras(record.topic_id, record.partition_id, values.extras_of(record))
+        name, number = self._name_of(record.topic_id), record.partition_id
+        self._set_partition(name, number, values.partition_of(record))
+        self._set_extras(record.topic_id, number, values.extras_of(record))
 
     def _partition_change(self, record: kafka.PartitionChangeRecord) -> None:
         name, number = self._name_of(record.topic_id), record.partition_id
-        changed = self._partitions.setdefault(name, {})
-        known = changed.get(number)
+        known = self._partitions.get(name, {}).get(number)
         if known is None:
             partitions = self.topics[name].partitions
             if not 0 <= number < len(partitions):
                 raise CorruptData(f"partition {name}-{number} changes, but does not exist")
             known = partitions[number]
-        changed[number] = values.partition_after(known, record)
+        self._set_partition(name, number, values.partition_after(known, record))
         extras = self.extras.get((record.topic_id, number), values.NO_EXTRAS)
         self._set_extras(record.topic_id, number, values.extras_after(extras, record))
+
+    def _set_partition(self, name: str, number: int, partition: PartitionImage) -> None:
+        replicas, directories = len(partition.replicas), len(partition.directories)
+        if directories and directories != replicas:
+            raise CorruptData(f"partition {name}-{number} has {replicas} replicas, {directories} directories")
+        self._partitions.setdefault(name, {})[number] = partition
 
     def _set_extras(self, topic_id: bytes, number: int, extras: values.Extras) -> None:
         if extras:

@@ -185,16 +185,10 @@ def partition_change(
 
 
 def partition_of(record: kafka.PartitionRecord) -> PartitionImage:
-    return PartitionImage(
-        tuple(record.replicas),
-        tuple(record.isr),
-        record.leader,
-        record.leader_epoch,
-        record.partition_epoch,
-        tuple(record.adding_replicas),
-        tuple(record.removing_replicas),
-        tuple(record.directories),
-    )
+    replicas, isr, directories = tuple(record.replicas), tuple(record.isr), tuple(record.directories)
+    adding, removing = tuple(record.adding_replicas), tuple(record.removing_replicas)
+    epochs = record.leader_epoch, record.partition_epoch
+    return PartitionImage(replicas, isr, record.leader, *epochs, adding, removing, directories)
 
 
 def partition_after(before: PartitionImage, change: kafka.PartitionChangeRecord) -> PartitionImage:

@@ -62,6 +62,7 @@ from pykafka2.protocol.messages.metadata_records import (
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
 )
 from pykafka2.protocol.struct import MetadataRecord
 from tests.broker.controller.metadata.metadata_changes import CONFIG, Change, Changes, new_state, shown
@@ -247,7 +248,7 @@ def test_registration_that_changes_nothing_has_no_record() -> None:
     assert registration_changes(registered(0), record) == []
 
 
-def test_registered_controllers_stay_in_snapshots() -> None:
+def test_registered_controllers_stay_in_snapshots_until_they_are_unregistered() -> None:
     state = new_state()
     controllers = [
         RegisterControllerRecord(
@@ -263,6 +264,8 @@ def test_registered_controllers_stay_in_snapshots() -> None:
     assert [
         record for record in state.snapshot() if isinstance(record, RegisterControllerRecord)
     ] == controllers
+    state.replay([UnregisterControllerRecord(controller_id=number) for number in (3000, 3002)], 1)
+    assert [*state.controllers] == [3001]
 
 
 # ---------------------------------------------------------------------- topics and partitions
@@ -477,6 +480,24 @@ def test_record_of_an_unknown_topic_is_corrupt_data(record: MetadataRecord) -> N
 def test_missing_partition_is_corrupt_data() -> None:
     with pytest.raises(CorruptData, match=r"topic 't' has the partitions \[1\]"):
         with_partitions(partition(1))
+
+
+def test_negative_partition_is_corrupt_data() -> None:
+    with pytest.raises(CorruptData, match=r"topic 't' has the partitions \[-1, 0\]"):
+        with_partitions(partition(0), partition(-1))
+
+
+def test_other_number_of_directories_than_replicas_is_corrupt_data() -> None:
+    """Kafka's PartitionRegistration rejects it as well."""
+    with pytest.raises(CorruptData, match="partition t-1 has 2 replicas, 1 directories"):
+        with_partitions(partition(0), partition(1, directories=[ONE]))
+    state = with_partitions(partition(0), partition(1))
+    with pytest.raises(CorruptData, match="partition t-1 has 1 replicas, 2 directories"):
+        state.apply(
+            PartitionChangeRecord(
+                partition_id=1, topic_id=TOPIC_ID, replicas=[0], isr=[0], directories=[ONE, TWO]
+            )
+        )
 
 
 def test_change_of_a_missing_partition_is_corrupt_data() -> None:
