@@ -24,7 +24,8 @@ from pykafka2.broker.controller_channel import ControllerChannel, ProducerIds
 from pykafka2.broker.coordinators.coordinators import Coordinators
 from pykafka2.broker.coordinators.inter_broker import InterBrokerSender
 from pykafka2.broker.handlers.api import APIS, ClientApis
-from pykafka2.broker.handlers.services import Gate, Services
+from pykafka2.broker.handlers.authorization import Gate
+from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.lifecycle import BrokerLifecycle
 from pykafka2.broker.log.storage import LogStorage
 from pykafka2.broker.node import Node
@@ -211,17 +212,12 @@ class Parts:
         self.queue.connect(tuple(self.handlers))
 
     def _gate(self) -> Gate | None:
-        """Create the authorization gate, if an authorizer is configured.
-
-        Its module is imported on demand.
-        """
+        """Create the authorization gate, if an authorizer is configured."""
         node = self._node
         if not node.config.text("authorizer.class.name"):
             return None
-        from pykafka2.broker.handlers.authorization import Gate as StandardGate
-
         matches_networks = node.release.is_since("4.4")
-        return StandardGate(node.id, node.config, node.clock, node.events, matches_networks=matches_networks)
+        return Gate(node.id, node.config, node.clock, node.events, matches_networks=matches_networks)
 
     def _make_connections(self) -> None:
         """Create connections and their processors."""

@@ -2,10 +2,6 @@
 
 Topics are sorted by name; the cursor of a response is the first partition of the next page. Eligible leader
 replicas are always empty, because they are not implemented (docs/fidelity.md).
-
-
-Topics are sorted by name; the cursor of a response is the first partition of the next page. Eligible leader
-replicas are always empty, because they are not implemented (docs/fidelity.md).
 """
 
 from __future__ import annotations

@@ -2,10 +2,6 @@
 
 Consumers read below the high watermark, followers up to the leader's log end. A full fetch with session epoch
 0 creates a session, whose later fetches name only changes (KIP-227).
-
-
-Consumers read below the high watermark, followers up to the leader's log end. A full fetch with session epoch
-0 creates a session, whose later fetches name only changes (KIP-227).
 """
 
 from __future__ import annotations

@@ -4,12 +4,6 @@ The hash of the key selects a partition of the internal topic, whose leader is t
 request has the controller create the topic; if its leaders are known at once, the response has them (Kafka
 responds COORDINATOR_NOT_AVAILABLE the first time). Since version 4 a request has several keys; share groups
 are not implemented.
-
-
-The hash of the key selects a partition of the internal topic, whose leader is the coordinator. The first
-request has the controller create the topic; if its leaders are known at once, the response has them (Kafka
-responds COORDINATOR_NOT_AVAILABLE the first time). Since version 4 a request has several keys; share groups
-are not implemented.
 """
 
 from __future__ import annotations

@@ -4,15 +4,9 @@ acks=1 responds at once, acks=0 never (an error closes the connection), acks=all
 has passed the batch. Until then the request waits in the purgatory, and the connection's next request can be
 processed. Versions 0 to 2 are rejected, as in Kafka 4.
 
-
-acks=1 responds at once, acks=0 never (an error closes the connection), acks=all once the high watermark
-has passed the batch. Until then the request waits in the purgatory, and the connection's next request can be
-processed. Versions 0 to 2 are rejected, as in Kafka 4.
-
 A batch of a million records takes a second to check, and all requests of a broker share one thread, so the
 request is queued again after each slice: a step of decompression, or some records. Its connection's next
-request waits, and nothing is appended before every batch of the request is checked. Loaded with the first
-such batch.
+request waits, and nothing is appended before every batch of the request is checked.
 """
 
 from __future__ import annotations

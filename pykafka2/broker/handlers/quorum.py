@@ -49,6 +49,7 @@ FIRST_VERSION_WITH_NODES = 2
 FIRST_WITH_UNREGISTRATION = 33
 """The metadata.version from which on controllers can be unregistered."""
 LISTENER = "CONTROLLER"
+"""The controllers' listener, which a new voter must have."""
 
 
 @api(DescribeQuorumRequest, 0, 2, at=CONTROLLER, access=on_cluster(Operation.DESCRIBE))
@@ -135,7 +136,6 @@ def handle_unregister_controller(
 
 
 STATIC = "because the kraft.version feature is 0"
-"""The controllers' listener, which a new voter must have."""
 
 
 @api(AddRaftVoterRequest, 0, 1, at=CONTROLLER, access=on_cluster(Operation.ALTER))

@@ -3,11 +3,8 @@
 An operation is tried, watched under its keys, and tried again, because its condition may have been met in
 between. A caller that has just tried it, under the same lock, can skip both. The operation is then tried
 whenever one of its keys changes, until it completes or its deadline passes. It completes exactly once
-(Kafka's DelayedOperation). A failing operation does not affect the others. Everything here runs under the
-cluster's lock.
-
-Each checks whether it can complete (Kafka's DelayedProduce, DelayedFetch and DelayedDeleteRecords); the
-purgatory completes it exactly once.
+(Kafka's DelayedOperation). A failing operation does not affect the others. Kafka's DelayedProduce,
+DelayedFetch and DelayedDeleteRecords are the operations. Everything here runs under the cluster's lock.
 """
 
 from __future__ import annotations

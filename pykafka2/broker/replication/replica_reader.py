@@ -2,8 +2,6 @@
 
 A fetch with too little data waits in the purgatory (purgatory.py); one in a session reads only its dirty
 partitions (fetch.py). Access requires the cluster's lock.
-
-Pure functions, called by the leader for each partition fetched by a consumer with a rack.
 """
 
 from __future__ import annotations
