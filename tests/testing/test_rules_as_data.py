@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from pykafka2.broker.base.arguments import error_class, error_name
 from pykafka2.broker.faults.rule import RULE_KEYS, Action, FaultRule
 from pykafka2.consumer.consumer import KafkaConsumer
-from pykafka2.errors import ConfigurationError, NotLeaderOrFollower
+from pykafka2.errors import ConfigurationError, FetchSessionIdNotFound, NotLeaderOrFollower
 from pykafka2.producer.producer import KafkaProducer
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.fetch import FetchRequest, FetchResponse
+from pykafka2.protocol.messages.group_admin import DescribeGroupsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykafka2.protocol.messages.produce import ProduceRequest, ProduceResponse
+from pykafka2.protocol.messages.topics import DeleteTopicsRequest
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.controls.rules import Matching
 from pykafka2.types import TopicPartition
@@ -38,6 +40,7 @@ from tests.connections import LiveCluster
 from tests.error_codes import NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, UNKNOWN_TOPIC_OR_PARTITION
 
 METADATA = MetadataRequest(topics=None)
+SESSION_NOT_FOUND = FetchSessionIdNotFound.code
 
 one_broker = pytest.mark.kafka(brokers=1, topics={"t": 2, "other": 1})
 
@@ -663,3 +666,35 @@ def test_consumer_retries_a_rejected_fetch(live: LiveCluster) -> None:
                 break
     assert read == [b"a"]
     assert rule.fired == 1
+
+
+@pytest.mark.parametrize("version", [4, 6])
+@one_broker
+def test_session_error_of_a_version_without_sessions_is_an_error_of_partitions(
+    live: LiveCluster, version: int
+) -> None:
+    wire = live.leader()
+    for number in (0, 1):
+        produce(wire, "t", number, batch([b"v"]))
+    request = fetch_request("t", 0, 0)
+    request.topics[0].partitions += fetch_request("t", 1, 0).topics[0].partitions
+    for partition, expected in (
+        (1, {0: 0, 1: SESSION_NOT_FOUND}),
+        (None, dict.fromkeys((0, 1), SESSION_NOT_FOUND)),
+    ):
+        live.controls.rule(api="Fetch", partition=partition, times=1, then="error:FETCH_SESSION_ID_NOT_FOUND")
+        [topic] = wire.call(request, version).responses
+        assert {one.partition_index: one.error_code for one in topic.partitions} == expected
+
+
+@one_broker
+def test_rule_for_a_topic_matches_lists_of_names_but_no_group_of_that_name(live: LiveCluster) -> None:
+    described = live.controls.rule(api="DescribeGroups", topic="t", then="error:UNKNOWN_SERVER_ERROR")
+    deleted = live.controls.rule(api="DeleteTopics", topic="t", then="error:UNKNOWN_SERVER_ERROR")
+    wire = live.leader()
+    wire.call(DescribeGroupsRequest(groups=["t", "other"]), 5)
+    assert described.fired == 0
+    for names in (["other"], ["absent", "t"]):
+        wire.call(DeleteTopicsRequest(topic_names=names, timeout_ms=1000), 5)
+    assert deleted.fired == 1
+    assert "t" in live.cluster.topics()

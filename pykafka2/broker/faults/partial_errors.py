@@ -15,7 +15,7 @@ from typing import Any
 
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.faults.client_links import Target
-from pykafka2.broker.replication.fetch import SESSION_ERROR_CODES
+from pykafka2.broker.replication.fetch import is_session_error
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.responses import PARTITION_NUMBERS, TOPIC_NAMES, Refusing
 from pykafka2.protocol.declared import resolved_fields
@@ -25,22 +25,24 @@ from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.protocol.struct import Response, Struct
 
 PARTITION_LISTS = ("partition_data", "partitions", "partition_indexes", "partition_responses")
-# Arrays of structs that contain topics.
+# Arrays of topic names, and of structs that contain topics; other arrays of strings are of groups and such.
+NAME_LISTS = ("topic_names",)
 OUTER_LISTS = ("topic_data", "topics", "groups", "transactions", "markers", "v3_and_below_topics")
 
 
 def partitions_of(request: Struct, image: ClusterImage) -> Iterator[tuple[str, int | None]]:
     """Return each topic of a request with each of its partitions, or None for a whole topic."""
     for field in resolved_fields(type(request)):
-        if field.array and field.name in OUTER_LISTS:
+        if not field.array:
+            continue
+        if field.name in NAME_LISTS:
+            yield from ((name, None) for name in getattr(request, field.name) or ())
+        elif field.name in OUTER_LISTS and field.struct is not None:
             for part in getattr(request, field.name) or ():
                 yield from _of_part(part, image)
 
 
-def _of_part(part: Any, image: ClusterImage) -> Iterator[tuple[str, int | None]]:
-    if isinstance(part, str):
-        yield part, None
-        return
+def _of_part(part: Struct, image: ClusterImage) -> Iterator[tuple[str, int | None]]:
     name = topic_name(part, image)
     if name is None:
         yield from partitions_of(part, image)  # a group, a transaction, a marker
@@ -107,7 +109,7 @@ def refuse_some(
     request = context.request
     rest: Any = copy(request)
     others: Any = copy(request)
-    if isinstance(request, FetchRequest) and code not in SESSION_ERROR_CODES:
+    if isinstance(request, FetchRequest) and not is_session_error(code, context.version):
         rest.max_wait_ms = 0
         others.topics = _fetched(filter(is_meant, dict.fromkeys(named_partitions(target, context))), target)
     elif isinstance(request, ProduceRequest) and request.acks != 0:

@@ -16,13 +16,14 @@ from pykafka2.broker.handlers.throttling import client_of, handling_time, mute
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
 from pykafka2.broker.replication.fetch import (
     FINAL_EPOCH,
+    FIRST_VERSION_WITH_SESSIONS,
     FUTURE_REPLICA,
     INITIAL_EPOCH,
     NO_SESSION,
-    SESSION_ERROR_CODES,
     FetchInfo,
     FetchParams,
     FetchPartitionData,
+    is_session_error,
     next_epoch,
 )
 from pykafka2.broker.security.authorizer import Access
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from pykafka2.broker.server.request_context import RequestContext
 
 
-FIRST_VERSION_WITH_SESSIONS = 7
 FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_LEADERS = 16  # the field exists since 12, but for the quorum (KIP-951)
@@ -86,7 +86,7 @@ IN_PARTITIONS: Final = Refusal(top=False, blank={"high_watermark": -1, "records"
 
 def refuse(request: FetchRequest, version: int, code: int) -> FetchResponse:
     """Return the error in the response itself, if it is the session's, or in each partition."""
-    if code in SESSION_ERROR_CODES:
+    if is_session_error(code, version):
         return FetchResponse(error_code=code, responses=[])
     return IN_PARTITIONS(request, version, code)
 

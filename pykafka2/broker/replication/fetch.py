@@ -240,8 +240,14 @@ SESSION_ERROR_CODES: Final = frozenset(
     error.code for error in (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError)
 )
 """Error codes of the session as a whole, not of a partition."""
+FIRST_VERSION_WITH_SESSIONS: Final = 7
 
 NameOf = Callable[[bytes], str | None]
+
+
+def is_session_error(code: int, version: int) -> bool:
+    """Return whether an error is one of the session, which responses before sessions cannot have."""
+    return version >= FIRST_VERSION_WITH_SESSIONS and code in SESSION_ERROR_CODES
 
 
 class FetchSessionCache:
