@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from pykafka2.errors import name_of as error_named
+from pykafka2.protocol.declared import resolved_fields
+from pykafka2.protocol.registry import API_KEYS, request_class
 from pykafka2.protocol.struct import Struct
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster
 from tests.acl_filters import ANY_RULE
@@ -36,18 +38,25 @@ ALLOWING = {
     "DESCRIBE": {"DESCRIBE", "READ", "WRITE", "DELETE", "ALTER"},
     "DESCRIBE_CONFIGS": {"DESCRIBE_CONFIGS", "ALTER_CONFIGS"},
 }
-ON_TOPIC = {"topic": TOPIC}
-ON_GROUP = {"group": GROUP}
-ON_TRANSACTION = {"transactional_id": TRANSACTION}
-ON_CLUSTER = {"cluster": True}
 REFUSALS = {
     "topic": "TOPIC_AUTHORIZATION_FAILED",
     "group": "GROUP_AUTHORIZATION_FAILED",
     "transactional_id": "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     "cluster": "CLUSTER_AUTHORIZATION_FAILED",
 }
+Resource = dict[str, Any]
+ON: dict[str, Resource] = {
+    "topic": {"topic": TOPIC},
+    "topic new": {"topic": "new"},
+    "topic gone": {"topic": "gone"},
+    "group": {"group": GROUP},
+    "transactional_id": {"transactional_id": TRANSACTION},
+    "cluster": {"cluster": True},
+}
+"""The resources of rights, as `Acls.allow` has them."""
+ON_CLUSTER = ON["cluster"]
 
-Needs = list[tuple[str, dict[str, Any]]]
+Needs = list[tuple[str, Resource]]
 """The required operations in the order of their checks."""
 
 AS_PRODUCER = {"producer_id": 7, "producer_epoch": 0}
@@ -58,346 +67,186 @@ TRANSACTIONAL = [
 FETCHED = [{"topic": TOPIC, "partitions": [{"partition": 0, "partition_max_bytes": 1000}]}]
 COMMITTED = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]
 NAMED = [{"name": TOPIC, "partition_indexes": [0]}]
-CLUSTER = "cluster"
+NUMBERED = [{"name": TOPIC, "partitions": [0]}]
+NEW = [{"name": "new", "num_partitions": 1, "replication_factor": 1}]
+USUAL = {"timeout_ms": 1000, "acks": 1, "replica_id": -1, "validate_only": True}
+"""The values of fields of these names, if a request has no other."""
 
-# API, version, fields, required operations.
-CASES: dict[str, tuple[str, int, dict[str, Any], Needs]] = {
-    "produce": (
-        "Produce",
-        9,
-        {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": TOPIC, "partition_data": RECORDS}]},
-        [("WRITE", ON_TOPIC)],
-    ),
-    "produce in a transaction": (
-        "Produce",
-        9,
-        {
-            "acks": 1,
-            "timeout_ms": 1000,
-            "transactional_id": TRANSACTION,
-            "topic_data": [{"name": TOPIC, "partition_data": TRANSACTIONAL}],
-        },
-        [("WRITE", ON_TRANSACTION), ("WRITE", ON_TOPIC)],
-    ),
-    "fetch": ("Fetch", 12, {"topics": FETCHED, "replica_id": -1}, [("READ", ON_TOPIC)]),
-    "fetch in a session": (
-        "Fetch",
-        12,
-        {"topics": FETCHED, "replica_id": -1, "session_epoch": 0},
-        [("READ", ON_TOPIC)],
-    ),
-    "list offsets": (
-        "ListOffsets",
-        7,
-        {
-            "replica_id": -1,
-            "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0, "timestamp": -1}]}],
-        },
-        [("DESCRIBE", ON_TOPIC)],
-    ),
-    "delete records": (
-        "DeleteRecords",
-        2,
-        {
-            "timeout_ms": 1000,
-            "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 0}]}],
-        },
-        [("DELETE", ON_TOPIC)],
-    ),
-    "leader epochs": (
-        "OffsetForLeaderEpoch",
-        4,
-        {"replica_id": -1, "topics": [{"topic": TOPIC, "partitions": [{"partition": 0, "leader_epoch": 0}]}]},
-        [("DESCRIBE", ON_TOPIC)],
-    ),
-    "producers": ("DescribeProducers", 0, {"topics": NAMED}, [("READ", ON_TOPIC)]),
-    "metadata": ("Metadata", 9, {"topics": [{"name": TOPIC}]}, [("DESCRIBE", ON_TOPIC)]),
-    "pages of topics": (
-        "DescribeTopicPartitions",
-        0,
-        {"topics": [{"name": TOPIC}], "response_partition_limit": 10},
-        [("DESCRIBE", ON_TOPIC)],
-    ),
-    "create topics": (
-        "CreateTopics",
-        4,
-        {
-            "timeout_ms": 1000,
-            "validate_only": True,
-            "topics": [{"name": "new", "num_partitions": 1, "replication_factor": 1}],
-        },
-        [("CREATE", {"topic": "new"})],
-    ),
-    "create topics, by the cluster": (
-        "CreateTopics",
-        4,
-        {
-            "timeout_ms": 1000,
-            "validate_only": True,
-            "topics": [{"name": "new", "num_partitions": 1, "replication_factor": 1}],
-        },
-        [("CREATE", ON_CLUSTER)],
-    ),
-    "delete topics": (
-        "DeleteTopics",
-        5,
-        {"timeout_ms": 1000, "topic_names": ["gone"]},
-        [("DELETE", {"topic": "gone"})],
-    ),
-    "create partitions": (
-        "CreatePartitions",
-        3,
-        {
-            "timeout_ms": 1000,
-            "validate_only": True,
-            "topics": [{"name": TOPIC, "count": 3, "assignments": None}],
-        },
-        [("ALTER", ON_TOPIC)],
-    ),
-    **{
-        f"{verb} configs of {kind}": (
-            api,
-            1,
-            {"resources": [{"resource_type": number, "resource_name": name, **more}], **options},
-            [(operation, resource)],
-        )
-        for verb, api, operation, more, options in (
-            ("describe", "DescribeConfigs", "DESCRIBE_CONFIGS", {"configuration_keys": None}, {}),
-            ("alter", "AlterConfigs", "ALTER_CONFIGS", {"configs": []}, {"validate_only": True}),
-            ("change", "IncrementalAlterConfigs", "ALTER_CONFIGS", {"configs": []}, {"validate_only": True}),
-        )
-        for kind, number, name, resource in (
-            ("a topic", 2, TOPIC, ON_TOPIC),
-            ("a broker", 4, "0", ON_CLUSTER),
-            ("a group", 32, GROUP, ON_GROUP),
-        )
+
+def of_partition_0(**fields: Any) -> list[dict[str, Any]]:
+    """Return the topic with its partition 0, which has further fields."""
+    return [{"name": TOPIC, "partitions": [{"partition_index": 0, **fields}]}]
+
+
+def configs_of(kind: int, name: str) -> dict[str, dict[str, Any]]:
+    resource = {"resource_type": kind, "resource_name": name}
+    changed = {"resources": [{**resource, "configs": []}]}
+    return {f"AlterConfigs 1 of {kind}": changed, f"IncrementalAlterConfigs 1 of {kind}": changed}
+
+
+def described_configs_of(kind: int, name: str) -> dict[str, dict[str, Any]]:
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+    return {f"DescribeConfigs 1 of {kind}": {"resources": [resource]}}
+
+
+# By the required operations and their resources: requests by API and version.
+REQUESTS: dict[str, dict[str, dict[str, Any]]] = {
+    "WRITE topic": {"Produce 9": {"topic_data": [{"name": TOPIC, "partition_data": RECORDS}]}},
+    "READ topic": {
+        "Fetch 12": {"topics": FETCHED},
+        "Fetch 12 in a session": {"topics": FETCHED, "session_epoch": 0},
+        "DescribeProducers 0": {"topics": NAMED},
     },
-    "configured resources": ("ListConfigResources", 1, {}, [("DESCRIBE_CONFIGS", ON_CLUSTER)]),
-    "quotas": (
-        "DescribeClientQuotas",
-        1,
-        {"components": [], "strict": False},
-        [("DESCRIBE_CONFIGS", ON_CLUSTER)],
-    ),
-    "alter quotas": (
-        "AlterClientQuotas",
-        1,
-        {
-            "entries": [{"entity": [{"entity_type": "user", "entity_name": "unknown"}], "ops": []}],
-            "validate_only": True,
+    "DESCRIBE topic": {
+        "ListOffsets 7": {"topics": of_partition_0(timestamp=-1)},
+        "OffsetForLeaderEpoch 4": {
+            "topics": [{"topic": TOPIC, "partitions": [{"partition": 0, "leader_epoch": 0}]}]
         },
-        [("ALTER_CONFIGS", ON_CLUSTER)],
-    ),
-    "log directories": ("DescribeLogDirs", 4, {"topics": None}, [("DESCRIBE", ON_CLUSTER)]),
-    "move directories": (
-        "AlterReplicaLogDirs",
-        2,
-        {"dirs": [{"path": "/x", "topics": [{"name": TOPIC, "partitions": [0]}]}]},
-        [("ALTER", ON_CLUSTER)],
-    ),
-    "elect": (
-        "ElectLeaders",
-        2,
-        {"timeout_ms": 1000, "topic_partitions": [{"topic": TOPIC, "partitions": [0]}]},
-        [("ALTER", ON_CLUSTER)],
-    ),
-    "reassign": (
-        "AlterPartitionReassignments",
-        0,
-        {
-            "timeout_ms": 1000,
-            "topics": [{"name": TOPIC, "partitions": [{"partition_index": 9, "replicas": [0]}]}],
+        "Metadata 9": {"topics": [{"name": TOPIC}]},
+        "DescribeTopicPartitions 0": {"topics": [{"name": TOPIC}], "response_partition_limit": 10},
+    },
+    "DELETE topic": {"DeleteRecords 2": {"topics": of_partition_0(offset=0)}},
+    "DELETE topic gone": {"DeleteTopics 5": {"topic_names": ["gone"]}},
+    "CREATE topic new": {"CreateTopics 4": {"topics": NEW}},
+    "CREATE cluster": {"CreateTopics 4": {"topics": NEW}},
+    "ALTER topic": {"CreatePartitions 3": {"topics": [{"name": TOPIC, "count": 3, "assignments": None}]}},
+    "DESCRIBE_CONFIGS topic": described_configs_of(2, TOPIC),
+    "ALTER_CONFIGS topic": configs_of(2, TOPIC),
+    "DESCRIBE_CONFIGS group": described_configs_of(32, GROUP),
+    "ALTER_CONFIGS group": configs_of(32, GROUP),
+    "DESCRIBE_CONFIGS cluster": {
+        **described_configs_of(4, "0"),
+        "ListConfigResources 1": {},
+        "DescribeClientQuotas 1": {"components": [], "strict": False},
+    },
+    "ALTER_CONFIGS cluster": {
+        **configs_of(4, "0"),
+        "AlterClientQuotas 1": {
+            "entries": [{"entity": [{"entity_type": "user", "entity_name": "unknown"}], "ops": []}]
         },
-        [("ALTER", ON_CLUSTER)],
-    ),
-    "reassignments": (
-        "ListPartitionReassignments",
-        0,
-        {"timeout_ms": 1000, "topics": None},
-        [("DESCRIBE", ON_CLUSTER)],
-    ),
-    "quorum": (
-        "DescribeQuorum",
-        2,
-        {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{}]}]},
-        [("DESCRIBE", ON_CLUSTER)],
-    ),
-    "features": (
-        "UpdateFeatures",
-        1,
-        {"timeout_ms": 1000, "feature_updates": [], "validate_only": True},
-        [("ALTER", ON_CLUSTER)],
-    ),
-    "add a voter": (
-        "AddRaftVoter",
-        1,
-        {"timeout_ms": 1000, "voter_id": 1, "listeners": [], "cluster_id": None},
-        [("ALTER", ON_CLUSTER)],
-    ),
-    "remove a voter": ("RemoveRaftVoter", 0, {"voter_id": 1, "cluster_id": None}, [("ALTER", ON_CLUSTER)]),
-    "unregister a controller": (
-        "UnregisterController",
-        0,
-        {"controller_id": 77},
-        [("ALTER", ON_CLUSTER)],
-    ),
-    "unregister": ("UnregisterBroker", 0, {"broker_id": 77}, [("ALTER", ON_CLUSTER)]),
-    "describe rules": ("DescribeAcls", 3, ANY_RULE, [("DESCRIBE", ON_CLUSTER)]),
-    "create rules": (
-        "CreateAcls",
-        3,
-        {"creations": [{"resource_type": 2, "resource_pattern_type": 3}]},
-        [("ALTER", ON_CLUSTER)],
-    ),
-    "delete rules": (
-        "DeleteAcls",
-        3,
-        {"filters": [{**ANY_RULE, "resource_name_filter": "nothing"}]},
-        [("ALTER", ON_CLUSTER)],
-    ),
-    "find a group's coordinator": (
-        "FindCoordinator",
-        4,
-        {"key_type": 0, "coordinator_keys": [GROUP]},
-        [("DESCRIBE", ON_GROUP)],
-    ),
-    "find a transaction's coordinator": (
-        "FindCoordinator",
-        3,
-        {"key_type": 1, "key": TRANSACTION},
-        [("DESCRIBE", ON_TRANSACTION)],
-    ),
-    "join": ("JoinGroup", 5, {"group_id": GROUP, "session_timeout_ms": 10_000}, [("READ", ON_GROUP)]),
-    "sync": ("SyncGroup", 3, {"group_id": GROUP, "member_id": "m"}, [("READ", ON_GROUP)]),
-    "heartbeat": ("Heartbeat", 4, {"group_id": GROUP, "member_id": "m"}, [("READ", ON_GROUP)]),
-    "leave": (
-        "LeaveGroup",
-        4,
-        {"group_id": GROUP, "members": [{"member_id": "m"}]},
-        [("READ", ON_GROUP)],
-    ),
-    "heartbeat of KIP-848": (
-        "ConsumerGroupHeartbeat",
-        0,
-        {
-            "group_id": "readers",
+    },
+    "DESCRIBE cluster": {
+        "DescribeLogDirs 4": {"topics": None},
+        "ListPartitionReassignments 0": {"topics": None},
+        "DescribeQuorum 2": {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{}]}]},
+        "DescribeAcls 3": ANY_RULE,
+    },
+    "ALTER cluster": {
+        "AlterReplicaLogDirs 2": {"dirs": [{"path": "/x", "topics": NUMBERED}]},
+        "ElectLeaders 2": {"topic_partitions": [{"topic": TOPIC, "partitions": [0]}]},
+        "AlterPartitionReassignments 0": {
+            "topics": [{"name": TOPIC, "partitions": [{"partition_index": 9, "replicas": [0]}]}]
+        },
+        "UpdateFeatures 1": {"feature_updates": []},
+        "AddRaftVoter 1": {"voter_id": 1, "listeners": [], "cluster_id": None},
+        "RemoveRaftVoter 0": {"voter_id": 1, "cluster_id": None},
+        "UnregisterController 0": {"controller_id": 77},
+        "UnregisterBroker 0": {"broker_id": 77},
+        "CreateAcls 3": {"creations": [{"resource_type": 2, "resource_pattern_type": 3}]},
+        "DeleteAcls 3": {"filters": [{**ANY_RULE, "resource_name_filter": "nothing"}]},
+    },
+    "CLUSTER_ACTION cluster": {
+        "AddPartitionsToTxn 4": {
+            "transactions": [{"transactional_id": TRANSACTION, **AS_PRODUCER, "topics": NUMBERED}]
+        },
+        "WriteTxnMarkers 1": {
+            "markers": [{**AS_PRODUCER, "topics": [{"name": "gone", "partition_indexes": [0]}]}]
+        },
+        "Fetch 12 as a follower": {"topics": FETCHED, "replica_id": 5},
+    },
+    "DESCRIBE group": {
+        "FindCoordinator 4": {"key_type": 0, "coordinator_keys": [GROUP]},
+        "DescribeGroups 5": {"groups": [GROUP]},
+        "ConsumerGroupDescribe 0": {"group_ids": [GROUP]},
+    },
+    "READ group": {
+        "JoinGroup 5": {"group_id": GROUP, "session_timeout_ms": 10_000},
+        "SyncGroup 3": {"group_id": GROUP, "member_id": "m"},
+        "Heartbeat 4": {"group_id": GROUP, "member_id": "m"},
+        "LeaveGroup 4": {"group_id": GROUP, "members": [{"member_id": "m"}]},
+    },
+    "DELETE group": {"DeleteGroups 2": {"groups_names": [GROUP]}},
+    "READ group, DESCRIBE topic": {
+        "ConsumerGroupHeartbeat 0": {
+            "group_id": GROUP,
             "member_id": "m",
             "member_epoch": 7,
             "subscribed_topic_names": [TOPIC],
             "topic_partitions": None,
-        },
-        [("READ", ON_GROUP), ("DESCRIBE", ON_TOPIC)],
-    ),
-    "commit": (
-        "OffsetCommit",
-        8,
-        {
+        }
+    },
+    "READ group, READ topic": {
+        "OffsetCommit 8": {
             "group_id": GROUP,
             "generation_id_or_member_epoch": -1,
             "topics": [{"name": TOPIC, "partitions": COMMITTED}],
+        }
+    },
+    "DESCRIBE group, DESCRIBE topic": {
+        "OffsetFetch 8": {"groups": [{"group_id": GROUP, "topics": NAMED}]},
+        "OffsetFetch 5": {"group_id": GROUP, "topics": NAMED},
+    },
+    "DELETE group, READ topic": {"OffsetDelete 0": {"group_id": GROUP, "topics": of_partition_0()}},
+    "IDEMPOTENT_WRITE cluster": {
+        "InitProducerId 4": {
+            "transactional_id": None,
+            "transaction_timeout_ms": 1,
+            "producer_id": -1,
+            "producer_epoch": -1,
+        }
+    },
+    "DESCRIBE transactional_id": {
+        "FindCoordinator 3": {"key_type": 1, "key": TRANSACTION},
+        "DescribeTransactions 0": {"transactional_ids": [TRANSACTION]},
+    },
+    "WRITE transactional_id": {
+        "InitProducerId 4": {"transactional_id": TRANSACTION, "producer_id": -1},
+        "EndTxn 3": {"transactional_id": TRANSACTION, "committed": True, **AS_PRODUCER},
+    },
+    "WRITE transactional_id, WRITE topic": {
+        "Produce 9": {
+            "transactional_id": TRANSACTION,
+            "topic_data": [{"name": TOPIC, "partition_data": TRANSACTIONAL}],
         },
-        [("READ", ON_GROUP), ("READ", ON_TOPIC)],
-    ),
-    "committed": (
-        "OffsetFetch",
-        8,
-        {"groups": [{"group_id": GROUP, "topics": NAMED}]},
-        [("DESCRIBE", ON_GROUP), ("DESCRIBE", ON_TOPIC)],
-    ),
-    "committed, of one group": (
-        "OffsetFetch",
-        5,
-        {"group_id": GROUP, "topics": NAMED},
-        [("DESCRIBE", ON_GROUP), ("DESCRIBE", ON_TOPIC)],
-    ),
-    "delete offsets": (
-        "OffsetDelete",
-        0,
-        {"group_id": GROUP, "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]},
-        [("DELETE", ON_GROUP), ("READ", ON_TOPIC)],
-    ),
-    "describe groups": ("DescribeGroups", 5, {"groups": [GROUP]}, [("DESCRIBE", ON_GROUP)]),
-    "describe KIP-848 groups": ("ConsumerGroupDescribe", 0, {"group_ids": [GROUP]}, [("DESCRIBE", ON_GROUP)]),
-    "delete groups": ("DeleteGroups", 2, {"groups_names": [GROUP]}, [("DELETE", ON_GROUP)]),
-    "a producer's id": (
-        "InitProducerId",
-        4,
-        {"transactional_id": None, "transaction_timeout_ms": 1, "producer_id": -1, "producer_epoch": -1},
-        [("IDEMPOTENT_WRITE", ON_CLUSTER)],
-    ),
-    "a transactional id": (
-        "InitProducerId",
-        4,
-        {"transactional_id": TRANSACTION, "transaction_timeout_ms": 0, "producer_id": -1},
-        [("WRITE", ON_TRANSACTION)],
-    ),
-    "add partitions": (
-        "AddPartitionsToTxn",
-        3,
-        {
+        "AddPartitionsToTxn 3": {
             "v3_and_below_transactional_id": TRANSACTION,
             "v3_and_below_producer_id": 7,
-            "v3_and_below_topics": [{"name": TOPIC, "partitions": [0]}],
+            "v3_and_below_topics": NUMBERED,
         },
-        [("WRITE", ON_TRANSACTION), ("WRITE", ON_TOPIC)],
-    ),
-    "verify partitions": (
-        "AddPartitionsToTxn",
-        4,
-        {
-            "transactions": [
-                {
-                    "transactional_id": TRANSACTION,
-                    **AS_PRODUCER,
-                    "topics": [{"name": TOPIC, "partitions": [0]}],
-                }
-            ]
-        },
-        [("CLUSTER_ACTION", ON_CLUSTER)],
-    ),
-    "add offsets": (
-        "AddOffsetsToTxn",
-        3,
-        {"transactional_id": TRANSACTION, "group_id": GROUP, **AS_PRODUCER},
-        [("WRITE", ON_TRANSACTION), ("READ", ON_GROUP)],
-    ),
-    "end": (
-        "EndTxn",
-        3,
-        {"transactional_id": TRANSACTION, "committed": True, **AS_PRODUCER},
-        [("WRITE", ON_TRANSACTION)],
-    ),
-    "commit in a transaction": (
-        "TxnOffsetCommit",
-        3,
-        {
+    },
+    "WRITE transactional_id, READ group": {
+        "AddOffsetsToTxn 3": {"transactional_id": TRANSACTION, "group_id": GROUP, **AS_PRODUCER}
+    },
+    "WRITE transactional_id, READ group, READ topic": {
+        "TxnOffsetCommit 3": {
             "transactional_id": TRANSACTION,
             "group_id": GROUP,
             **AS_PRODUCER,
             "topics": [{"name": TOPIC, "partitions": COMMITTED}],
-        },
-        [("WRITE", ON_TRANSACTION), ("READ", ON_GROUP), ("READ", ON_TOPIC)],
-    ),
-    "markers": (
-        "WriteTxnMarkers",
-        1,
-        {"markers": [{**AS_PRODUCER, "topics": [{"name": "gone", "partition_indexes": [0]}]}]},
-        [("CLUSTER_ACTION", ON_CLUSTER)],
-    ),
-    "describe transactions": (
-        "DescribeTransactions",
-        0,
-        {"transactional_ids": [TRANSACTION]},
-        [("DESCRIBE", ON_TRANSACTION)],
-    ),
-    "fetch as a follower": (
-        "Fetch",
-        12,
-        {"topics": FETCHED, "replica_id": 5},
-        [("CLUSTER_ACTION", ON_CLUSTER)],
-    ),
+        }
+    },
 }
-WITH_TOPIC_ERROR = {"fetch as a follower", "create topics, by the cluster"}
+
+
+def case_of(name: str, rights: str, fields: dict[str, Any]) -> tuple[str, int, dict[str, Any], Needs]:
+    api, version, *_ = name.split()
+    cls = request_class(next(key for key, info in API_KEYS.items() if info.name == api))
+    usual = {one.name: USUAL[one.name] for one in resolved_fields(cls) if one.name in USUAL}
+    needs = [(one.split()[0], ON[one.split(maxsplit=1)[1]]) for one in rights.split(", ")]
+    return api, int(version), {**usual, **fields}, needs
+
+
+CASES = {
+    f"{name} needs {rights}": case_of(name, rights, fields)
+    for rights, requests in REQUESTS.items()
+    for name, fields in requests.items()
+}
+"""API, version, fields and required operations of each request."""
+COMMIT = CASES["OffsetCommit 8 needs READ group, READ topic"]
+WITH_TOPIC_ERROR = {
+    "Fetch 12 as a follower needs CLUSTER_ACTION cluster",
+    "CreateTopics 4 needs CREATE cluster",
+}
 """Cases that require rights on the cluster, with the error of topics."""
 
 
@@ -463,7 +312,7 @@ def refusal_of(case: str, needed: tuple[str, dict[str, Any]]) -> str:
 def elsewhere(resource: dict[str, Any]) -> dict[str, Any]:
     """Return another resource of the same kind, or a transactional id for the cluster."""
     (kind, name), *_ = resource.items()
-    return {"transactional_id": "another"} if kind == CLUSTER else {kind: f"{name}-2"}
+    return {"transactional_id": "another"} if kind == "cluster" else {kind: f"{name}-2"}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -491,7 +340,7 @@ def test_request_without_one_of_its_rights_is_rejected(
         cluster.acls.allow(ME, operation, **elsewhere(resource))
         cluster.acls.allow("User:another", operation, **resource)
         cluster.acls.allow(ME, operation, **resource, host="10.1.2.3")
-        if case != "delete topics":  # Describe allows to learn that the topic does not exist
+        if api != "DeleteTopics":  # Describe allows to learn that the topic does not exist
             assert refusal in codes_in(ask(wire, api, version, **fields)), "the wrong rights"
 
         cluster.acls.allow(ME, operation, **resource)
@@ -502,7 +351,7 @@ def test_request_without_one_of_its_rights_is_rejected(
             cluster.acls.deny(ME, "ALTER", cluster=True)
         if by_cluster and resource is not ON_CLUSTER:
             cluster.acls.deny(ME, "ALL", cluster=True)
-        if case != "delete topics":
+        if api != "DeleteTopics":
             assert refusal in codes_in(ask(wire, api, version, **fields)), "denied"
 
 
@@ -519,7 +368,7 @@ def test_request_with_exactly_its_rights_is_allowed(
 
 
 def test_denial_records_principal_operation_and_resource(cluster: KafkaCluster, wire: RawClient) -> None:
-    api, version, fields, _ = CASES["produce"]
+    api, version, fields, _ = CASES["Produce 9 needs WRITE topic"]
     for _ in range(3):
         ask(wire, api, version, **fields)
     (denied,) = cluster.acls.denials(ME)
@@ -600,7 +449,7 @@ def test_revoked_read_fails_the_next_fetch_of_a_session(cluster: KafkaCluster, w
 def test_listed_groups_and_transactions_require_describe(cluster: KafkaCluster, wire: RawClient) -> None:
     cluster.acls.allow(ME, "READ", group=GROUP)
     cluster.acls.allow(ME, "READ", topic=TOPIC)
-    api, version, fields, _ = CASES["commit"]
+    api, version, fields, _ = COMMIT
     ask(wire, api, version, **fields)
 
     def listed() -> list[str]:
@@ -616,7 +465,7 @@ def test_listed_groups_and_transactions_require_describe(cluster: KafkaCluster, 
 def test_offset_fetch_for_all_topics_has_only_topics_with_describe(
     cluster: KafkaCluster, wire: RawClient
 ) -> None:
-    api, version, fields, needs = CASES["commit"]
+    api, version, fields, needs = COMMIT
     for operation, resource in needs:
         cluster.acls.allow(ME, operation, **resource)
     ask(wire, api, version, **fields)
@@ -706,7 +555,7 @@ def test_metadata_by_topic_id_before_version_12_is_an_invalid_request_under_any_
 def test_group_twice_in_offset_fetch_has_separately_authorized_results(
     cluster: KafkaCluster, wire: RawClient, all_first: bool
 ) -> None:
-    api, version, fields, needs = CASES["commit"]
+    api, version, fields, needs = COMMIT
     for operation, resource in needs:
         cluster.acls.allow(ME, operation, **resource)
     ask(wire, api, version, **fields)
@@ -750,7 +599,7 @@ def test_error_of_an_unauthorized_fetch_session_does_not_grow(cluster: KafkaClus
 
 def test_forwarded_request_is_checked_by_the_controllers_acls(cluster: KafkaCluster, wire: RawClient) -> None:
     """The metadata of the forwarding broker can lack new ACLs, or have revoked ones."""
-    api, version, fields, _ = CASES["create topics"]
+    api, version, fields, _ = CASES["CreateTopics 4 needs CREATE topic new"]
     cluster.controls.hold_metadata(0)
     try:
         cluster.acls.allow(ME, "CREATE", topic="new")

@@ -26,67 +26,31 @@ from tests.broker.support.sasl import (
     processed,
 )
 
-
-def wrong_password(wire: RawClient) -> None:
-    assert log_in(wire, password="wrong").error_code == FAILED
+Attack = Callable[[RawClient], None]
 
 
-def unknown_user(wire: RawClient) -> None:
-    assert log_in(wire, "eve", password="wrong").error_code == FAILED
+def log_in_as(user: str, password: str, mechanism: str = "PLAIN") -> Attack:
+    def attack(wire: RawClient) -> None:
+        assert log_in(wire, user, mechanism, password=password).error_code == FAILED
+
+    return attack
 
 
-def empty_password(wire: RawClient) -> None:
-    wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-    assert authenticate(wire, b"\0ann\0").error_code == FAILED
+def first_token(token: bytes, mechanism: str = "PLAIN") -> Attack:
+    def attack(wire: RawClient) -> None:
+        wire.call(SaslHandshakeRequest(mechanism=mechanism), 1)
+        assert authenticate(wire, token).error_code == FAILED
+
+    return attack
 
 
-def authorization_id_of_another_user(wire: RawClient) -> None:
-    wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-    assert authenticate(wire, b"bob" + plain_token("ann")).error_code == FAILED
+def handshake(mechanism: str) -> Attack:
+    def attack(wire: RawClient) -> None:
+        response = wire.call(SaslHandshakeRequest(mechanism=mechanism), 1)
+        assert response.error_code == UnsupportedSaslMechanism.code
+        assert response.mechanisms == ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 
-
-def empty_token(wire: RawClient) -> None:
-    wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-    assert authenticate(wire, b"").error_code == FAILED
-
-
-def plain_token_of_half_a_mebibyte(wire: RawClient) -> None:
-    wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-    assert authenticate(wire, b"\0ann\0" + b"x" * (LIMIT - 100)).error_code == FAILED
-
-
-def scram_message_of_half_a_mebibyte(wire: RawClient) -> None:
-    wire.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
-    assert authenticate(wire, b"n,,n=ann,r=" + b"x" * (LIMIT - 100)).error_code == FAILED
-
-
-def unknown_mechanism(wire: RawClient) -> None:
-    response = wire.call(SaslHandshakeRequest(mechanism="GSSAPI"), 1)
-    assert response.error_code == UnsupportedSaslMechanism.code
-    assert response.mechanisms == ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
-
-
-def mechanism_in_lower_case(wire: RawClient) -> None:
-    response = wire.call(SaslHandshakeRequest(mechanism="plain"), 1)
-    assert response.error_code == UnsupportedSaslMechanism.code
-
-
-def mechanism_with_escape_sequences(wire: RawClient) -> None:
-    response = wire.call(SaslHandshakeRequest(mechanism="\x1b[31mPLAIN\n../../"), 1)
-    assert response.error_code == UnsupportedSaslMechanism.code
-
-
-def mechanism_of_32_767_characters(wire: RawClient) -> None:
-    response = wire.call(SaslHandshakeRequest(mechanism="P" * 32_767), 1)
-    assert response.error_code == UnsupportedSaslMechanism.code
-
-
-def unknown_scram_user(wire: RawClient) -> None:
-    assert log_in(wire, "eve", "SCRAM-SHA-256", password="x").error_code == FAILED
-
-
-def wrong_scram_password(wire: RawClient) -> None:
-    assert log_in(wire, "ann", "SCRAM-SHA-512", password="wrong").error_code == FAILED
+    return attack
 
 
 def scram_proof_of_another_exchange(wire: RawClient) -> None:
@@ -124,59 +88,52 @@ def send_oauth_token(wire: RawClient, user: str, on_behalf_of: str = "") -> Sasl
     return authenticate(wire, f"n,{name},\x01auth=Bearer {token}\x01\x01".encode(), 1)
 
 
-def authorization_id_of_40_000_characters(wire: RawClient) -> None:
-    """The error message quotes it, and no message has strings of that length."""
-    assert send_oauth_token(wire, "eve", "x" * 40_000).error_code == FAILED
+def rejected_oauth_token(user: str, on_behalf_of: str) -> Attack:
+    def attack(wire: RawClient) -> None:
+        assert send_oauth_token(wire, user, on_behalf_of).error_code == FAILED
+
+    return attack
 
 
-def authorization_id_of_80_000_bytes(wire: RawClient) -> None:
-    assert send_oauth_token(wire, "eve", "\U0001f600" * 20_000).error_code == FAILED
+def invalid_oauth_subject(user: str) -> Attack:
+    def attack(wire: RawClient) -> None:
+        assert bytes(send_oauth_token(wire, user).auth_bytes) == b'{"status":"invalid_token"}'
+        assert authenticate(wire, b"\x01").error_code == FAILED
+
+    return attack
 
 
-def oauth_subject_of_40_000_characters(wire: RawClient) -> None:
-    assert bytes(send_oauth_token(wire, "x" * 40_000).auth_bytes) == b'{"status":"invalid_token"}'
-    assert authenticate(wire, b"\x01").error_code == FAILED
+EXCHANGES: dict[str, Attack] = {
+    "a wrong password": log_in_as("ann", "wrong"),
+    "an unknown user": log_in_as("eve", "wrong"),
+    "an empty password": first_token(b"\0ann\0"),
+    "an authorization id of another user": first_token(b"bob" + plain_token("ann")),
+    "an empty token": first_token(b""),
+    "a PLAIN token of half a MiB": first_token(b"\0ann\0" + b"x" * (LIMIT - 100)),
+    "a SCRAM message of half a MiB": first_token(b"n,,n=ann,r=" + b"x" * (LIMIT - 100), "SCRAM-SHA-256"),
+    "an unknown mechanism": handshake("GSSAPI"),
+    "a mechanism in lower case": handshake("plain"),
+    "a mechanism with escape sequences": handshake("\x1b[31mPLAIN\n../../"),
+    "a mechanism of 32,767 characters": handshake("P" * 32_767),
+    "an unknown SCRAM user": log_in_as("eve", "x", "SCRAM-SHA-256"),
+    "a wrong SCRAM password": log_in_as("ann", "wrong", "SCRAM-SHA-512"),
+    "a SCRAM proof of another exchange": scram_proof_of_another_exchange,
+    "an OAuth token with an unknown signature": oauth_token_with_an_unknown_signature,
+    "a second OAuth token after a rejected one": second_oauth_token_after_a_rejected_one,
+    # The error message quotes it, and no message has strings of that length.
+    "an authorization id of 40,000 characters": rejected_oauth_token("eve", "x" * 40_000),
+    "an authorization id of 80,000 bytes": rejected_oauth_token("eve", "\U0001f600" * 20_000),
+    "an OAuth subject of 40,000 characters": invalid_oauth_subject("x" * 40_000),
+    # JSON can encode it, UTF-8 cannot.
+    "an OAuth subject with a lone surrogate": invalid_oauth_subject("\ud800"),
+    # The response quotes it as it is; the event log has it in printable form.
+    "an OAuth subject with escape sequences": rejected_oauth_token("\x1b[31m\neve", "x"),
+}
 
 
-def oauth_subject_with_a_lone_surrogate(wire: RawClient) -> None:
-    """JSON can encode it, UTF-8 cannot."""
-    assert bytes(send_oauth_token(wire, "\ud800").auth_bytes) == b'{"status":"invalid_token"}'
-    assert authenticate(wire, b"\x01").error_code == FAILED
-
-
-def oauth_subject_with_escape_sequences(wire: RawClient) -> None:
-    """The response quotes it as it is; the event log has it in printable form."""
-    assert send_oauth_token(wire, "\x1b[31m\neve", "x").error_code == FAILED
-
-
-EXCHANGES = (
-    wrong_password,
-    unknown_user,
-    empty_password,
-    authorization_id_of_another_user,
-    empty_token,
-    plain_token_of_half_a_mebibyte,
-    scram_message_of_half_a_mebibyte,
-    unknown_mechanism,
-    mechanism_in_lower_case,
-    mechanism_with_escape_sequences,
-    mechanism_of_32_767_characters,
-    unknown_scram_user,
-    wrong_scram_password,
-    scram_proof_of_another_exchange,
-    oauth_token_with_an_unknown_signature,
-    second_oauth_token_after_a_rejected_one,
-    authorization_id_of_40_000_characters,
-    authorization_id_of_80_000_bytes,
-    oauth_subject_of_40_000_characters,
-    oauth_subject_with_a_lone_surrogate,
-    oauth_subject_with_escape_sequences,
-)
-
-
-@pytest.mark.parametrize("attack", EXCHANGES, ids=lambda attack: attack.__name__)
+@pytest.mark.parametrize("attack", EXCHANGES.values(), ids=EXCHANGES)
 def test_failed_login_is_reported_and_closes_the_connection(
-    cluster: KafkaCluster, wire: RawClient, user: RawClient, attack: Callable[[RawClient], None]
+    cluster: KafkaCluster, wire: RawClient, user: RawClient, attack: Attack
 ) -> None:
     attack(wire)
     assert wire.is_closed_by_broker()

@@ -133,37 +133,26 @@ def test_duplicate_and_unknown_scram_users_get_their_errors(admin: RawClient) ->
 
 TWICE = (DuplicateResource.code, "A user credential cannot be altered twice in the same request")
 NOBODY = (ResourceNotFound.code, "Attempt to delete a user credential that does not exist")
+NAMELESS = (UnacceptableCredential.code, "Username must not be empty")
+UNKNOWN_MECHANISM = (UnsupportedSaslMechanism.code, "Unknown SCRAM mechanism")
+TOO_FEW, TOO_MANY = ((UnacceptableCredential.code, f"Too {word} iterations") for word in ("few", "many"))
 
 
 @pytest.mark.parametrize(
     ("upsertions", "deletions", "expected"),
     [
-        ([upsertion("")], [], {"": (UnacceptableCredential.code, "Username must not be empty")}),
-        (
-            [upsertion("x", mechanism=0)],
-            [],
-            {"x": (UnsupportedSaslMechanism.code, "Unknown SCRAM mechanism")},
-        ),
-        (
-            [upsertion("x", mechanism=3)],
-            [],
-            {"x": (UnsupportedSaslMechanism.code, "Unknown SCRAM mechanism")},
-        ),
-        (
-            [upsertion("x", mechanism=-1)],
-            [],
-            {"x": (UnsupportedSaslMechanism.code, "Unknown SCRAM mechanism")},
-        ),
-        ([upsertion("x", iterations=4095)], [], {"x": (UnacceptableCredential.code, "Too few iterations")}),
-        ([upsertion("x", iterations=-1)], [], {"x": (UnacceptableCredential.code, "Too few iterations")}),
-        ([upsertion("x", iterations=16385)], [], {"x": (UnacceptableCredential.code, "Too many iterations")}),
+        ([upsertion("")], [], {"": NAMELESS}),
+        *(([upsertion("x", mechanism=one)], [], {"x": UNKNOWN_MECHANISM}) for one in (0, 3, -1)),
+        ([upsertion("x", iterations=4095)], [], {"x": TOO_FEW}),
+        ([upsertion("x", iterations=-1)], [], {"x": TOO_FEW}),
+        ([upsertion("x", iterations=16385)], [], {"x": TOO_MANY}),
         ([upsertion("x"), upsertion("x", mechanism=SHA512)], [], {"x": TWICE}),
         ([upsertion("ann")], [deletion("ann")], {"ann": TWICE}),
         ([upsertion("x")], [deletion("x")], {"x": NOBODY}),
         ([], [deletion("eve")], {"eve": NOBODY}),
-        ([], [deletion("ann", 0)], {"ann": (UnsupportedSaslMechanism.code, "Unknown SCRAM mechanism")}),
+        ([], [deletion("ann", 0)], {"ann": UNKNOWN_MECHANISM}),
         ([], [deletion("ann"), deletion("ann", SHA512)], {"ann": TWICE}),
-        ([], [deletion("")], {"": (UnacceptableCredential.code, "Username must not be empty")}),
+        ([], [deletion("")], {"": NAMELESS}),
     ],
 )
 def test_invalid_scram_change_changes_nothing(

@@ -15,13 +15,15 @@ import attrs
 from pykafka2.protocol import registry
 from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.struct import Request, Struct
-from tests.broker.support.batches import batch
+from tests.broker.support.batches import batch, in_transaction
 from tests.conformance.behaviour.plain import request_of
 
 NONE: Final = ""
 TOPIC, GROUP, TRANSACTION = "t", "g", "x"
 INT32, INT64 = 2**31 - 1, 2**63 - 1
 LONG = "x" * 32_767
+BILLION = "((a{1000}){1000}){1000}"
+"""A pattern of a billion repetitions."""
 ODD_NAMES: Final = {
     "a path": "../../etc/passwd",
     "a line end": "a\nb",
@@ -54,6 +56,9 @@ class Attack:
     def request(self) -> Request[Any]:
         info = next(one for one in registry.API_KEYS.values() if one.name == self.api)
         return request_of(self.api, nested(registry.request_class(info.key), self.values))
+
+
+Attacks = dict[str, Attack]
 
 
 def nested(cls: type[Struct], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,19 +130,10 @@ PRODUCING: Final = {
     "an internal topic": produced("INVALID_TOPIC_EXCEPTION", topic="__consumer_offsets"),
     "a sequence below zero": produced("INVALID_RECORD", producer_id=9, producer_epoch=0, base_sequence=-7),
     "a transaction that was not started": produced(
-        "INVALID_PRODUCER_ID_MAPPING",
-        transactional_id=TRANSACTION,
-        attributes=0x10,
-        producer_id=4_000,
-        producer_epoch=0,
-        base_sequence=0,
+        "INVALID_PRODUCER_ID_MAPPING", in_transaction([b"value"], 4_000), transactional_id=TRANSACTION
     ),
     "a transactional batch without a transactional id": produced(
-        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-        attributes=0x10,
-        producer_id=4_001,
-        producer_epoch=0,
-        base_sequence=0,
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", in_transaction([b"value"], 4_001)
     ),
 }
 
@@ -173,18 +169,15 @@ FETCHING: Final = {
     "an end of an epoch below zero": Attack(
         "OffsetForLeaderEpoch", 4, NONE, {"topics.topic": "t", "topics.partitions.leader_epoch": -9}
     ),
-    "records deleted beyond the end": Attack(
-        "DeleteRecords",
-        2,
-        "OFFSET_OUT_OF_RANGE",
-        {"timeout_ms": 1_000, "topics.name": "t", "topics.partitions.offset": INT64},
-    ),
-    "records deleted before the beginning": Attack(
-        "DeleteRecords",
-        2,
-        "OFFSET_OUT_OF_RANGE",
-        {"timeout_ms": 1_000, "topics.name": "t", "topics.partitions.offset": -7},
-    ),
+    **{
+        f"records deleted {where}": Attack(
+            "DeleteRecords",
+            2,
+            "OFFSET_OUT_OF_RANGE",
+            {"timeout_ms": 1_000, "topics.name": "t", "topics.partitions.offset": offset},
+        )
+        for where, offset in (("beyond the end", INT64), ("before the beginning", -7))
+    },
 }
 
 
@@ -251,15 +244,14 @@ GROUPS: Final = {
     "a join without a rebalance timeout": heartbeat("INVALID_REQUEST", rebalance_timeout_ms=-1),
     "an unknown assignor": heartbeat("UNSUPPORTED_ASSIGNOR", server_assignor="evil"),
     "a pattern with endless backtracking": heartbeat(NONE, group_id="g9", subscribed_topic_regex="(a+)+$"),
-    "a pattern of a billion repetitions": heartbeat(
-        "INVALID_REGULAR_EXPRESSION",
-        subscribed_topic_regex="((a{1000}){1000}){1000}",
-    ),
-    "a pattern of 32,767 characters": heartbeat("INVALID_REGULAR_EXPRESSION", subscribed_topic_regex=LONG),
-    "a pattern in brackets without end": heartbeat(
-        "INVALID_REGULAR_EXPRESSION",
-        subscribed_topic_regex="(" * 500 + ")" * 500,
-    ),
+    **{
+        name: heartbeat("INVALID_REGULAR_EXPRESSION", subscribed_topic_regex=pattern)
+        for name, pattern in {
+            "a pattern of a billion repetitions": BILLION,
+            "a pattern of 32,767 characters": LONG,
+            "a pattern in brackets without end": "(" * 500 + ")" * 500,
+        }.items()
+    },
     "owned partitions that were never assigned": heartbeat(
         "INVALID_REQUEST", topic_partitions=[{"topic_id": bytes(16), "partitions": [1, 2, 3]}]
     ),
@@ -279,44 +271,44 @@ GROUPS: Final = {
     "a coordinator of nothing": Attack("FindCoordinator", 6, NONE, {}),
 }
 
+
+def rejected(api: str, version: int, outcome: str, requests: Mapping[str, Mapping[str, Any]]) -> Attacks:
+    """Return requests of one API with the same errors, by their names."""
+    return {name: Attack(api, version, outcome, values) for name, values in requests.items()}
+
+
+ANOTHER: Final = {"transactional_id": "x2", "transaction_timeout_ms": 1_000}
+UNKNOWN_ID: Final = "INVALID_PRODUCER_ID_MAPPING"
+NOT_STARTED: Final = {"transactional_id": TRANSACTION, "producer_id": 4_000}
 TRANSACTIONS: Final = {
-    "a transaction of 24 days": Attack(
+    **rejected(
         "InitProducerId",
         5,
         "INVALID_TRANSACTION_TIMEOUT",
-        {"transactional_id": "x", "transaction_timeout_ms": INT32},
-    ),
-    "a transaction of no time": Attack(
-        "InitProducerId", 5, "INVALID_TRANSACTION_TIMEOUT", {"transactional_id": "x"}
-    ),
-    "a transactional id without characters": Attack(
-        "InitProducerId", 5, "INVALID_REQUEST", {"transaction_timeout_ms": 1_000}
-    ),
-    "an invented producer id": Attack(
-        "InitProducerId",
-        5,
-        NONE,
         {
-            "transactional_id": "x2",
-            "transaction_timeout_ms": 1_000,
-            "producer_id": 4_000,
-            "producer_epoch": 3,
+            "a transaction of 24 days": {"transactional_id": "x", "transaction_timeout_ms": INT32},
+            "a transaction of no time": {"transactional_id": "x"},
         },
     ),
-    "a producer without an epoch": Attack(
+    **rejected(
         "InitProducerId",
         5,
         "INVALID_REQUEST",
-        {"transactional_id": "x2", "transaction_timeout_ms": 1_000, "producer_id": 4_000},
+        {
+            "a transactional id without characters": {"transaction_timeout_ms": 1_000},
+            "a producer without an epoch": {**ANOTHER, "producer_id": 4_000},
+        },
+    ),
+    "an invented producer id": Attack(
+        "InitProducerId", 5, NONE, {**ANOTHER, "producer_id": 4_000, "producer_epoch": 3}
     ),
     "partitions of an unknown transaction": Attack(
         "AddPartitionsToTxn",
         3,
-        "INVALID_PRODUCER_ID_MAPPING",
+        UNKNOWN_ID,
         {
-            "v3_and_below_transactional_id": "x",
-            "v3_and_below_producer_id": 4_000,
-            "v3_and_below_topics.name": "t",
+            **{f"v3_and_below_{name}": value for name, value in NOT_STARTED.items()},
+            "v3_and_below_topics.name": TOPIC,
             "v3_and_below_topics.partitions": [0],
         },
     ),
@@ -325,47 +317,21 @@ TRANSACTIONS: Final = {
         4,
         "CLUSTER_AUTHORIZATION_FAILED",
         {
-            "transactions.transactional_id": "x",
-            "transactions.producer_id": 4_000,
+            **{f"transactions.{name}": value for name, value in NOT_STARTED.items()},
             "transactions.verify_only": True,
-            "transactions.topics.name": "t",
+            "transactions.topics.name": TOPIC,
             "transactions.topics.partitions": [0],
         },
     ),
     "offsets of an unknown transaction": Attack(
-        "AddOffsetsToTxn",
-        4,
-        "INVALID_PRODUCER_ID_MAPPING",
-        {"transactional_id": "x", "producer_id": 4_000, "group_id": "g"},
+        "AddOffsetsToTxn", 4, UNKNOWN_ID, {**NOT_STARTED, "group_id": GROUP}
     ),
-    "a commit of an unknown transaction": Attack(
-        "EndTxn",
-        4,
-        "INVALID_PRODUCER_ID_MAPPING",
-        {"transactional_id": "x", "producer_id": 4_000, "committed": True},
-    ),
+    "a commit of an unknown transaction": Attack("EndTxn", 4, UNKNOWN_ID, {**NOT_STARTED, "committed": True}),
     "committed offsets of an unknown transaction": Attack(
         "TxnOffsetCommit",
         4,
-        "INVALID_PRODUCER_ID_MAPPING",
-        {
-            "transactional_id": "x",
-            "producer_id": 4_000,
-            "group_id": "g",
-            "topics.name": "t",
-            "topics.partitions.committed_offset": 1,
-        },
-    ),
-    "markers of a client": Attack(
-        "WriteTxnMarkers",
-        1,
-        "CLUSTER_AUTHORIZATION_FAILED",
-        {
-            "markers.producer_id": 4_000,
-            "markers.transaction_result": True,
-            "markers.topics.name": "t",
-            "markers.topics.partition_indexes": [0],
-        },
+        UNKNOWN_ID,
+        {**NOT_STARTED, "group_id": GROUP, "topics.name": TOPIC, "topics.partitions.committed_offset": 1},
     ),
     "an unknown state of transactions": Attack(
         "ListTransactions", 1, NONE, {"state_filters": [LONG], "duration_filter": -(2**63)}
@@ -374,10 +340,7 @@ TRANSACTIONS: Final = {
         "ListTransactions", 2, NONE, {"transactional_id_pattern": "(a+)+$"}
     ),
     "transactions by a pattern of a billion repetitions": Attack(
-        "ListTransactions",
-        2,
-        "INVALID_REGULAR_EXPRESSION",
-        {"transactional_id_pattern": "((a{1000}){1000}){1000}"},
+        "ListTransactions", 2, "INVALID_REGULAR_EXPRESSION", {"transactional_id_pattern": BILLION}
     ),
 }
 
@@ -399,66 +362,79 @@ CURSORS: Final = {
 }
 
 CLUSTER: Final = {
-    "access rules": Attack(
-        "DescribeAcls",
-        3,
-        "CLUSTER_AUTHORIZATION_FAILED",
-        {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1},
-    ),
-    "a rule for oneself": Attack(
-        "CreateAcls",
-        3,
-        "CLUSTER_AUTHORIZATION_FAILED",
-        {
-            "creations.resource_type": 4,
-            "creations.resource_name": "kafka-cluster",
-            "creations.principal": "User:bob",
-            "creations.host": "*",
-            "creations.operation": 2,
-            "creations.permission_type": 3,
-        },
-    ),
-    "another's password": Attack(
-        "AlterUserScramCredentials",
-        0,
-        "CLUSTER_AUTHORIZATION_FAILED",
-        {
-            "upsertions.name": "ann",
-            "upsertions.mechanism": 1,
-            "upsertions.iterations": 4_096,
-            "upsertions.salt": b"s",
-            "upsertions.salted_password": b"p" * 32,
-        },
-    ),
-    "a broker unregistered": Attack("UnregisterBroker", 0, "CLUSTER_AUTHORIZATION_FAILED", {}),
-    "features taken away": Attack(
-        "UpdateFeatures",
-        1,
-        "CLUSTER_AUTHORIZATION_FAILED",
-        {"timeout_ms": 1_000, "feature_updates.feature": "group.version", "feature_updates.upgrade_type": 2},
-    ),
-    "leaders elected": Attack(
-        "ElectLeaders",
-        2,
-        "CLUSTER_AUTHORIZATION_FAILED",
-        {
-            "election_type": 1,
-            "topic_partitions.topic": "t",
-            "topic_partitions.partitions": [0],
-            "timeout_ms": 1_000,
-        },
-    ),
-    "a broker's options": Attack(
-        "IncrementalAlterConfigs",
-        1,
-        "CLUSTER_AUTHORIZATION_FAILED",
-        {
-            "resources.resource_type": 4,
-            "resources.resource_name": "0",
-            "resources.configs.name": "super.users",
-            "resources.configs.value": "User:bob",
-        },
-    ),
+    name: Attack(api, version, "CLUSTER_AUTHORIZATION_FAILED", values)
+    for name, (api, version, values) in {
+        "access rules": (
+            "DescribeAcls",
+            3,
+            {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1},
+        ),
+        "a rule for oneself": (
+            "CreateAcls",
+            3,
+            {
+                "creations.resource_type": 4,
+                "creations.resource_name": "kafka-cluster",
+                "creations.principal": "User:bob",
+                "creations.host": "*",
+                "creations.operation": 2,
+                "creations.permission_type": 3,
+            },
+        ),
+        "another's password": (
+            "AlterUserScramCredentials",
+            0,
+            {
+                "upsertions.name": "ann",
+                "upsertions.mechanism": 1,
+                "upsertions.iterations": 4_096,
+                "upsertions.salt": b"s",
+                "upsertions.salted_password": b"p" * 32,
+            },
+        ),
+        "markers of a client": (
+            "WriteTxnMarkers",
+            1,
+            {
+                "markers.producer_id": 4_000,
+                "markers.transaction_result": True,
+                "markers.topics.name": TOPIC,
+                "markers.topics.partition_indexes": [0],
+            },
+        ),
+        "a broker unregistered": ("UnregisterBroker", 0, {}),
+        "features taken away": (
+            "UpdateFeatures",
+            1,
+            {
+                "timeout_ms": 1_000,
+                "feature_updates.feature": "group.version",
+                "feature_updates.upgrade_type": 2,
+            },
+        ),
+        "leaders elected": (
+            "ElectLeaders",
+            2,
+            {
+                "election_type": 1,
+                "topic_partitions.topic": TOPIC,
+                "topic_partitions.partitions": [0],
+                "timeout_ms": 1_000,
+            },
+        ),
+        "a broker's options": (
+            "IncrementalAlterConfigs",
+            1,
+            {
+                "resources.resource_type": 4,
+                "resources.resource_name": "0",
+                "resources.configs.name": "super.users",
+                "resources.configs.value": "User:bob",
+            },
+        ),
+    }.items()
+}
+TOKENS: Final = {
     "a delegation token in another's name": Attack(
         "CreateDelegationToken",
         3,
@@ -503,7 +479,7 @@ NAMES: Final = {
 
 ATTACKS: Final = {
     name: attack
-    for attacks in (PRODUCING, FETCHING, GROUPS, TRANSACTIONS, CURSORS, CLUSTER, NAMES)
+    for attacks in (PRODUCING, FETCHING, GROUPS, TRANSACTIONS, CURSORS, CLUSTER, TOKENS, NAMES)
     for name, attack in attacks.items()
 }
 
