@@ -6,20 +6,20 @@ import pytest
 
 from pykafka2 import errors
 from pykafka2.errors import FencedLeaderEpoch, NotLeaderOrFollower, for_code
-from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from pykafka2.protocol.messages.offsets import (
-    EpochEndOffset,
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
+from pykafka2.protocol.messages.fetch import FetchRequest, PartitionData
 from pykafka2.records.batch import batches
 from tests.broker.support.batches import NOW_MS, batch, in_transaction
-from tests.broker.support.data_requests import data_of, error_name, fetch, fetch_request, produce, write
+from tests.broker.support.data_requests import (
+    data_of,
+    epoch_end,
+    error_name,
+    fetch,
+    fetch_request,
+    list_offsets,
+    list_offsets_request,
+    produce,
+    write,
+)
 from tests.broker.support.raw_client import RawClient
 from tests.connections import LiveCluster
 
@@ -40,6 +40,10 @@ def error_of(data: PartitionData) -> str:
     return error_name(data.error_code)
 
 
+def follower_end(live: LiveCluster) -> int:
+    return live.cluster.partition("t", 0).replicas[1 - live.leader_id()].log_end_offset
+
+
 @one_broker
 def test_first_batch_is_returned_whole_despite_smaller_limits(live: LiveCluster) -> None:
     wire = live.leader()
@@ -55,12 +59,8 @@ def test_only_the_first_batch_of_a_response_may_break_the_limits(live: LiveClust
     wire = live.leader()
     for partition in (0, 1):
         produce(wire, "t", partition, batch([b"x" * 100]))
-    partitions = [
-        FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=10) for partition in (0, 1)
-    ]
-    request = FetchRequest(
-        max_wait_ms=0, min_bytes=1, max_bytes=50, topics=[FetchTopic(topic="t", partitions=partitions)]
-    )
+    request = fetch_request(max_bytes=50, partition_max_bytes=10)
+    request.topics[0].partitions += fetch_request(partition=1, partition_max_bytes=10).topics[0].partitions
     got = wire.call(request, 12).responses[0].partitions
     assert [offsets(data) for data in got] == [[0], []]
 
@@ -153,18 +153,6 @@ def test_every_fetch_version_by_name_returns_data_and_errors(live: LiveCluster, 
     assert response.current_leader.leader_id == -1  # present from version 16 on (KIP-951)
 
 
-def list_offsets(
-    wire: RawClient, timestamp: int, *, epoch: int = -1, replica: int = -1, committed: bool = False
-) -> ListOffsetsPartitionResponse:
-    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
-    request = ListOffsetsRequest(
-        replica_id=replica,
-        isolation_level=int(committed),
-        topics=[ListOffsetsTopic(name="t", partitions=[partition])],
-    )
-    return wire.call(request, 8).topics[0].partitions[0]
-
-
 @one_broker
 @pytest.mark.parametrize(
     ("timestamp", "offset", "found"),
@@ -184,7 +172,7 @@ def test_list_offsets_finds_offsets_by_timestamp(
 ) -> None:
     wire = live.leader()
     fill(wire, 4)
-    response = list_offsets(wire, timestamp)
+    response = list_offsets(wire, timestamp=timestamp)
     assert (response.error_code, response.offset, response.timestamp) == (0, offset, found)
 
 
@@ -198,21 +186,19 @@ def test_new_leader_responds_offset_not_available_until_its_high_watermark_advan
     fill_one = produce(wire, "t", 0, batch([b"x"]), acks=1)
     assert fill_one.error_code == 0
     leading = live.leader_id()
-    view = live.cluster.partition("t", 0)
-    if view.replicas[1 - leading].log_end_offset == 0:
+    if not follower_end(live):
         live.controls.resume_followers()
-        while live.cluster.partition("t", 0).replicas[1 - leading].log_end_offset == 0:
-            live.cluster.runtime.wait_until(lambda: False, 0.002)
+        live.wait_for(lambda: follower_end(live) > 0)
         live.controls.pause_followers()
     live.controls.move_leader(("t", 0), 1 - leading)
     assert live.cluster.partition("t", 0).high_watermark == 0
     wire = live.leader()
     # Neither the end nor a record of that timestamp may be returned yet.
     for timestamp in (-1, -3, 0, NOW_MS + 1_000_000_000_000):
-        code = list_offsets(wire, timestamp).error_code
+        code = list_offsets(wire, timestamp=timestamp).error_code
         assert for_code(code).__name__ == "OffsetNotAvailable", timestamp
-    assert list_offsets(wire, -2).error_code == 0
-    assert list_offsets(wire, NOW_MS + 1_000_000_000_000, replica=-2).offset == -1
+    assert list_offsets(wire, timestamp=-2).error_code == 0
+    assert list_offsets(wire, timestamp=NOW_MS + 1_000_000_000_000, replica=-2).offset == -1
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
@@ -226,8 +212,8 @@ def test_list_offsets_of_a_new_leader_does_not_wait_for_an_open_transaction(live
     live.controls.move_leader(("t", 0), 1 - live.leader_id())
     wire = live.leader()
     # Until the follower has fetched from it, a new leader responds OFFSET_NOT_AVAILABLE.
-    live.cluster.wait_until(lambda: list_offsets(wire, -1).offset == 3)
-    response = list_offsets(wire, -1, committed=True)
+    live.cluster.wait_until(lambda: list_offsets(wire, timestamp=-1).offset == 3)
+    response = list_offsets(wire, timestamp=-1, committed=True)
     assert (response.error_code, response.offset, response.leader_epoch) == (0, 2, 1)
 
 
@@ -238,12 +224,12 @@ def test_replica_id_minus_2_gets_the_log_end_of_any_replica(live: LiveCluster) -
     follower = live.connect(1 - live.leader_id())
     live.controls.pause_followers()
     assert produce(wire, "t", 0, batch([b"x"]), acks=1).error_code == 0
-    assert list_offsets(wire, -1).offset == 2
-    assert list_offsets(wire, -1, replica=-2).offset == 3
-    assert list_offsets(wire, -1, replica=-2, epoch=-2).error_code == FencedLeaderEpoch.code
-    assert list_offsets(follower, -1).error_code == NotLeaderOrFollower.code
-    assert list_offsets(follower, -1, replica=-3).error_code == NotLeaderOrFollower.code
-    response = list_offsets(follower, -1, replica=-2)
+    assert list_offsets(wire, timestamp=-1).offset == 2
+    assert list_offsets(wire, timestamp=-1, replica=-2).offset == 3
+    assert list_offsets(wire, timestamp=-1, replica=-2, epoch=-2).error_code == FencedLeaderEpoch.code
+    assert list_offsets(follower, timestamp=-1).error_code == NotLeaderOrFollower.code
+    assert list_offsets(follower, timestamp=-1, replica=-3).error_code == NotLeaderOrFollower.code
+    response = list_offsets(follower, timestamp=-1, replica=-2)
     assert response.error_code == 0
     assert response.offset in (
         2,
@@ -253,7 +239,10 @@ def test_replica_id_minus_2_gets_the_log_end_of_any_replica(live: LiveCluster) -
 
 @one_broker
 def test_list_offsets_checks_the_epoch(live: LiveCluster) -> None:
-    assert for_code(list_offsets(live.leader(), -1, epoch=5).error_code).__name__ == "UnknownLeaderEpoch"
+    assert (
+        for_code(list_offsets(live.leader(), timestamp=-1, epoch=5).error_code).__name__
+        == "UnknownLeaderEpoch"
+    )
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
@@ -263,18 +252,8 @@ def test_end_offset_of_an_epoch_is_the_start_of_the_next(live: LiveCluster) -> N
     wire = live.leader()
     fill(wire, 1)
 
-    def end_of(epoch: int) -> EpochEndOffset:
-        partition = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
-        request = OffsetForLeaderEpochRequest(
-            topics=[OffsetForLeaderTopic(topic="t", partitions=[partition])]
-        )
-        return wire.call(request, 4).topics[0].partitions[0]
-
-    assert [(end_of(epoch).leader_epoch, end_of(epoch).end_offset) for epoch in (0, 1, 2)] == [
-        (0, 2),
-        (1, 3),
-        (-1, -1),
-    ]
+    ends = [epoch_end(wire, epoch) for epoch in (0, 1, 2)]
+    assert [(end.leader_epoch, end.end_offset) for end in ends] == [(0, 2), (1, 3), (-1, -1)]
 
 
 ODD_FETCHES: list[tuple[dict[str, int], int, list[int], bool]] = [
@@ -316,8 +295,7 @@ def test_special_timestamps_are_supported_from_their_versions_on(
     live: LiveCluster, timestamp: int, first_version: int | None
 ) -> None:
     wire = live.leader()
-    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[partition])])
+    request = list_offsets_request(("t", 0), timestamp=timestamp)
     codes = {
         version: wire.call(request, version).topics[0].partitions[0].error_code for version in range(1, 12)
     }
@@ -327,9 +305,7 @@ def test_special_timestamps_are_supported_from_their_versions_on(
 
 @one_broker
 def test_duplicate_partition_in_list_offsets_is_an_invalid_request(live: LiveCluster) -> None:
-    partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
-    request = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[partition, partition])]
-    )
+    request = list_offsets_request(("t", 0))
+    request.topics[0].partitions *= 2
     responses = live.leader().call(request, 8).topics[0].partitions
     assert [(one.error_code, one.offset) for one in responses] == [(errors.InvalidRequest.code, -1)]

@@ -16,14 +16,20 @@ from pykafka2.broker.log.validation import single_batch, start_walk, validate
 from pykafka2.compression import codec
 from pykafka2.errors import InvalidRecord
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
-from pykafka2.protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from pykafka2.records.batch import HEADER, HEADER_BYTES, LENGTH_END, crc32c
+from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.records.encoder import encode_record
 from pykafka2.records.varint import varint
 from pykafka2.testing.cluster import KafkaCluster
 from tests.broker.support.batches import NOW_MS
-from tests.broker.support.data_requests import data_of, fetch_request
+from tests.broker.support.data_requests import (
+    error_codes,
+    fetch,
+    list_offsets,
+    partition_of,
+    produce_all,
+    produce_request,
+)
+from tests.broker.support.forged_batches import forged
 from tests.broker.support.produce_cases import Case, ask, create_topics
 from tests.broker.support.raw_client import RawClient
 
@@ -34,25 +40,8 @@ TOPICS = {"plain": {}, "other": {}, "compacted": COMPACTED, "another": COMPACTED
 
 
 def large_batch(body: bytes, count: int, compression: str = "zstd", span_ms: int = 0) -> bytes:
-    compressed = codec(compression).compress(body)
-    length = HEADER_BYTES - LENGTH_END + len(compressed)
-
-    def header(crc: int) -> bytes:
-        return HEADER.pack(
-            0,
-            length,
-            -1,
-            2,
-            crc,
-            codec(compression).id,
-            count - 1,
-            NOW_MS,
-            NOW_MS + span_ms,
-            *(-1, -1, -1),
-            count,
-        )
-
-    return header(crc32c(compressed, crc32c(header(0)[21:]))) + compressed
+    times = {"base_timestamp": NOW_MS, "max_timestamp": NOW_MS + span_ms}
+    return forged(NOW_MS, body, codec(compression).id, count=count, last_offset_delta=count - 1, **times)
 
 
 RULES = BatchRules(1 << 20, 1 << 30, False, None, None, True, 1 << 62, 3_600_000)
@@ -78,20 +67,39 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
         yield cluster
 
 
-def test_refused_batch_names_a_bounded_number_of_records(cluster: KafkaCluster) -> None:
+@pytest.fixture
+def wire(cluster: KafkaCluster) -> Iterator[RawClient]:
+    """A connection that waits long for a response."""
+    with RawClient(cluster.bootstrap_servers) as wire:
+        wire.socket.settimeout(60)
+        yield wire
+
+
+@pytest.fixture
+def resumed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The work that handlers continue later."""
+    resume_later, slices = Services.resume_later, list[Any]()
+
+    def resume_and_note(self: Services, context: Any, work: Any) -> None:
+        slices.append(work)
+        resume_later(self, context, work)
+
+    monkeypatch.setattr(Services, "resume_later", resume_and_note)
+    return slices
+
+
+def test_refused_batch_names_a_bounded_number_of_records(wire: RawClient) -> None:
     count = 100_000
     forged = large_batch(SMALLEST_RECORD * count, count)
     assert len(forged) < 1_000
-    with RawClient(cluster.bootstrap_servers) as wire:
-        wire.socket.settimeout(60)
-        response = ask(wire, Case("forged", "compacted", forged))
+    response = ask(wire, Case("forged", "compacted", forged))
     assert response.error_code == 87
     assert [one.batch_index for one in response.record_errors] == list(range(MAX_RECORD_ERRORS))
     assert f"{count} of {count} records" in (response.error_message or "")
 
 
 def test_requests_of_other_connections_are_handled_between_slices(
-    cluster: KafkaCluster, valid: bytes, monkeypatch: pytest.MonkeyPatch
+    cluster: KafkaCluster, wire: RawClient, valid: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The batch's last slice waits in the queue until another connection got its responses."""
     advance, begun, answered = RecordWalk.advance, threading.Event(), threading.Event()
@@ -108,15 +116,9 @@ def test_requests_of_other_connections_are_handled_between_slices(
         return advance(self, limit)
 
     monkeypatch.setattr(RecordWalk, "advance", advance_and_note)
-    with (
-        RawClient(cluster.bootstrap_servers, "large") as producing,
-        RawClient(cluster.bootstrap_servers) as other,
-    ):
-        responses = []
-        producing.socket.settimeout(60)
-        sent = threading.Thread(
-            target=lambda: responses.append(ask(producing, Case("x", "compacted", valid)))
-        )
+    responses = []
+    with RawClient(cluster.bootstrap_servers) as other:
+        sent = threading.Thread(target=lambda: responses.append(ask(wire, Case("x", "compacted", valid))))
         sent.start()
         assert begun.wait(60)
         for _ in range(3):
@@ -127,25 +129,15 @@ def test_requests_of_other_connections_are_handled_between_slices(
     assert len(slices) >= COUNT // 10_000
 
 
-def test_two_large_batches_of_one_request_are_appended_in_full(cluster: KafkaCluster, valid: bytes) -> None:
-    topics = [
-        TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=valid)])
-        for topic in ("compacted", "other")
-    ]
-    with RawClient(cluster.bootstrap_servers) as wire:
-        wire.socket.settimeout(60)
-        response = wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
-        ends = [
-            data_of(wire.call(fetch_request(topic, 0, 0, max_bytes=1), 12)).high_watermark
-            for topic in ("compacted", "other")
-        ]
-    codes = [one.partition_responses[0].error_code for one in response.responses]
-    assert (codes, ends) == ([0, 0], [COUNT, COUNT])
+def test_two_large_batches_of_one_request_are_appended_in_full(wire: RawClient, valid: bytes) -> None:
+    response = wire.call(produce_all({("compacted", 0): valid, ("other", 0): valid}), 12)
+    ends = [fetch(wire, topic, 0, 0, max_bytes=1).high_watermark for topic in ("compacted", "other")]
+    assert (error_codes(response), ends) == ([0, 0], [COUNT, COUNT])
 
 
 @pytest.mark.gate
 def test_each_large_batch_behind_a_small_one_is_checked_before_any_is_appended(
-    cluster: KafkaCluster, valid: bytes, monkeypatch: pytest.MonkeyPatch
+    wire: RawClient, valid: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finish, left = RecordWalk.finish, []
 
@@ -157,14 +149,8 @@ def test_each_large_batch_behind_a_small_one_is_checked_before_any_is_appended(
 
     monkeypatch.setattr(RecordWalk, "finish", finish_and_note)
     small = large_batch(encode_record(0, 0, b"k", b"v", []), 1)
-    topics = [
-        TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
-        for topic, records in (("other", small), ("compacted", valid), ("another", valid))
-    ]
-    with RawClient(cluster.bootstrap_servers) as wire:
-        wire.socket.settimeout(60)
-        response = wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
-    assert [one.partition_responses[0].error_code for one in response.responses] == [0, 0, 0]
+    batches = {("other", 0): small, ("compacted", 0): valid, ("another", 0): valid}
+    assert error_codes(wire.call(produce_all(batches), 12)) == [0, 0, 0]
     assert left == [0, 0, 0]
 
 
@@ -230,7 +216,7 @@ def test_refusal_keeps_no_decompressed_bytes(make_body: Callable[[], bytes]) -> 
 
 
 def test_compressed_batch_of_one_record_is_checked_in_slices(
-    cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+    wire: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     advance, slices = RecordWalk.advance, []
 
@@ -240,36 +226,22 @@ def test_compressed_batch_of_one_record_is_checked_in_slices(
 
     monkeypatch.setattr(RecordWalk, "advance", advance_and_note)
     monkeypatch.setattr(RecordWalk, "finish", lambda self: NOW_MS if self.advance(SLICE) else -1)
-    with RawClient(cluster.bootstrap_servers) as wire:
-        wire.socket.settimeout(60)
-        response = ask(wire, Case("x", "plain", large_batch(record_of_headers(500_000), 1)))
+    response = ask(wire, Case("x", "plain", large_batch(record_of_headers(500_000), 1)))
     assert response.error_code == 0
     assert len(slices) > 10
 
 
 def test_many_small_batches_of_one_request_are_checked_in_slices(
-    cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+    wire: RawClient, monkeypatch: pytest.MonkeyPatch, resumed: list[Any]
 ) -> None:
     """A request of 10 MB can have a thousand partitions with two thousand records each."""
     monkeypatch.setattr("pykafka2.broker.handlers.produce.MOST_RECORDS", 3_000, raising=False)
-    resume_later, slices = Services.resume_later, []
-
-    def resume_and_note(self: Services, context: Any, work: Any) -> None:
-        slices.append(work)
-        resume_later(self, context, work)
-
-    monkeypatch.setattr(Services, "resume_later", resume_and_note)
     records = large_batch(
         b"".join(encode_record(0, delta, b"k", None, []) for delta in range(SLICE)), SLICE, "none"
     )
-    topics = [
-        TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
-        for topic in ("compacted", "other")
-    ]
-    with RawClient(cluster.bootstrap_servers) as wire:
-        response = wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
-    assert [one.partition_responses[0].error_code for one in response.responses] == [0, 0]
-    assert slices
+    response = wire.call(produce_all({("compacted", 0): records, ("other", 0): records}), 12)
+    assert error_codes(response) == [0, 0]
+    assert resumed
 
 
 @pytest.mark.gate
@@ -286,46 +258,27 @@ def test_walks_together_decompress_no_more_than_the_budget(monkeypatch: pytest.M
     assert [walk.finish() for walk in walks] == [NOW_MS] * 8
 
 
-def test_requests_behind_a_large_batch_keep_their_order(cluster: KafkaCluster, valid: bytes) -> None:
+def test_requests_behind_a_large_batch_keep_their_order(wire: RawClient, valid: bytes) -> None:
     small = large_batch(encode_record(0, 0, b"k", b"v", []), 1)
-    with RawClient(cluster.bootstrap_servers) as wire:
-        wire.socket.settimeout(60)
-        for records in (valid, small):
-            data = [PartitionProduceData(index=0, records=records)]
-            topics = [TopicProduceData(name="compacted", partition_data=data)]
-            wire.send(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
-        offsets = [
-            wire.receive(ProduceRequest, 12)[1].responses[0].partition_responses[0].base_offset
-            for _ in range(2)
-        ]
+    for records in (valid, small):
+        wire.send(produce_request("compacted", 0, records), 12)
+    offsets = [partition_of(wire.receive(ProduceRequest, 12)[1]).base_offset for _ in range(2)]
     assert offsets == [0, COUNT]
 
 
 @pytest.mark.gate
-def test_timestamp_lookup_in_a_large_batch_runs_in_slices(
-    cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_timestamp_lookup_in_a_large_batch_runs_in_slices(wire: RawClient, resumed: list[Any]) -> None:
     """A look-up in a batch of a million records takes a second, for which others must not wait."""
-    resume_later, slices = Services.resume_later, []
-
-    def resume_and_note(self: Services, context: Any, work: Any) -> None:
-        slices.append(work)
-        resume_later(self, context, work)
-
     body = b"".join(encode_record(delta, delta, b"k", None, []) for delta in range(COUNT))
-    with RawClient(cluster.bootstrap_servers) as wire:
-        wire.socket.settimeout(60)
-        assert ask(wire, Case("x", "plain", large_batch(body, COUNT, span_ms=COUNT - 1))).error_code == 0
-        monkeypatch.setattr(Services, "resume_later", resume_and_note)
-        partition = ListOffsetsPartition(partition_index=0, timestamp=NOW_MS + COUNT - 1)
-        topics = [ListOffsetsTopic(name="plain", partitions=[partition])]
-        response = wire.call(ListOffsetsRequest(replica_id=-1, topics=topics), 8).topics[0].partitions[0]
+    assert ask(wire, Case("x", "plain", large_batch(body, COUNT, span_ms=COUNT - 1))).error_code == 0
+    resumed.clear()
+    response = list_offsets(wire, ("plain", 0), timestamp=NOW_MS + COUNT - 1)
     assert (response.error_code, response.offset, response.timestamp) == (0, COUNT - 1, NOW_MS + COUNT - 1)
-    assert len(slices) > 50
+    assert len(resumed) > 50
 
 
 def test_lost_connection_or_failing_check_does_not_block_the_next_large_batch(
-    cluster: KafkaCluster, valid: bytes, monkeypatch: pytest.MonkeyPatch
+    cluster: KafkaCluster, wire: RawClient, valid: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     advance, begun = RecordWalk.advance, threading.Event()
 
@@ -336,16 +289,11 @@ def test_lost_connection_or_failing_check_does_not_block_the_next_large_batch(
         return advance(self, limit)
 
     monkeypatch.setattr(RecordWalk, "advance", advance_or_fail)
-    data = [PartitionProduceData(index=0, records=valid)]
-    request = ProduceRequest(
-        acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="compacted", partition_data=data)]
-    )
+    request = produce_request("compacted", 0, valid)
     with RawClient(cluster.bootstrap_servers) as leaving, RawClient(cluster.bootstrap_servers) as other:
         leaving.send(request, 12)
         other.send(request, 12)
         leaving.close()
         assert begun.wait(60)
-        with RawClient(cluster.bootstrap_servers) as wire:
-            wire.socket.settimeout(60)
-            assert ask(wire, Case("next", "compacted", valid)).error_code == 0
+        assert ask(wire, Case("next", "compacted", valid)).error_code == 0
     assert len(cluster.problems.take()) == 1

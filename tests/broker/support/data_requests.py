@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pykafka2.errors import for_code
@@ -12,7 +13,16 @@ from pykafka2.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from pykafka2.protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from pykafka2.protocol.messages.offsets import (
+    EpochEndOffset,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from pykafka2.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -42,6 +52,10 @@ TV1_PRODUCE, TV2_PRODUCE = 11, 12
 """The Produce versions of clients that know transaction.version 1 and 2."""
 
 
+Place = tuple[str, int]
+"""A topic and the number of a partition."""
+
+
 def produce_request(
     topic: str,
     partition: int,
@@ -49,15 +63,25 @@ def produce_request(
     *,
     acks: int = -1,
     timeout_ms: int = 5000,
-    transactional_id: str | None = None,
+    **fields: Any,
 ) -> ProduceRequest:
-    data = PartitionProduceData(index=partition, records=records)
-    return ProduceRequest(
-        transactional_id=transactional_id,
-        acks=acks,
-        timeout_ms=timeout_ms,
-        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
-    )
+    return produce_all({(topic, partition): records}, acks=acks, timeout_ms=timeout_ms, **fields)
+
+
+def produce_all(
+    batches: Mapping[Place, bytes | None], *, acks: int = -1, timeout_ms: int = 5000, **fields: Any
+) -> ProduceRequest:
+    """Return a request of one batch for each partition, each in a topic of its own."""
+    topics = [
+        TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=number, records=records)])
+        for (topic, number), records in batches.items()
+    ]
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics, **fields)
+
+
+def error_codes(response: ProduceResponse) -> list[int]:
+    """Return the error codes of all partitions."""
+    return [one.error_code for topic in response.responses for one in topic.partition_responses]
 
 
 def produce(
@@ -135,15 +159,41 @@ def data_of(response: FetchResponse) -> PartitionData:
     return response.responses[0].partitions[0]
 
 
+def list_offsets_request(
+    *places: Place, timestamp: int = -1, epoch: int = -1, replica: int = -1, committed: bool = False
+) -> ListOffsetsRequest:
+    """Return a request for partitions, each in a topic of its own; `committed` is read_committed."""
+    topics = [
+        ListOffsetsTopic(
+            name=topic,
+            partitions=[
+                ListOffsetsPartition(partition_index=number, timestamp=timestamp, current_leader_epoch=epoch)
+            ],
+        )
+        for topic, number in places
+    ]
+    return ListOffsetsRequest(replica_id=replica, isolation_level=int(committed), topics=topics)
+
+
+def list_offsets(wire: RawClient, place: Place = ("t", 0), **options: Any) -> ListOffsetsPartitionResponse:
+    """List the offset of one partition in version 8."""
+    return wire.call(list_offsets_request(place, **options), 8).topics[0].partitions[0]
+
+
 def end_offset(wire: RawClient, topic: str = "t", partition: int = 0, *, committed: bool = True) -> int:
     """Return the end offset of ListOffsets, with read_committed by default."""
-    latest = ListOffsetsPartition(partition_index=partition, timestamp=-1)
-    request = ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=1 if committed else 0,
-        topics=[ListOffsetsTopic(name=topic, partitions=[latest])],
+    return list_offsets(wire, (topic, partition), committed=committed).offset
+
+
+def epoch_end(
+    wire: RawClient, leader_epoch: int, *, epoch: int = -1, place: Place = ("t", 0)
+) -> EpochEndOffset:
+    """Return the end of a leader epoch by OffsetForLeaderEpoch; `epoch` is the one that the client knows."""
+    partition = OffsetForLeaderPartition(
+        partition=place[1], leader_epoch=leader_epoch, current_leader_epoch=epoch
     )
-    return wire.call(request, 7).topics[0].partitions[0].offset
+    topic = OffsetForLeaderTopic(topic=place[0], partitions=[partition])
+    return wire.call(OffsetForLeaderEpochRequest(topics=[topic]), 4).topics[0].partitions[0]
 
 
 def delete_records_request(
