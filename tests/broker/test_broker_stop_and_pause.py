@@ -115,9 +115,7 @@ def test_crashed_broker_is_not_the_controller(simulation: Simulation, unnoticed:
     assert len(node.events) == 0
 
 
-def test_controller_requests_of_a_stopped_broker_are_dropped(
-    simulation: Simulation,
-) -> None:
+def test_controller_requests_of_a_stopped_broker_are_dropped(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3)
     simulation.run_for(1)
     channel = cluster.brokers[1].channel
@@ -296,9 +294,7 @@ def test_request_unanswered_by_a_controller_is_sent_to_the_next(simulation: Simu
     assert len(answers) == 1
 
 
-def test_forwarded_request_without_a_controller_times_out(
-    simulation: Simulation,
-) -> None:
+def test_forwarded_request_without_a_controller_times_out(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3)
     cluster.controls.hold_elections()
     cluster.controls.crash_broker(0)

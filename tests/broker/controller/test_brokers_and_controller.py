@@ -56,9 +56,7 @@ def call_controller(
 # ---------------------------------------------------------------------- producer ids
 
 
-def test_producer_ids_never_repeat_across_brokers_and_controllers(
-    simulation: Simulation,
-) -> None:
+def test_producer_ids_never_repeat_across_brokers_and_controllers(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3)
     simulation.run_for(1)
     ids: list[int] = []
@@ -96,9 +94,7 @@ def test_without_a_controller_producers_wait_for_the_next_block(simulation: Simu
 # ---------------------------------------------------------------------- AlterPartition
 
 
-def test_alter_partition_with_an_old_epoch_is_rejected(
-    simulation: Simulation,
-) -> None:
+def test_alter_partition_with_an_old_epoch_is_rejected(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 1})
     simulation.run_for(1)
     leader = cluster.partition(*KEY).leader
@@ -168,9 +164,7 @@ def test_isr_change_waits_for_a_controller(simulation: Simulation) -> None:
 # ---------------------------------------------------------------------- forwarding, Metadata's controller
 
 
-def test_every_broker_forwards_changes_and_names_a_live_broker_as_controller(
-    simulation: Simulation,
-) -> None:
+def test_every_broker_forwards_changes_and_names_a_live_broker_as_controller(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, controller=2)
     simulation.run_for(1)
     assert cluster.controller.id == 2
@@ -201,9 +195,7 @@ def test_every_broker_forwards_changes_and_names_a_live_broker_as_controller(
 # ---------------------------------------------------------------------- sessions
 
 
-def test_broker_without_heartbeats_is_fenced_and_its_leaderships_move(
-    simulation: Simulation,
-) -> None:
+def test_broker_without_heartbeats_is_fenced_and_its_leaderships_move(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 3}, controller=0)
     simulation.run_for(1)
     led = next(number for number in range(3) if cluster.partition("t", number).leader == 1)

@@ -25,9 +25,7 @@ records_of = st.lists(
 
 @pytest.mark.gate
 @given(st.lists(st.tuples(records_of, st.none() | st.builds(Producer, st.integers(0, 9), st.integers(0, 9)))))
-def test_written_entries_equal_loaded_entries(
-    written: list[tuple[list[Record], Producer | None]],
-) -> None:
+def test_written_entries_equal_loaded_entries(written: list[tuple[list[Record], Producer | None]]) -> None:
     batches = [parse_batch(batch_of(records, producer, 5)) for records, producer in written]
     assert list(entries_in(batches)) == [
         Entry(record.key, record.value, producer) for records, producer in written for record in records

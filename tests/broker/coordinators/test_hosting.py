@@ -28,10 +28,7 @@ from tests.broker.support.bench import ClusterBench
 from tests.broker.support.data_requests import produce
 from tests.broker.support.raw_client import RawClient
 from tests.connections import LiveCluster
-from tests.error_codes import (
-    COORDINATOR_NOT_AVAILABLE,
-    NOT_COORDINATOR,
-)
+from tests.error_codes import COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
 
 GROUP, TRANSACTION = 0, 1
 PARTITION = ("__consumer_offsets", 3)  # of the group "g"

@@ -7,22 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykafka2.broker.coordinators.internal_topics import java_hash, partition_for
-from pykafka2.broker.coordinators.replay import (
-    GROUP_RECORDS,
-    Caller,
-    Deferred,
-    decode_record,
-    record_of,
-)
+from pykafka2.broker.coordinators.replay import GROUP_RECORDS, Caller, Deferred, decode_record, record_of
 from pykafka2.broker.coordinators.runtime import RunState, ShardRuntime
 from pykafka2.broker.coordinators.timers import Timers
 from pykafka2.errors import CorruptData, IllegalState, NotEnoughReplicas
 from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
-from pykafka2.protocol.messages.group_records import (
-    GroupMetadataKey,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
+from pykafka2.protocol.messages.group_records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from tests.broker.support.bench import GROUP, ShardBench
 from tests.broker.support.memory_log import MemoryLog
 from tests.error_codes import (

@@ -10,11 +10,7 @@ import pytest
 from pykafka2 import errors
 from pykafka2.broker.handlers.produce import is_transactional
 from pykafka2.errors import for_code
-from pykafka2.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
+from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykafka2.records.batch import TRANSACTIONAL_FLAG, crc32c
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from tests.broker.support.batches import NOW_MS, batch
@@ -197,9 +193,7 @@ def test_produce_to_internal_topics_is_rejected(live: LiveCluster) -> None:
 
 
 @pytest.mark.kafka(brokers=1, topics={"__consumer_offsets": 1})
-def test_admin_client_id_can_produce_to_internal_topics(
-    kafka_cluster: KafkaCluster,
-) -> None:
+def test_admin_client_id_can_produce_to_internal_topics(kafka_cluster: KafkaCluster) -> None:
     with RawClient(kafka_cluster.brokers[0].address, client_id="__admin_client") as wire:
         assert produce(wire, "__consumer_offsets", 0, batch(keys=[b"k"])).error_code == 0
 

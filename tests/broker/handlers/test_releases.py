@@ -20,11 +20,7 @@ from pykafka2.protocol.messages.acls import (
     DescribeAclsRequest,
 )
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from pykafka2.protocol.messages.cluster import (
-    DescribeClusterRequest,
-    FeatureUpdateKey,
-    UpdateFeaturesRequest,
-)
+from pykafka2.protocol.messages.cluster import DescribeClusterRequest, FeatureUpdateKey, UpdateFeaturesRequest
 from pykafka2.protocol.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -17,14 +17,7 @@ from pykafka2.protocol.messages.topics import (
 )
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.testing.cluster import KafkaCluster
-from tests.broker.support.admin_requests import (
-    Outcome,
-    create,
-    delete,
-    metadata_of,
-    outcome,
-    topic_of,
-)
+from tests.broker.support.admin_requests import Outcome, create, delete, metadata_of, outcome, topic_of
 from tests.broker.support.raw_client import RawClient
 from tests.connections import LiveCluster
 

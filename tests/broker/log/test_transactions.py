@@ -113,9 +113,7 @@ def test_batch_cannot_overtake_one_under_verification(log: PartitionLog) -> None
     write(log, 7, 1)
 
 
-def test_with_an_epoch_for_each_transaction_an_unknown_producer_starts_at_zero(
-    log: PartitionLog,
-) -> None:
+def test_with_an_epoch_for_each_transaction_an_unknown_producer_starts_at_zero(log: PartitionLog) -> None:
     log.verifications.required = True
     guard = log.verifications.begin(7, 3, 5, True, NOW_MS)
     with pytest.raises(OutOfOrderSequenceNumber):
@@ -163,9 +161,7 @@ def test_plain_batch_of_a_coordinator_inside_a_transaction_is_rejected(log: Part
 # -------------------------------------------------------------------- markers
 
 
-def test_a_marker_is_a_control_batch_with_an_offset_and_the_coordinator_epoch(
-    log: PartitionLog,
-) -> None:
+def test_a_marker_is_a_control_batch_with_an_offset_and_the_coordinator_epoch(log: PartitionLog) -> None:
     write(log, 7, 0, count=3)
     assert end(log, 7, committed=False, coordinator_epoch=9) == 3
     (stored,) = log.batches(3)
@@ -194,9 +190,7 @@ def test_the_coordinator_epoch_is_kept_per_producer(log: PartitionLog) -> None:
     end(log, 8, coordinator_epoch=1)
 
 
-def test_before_version_2_a_marker_needs_the_epoch_of_the_records_or_a_newer_one(
-    log: PartitionLog,
-) -> None:
+def test_before_version_2_a_marker_needs_the_epoch_of_the_records_or_a_newer_one(log: PartitionLog) -> None:
     write(log, 7, 0, epoch=4)
     with pytest.raises(InvalidProducerEpoch):
         end(log, 7, epoch=3)
@@ -214,9 +208,7 @@ def test_in_version_2_a_marker_needs_a_newer_epoch(log: PartitionLog) -> None:
         end(log, 7, epoch=5, version=2)
 
 
-def test_in_version_2_a_repeated_marker_is_written_again_and_changes_nothing(
-    log: PartitionLog,
-) -> None:
+def test_in_version_2_a_repeated_marker_is_written_again_and_changes_nothing(log: PartitionLog) -> None:
     write(log, 7, 0, epoch=4)
     end(log, 7, epoch=5, version=2, committed=False)
     end(log, 7, epoch=5, version=2, committed=False)
@@ -226,9 +218,7 @@ def test_in_version_2_a_repeated_marker_is_written_again_and_changes_nothing(
         end(log, 7, epoch=4, version=2)
 
 
-def test_a_markers_newer_epoch_fences_the_old_producer_and_starts_again_at_zero(
-    log: PartitionLog,
-) -> None:
+def test_a_markers_newer_epoch_fences_the_old_producer_and_starts_again_at_zero(log: PartitionLog) -> None:
     write(log, 7, 0, epoch=0)
     end(log, 7, epoch=1, committed=False)
     with pytest.raises(InvalidProducerEpoch):
@@ -271,9 +261,7 @@ def test_the_last_stable_offset_is_bounded_by_the_high_watermark(log: PartitionL
     assert log.last_stable_offset == 2
 
 
-def test_a_completed_transaction_counts_as_open_until_its_marker_is_replicated(
-    log: PartitionLog,
-) -> None:
+def test_a_completed_transaction_counts_as_open_until_its_marker_is_replicated(log: PartitionLog) -> None:
     write(log, 7, 0)
     write(log, 7, 1)
     log.advance_high_watermark(2)

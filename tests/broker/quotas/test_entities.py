@@ -49,9 +49,7 @@ def test_each_user_has_a_quota_of_its_own() -> None:
 
 
 @pytest.mark.kafka(brokers=1)
-def test_connections_above_the_rate_of_their_address_are_held_and_closed(
-    kafka_cluster: KafkaCluster,
-) -> None:
+def test_connections_above_the_rate_of_their_address_are_held_and_closed(kafka_cluster: KafkaCluster) -> None:
     kafka_cluster.controls.set_quota(ip="127.0.0.2", connection_creation_rate=1)
     kafka_cluster.controls.set_quota(ip="<default>", connection_creation_rate=1000)
     address = kafka_cluster.bootstrap_servers

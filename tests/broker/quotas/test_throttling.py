@@ -181,9 +181,7 @@ def test_followers_are_not_subject_to_quotas(simulation: Simulation) -> None:
     assert simulation.now - began < 5
 
 
-def test_connections_above_the_rate_of_their_address_are_closed_after_the_throttle_time(
-    scene: Scene,
-) -> None:
+def test_connections_above_the_rate_of_their_address_are_closed_after_the_throttle_time(scene: Scene) -> None:
     scene.cluster.controls.set_quota(ip="<default>", connection_creation_rate=1)
     began = scene.simulation.now
     for _ in range(30):

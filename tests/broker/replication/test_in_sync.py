@@ -213,9 +213,7 @@ def test_unknown_replica_selector_raises_with_the_known_one(name: str) -> None:
 # ---------------------------------------------------------------------- truncation
 
 
-def test_former_leader_truncates_over_several_leader_epochs(
-    simulation: Simulation,
-) -> None:
+def test_former_leader_truncates_over_several_leader_epochs(simulation: Simulation) -> None:
     """Several epochs are between its own and the leader's, so it truncates step by step (KIP-101)."""
     cluster = simulation.cluster(brokers=3, topics={"t": 1})
     simulation.run_for(1)

@@ -6,9 +6,7 @@ import pytest
 
 from pykafka2.broker.replication.fetch import FetchInfo, FetchParams
 from pykafka2.broker.replication.purgatory import ProduceResult
-from pykafka2.errors import (
-    NotLeaderOrFollower,
-)
+from pykafka2.errors import NotLeaderOrFollower
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.leaders import ends, marks, try_append
@@ -122,9 +120,7 @@ def test_leader_replaced_during_a_network_partition_truncates(simulation: Simula
     assert cluster.log(*KEY).values() == [b"kept"]
 
 
-def test_partition_has_no_leader_until_a_replica_in_sync_restarts(
-    simulation: Simulation,
-) -> None:
+def test_partition_has_no_leader_until_a_replica_in_sync_restarts(simulation: Simulation) -> None:
     cluster = cluster_of(simulation)
     simulation.run_for(1)
     append(cluster, b"a")

@@ -188,9 +188,7 @@ def test_client_certificate_sets_the_principal(with_tls: KafkaCluster) -> None:
             assert "User:ann" in principals(with_tls)
 
 
-def test_client_certificate_has_an_alternative_name_as_java_requires(
-    with_tls: KafkaCluster,
-) -> None:
+def test_client_certificate_has_an_alternative_name_as_java_requires(with_tls: KafkaCluster) -> None:
     from cryptography import x509
 
     (certificate, *_) = x509.load_pem_x509_certificates(Path(with_tls.client_certificate("Ann")).read_bytes())

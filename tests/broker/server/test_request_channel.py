@@ -192,9 +192,7 @@ class Receiving(Part):
         self.loop.selector.unregister(self._receiving)
 
 
-def test_busy_loop_polls_sockets_and_runs_the_last_parts(
-    runtime: ThreadRuntime,
-) -> None:
+def test_busy_loop_polls_sockets_and_runs_the_last_parts(runtime: ThreadRuntime) -> None:
     """Each run takes a third of a turn, or longer on a busy machine."""
     turns: list[str] = []
     loops = Loops(runtime, "test", separate=False)
@@ -396,9 +394,7 @@ class Responding(Part):
         return FOREVER
 
 
-def test_handlers_of_a_shared_loop_pause_for_the_response_to_a_fresh_request(
-    runtime: ThreadRuntime,
-) -> None:
+def test_handlers_of_a_shared_loop_pause_for_the_response_to_a_fresh_request(runtime: ThreadRuntime) -> None:
     names: list[str] = []
     channel, responding = RequestChannel(100), Responding(names)
 

@@ -14,11 +14,7 @@ from pykafka2.protocol.messages.configs import (
     IncrementalAlterConfigsRequestAlterableConfig,
     IncrementalAlterConfigsRequestAlterConfigsResource,
 )
-from pykafka2.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponseTopic,
-)
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from pykafka2.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,

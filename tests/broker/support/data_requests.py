@@ -41,11 +41,7 @@ from pykafka2.protocol.messages.transaction import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from pykafka2.protocol.messages.transaction_admin import (
-    DescribeProducersRequest,
-    ProducerState,
-    TopicRequest,
-)
+from pykafka2.protocol.messages.transaction_admin import DescribeProducersRequest, ProducerState, TopicRequest
 from tests.broker.support.raw_client import RawClient
 
 TV1_PRODUCE, TV2_PRODUCE = 11, 12

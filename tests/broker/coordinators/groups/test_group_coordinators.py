@@ -9,11 +9,7 @@ from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.group_admin import DeleteGroupsRequest, ListGroupsRequest
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.bench import PARTITION, ClusterBench
-from tests.error_codes import (
-    COORDINATOR_LOAD_IN_PROGRESS,
-    COORDINATOR_NOT_AVAILABLE,
-    NOT_COORDINATOR,
-)
+from tests.error_codes import COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
 
 
 @pytest.mark.parametrize("version", range(7))

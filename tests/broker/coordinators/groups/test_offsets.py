@@ -10,11 +10,7 @@ from pykafka2.broker.coordinators.replay import Producer, record_of
 from pykafka2.broker.coordinators.runtime import Entry
 from pykafka2.broker.coordinators.settings import GroupSettings
 from pykafka2.protocol.messages import committed_offsets as wire
-from pykafka2.protocol.messages.group_records import (
-    LegacyOffsetCommitKey,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
+from pykafka2.protocol.messages.group_records import LegacyOffsetCommitKey, OffsetCommitKey, OffsetCommitValue
 from tests.broker.support.bench import GROUP, ORDERS, REFUNDS, Bench, ShardBench
 from tests.error_codes import (
     GROUP_ID_NOT_FOUND,

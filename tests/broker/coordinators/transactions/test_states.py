@@ -10,12 +10,7 @@ import pytest
 
 from pykafka2 import errors
 from pykafka2.broker.coordinators.replay import Producer
-from pykafka2.broker.coordinators.transactions.state import (
-    LEGAL_MOVES,
-    STATES,
-    Transaction,
-    TransactionState,
-)
+from pykafka2.broker.coordinators.transactions.state import LEGAL_MOVES, STATES, Transaction, TransactionState
 from pykafka2.errors import CorruptData, IllegalTransition
 from pykafka2.protocol.messages.transaction_records import TransactionLogValue
 from tests.broker.support.transactions import A, B, ShardTransactions

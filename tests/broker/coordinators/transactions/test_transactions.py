@@ -199,9 +199,7 @@ def test_kip_360_other_producer_id_is_fenced_and_a_forgotten_one_starts_over(
     assert response.producer_id != 77
 
 
-def test_kip_360_retry_of_a_bump_is_fenced_by_the_next_coordinator(
-    shard_bench: ShardTransactions,
-) -> None:
+def test_kip_360_retry_of_a_bump_is_fenced_by_the_next_coordinator(shard_bench: ShardTransactions) -> None:
     producer = shard_bench.begin()
     shard_bench.init(producer)
     shard_bench.reload()
@@ -462,9 +460,7 @@ def test_an_idle_coordinator_has_nothing_to_do(shard_bench: ShardTransactions) -
     assert shard_bench.runtime.poll(0.0) == shard_bench.settings.abort_check_interval
 
 
-def test_transactional_ids_expire_except_inside_a_transaction(
-    shard_bench: ShardTransactions,
-) -> None:
+def test_transactional_ids_expire_except_inside_a_transaction(shard_bench: ShardTransactions) -> None:
     week = shard_bench.settings.expiration
     shard_bench.begin(name="idle")
     busy = shard_bench.begin(name="busy")

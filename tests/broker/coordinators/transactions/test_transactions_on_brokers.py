@@ -9,13 +9,8 @@ import pytest
 
 from pykafka2 import errors
 from pykafka2.protocol.messages.cluster import FeatureUpdateKey, UpdateFeaturesRequest
-from pykafka2.protocol.messages.transaction import (
-    InitProducerIdRequest,
-)
-from pykafka2.protocol.messages.transaction_admin import (
-    DescribeTransactionsRequest,
-    ListTransactionsRequest,
-)
+from pykafka2.protocol.messages.transaction import InitProducerIdRequest
+from pykafka2.protocol.messages.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.transactions import ClusterTransactions, Producer
 

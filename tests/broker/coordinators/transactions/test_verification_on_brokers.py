@@ -107,9 +107,7 @@ def test_later_requests_of_a_connection_wait_for_a_verification(old: ClusterTran
     assert old.values() == [b"0", b"1", b"2"]
 
 
-def test_without_verification_only_newer_producers_add_partitions(
-    simulated: Simulation,
-) -> None:
+def test_without_verification_only_newer_producers_add_partitions(simulated: Simulation) -> None:
     """With the option off, a batch whose partition was not added leaves a hanging transaction (KIP-890)."""
     world = ClusterTransactions(simulated, config={"transaction.partition.verification.enable": False})
     producer = Producer(world).begin()

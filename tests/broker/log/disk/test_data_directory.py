@@ -14,12 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from pykafka2.broker.log.disk.data_directory import (
-    DataDirectory,
-    Identity,
-    open_directories,
-    read_identity,
-)
+from pykafka2.broker.log.disk.data_directory import DataDirectory, Identity, open_directories, read_identity
 from pykafka2.broker.log.disk.real_files import RealFiles
 from pykafka2.errors import ConfigurationError
 
