@@ -35,7 +35,7 @@ from pykafka2.protocol.acl_terms import Operation, ResourceType
 from pykafka2.protocol.registry import ApiKey, name_of
 from pykafka2.protocol.struct import Response
 
-WORDS = {
+MESSAGES = {
     TopicAuthorizationFailed.code: "Topic authorization failed.",
     GroupAuthorizationFailed.code: "Group authorization failed.",
     ClusterAuthorizationFailed.code: "Cluster authorization failed.",
@@ -198,7 +198,7 @@ def each(
         if not refused:
             return None
         code = code_of(resource_type)
-        add_refusals(checked, refused, code, WORDS[code] if message == "" else message)
+        add_refusals(checked, refused, code, MESSAGES[code] if message == "" else message)
         if kept:
             checked.replace(**{entries: kept})
             return None
@@ -276,7 +276,7 @@ def check_configs(operation: int, *, names_loggers: bool = False) -> Check:
                 refused.setdefault((resource_type, is_silent), []).append(resource)
         for (resource_type, is_silent), resources in refused.items():
             code = code_of(resource_type)
-            add_refusals(checked, resources, code, None if is_silent else WORDS[code])
+            add_refusals(checked, resources, code, None if is_silent else MESSAGES[code])
         if refused:
             checked.replace(resources=kept)
         return None
@@ -375,7 +375,7 @@ class Gate:
         if isinstance(verdict, int):
             refusal = services.responses.refused(context, verdict)
             if getattr(refusal, "error_message", None):
-                refusal.error_message = WORDS[verdict]  # type: ignore[union-attr]
+                refusal.error_message = MESSAGES[verdict]  # type: ignore[union-attr]
             return refusal
         return verdict
 

@@ -74,7 +74,7 @@ def check_fetch(checked: Checked) -> Verdict:
     `handle` checks what consumers can read, because fetch sessions continue without naming topics.
     """
     request = checked.request
-    is_state = checked.version >= FIRST_FETCH_WITH_REPLICA_STATE
+    is_state = checked.version >= FIRST_VERSION_WITH_REPLICA_STATE
     replica_id = request.replica_state.replica_id if is_state else request.replica_id
     if replica_id < 0 or checked.access.may_on_cluster(Operation.CLUSTER_ACTION):
         return None
@@ -106,12 +106,12 @@ def handle(
         if not context.is_complete:
             done_at = services.clock.monotonic()
             services.respond_with(
-                context, lambda: _measured(services, context, request, params, results, done_at)
+                context, lambda: _within_quota(services, context, request, params, results, done_at)
             )
 
     found = services.replicas.reader.fetch(params, request.max_wait_ms / 1000.0, on_done, now)
     if isinstance(found, list):
-        return _measured(services, context, request, params, found, services.clock.monotonic())
+        return _within_quota(services, context, request, params, found, services.clock.monotonic())
     context.abandon = lambda at: services.replicas.fetches.discard(found)
     return None
 
@@ -175,13 +175,13 @@ def _use_session(
         now=now,
     )
     if access is not None:
-        sessions.check_access(session, access.rights, lambda topic: _refusal(access, topic))
+        sessions.check_access(session, access.rights, lambda topic: _authorization_error(access, topic))
     params.infos = []
     if session.partitions:
         params.session = session
 
 
-def _measured(
+def _within_quota(
     services: Services,
     context: RequestContext,
     request: FetchRequest,
@@ -195,7 +195,7 @@ def _measured(
     """
     quotas = services.quotas
     if not quotas.is_active or params.replica_id >= 0:
-        return _in_session(services, context, request, params, results, now)
+        return _session_response(services, context, request, params, results, now)
     session = params.session
     sent = results if session is None else session.changed(results)
     throttle_ms = quotas.fetched(
@@ -205,8 +205,8 @@ def _measured(
         now,
     )
     if not throttle_ms:
-        return _in_session(services, context, request, params, results, now)
-    response = _refused_by_session(services, context, request, params) or FetchResponse(
+        return _session_response(services, context, request, params, results, now)
+    response = _session_error(services, context, request, params) or FetchResponse(
         session_id=NO_SESSION if session is None else session.id, responses=[]
     )
     mute(context, response, throttle_ms)
@@ -220,7 +220,7 @@ def _encoded_bytes(response: FetchResponse, version: int) -> int:
     return LENGTH_BYTES + sum(map(len, parts))
 
 
-def _in_session(
+def _session_response(
     services: Services,
     context: RequestContext,
     request: FetchRequest,
@@ -245,15 +245,15 @@ def _in_session(
                 response.session_id = opened.id
                 services.replicas.reader.join_session(params, opened)
         return response
-    refused = _refused_by_session(services, context, request, params)
+    refused = _session_error(services, context, request, params)
     if refused is not None:
         return refused
-    response = _response(services, context, session.settle(results), params)
+    response = _response(services, context, session.record_responses(results), params)
     response.session_id = session.id
     return response
 
 
-def _refused_by_session(
+def _session_error(
     services: Services, context: RequestContext, request: FetchRequest, params: FetchParams
 ) -> FetchResponse | None:
     """Return an error if the session was closed or used by another fetch in between, else None."""
@@ -267,7 +267,7 @@ def _refused_by_session(
     return None
 
 
-def _refusal(access: Access, topic: str) -> TopicAuthorizationFailed | None:
+def _authorization_error(access: Access, topic: str) -> TopicAuthorizationFailed | None:
     """Return an error if the client is not authorized to read a topic, else None."""
     return None if access.may(Operation.READ, ResourceType.TOPIC, topic) else TopicAuthorizationFailed()
 
@@ -282,7 +282,7 @@ def _infos(image: ClusterImage, version: int, topic: FetchTopic, access: Access 
         else:
             name = known
     if error is None and access is not None:
-        error = _refusal(access, name)
+        error = _authorization_error(access, name)
     known_partitions = range(0)
     if error is None:
         topic_image = image.topics.get(name)
@@ -367,6 +367,3 @@ def _aborted(result: FetchPartitionData, params: FetchParams) -> list[AbortedTra
         AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
         for aborted in result.aborted
     ]
-
-
-FIRST_FETCH_WITH_REPLICA_STATE = 15

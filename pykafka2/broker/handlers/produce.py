@@ -22,8 +22,8 @@ from pykafka2.broker.handlers.authorization import (
     each_topic,
 )
 from pykafka2.broker.handlers.metadata import leader_endpoints, leader_hint
-from pykafka2.broker.handlers.produce_variants import Repeats, Verdicts, verify
-from pykafka2.broker.log.record_validation import SLICE, RecordsRejected, RecordWalk
+from pykafka2.broker.handlers.produce_variants import DuplicatePartitions, Verifications, verify
+from pykafka2.broker.log.record_validation import SLICE, RecordsRejected, RecordValidation
 from pykafka2.broker.replication.purgatory import ProduceResult
 from pykafka2.broker.server.responses import Refusal
 from pykafka2.errors import BrokerError, TransactionalIdAuthorizationFailed, UnknownTopicId
@@ -59,10 +59,15 @@ FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_LEADERS = 10
 NO_ACKS, LEADER_ONLY, ALL_REPLICAS = 0, 1, -1
 FLAGS_AT = ATTRIBUTES_AT + 1  # the low byte of a batch's attributes
-MOST_RECORDS = 10 * SLICE
-"""The batches of a request with more records than this are checked in slices, as are larger ones."""
-LARGE_BYTES = 1 << 20
+MAX_UNSLICED_RECORDS = 10 * SLICE
+"""The batches of a request with more records than this are checked in slices."""
+MAX_UNSLICED_BYTES = 1 << 20
 """A batch of more bytes is checked in slices, whatever number of records its header claims."""
+
+WRITE_EACH_TOPIC = each_topic(Operation.WRITE)
+
+Validations = dict["Key", RecordValidation]
+"""The validations of large batches, in slices, by partition."""
 
 
 def check_produce(checked: Checked) -> Verdict:
@@ -75,7 +80,7 @@ def check_produce(checked: Checked) -> Verdict:
         and not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
     ):
         return TransactionalIdAuthorizationFailed.code
-    verdict = TOPICS_OF_PRODUCE(checked)
+    verdict = WRITE_EACH_TOPIC(checked)
     if request.acks == NO_ACKS:
         if verdict is not None:
             return code_of(ResourceType.TOPIC)  # there is no response: the connection closes
@@ -87,25 +92,25 @@ def check_produce(checked: Checked) -> Verdict:
 def handle(
     services: Services, context: RequestContext, request: ProduceRequest, now: float
 ) -> ProduceResponse | None:
-    if _is_usual(request):
-        return _append_usual(services, context, request, now)
-    repeats = None
+    if _has_one_plain_batch(request):
+        return _append_one_batch(services, context, request, now)
+    duplicates = None
     if _has_duplicates(request):
-        repeats = Repeats(request, context.version)
-        request = repeats.request
+        duplicates = DuplicatePartitions(request, context.version)
+        request = duplicates.request
     if not is_transactional(request):
-        return _check_and_append(services, context, request, {}, repeats, now)
+        return _check_and_append(services, context, request, {}, duplicates, now)
 
-    def proceed(verdicts: Verdicts, at: float) -> None:
+    def proceed(verifications: Verifications, at: float) -> None:
         services.respond_with(
-            context, lambda: _check_and_append(services, context, request, verdicts, repeats, at)
+            context, lambda: _check_and_append(services, context, request, verifications, duplicates, at)
         )
 
     verify(services, context, request, proceed, now)
     return None
 
 
-def _is_usual(request: ProduceRequest) -> bool:
+def _has_one_plain_batch(request: ProduceRequest) -> bool:
     """Return whether there is one batch that needs no verification or slices. Called for each request."""
     topics = request.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1:
@@ -113,13 +118,13 @@ def _is_usual(request: ProduceRequest) -> bool:
     records = topics[0].partition_data[0].records
     return (
         records is not None
-        and HEADER_BYTES <= len(records) <= LARGE_BYTES
+        and HEADER_BYTES <= len(records) <= MAX_UNSLICED_BYTES
         and not records[FLAGS_AT] & (TRANSACTIONAL_FLAG | CODEC_MASK)
         and COUNT.unpack_from(records, COUNT_AT)[0] <= SLICE
     )
 
 
-def _append_usual(
+def _append_one_batch(
     services: Services, context: RequestContext, request: ProduceRequest, now: float
 ) -> ProduceResponse | None:
     """Do what `_append_and_respond` does for a request with one batch.
@@ -128,7 +133,7 @@ def _append_usual(
     """
     (topic,) = request.topic_data
     (data,) = topic.partition_data
-    error = _identify(services, context, topic)
+    error = _resolve_topic_id(services, context, topic)
     key = _key(context, topic, data)
     if error is not None:
         result = ProduceResult(error)
@@ -176,20 +181,20 @@ def _check_and_append(
     services: Services,
     context: RequestContext,
     request: ProduceRequest,
-    verdicts: Verdicts,
-    repeats: Repeats | None,
+    verifications: Verifications,
+    duplicates: DuplicatePartitions | None,
     now: float,
 ) -> ProduceResponse | None:
     if not _may_take_long(request):
-        return _append_and_respond(services, context, request, verdicts, {}, repeats, now)
+        return _append_and_respond(services, context, request, verifications, {}, duplicates, now)
 
-    def append(walks: Walks, at: float) -> ProduceResponse | None:
-        return _append_and_respond(services, context, request, verdicts, walks, repeats, at)
+    def append(validations: Validations, at: float) -> ProduceResponse | None:
+        return _append_and_respond(services, context, request, verifications, validations, duplicates, at)
 
     batches = [
         (_key(context, topic, data), data.records or b"")
         for topic in request.topic_data
-        if _identify(services, context, topic) is None
+        if _resolve_topic_id(services, context, topic) is None
         for data in topic.partition_data
     ]
     return check_in_slices(services, context, batches, append, now)
@@ -206,11 +211,11 @@ def _may_take_long(request: ProduceRequest) -> bool:
             records = data.records
             if records is None or len(records) < HEADER_BYTES:
                 continue
-            if records[FLAGS_AT] & CODEC_MASK or len(records) > LARGE_BYTES:
+            if records[FLAGS_AT] & CODEC_MASK or len(records) > MAX_UNSLICED_BYTES:
                 return True
             count: int = COUNT.unpack_from(records, COUNT_AT)[0]
             total += max(count, 0)
-            if count > SLICE or total > MOST_RECORDS:
+            if count > SLICE or total > MAX_UNSLICED_RECORDS:
                 return True
     return False
 
@@ -219,13 +224,13 @@ def _append_and_respond(
     services: Services,
     context: RequestContext,
     request: ProduceRequest,
-    verdicts: Verdicts,
-    walks: Walks,
-    repeats: Repeats | None,
+    verifications: Verifications,
+    validations: Validations,
+    duplicates: DuplicatePartitions | None,
     now: float,
 ) -> ProduceResponse | None:
-    results = _append(services, context, request, verdicts, walks, now)
-    return _acknowledge(services, context, request, results, repeats, now)
+    results = _append(services, context, request, verifications, validations, now)
+    return _acknowledge(services, context, request, results, duplicates, now)
 
 
 def _acknowledge(
@@ -233,14 +238,14 @@ def _acknowledge(
     context: RequestContext,
     request: ProduceRequest,
     results: dict[Key, ProduceResult],
-    repeats: Repeats | None,
+    duplicates: DuplicatePartitions | None,
     now: float,
 ) -> ProduceResponse | None:
     """Return the response once the replicas required by acks have the batches.
 
     None if it is sent later or not at all.
     """
-    settled = results if repeats is None else _settled(context, repeats, results)
+    settled = results if duplicates is None else _with_duplicates(context, duplicates, results)
     if context.is_complete:
         return None  # its connection is closed; the batch stays appended
     if request.acks == NO_ACKS:
@@ -253,8 +258,8 @@ def _acknowledge(
         return _response(services, context, request, settled)
 
     def on_done(done: dict[Key, ProduceResult]) -> None:
-        if repeats is not None:
-            done = _settled(context, repeats, done)
+        if duplicates is not None:
+            done = _with_duplicates(context, duplicates, done)
         if not context.is_complete:
             services.respond_with(context, lambda: _response(services, context, request, done))
 
@@ -269,23 +274,23 @@ def _append(
     services: Services,
     context: RequestContext,
     request: ProduceRequest,
-    verdicts: Verdicts,
-    walks: Walks,
+    verifications: Verifications,
+    validations: Validations,
     now: float,
 ) -> dict[Key, ProduceResult]:
-    """Append all batches. `verdicts` has a guard or an error for each verified partition."""
+    """Append all batches. `verifications` has a guard or an error for each verified partition."""
     results: dict[Key, ProduceResult] = {}
     now_ms = services.clock.wall_ms()
     for topic in request.topic_data:
-        error = _identify(services, context, topic)
+        error = _resolve_topic_id(services, context, topic)
         for data in topic.partition_data:
             key = _key(context, topic, data)
-            verdict = verdicts.get(key) if verdicts else None
+            verified = verifications.get(key) if verifications else None
             if error is not None:
                 results[key] = ProduceResult(error)
                 continue
-            if isinstance(verdict, BrokerError):
-                results[key] = ProduceResult(verdict)
+            if isinstance(verified, BrokerError):
+                results[key] = ProduceResult(verified)
                 continue
             results[key] = services.replicas.append(
                 key,
@@ -295,24 +300,26 @@ def _append(
                 client_id=context.client_id,
                 now=now,
                 now_ms=now_ms,
-                guard=verdict,
-                walk=walks.get(key) if walks else None,
+                guard=verified,
+                validation=validations.get(key) if validations else None,
             )
     return results
 
 
-def _settled(
-    context: RequestContext, repeats: Repeats, results: dict[Key, ProduceResult]
+def _with_duplicates(
+    context: RequestContext, duplicates: DuplicatePartitions, results: dict[Key, ProduceResult]
 ) -> dict[Key, ProduceResult]:
     """Return the results of a request that names a partition more than once."""
     return {
-        (key := _key(context, topic, data)): repeats.settle(data, results[key])
-        for topic in repeats.request.topic_data
+        (key := _key(context, topic, data)): duplicates.result_of(data, results[key])
+        for topic in duplicates.request.topic_data
         for data in topic.partition_data
     }
 
 
-def _identify(services: Services, context: RequestContext, topic: TopicProduceData) -> BrokerError | None:
+def _resolve_topic_id(
+    services: Services, context: RequestContext, topic: TopicProduceData
+) -> BrokerError | None:
     """Set the name of a topic that is requested by id (since version 13).
 
     Return an error if it is unknown.
@@ -389,37 +396,31 @@ def _partition(
     return partition_response
 
 
-Walks = dict["Key", RecordWalk]
-
-
 def check_in_slices(
     services: Services,
     context: RequestContext,
     batches: list[tuple[Key, Buffer]],
-    append: Callable[[Walks, float], ProduceResponse | None],
+    append: Callable[[Validations, float], ProduceResponse | None],
     now: float,
 ) -> ProduceResponse | None:
-    """Call `append` with the walks over these batches' records once all are over.
+    """Validate these batches in slices, then call `append` with the validations.
 
     Return what `append` returns, or None if it is called later.
     """
     now_ms = services.clock.wall_ms()
-    walks: Walks = {}
+    validations: Validations = {}
     for key, records in batches:
-        walk = services.replicas.start_walk(key, records, context.version, now_ms)
-        if walk is not None:
-            walks[key] = walk
-    unfinished = list(walks.values())
+        validation = services.replicas.start_validation(key, records, context.version, now_ms)
+        if validation is not None:
+            validations[key] = validation
+    unfinished = list(validations.values())
 
     def advance(at: float) -> ProduceResponse | None:
-        if unfinished and services.open_walks.advance(unfinished[-1]):
+        if unfinished and services.open_validations.advance(unfinished[-1]):
             unfinished.pop()
         if not unfinished:
-            return append(walks, at)
+            return append(validations, at)
         services.resume_later(context, advance)
         return None
 
     return advance(now)
-
-
-TOPICS_OF_PRODUCE = each_topic(Operation.WRITE)

@@ -41,8 +41,11 @@ Place = tuple[str, bytes, int]
 """A partition as named in the request: the topic's name or id, and the number."""
 
 
-class Repeats:
-    """Such a request: `request` contains the batches to append, and `settle` returns the final results."""
+class DuplicatePartitions:
+    """A request that names a partition more than once.
+
+    `request` contains the batches to append, and `result_of` returns the result of a partition.
+    """
 
     def __init__(self, request: ProduceRequest, version: int) -> None:
         chosen: dict[Place, PartitionProduceData] = {}
@@ -67,7 +70,7 @@ class Repeats:
             topic_data=list(topics.values()),
         )
 
-    def settle(self, data: PartitionProduceData, result: ProduceResult) -> ProduceResult:
+    def result_of(self, data: PartitionProduceData, result: ProduceResult) -> ProduceResult:
         """Return the result of one partition; an unknown topic takes precedence."""
         error = self._refused.get(id(data))
         if error is None or isinstance(result.error, UnknownTopicId | UnknownTopicOrPartition):
@@ -83,7 +86,7 @@ def _error_in(data: PartitionProduceData, version: int) -> BrokerError | None:
     return None
 
 
-Verdicts = dict["Key", "VerificationGuard | BrokerError"]
+Verifications = dict["Key", "VerificationGuard | BrokerError"]
 """For each verified partition: the guard to append with, or the error."""
 
 
@@ -91,10 +94,10 @@ def verify(
     services: Services,
     context: RequestContext,
     request: ProduceRequest,
-    proceed: Callable[[Verdicts, float], None],
+    proceed: Callable[[Verifications, float], None],
     now: float,
 ) -> None:
-    """Call `proceed` with the coordinator's verdicts, at once if nothing needs verification.
+    """Verify with the coordinator, then call `proceed`; at once if nothing needs verification.
 
     Raise `TransactionalIdAuthorizationFailed` or `InvalidProducerIdMapping` to reject the whole request.
     """
@@ -122,16 +125,16 @@ def verify(
         TransactionSupport.of_produce(context.version),
     )
     guards, errors = services.verifier.begin(verification)
-    verdicts: Verdicts = {**errors}
+    verifications: Verifications = {**errors}
     if not guards:
-        proceed(verdicts, now)
+        proceed(verifications, now)
         return
 
     def on_codes(found: Guards, codes: Codes, at: float) -> None:
         for key, guard in found.items():
             code = for_produce(codes[key], verification.support)
-            verdicts[key] = _verification_error(code) if code else guard
-        proceed(verdicts, at)
+            verifications[key] = _verification_error(code) if code else guard
+        proceed(verifications, at)
 
     adds = verification.support is TransactionSupport.ADDS_PARTITIONS
     services.verifier.verify(verification, guards, on_codes, now, waits_for_end=adds)

@@ -16,7 +16,7 @@ from pykafka2.broker.controller import Controller, NewTopic
 from pykafka2.broker.controller.controller_node import ControllerNode
 from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.coordinators.coordinators import Coordinators
-from pykafka2.broker.log.record_validation import OpenWalks
+from pykafka2.broker.log.record_validation import OpenValidations
 from pykafka2.broker.log.storage import LogStorage
 from pykafka2.broker.node import Node
 from pykafka2.broker.quotas.client_quotas import ClientQuotas
@@ -100,7 +100,7 @@ class Services:
         """None if no authorizer is configured: everything is allowed."""
         self.next_producer_id = next_producer_id
         """From this broker's block; `CoordinatorLoadInProgress` while a new one is on its way."""
-        self.open_walks = OpenWalks()
+        self.open_validations = OpenValidations()
         self._controllers = controllers
         self._entropy = entropy
         self._services_of = services_of

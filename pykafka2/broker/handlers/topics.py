@@ -14,7 +14,7 @@ from pykafka2.broker.controller import NewTopic
 from pykafka2.broker.controller.topics import MAX_PARTITIONS_PER_REQUEST, added_partitions, check_size
 from pykafka2.broker.handlers.api import CONTROLLER, api
 from pykafka2.broker.handlers.authorization import (
-    WORDS,
+    MESSAGES,
     Checked,
     Verdict,
     code_of,
@@ -342,5 +342,5 @@ def _may_not_delete(name: str | None, topic_id: bytes) -> DeletableTopicResult:
         name=name,
         topic_id=topic_id,
         error_code=code_of(ResourceType.TOPIC),
-        error_message=WORDS[code_of(ResourceType.TOPIC)],
+        error_message=MESSAGES[code_of(ResourceType.TOPIC)],
     )

@@ -61,7 +61,7 @@ class BatchRules:
             max_record_bytes_of(config),
         )
 
-    def need_walk(self, batch: RecordBatch, now_ms: int) -> bool:
+    def need_decoding(self, batch: RecordBatch, now_ms: int) -> bool:
         """Return whether the records must be decoded, for keys or for timestamps that the header leaves open.
 
         The header contains the maximum timestamp, not the minimum.
@@ -156,7 +156,7 @@ class InvalidTimestamps(RecordsRejected, InvalidTimestamp):
     """InvalidTimestamp with the rejected records."""
 
 
-class RecordWalk:
+class RecordValidation:
     """Checks a batch's records one by one: number, order, keys and timestamps."""
 
     def __init__(self, batch: RecordBatch, rules: BatchRules, now_ms: int) -> None:
@@ -184,7 +184,7 @@ class RecordWalk:
     def advance(self, limit: int) -> bool:
         """Decompress one step of the batch, or check up to `limit` more records.
 
-        Return True if the walk is over.
+        Return True if the validation is over.
         """
         if self._failure is not None:
             return True
@@ -281,10 +281,10 @@ class RecordWalk:
 
 
 def check_usual_records(batch: RecordBatch, rules: BatchRules, now_ms: int) -> int | None:
-    """Check the records of a small batch in their usual form, like `RecordWalk` at a fraction of its cost.
+    """Check the records of a small batch in their usual form, at a fraction of `RecordValidation`'s cost.
 
     The usual form: not compressed, without headers, each number in one or two bytes. Return the largest
-    timestamp, or None if the records have another form or are rejected: then `RecordWalk` decides.
+    timestamp, or None if the records have another form or are rejected: then `RecordValidation` decides.
     """
     if batch.attributes & (CODEC_MASK | LOG_APPEND_TIME_FLAG) or rules.needs_keys:
         return None
@@ -332,27 +332,30 @@ def check_usual_records(batch: RecordBatch, rules: BatchRules, now_ms: int) -> i
     return largest if position == len(buffer) else None
 
 
-class OpenWalks:
-    """The walks of a broker that are under way, each with its batch decompressed.
+class OpenValidations:
+    """The validations of a broker that are under way, each with its batch decompressed.
 
     While these take `MOST_OPEN_BYTES`, only the oldest of them decompresses more.
     """
 
     def __init__(self) -> None:
-        # In the order of their beginning; weakly, since a broker that is killed ends no walk.
-        self._walks: WeakKeyDictionary[RecordWalk, None] = WeakKeyDictionary()
+        # In the order of their beginning; weakly, since a broker that is killed ends no validation.
+        self._validations: WeakKeyDictionary[RecordValidation, None] = WeakKeyDictionary()
 
-    def advance(self, walk: RecordWalk) -> bool:
-        """Advance by one slice, if there is room for it; return True if the walk is over."""
-        walks = self._walks
-        is_oldest = next(iter(walks), walk) is walk
-        if not (walk.is_open or is_oldest) and sum(one.open_bytes for one in walks) >= MOST_OPEN_BYTES:
+    def advance(self, validation: RecordValidation) -> bool:
+        """Advance by one slice, if there is room for it; return True if the validation is over."""
+        validations = self._validations
+        is_oldest = next(iter(validations), validation) is validation
+        if (
+            not (validation.is_open or is_oldest)
+            and sum(one.open_bytes for one in validations) >= MOST_OPEN_BYTES
+        ):
             return False
-        is_over = walk.advance(SLICE)
+        is_over = validation.advance(SLICE)
         if is_over:
-            walks.pop(walk, None)
+            validations.pop(validation, None)
         else:
-            walks[walk] = None
+            validations[validation] = None
         return is_over
 
 

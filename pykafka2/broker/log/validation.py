@@ -10,7 +10,12 @@ from __future__ import annotations
 from typing import Final
 
 from pykafka2.broker.log.batch import parse_batch, rewritten, with_log_append_time
-from pykafka2.broker.log.record_validation import BatchRules, RecordWalk, check_usual_records, records_of
+from pykafka2.broker.log.record_validation import (
+    BatchRules,
+    RecordValidation,
+    check_usual_records,
+    records_of,
+)
 from pykafka2.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -37,8 +42,8 @@ from pykafka2.records.batch import (
 ZSTD: Final = 4
 CODEC_IDS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 FIRST_VERSION_WITH_ZSTD: Final = 7
-ALWAYS_WALKED: Final = 8
-"""Batches of up to this many records are always decoded, whatever log.validate is: it costs about 5 to 20
+ALWAYS_CHECKED: Final = 8
+"""Batches of up to this many records are always checked, whatever log.validate is: it costs about 5 to 20
 us.
 """
 
@@ -85,15 +90,17 @@ def _whole_batch(view: memoryview, position: int) -> tuple[memoryview | None, in
     return (view[position:end], end) if end <= len(view) else (None, position)
 
 
-def start_walk(batch: RecordBatch, rules: BatchRules, now_ms: int, *, strict: bool) -> RecordWalk | None:
-    """Return the walk that `validate` needs for this batch, so that a caller can advance it in slices.
+def start_validation(
+    batch: RecordBatch, rules: BatchRules, now_ms: int, *, strict: bool
+) -> RecordValidation | None:
+    """Return the validation that `validate` needs for this batch, so that a caller can advance it in slices.
 
     None if no rule concerns the records. Raise what `validate` raises before it decodes the records.
     """
-    if not (strict or batch.count <= ALWAYS_WALKED or rules.need_walk(batch, now_ms)):
+    if not (strict or batch.count <= ALWAYS_CHECKED or rules.need_decoding(batch, now_ms)):
         return None
     check_before_records(batch, rules)
-    return RecordWalk(batch, rules, now_ms)
+    return RecordValidation(batch, rules, now_ms)
 
 
 def check_before_records(batch: RecordBatch, rules: BatchRules) -> None:
@@ -107,24 +114,29 @@ def check_before_records(batch: RecordBatch, rules: BatchRules) -> None:
 
 
 def validate(
-    batch: RecordBatch, rules: BatchRules, now_ms: int, *, strict: bool, walk: RecordWalk | None = None
+    batch: RecordBatch,
+    rules: BatchRules,
+    now_ms: int,
+    *,
+    strict: bool,
+    validation: RecordValidation | None = None,
 ) -> RecordBatch:
     """Validate a batch and return the one to append.
 
     The topic's configuration can change its timestamps or compression.
 
     Raise the error for the client: `MessageTooLarge`, `CorruptMessage`, `InvalidRecord`, `InvalidTimestamp`,
-    `RecordListTooLarge`, or `UnknownServerError` if it cannot be decompressed. `walk` is the result of
-    `start_walk`, if the caller has advanced it already.
+    `RecordListTooLarge`, or `UnknownServerError` if it cannot be decompressed. `validation` is the result of
+    `start_validation`, if the caller has advanced it already.
     """
     max_timestamp = batch.max_timestamp
-    if walk is not None:
-        max_timestamp = walk.finish()
+    if validation is not None:
+        max_timestamp = validation.finish()
     else:
         check_before_records(batch, rules)
-        if strict or batch.count <= ALWAYS_WALKED or rules.need_walk(batch, now_ms):
-            checked = check_usual_records(batch, rules, now_ms) if batch.count <= ALWAYS_WALKED else None
-            max_timestamp = RecordWalk(batch, rules, now_ms).finish() if checked is None else checked
+        if strict or batch.count <= ALWAYS_CHECKED or rules.need_decoding(batch, now_ms):
+            checked = check_usual_records(batch, rules, now_ms) if batch.count <= ALWAYS_CHECKED else None
+            max_timestamp = RecordValidation(batch, rules, now_ms).finish() if checked is None else checked
     is_new_codec = rules.codec is not None and CODEC_IDS[rules.codec] != batch.codec_id
     if is_new_codec:
         batch = recompress(batch, rules)

@@ -154,8 +154,8 @@ class FetchSession:
             if (known := self.partition_of(result.info)) is not None and known.has_news(result)
         ]
 
-    def settle(self, results: Iterable[FetchPartitionData]) -> list[FetchPartitionData]:
-        """Return the results that the response must contain.
+    def record_responses(self, results: Iterable[FetchPartitionData]) -> list[FetchPartitionData]:
+        """Return the results that the response must contain, and record them as sent.
 
         The other partitions are clean until they move.
         """
@@ -284,7 +284,7 @@ class FetchSessionCache:
         for result in fetched:
             self._add(session, result.info)
         session.fetched(now)
-        session.settle(fetched)
+        session.record_responses(fetched)
         return session
 
     def incremental(

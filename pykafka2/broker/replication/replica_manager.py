@@ -16,9 +16,9 @@ from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
 from pykafka2.broker.log.partition_log import NEVER, Appended, EndMarker, PartitionLog
 from pykafka2.broker.log.producer_state import VerificationGuard
-from pykafka2.broker.log.record_validation import RecordWalk
+from pykafka2.broker.log.record_validation import RecordValidation
 from pykafka2.broker.log.storage import LogStorage
-from pykafka2.broker.log.validation import single_batch, start_walk, validate
+from pykafka2.broker.log.validation import single_batch, start_validation, validate
 from pykafka2.broker.replication.fetch import FetchSession, FetchSessionCache
 from pykafka2.broker.replication.isr_manager import IsrManager
 from pykafka2.broker.replication.log_cleaner import LogCleaner
@@ -205,15 +205,17 @@ class ReplicaManager:
 
     # ------------------------------------------------------------------ appending
 
-    def start_walk(self, key: Key, records: Buffer, version: int, now_ms: int) -> RecordWalk | None:
-        """Return the walk over the records that `append` needs, to be advanced in slices before it.
+    def start_validation(
+        self, key: Key, records: Buffer, version: int, now_ms: int
+    ) -> RecordValidation | None:
+        """Return the validation that `append` needs, so that the caller can advance it in slices first.
 
         None if there is none: `append` then finds out why a batch is rejected.
         """
         try:
             self.hosted.check_known(key)
             rules = self.hosted.leader_of(key).batch_rules
-            return start_walk(single_batch(records, version), rules, now_ms, strict=self._strict)
+            return start_validation(single_batch(records, version), rules, now_ms, strict=self._strict)
         except BrokerError:
             return None
 
@@ -228,11 +230,12 @@ class ReplicaManager:
         now: float,
         now_ms: int,
         guard: VerificationGuard | None = None,
-        walk: RecordWalk | None = None,
+        validation: RecordValidation | None = None,
     ) -> ProduceResult:
         """Append one partition's batch as its leader; the result contains errors.
 
-        `guard` is the verification guard of a transaction's first batch, `walk` the result of `start_walk`.
+        `guard` is the verification guard of a transaction's first batch, `validation` the result of
+        `start_validation`.
         """
         replica = None
         try:
@@ -246,8 +249,8 @@ class ReplicaManager:
             replica = self.hosted.leader_of(key)
             if acks == ALL_REPLICAS:
                 _check_in_sync(replica)
-            rules = replica.batch_rules if walk is None else walk.rules
-            batch = validate(batch, rules, now_ms, strict=self._strict, walk=walk)
+            rules = replica.batch_rules if validation is None else validation.rules
+            batch = validate(batch, rules, now_ms, strict=self._strict, validation=validation)
             appended = replica.log.append_as_leader(batch, replica.leader_epoch, guard=guard)
         except BrokerError as error:
             # Kafka returns the log start after validating the batch, but not with these errors.

@@ -279,7 +279,7 @@ class Processor(Part):
                 frame = connection.frames.next_frame()
                 if frame is None:
                     break
-                received = self._decoder.request_in(frame, connection, authentication, now)
+                received = self._decoder.decode(frame, connection, authentication, now)
                 self._pass_on(client, connection, received, is_fresh=are_fresh)
         except (CorruptData, NotAdmitted, UnsupportedVersion) as error:
             logger.info("%s: closing the connection: %s", connection.peer, error)

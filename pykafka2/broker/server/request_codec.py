@@ -1,9 +1,8 @@
 """Decodes frames into requests, and encodes responses, including bare SASL tokens.
 
 The connection's SASL state decides which requests are allowed (security/authentication.py): before
-authentication, only the header of a disallowed request is decoded. Called on the processor's thread.
-
-Called by processors, on the thread that sends the response.
+authentication, only the header of a disallowed request is decoded. The processor's thread decodes, the
+handler's thread encodes.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class RequestDecoder:
         else:
             connection.frames.limit(limit, "sasl.server.max.receive.size")
 
-    def request_in(
+    def decode(
         self, frame: Buffer, connection: Connection, authentication: Authentication | None, now: float
     ) -> ReceivedRequest:
         """Return the request in a frame.
@@ -96,7 +95,7 @@ def _raw_token(token: Buffer, client_id: str | None, now: float) -> ReceivedRequ
 
 
 LENGTH_BYTES = 4
-WORDED = ("error_message", "batch_index_error_message")
+MESSAGE_FIELDS = ("error_message", "batch_index_error_message")
 # A character has at most four bytes, and Kafka's longest string 32,767.
 MAX_MESSAGE_LENGTH = 8_000
 
@@ -135,22 +134,22 @@ def response_parts(
     try:
         return encode_response(response, version, correlation_id, body)
     except SerializationError:
-        if not _cut_words(response):
+        if not _cut_messages(response):
             raise
         return encode_response(response, version, correlation_id, body)
 
 
-def _cut_words(struct: Struct) -> bool:
+def _cut_messages(struct: Struct) -> bool:
     """Shorten long error messages of a response. Return whether there were any."""
     has_cut = False
     for field in resolved_fields(type(struct)):
         value = getattr(struct, field.name)
-        if field.name in WORDED and value is not None and len(value) > MAX_MESSAGE_LENGTH:
+        if field.name in MESSAGE_FIELDS and value is not None and len(value) > MAX_MESSAGE_LENGTH:
             setattr(struct, field.name, f"{value[:MAX_MESSAGE_LENGTH]}...")
             has_cut = True
         elif field.struct is not None and value is not None:
             for inner in value if field.array else (value,):
-                has_cut |= _cut_words(inner)
+                has_cut |= _cut_messages(inner)
     return has_cut
 
 

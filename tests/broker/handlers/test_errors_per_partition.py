@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pykafka2 import errors
-from pykafka2.broker.log.validation import ALWAYS_WALKED
+from pykafka2.broker.log.validation import ALWAYS_CHECKED
 from pykafka2.testing.cluster import Topic
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import (
@@ -98,7 +98,7 @@ def test_older_epoch_is_rejected_before_not_leader(live: LiveCluster) -> None:
 def test_unreadable_batch_fails_only_the_timestamp_lookup_of_its_partition(live: LiveCluster) -> None:
     wire = live.leader()
     # Fewer records would be read, and rejected, when they are produced.
-    unread = batch([b"v"] * (ALWAYS_WALKED + 1), codec=1, damage=True)
+    unread = batch([b"v"] * (ALWAYS_CHECKED + 1), codec=1, damage=True)
     assert produce(wire, "t", 0, unread).error_code == GOOD
     request = list_offsets_request(("t", 0), ("u", 0), timestamp=0)
     assert [one.partitions[0].error_code for one in wire.call(request, 8).topics] == [BROKEN, GOOD]

@@ -11,8 +11,14 @@ from typing import Any
 import pytest
 
 from pykafka2.broker.handlers.services import Services
-from pykafka2.broker.log.record_validation import MAX_RECORD_ERRORS, SLICE, BatchRules, OpenWalks, RecordWalk
-from pykafka2.broker.log.validation import single_batch, start_walk, validate
+from pykafka2.broker.log.record_validation import (
+    MAX_RECORD_ERRORS,
+    SLICE,
+    BatchRules,
+    OpenValidations,
+    RecordValidation,
+)
+from pykafka2.broker.log.validation import single_batch, start_validation, validate
 from pykafka2.compression import codec
 from pykafka2.errors import InvalidRecord
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
@@ -47,10 +53,10 @@ def large_batch(body: bytes, count: int, compression: str = "zstd", span_ms: int
 RULES = BatchRules(1 << 20, 1 << 30, False, None, None, True, 1 << 62, 3_600_000)
 
 
-def walk_of(records: bytes) -> RecordWalk:
-    walk = start_walk(single_batch(records, 12), RULES, NOW_MS, strict=False)
-    assert walk is not None
-    return walk
+def validation_of(records: bytes) -> RecordValidation:
+    validation = start_validation(single_batch(records, 12), RULES, NOW_MS, strict=False)
+    assert validation is not None
+    return validation
 
 
 @pytest.fixture(scope="module")
@@ -102,11 +108,11 @@ def test_requests_of_other_connections_are_handled_between_slices(
     cluster: KafkaCluster, wire: RawClient, valid: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The batch's last slice waits in the queue until another connection got its responses."""
-    advance, begun, answered = RecordWalk.advance, threading.Event(), threading.Event()
+    advance, begun, answered = RecordValidation.advance, threading.Event(), threading.Event()
     slices: list[int] = []
     holds = itertools.count()
 
-    def advance_and_note(self: RecordWalk, limit: int) -> bool:
+    def advance_and_note(self: RecordValidation, limit: int) -> bool:
         begun.set()
         slices.append(limit)
         is_last = len(slices) * limit >= COUNT
@@ -115,7 +121,7 @@ def test_requests_of_other_connections_are_handled_between_slices(
             return False  # comes again behind what the queue holds
         return advance(self, limit)
 
-    monkeypatch.setattr(RecordWalk, "advance", advance_and_note)
+    monkeypatch.setattr(RecordValidation, "advance", advance_and_note)
     responses = []
     with RawClient(cluster.bootstrap_servers) as other:
         sent = threading.Thread(target=lambda: responses.append(ask(wire, Case("x", "compacted", valid))))
@@ -139,15 +145,15 @@ def test_two_large_batches_of_one_request_are_appended_in_full(wire: RawClient, 
 def test_each_large_batch_behind_a_small_one_is_checked_before_any_is_appended(
     wire: RawClient, valid: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finish, left = RecordWalk.finish, []
+    finish, left = RecordValidation.finish, []
 
-    def finish_and_note(self: RecordWalk) -> int:
+    def finish_and_note(self: RecordValidation) -> int:
         checked = self._next
         largest = finish(self)
         left.append(self._next - checked)
         return largest
 
-    monkeypatch.setattr(RecordWalk, "finish", finish_and_note)
+    monkeypatch.setattr(RecordValidation, "finish", finish_and_note)
     small = large_batch(encode_record(0, 0, b"k", b"v", []), 1)
     batches = {("other", 0): small, ("compacted", 0): valid, ("another", 0): valid}
     assert error_codes(wire.call(produce_all(batches), 12)) == [0, 0, 0]
@@ -168,7 +174,7 @@ def test_headers_of_a_small_batch_are_checked_without_objects() -> None:
     body = record_of_headers(200_000)
     tracemalloc.start()
     try:
-        largest = walk_of(large_batch(body, 1, "snappy")).finish()
+        largest = validation_of(large_batch(body, 1, "snappy")).finish()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -189,8 +195,8 @@ def test_headers_of_a_small_batch_are_checked_without_objects() -> None:
 def test_small_batch_that_holds_much_is_checked_in_slices(
     compression: str, make_body: Callable[[], bytes], count: int
 ) -> None:
-    walk, slices = walk_of(large_batch(make_body(), count, compression)), 1
-    while not walk.advance(SLICE):
+    validation, slices = validation_of(large_batch(make_body(), count, compression)), 1
+    while not validation.advance(SLICE):
         slices += 1
     assert slices > 5
 
@@ -218,14 +224,14 @@ def test_refusal_keeps_no_decompressed_bytes(make_body: Callable[[], bytes]) -> 
 def test_compressed_batch_of_one_record_is_checked_in_slices(
     wire: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    advance, slices = RecordWalk.advance, []
+    advance, slices = RecordValidation.advance, []
 
-    def advance_and_note(self: RecordWalk, limit: int) -> bool:
+    def advance_and_note(self: RecordValidation, limit: int) -> bool:
         slices.append(limit)
         return advance(self, limit)
 
-    monkeypatch.setattr(RecordWalk, "advance", advance_and_note)
-    monkeypatch.setattr(RecordWalk, "finish", lambda self: NOW_MS if self.advance(SLICE) else -1)
+    monkeypatch.setattr(RecordValidation, "advance", advance_and_note)
+    monkeypatch.setattr(RecordValidation, "finish", lambda self: NOW_MS if self.advance(SLICE) else -1)
     response = ask(wire, Case("x", "plain", large_batch(record_of_headers(500_000), 1)))
     assert response.error_code == 0
     assert len(slices) > 10
@@ -235,7 +241,7 @@ def test_many_small_batches_of_one_request_are_checked_in_slices(
     wire: RawClient, monkeypatch: pytest.MonkeyPatch, resumed: list[Any]
 ) -> None:
     """A request of 10 MB can have a thousand partitions with two thousand records each."""
-    monkeypatch.setattr("pykafka2.broker.handlers.produce.MOST_RECORDS", 3_000, raising=False)
+    monkeypatch.setattr("pykafka2.broker.handlers.produce.MAX_UNSLICED_RECORDS", 3_000, raising=False)
     records = large_batch(
         b"".join(encode_record(0, delta, b"k", None, []) for delta in range(SLICE)), SLICE, "none"
     )
@@ -248,14 +254,17 @@ def test_many_small_batches_of_one_request_are_checked_in_slices(
 def test_walks_together_decompress_no_more_than_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pykafka2.broker.log.record_validation.MOST_OPEN_BYTES", 2 << 20)
     record = record_of_headers(400_000)
-    open_walks, walks = OpenWalks(), [walk_of(large_batch(record, 1)) for _ in range(8)]
+    open_validations, validations = (
+        OpenValidations(),
+        [validation_of(large_batch(record, 1)) for _ in range(8)],
+    )
     most = 0
-    unfinished = [*walks]
+    unfinished = [*validations]
     while unfinished:
-        unfinished = [walk for walk in unfinished if not open_walks.advance(walk)]
-        most = max(most, sum(walk.open_bytes for walk in walks))
+        unfinished = [validation for validation in unfinished if not open_validations.advance(validation)]
+        most = max(most, sum(validation.open_bytes for validation in validations))
     assert most < 5 * len(record)
-    assert [walk.finish() for walk in walks] == [NOW_MS] * 8
+    assert [validation.finish() for validation in validations] == [NOW_MS] * 8
 
 
 def test_requests_behind_a_large_batch_keep_their_order(wire: RawClient, valid: bytes) -> None:
@@ -280,15 +289,15 @@ def test_timestamp_lookup_in_a_large_batch_runs_in_slices(wire: RawClient, resum
 def test_lost_connection_or_failing_check_does_not_block_the_next_large_batch(
     cluster: KafkaCluster, wire: RawClient, valid: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    advance, begun = RecordWalk.advance, threading.Event()
+    advance, begun = RecordValidation.advance, threading.Event()
 
-    def advance_or_fail(self: RecordWalk, limit: int) -> bool:
+    def advance_or_fail(self: RecordValidation, limit: int) -> bool:
         if self._next > COUNT // 2 and not begun.is_set():
             begun.set()
             raise RuntimeError("a bug of the broker")
         return advance(self, limit)
 
-    monkeypatch.setattr(RecordWalk, "advance", advance_or_fail)
+    monkeypatch.setattr(RecordValidation, "advance", advance_or_fail)
     request = produce_request("compacted", 0, valid)
     with RawClient(cluster.bootstrap_servers) as leaving, RawClient(cluster.bootstrap_servers) as other:
         leaving.send(request, 12)

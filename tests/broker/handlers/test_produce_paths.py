@@ -83,7 +83,7 @@ def test_usual_produce_responds_and_appends_like_the_general_path(
     live: LiveCluster, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     by_short_path = responses(live.leader(), Random(seed), 0)
-    monkeypatch.setattr(produce, "_is_usual", lambda _: False)
+    monkeypatch.setattr(produce, "_has_one_plain_batch", lambda _: False)
     assert responses(live.leader("t", 1), Random(seed), 1) == by_short_path
     stored = [[bytes(one.buffer) for one in live.cluster.log("t", number).batches()] for number in range(2)]
     assert stored[0] == stored[1] != []

@@ -1,4 +1,4 @@
-"""Errors found in a batch's records are reported from any slice of the walk."""
+"""Errors found in a batch's records are reported from any slice of the validation."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pykafka2.broker.log.record_validation import (
     BatchRules,
     InvalidRecords,
     InvalidTimestamps,
-    RecordWalk,
+    RecordValidation,
     check_usual_records,
 )
-from pykafka2.broker.log.validation import ALWAYS_WALKED, start_walk, validate
+from pykafka2.broker.log.validation import ALWAYS_CHECKED, start_validation, validate
 from pykafka2.errors import InvalidRecord, UnknownServerError
 from pykafka2.records.batch import COUNT, COUNT_AT, HEADER_BYTES, RecordBatch
 from pykafka2.records.encoder import BatchBuilder, encode_record
@@ -59,10 +59,10 @@ def test_the_newest_timestamp_of_all_slices_replaces_a_wrong_one_in_the_header(
     right = batch_of(timestamps, compression)
     wrong = rewritten(right, right.attributes, NOW_MS - 5, right.buffer[HEADER_BYTES:])
     for batch in (right, wrong):
-        walk = start_walk(batch, RULES, NOW_MS, strict=True)
-        assert walk is not None
-        assert [walk.advance(SLICE) for _ in range(3)] == [False, False, True]
-        kept = validate(batch, RULES, NOW_MS, strict=True, walk=walk)
+        validation = start_validation(batch, RULES, NOW_MS, strict=True)
+        assert validation is not None
+        assert [validation.advance(SLICE) for _ in range(3)] == [False, False, True]
+        kept = validate(batch, RULES, NOW_MS, strict=True, validation=validation)
         assert kept.max_timestamp == newest
         kept.verify_crc("the batch")
 
@@ -86,7 +86,7 @@ def test_invalid_records_are_reported_before_offsets_out_of_order(bad_at: list[i
 
 
 def test_more_records_than_the_bytes_can_hold_are_rejected_without_decoding() -> None:
-    count = ALWAYS_WALKED + 20
+    count = ALWAYS_CHECKED + 20
     smallest = b"".join(encode_record(0, delta, None, None, []) for delta in range(count))
     batch = with_body(batch_of([NOW_MS] * count), smallest)
     assert validate(batch, RULES, NOW_MS, strict=False) == batch
@@ -121,7 +121,7 @@ def test_record_above_max_decompressed_message_bytes_is_rejected_if_it_was_compr
         assert validate(batch, rejects, NOW_MS, strict=False) is batch
 
 
-@pytest.mark.parametrize("count", [ALWAYS_WALKED, ALWAYS_WALKED + 10])
+@pytest.mark.parametrize("count", [ALWAYS_CHECKED, ALWAYS_CHECKED + 10])
 def test_batches_marked_as_log_append_time_are_rejected_by_a_topic_with_that_type(count: int) -> None:
     marked = with_log_append_time(batch_of([NOW_MS] * count), NOW_MS)
     append_time = attrs.evolve(RULES, is_create_time=False)
@@ -157,14 +157,14 @@ def test_short_check_of_a_small_batch_agrees_with_the_full_check_or_is_inconclus
     batch = with_body(batch_of([NOW_MS] * len(values)), bytes(body))
     found = check_usual_records(batch, rules, NOW_MS)
     if found is not None:
-        assert RecordWalk(batch, rules, NOW_MS).finish() == found
+        assert RecordValidation(batch, rules, NOW_MS).finish() == found
     elif not changes and not needs_keys:
         newest = max(time for time, _ in values)
         assert newest > (min(after_ms, LONGEST_DELTA) if is_create_time else LONGEST_DELTA)
 
 
-@pytest.mark.parametrize("count", [1, ALWAYS_WALKED])
+@pytest.mark.parametrize("count", [1, ALWAYS_CHECKED])
 def test_records_of_small_batches_are_not_decoded(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RecordWalk, "finish", lambda _: pytest.fail("the records were decoded"))
+    monkeypatch.setattr(RecordValidation, "finish", lambda _: pytest.fail("the records were decoded"))
     batch = batch_of([NOW_MS] * count)
     assert validate(batch, RULES, NOW_MS, strict=False) == batch
