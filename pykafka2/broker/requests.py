@@ -223,7 +223,7 @@ class BrokerRequests:
             respond(self._services, api, context, now)
         progress.handled_at = self._node.clock.monotonic()
 
-    def refused(self, context: RequestContext, code: int | None) -> Response | None:
+    def refused(self, context: RequestContext, code: int) -> Response | None:
         """Return a response with the error in every field, or close the connection if there is none.
 
         A rejected authentication request fails the authentication: the connection closes after the response.

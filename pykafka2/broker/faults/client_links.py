@@ -51,7 +51,7 @@ class Target(Protocol):
         """Queue a request whose connection is closed by now."""
         ...
 
-    def refused(self, context: RequestContext, code: int | None) -> Response | None:
+    def refused(self, context: RequestContext, code: int) -> Response | None:
         """Return a response with the error in every field, or close the connection if there is none."""
         ...
 

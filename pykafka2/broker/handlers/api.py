@@ -133,9 +133,6 @@ def submit_to_transactions(services: Services, context: RequestContext, request:
 
 def respond(services: Services, api: Api, context: RequestContext, now: float) -> None:
     """Have the API's function respond; a failure affects this request only."""
-    if context.is_complete:
-        return  # its connection is closed
-
     gate = services.gate
     if gate is None or gate.lets_pass(context, services.image):
         services.respond_with(context, partial(api.handle, services, context, context.request, now))
@@ -214,7 +211,7 @@ def timeout_of(request: Any) -> float:
     if request.API_KEY not in BOUNDED_BY_THEMSELVES:
         return DEFAULT_TIMEOUT
     timeout_ms: int = request.timeout_ms
-    return max(timeout_ms, 0) / 1000.0
+    return timeout_ms / 1000.0
 
 
 def deadline_of(context: RequestContext) -> float:

@@ -16,7 +16,7 @@ import attrs
 
 from pykafka2.broker.base.problems import Problems
 from pykafka2.broker.server.request_context import RequestContext
-from pykafka2.errors import BrokerError, IllegalState, KafkaError, UnknownServerError, error_of
+from pykafka2.errors import BrokerError, IllegalState, KafkaError, error_of
 from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.fields import Field
 from pykafka2.protocol.registry import request_class
@@ -67,7 +67,7 @@ class Responses:
 
     def _failed(self, context: RequestContext, error: Exception) -> Response | None:
         """Return the response after an exception; everything but broker errors is a bug."""
-        code = UnknownServerError.code
+        code = -1  # UNKNOWN_SERVER_ERROR
         if isinstance(error, BrokerError):
             code = error.code or code
         elif isinstance(error, KafkaError) and not isinstance(error, IllegalState):
@@ -79,14 +79,14 @@ class Responses:
             return None  # its connection is closed
         return self.refused(context, code)
 
-    def refused(self, context: RequestContext, code: int | None) -> Response | None:
+    def refused(self, context: RequestContext, code: int) -> Response | None:
         """Return a response with the error in every field; close the connection of a Produce with acks=0."""
         api = self._apis[context.api_key]
         # A produce with acks=0 gets no response.
         if context.is_complete or getattr(context.request, "acks", None) == 0:
             context.close()
             return None
-        return api.refusal(context.request, context.version, code if code is not None else -1)
+        return api.refusal(context.request, context.version, code)
 
     def refusal_of(self, context: RequestContext, request: Request[Any], code: int) -> Response:
         """Return the response with an error in every field for a part of a request."""
@@ -205,7 +205,7 @@ class Refusal:
         if version in field.versions and field.name in self.blank:
             value = self.blank[field.name]
             return lambda requested, code, text: value
-        if field.required and not field.array and version in field.nullable:
+        if field.required and version in field.nullable:
             return lambda requested, code, text: None
         return lambda requested, code, text: field.absent_value()
 

@@ -22,6 +22,7 @@ from pykafka2.protocol.messages.broker_lifecycle import (
     BrokerState,
 )
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from pykafka2.protocol.messages.quotas import AlterClientQuotasRequest
 from pykafka2.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from pykafka2.protocol.struct import Request
 from pykafka2.testing.cluster import KafkaCluster, Topic
@@ -438,6 +439,65 @@ def test_change_that_times_out_in_the_controllers_queue_is_not_made(simulation: 
     first.result()
     simulation.run_for(5)
     assert cluster.topics() == ["slow"]
+
+
+def begin_slow_change(cluster: KafkaCluster, simulation: Simulation, seconds: float) -> RawClient:
+    """Have a client make a change for which the controller takes this long; return its connection."""
+    cluster.controls.slow_controller(seconds)
+    wire = RawClient(cluster.brokers[0].address, simulation=simulation)
+    wire.send(CreateTopicsRequest(topics=[NEW_TOPIC], timeout_ms=200_000), 7)
+    simulation.run_for(0.1)
+    return wire
+
+
+def test_change_without_a_timeout_of_its_own_times_out_after_30_seconds(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=2)
+    simulation.run_for(1)
+    other = begin_slow_change(cluster, simulation, 100.0)
+    request = AlterClientQuotasRequest(entries=[], validate_only=False)
+    for broker in cluster.brokers:
+        with RawClient(broker.address, simulation=simulation) as wire:
+            wire.send(request, 1)
+            simulation.run_for(29.9)
+            assert not wire.has_response()
+            simulation.run_for(0.2)
+            assert wire.has_response()
+    other.close()
+
+
+def test_change_of_a_broker_waits_behind_a_slow_one_for_as_long_as_that_takes(simulation: Simulation) -> None:
+    cluster = simulation.cluster(
+        brokers=2, topics={"t": Topic(assignment=[[1, 0]])}, config={"replica.lag.time.max.ms": 2000}
+    )
+    simulation.run_for(1)
+    slow = begin_slow_change(cluster, simulation, 60.0)
+    cluster.controls.pause_followers(KEY, brokers=[0])
+    append(cluster, KEY, b"x")
+    simulation.run_for(60.0)
+    slow.close()
+    assert cluster.partition(*KEY).isr == (1,)
+    changes = [event.facts for event in cluster.events.events("controller") if event.facts.get("waited")]
+    assert {"AlterPartition", "CreateTopics"} <= {str(one["event"]) for one in changes}
+    assert {one["outcome"] for one in changes} == {"done"}
+
+
+def test_change_of_a_client_that_disconnected_meanwhile_is_made(simulation: Simulation) -> None:
+    """Kafka does so, too, at the controller and forwarded by another broker."""
+    cluster = simulation.cluster(brokers=2)
+    simulation.run_for(1)
+    cluster.controls.slow_controller(5.0)
+    slow = simulation.spawn(lambda: cluster.create_topic("slow"))
+    simulation.run_for(0.1)
+    for broker in cluster.brokers:
+        topic = CreatableTopic(
+            name=f"by-{broker.id}", num_partitions=1, replication_factor=1, assignments=[], configs=[]
+        )
+        with RawClient(broker.address, simulation=simulation) as wire:
+            wire.send(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+            simulation.run_for(0.1)
+    slow.result()
+    simulation.run_for(1)
+    assert cluster.topics() == ["by-0", "by-1", "slow"]
 
 
 def test_broker_state_changes_follow_the_table_or_raise(simulation: Simulation) -> None:

@@ -12,10 +12,15 @@ from typing import Any, NoReturn
 import pytest
 
 from pykafka2.broker.base.problems import MAX_KEPT, Problems
-from pykafka2.broker.server.request_context import RequestContext
+from pykafka2.broker.faults.engine import DeadOrigin
+from pykafka2.broker.handlers.api import APIS, load
+from pykafka2.broker.security.principal import Caller
+from pykafka2.broker.server.request_context import ReceivedRequest, RequestContext
+from pykafka2.broker.server.responses import Responses
 from pykafka2.broker.server.threads import REST
-from pykafka2.errors import Disconnected, IllegalState
-from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.errors import CorruptData, Disconnected, IllegalState, NotController, UnknownServerError
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from pykafka2.protocol.struct import Response
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.remote.http_client import AdminClient
 from pykafka2.testing.remote.proxies import RemoteProblems
@@ -155,6 +160,58 @@ def test_failed_inter_broker_request_is_failed_under_the_lock(live: LiveCluster)
     with lock:
         del requests.respond, links._fail
     assert len(taken(live.cluster)) == 1
+
+
+class Recipient(DeadOrigin):
+    """A connection that records its responses and whether it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__("client", Caller())
+        self.responses: list[Any] = []
+        self.is_closed = False
+
+    def deliver(self, context: RequestContext, response: Response | None) -> None:
+        self.responses.append(response)
+
+    def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
+        self.is_closed = True
+
+
+def received(origin: Recipient) -> RequestContext:
+    return RequestContext(origin, ReceivedRequest(MetadataRequest(topics=[]), 13, 1, "client", 10, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "is_problem"),
+    [
+        (NotController("moved"), NotController.code, False),
+        (CorruptData("bad"), UnknownServerError.code, False),
+        (IllegalState("bug"), UnknownServerError.code, True),
+        (ZeroDivisionError("bug"), UnknownServerError.code, True),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_only_a_bug_of_a_handler_is_a_problem(error: Exception, code: int, is_problem: bool) -> None:
+    problems, origin = Problems(), Recipient()
+    load()
+
+    def fail() -> Response | None:
+        raise error
+
+    Responses(0, APIS, problems).respond_with(received(origin), fail)
+    assert [response.error_code for response in origin.responses] == [code]
+    assert (len(problems), origin.is_closed) == (is_problem, False)
+
+
+def test_request_that_has_its_response_gets_no_second_one() -> None:
+    problems, origin = Problems(), Recipient()
+    responses, context = Responses(0, APIS, problems), received(origin)
+    first, second = MetadataResponse(brokers=[], topics=[]), MetadataResponse(brokers=[], topics=[])
+    responses.respond_with(context, lambda: first)
+    responses.respond_with(context, lambda: second)
+    responses.refuse(context, NotController.code or 0)
+    assert [one is first for one in origin.responses] == [True]
+    assert (len(problems), origin.is_closed) == (0, False)
 
 
 def test_delayed_response_that_fails_closes_its_connection(live: LiveCluster) -> None:
