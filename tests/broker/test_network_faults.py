@@ -9,11 +9,12 @@ import pytest
 
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing.arguments import Topic
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.batches import batch
-from tests.broker.support.data_requests import produce, produce_request
+from tests.broker.support.data_requests import fetch_request, produce, produce_request
 from tests.broker.support.raw_client import RawClient
 from tests.connections import LiveCluster
 
@@ -126,6 +127,59 @@ def test_throttle_client_limits_the_bytes_per_second(simulation: Simulation) -> 
         started = simulation.clock.monotonic()
         producer.send("t", b"x" * 20_000).result(timeout=30)
         assert simulation.clock.monotonic() - started < 0.1
+
+
+def test_messages_of_a_throttled_client_queue_behind_each_other(simulation: Simulation) -> None:
+    """Its connections share the link: two messages of 2 s need 4 s in either direction."""
+    cluster = simulation.cluster(brokers=1, topics={"t": 1})
+    address = cluster.brokers[0].address
+    with (
+        RawClient(address, "narrow", simulation=simulation) as one,
+        RawClient(address, "narrow", simulation=simulation) as two,
+    ):
+        cluster.controls.throttle_client("narrow", 10_000)
+        for wire in (one, two):
+            wire.send(produce_request("t", 0, batch([b"x" * 20_000])), 12)
+        for appended in (0, 1, 2):
+            assert len(cluster.log("t", 0).values()) == appended
+            simulation.run_for(2.1)
+        for wire in (one, two):
+            wire.receive(ProduceRequest, 12)
+            wire.send(fetch_request(partition_max_bytes=1), 12)  # one record
+        for responded in (0, 1, 2):
+            assert sum(wire.has_response() for wire in (one, two)) == responded
+            simulation.run_for(2.1)
+
+
+def test_message_after_the_first_of_two_delayed_ones_does_not_overtake_the_second(
+    simulation: Simulation,
+) -> None:
+    cluster = simulation.cluster(brokers=1, topics={"t": 1})
+    cluster.controls.delay_client("wire", 2.0)
+    with RawClient(cluster.brokers[0].address, simulation=simulation) as wire:
+        for value in (b"first", b"second"):
+            wire.send(produce_request("t", 0, batch([value])), 12)
+            simulation.run_for(1.5)
+        assert cluster.log("t", 0).values() == [b"first"]
+        cluster.controls.heal()
+        wire.send(produce_request("t", 0, batch([b"third"])), 12)
+        simulation.run_for(0.1)
+        assert cluster.log("t", 0).values() == [b"first"]
+        simulation.run_for(2.0)
+        assert cluster.log("t", 0).values() == [b"first", b"second", b"third"]
+
+
+def test_cut_client_does_not_affect_brokers(simulation: Simulation) -> None:
+    """A client can have the client id that brokers use among themselves."""
+    cluster = simulation.cluster(brokers=2, topics={"t": 1})
+    for number in range(2):
+        cluster.controls.cut_client(f"broker-{number}")
+    with simulation.producer(cluster, acks="all") as producer:
+        producer.send("t", b"replicated").result(timeout=10)
+    with RawClient(cluster.brokers[0].address, "broker-1", simulation=simulation) as wire:
+        wire.send(METADATA, 12)
+        with pytest.raises(ConnectionError):
+            wire.receive(MetadataRequest, 12)
 
 
 def test_throttle_link_between_brokers_delays_acks_all(simulation: Simulation) -> None:

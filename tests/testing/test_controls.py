@@ -111,6 +111,35 @@ def test_hold_and_release(live: LiveCluster) -> None:
 
 
 @one_broker
+def test_release_of_one_api_keeps_the_rules_of_others(live: LiveCluster) -> None:
+    controls = live.controls
+    produces = controls.hold(ProduceRequest)
+    error = controls.rule(api="Metadata", then="error:NOT_CONTROLLER", client_id="absent")
+    controls.hold("Heartbeat")
+    wire = live.leader()
+    wire.send(produce_request("t", 0, batch()), 12)
+    live.wait_for(lambda: controls.held() == 1)
+    controls.release("Heartbeat")
+    assert controls.held() == 1
+    assert live.cluster.faults.rules.active == [produces, error]
+    controls.release(ProduceRequest)
+    assert partition_of(wire.receive(ProduceRequest, 12)[1]).error_code == 0
+    assert live.cluster.faults.rules.active == [error]
+    controls.release()
+    assert live.cluster.faults.rules.active == [error]
+
+
+@one_broker
+def test_replayed_request_for_a_crashed_broker_is_dropped(live: LiveCluster) -> None:
+    controls = live.controls
+    controls.rule(api="Produce", then="replay", times=1)
+    live.leader().send(produce_request("t", 0, batch()), 12)
+    live.wait_for(lambda: controls.held() == 1)
+    controls.crash_broker(0)
+    assert controls.held() == 0
+
+
+@one_broker
 def test_delay(live: LiveCluster) -> None:
     live.controls.delay(MetadataRequest, 0.05, times=1)
     wire = live.leader()

@@ -149,6 +149,15 @@ def test_newest_release_serves_all_versions() -> None:
     assert client_ranges(release_of(RELEASES[-1])) == served
 
 
+@pytest.mark.parametrize("release", RELEASES)
+def test_no_release_advertises_an_api_between_brokers(release: str) -> None:
+    """Kafka 3.0 to 3.2 let clients send AllocateProducerIds."""
+    load()
+    between_brokers = {key for key, api in APIS.items() if api.between_brokers}
+    assert len(between_brokers) > 1
+    assert not between_brokers & client_ranges(release_of(release)).keys()
+
+
 def test_each_release_adds_versions_and_only_4_0_removes_some() -> None:
     load()
     before = client_ranges(release_of("2.8"))

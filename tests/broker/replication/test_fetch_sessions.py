@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import attrs
 import pytest
 
 from pykafka2 import errors
+from pykafka2.broker.log.leader_epochs import EpochEnd
 from pykafka2.broker.replication.fetch import (
     FetchInfo,
     FetchPartitionData,
@@ -16,7 +18,13 @@ from pykafka2.broker.replication.fetch import (
     next_epoch,
 )
 from pykafka2.clock import SeededEntropy
-from pykafka2.errors import FetchSessionIdNotFound, TopicAuthorizationFailed, UnknownTopicId, for_code
+from pykafka2.errors import (
+    FetchSessionIdNotFound,
+    NotLeaderOrFollower,
+    TopicAuthorizationFailed,
+    UnknownTopicId,
+    for_code,
+)
 from pykafka2.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -322,6 +330,70 @@ def test_an_idle_cluster_with_internal_topics_takes_little_of_a_core() -> None:
         before, began = time.process_time(), time.monotonic()
         time.sleep(1.3)
         assert (time.process_time() - before) / (time.monotonic() - began) < 0.1  # about 0.01
+
+
+IDLE = FetchPartitionData(FetchInfo("t", bytes(16), 0, 5, 1000), None, 5, 5, 1)
+NEWS = [
+    {"records": b"x"},
+    {"error": NotLeaderOrFollower()},
+    {"diverging": EpochEnd(1, 3)},
+    {"preferred_read_replica": 0},
+    {"high_watermark": 6},
+    {"log_start_offset": 2},
+]
+
+
+@pytest.mark.parametrize("news", NEWS, ids=[next(iter(one)) for one in NEWS])
+def test_session_returns_a_partition_with_any_news_once_they_are_over_no_more(news: dict[str, Any]) -> None:
+    sessions = FetchSessionCache(2, SeededEntropy(1))
+    session = sessions.create([IDLE], uses_topic_ids=False, replica_id=-1, now=0.0)
+    assert session is not None
+    assert session.current_partitions() == session.settle([IDLE]) == session.changed([IDLE]) == []
+    changed = attrs.evolve(IDLE, **news)
+    list(sessions.moved(("t", 0)))
+    assert session.changed([changed]) == session.settle([changed]) == [changed]
+    # What the reader must react to stays due; a moved offset was reported.
+    is_due = next(iter(news)) not in ("high_watermark", "log_start_offset")
+    assert session.current_partitions() == [IDLE.info] * is_due
+    after = attrs.evolve(changed, records=b"", error=None, diverging=None, preferred_read_replica=-1)
+    assert session.settle([after]) == [after] * ("error" in news)  # the end of an error is news
+    assert session.settle([after]) == session.current_partitions() == []
+
+
+def test_partition_both_added_and_forgotten_by_a_fetch_is_not_in_its_session() -> None:
+    sessions = FetchSessionCache(2, SeededEntropy(1))
+    results = [FetchPartitionData(FetchInfo("t", bytes(16), number, 0, 1000)) for number in range(2)]
+    session = sessions.create(results, uses_topic_ids=False, replica_id=-1, now=0.0)
+    assert session is not None
+    infos = [FetchInfo("t", bytes(16), number, 0, 1000) for number in (1, 2)]
+    sessions.incremental(
+        session.id,
+        session.epoch,
+        uses_topic_ids=False,
+        infos=infos,
+        forgotten=[("t", 1), ("t", 2)],
+        name_of=lambda topic_id: None,
+        now=1.0,
+    )
+    assert list(session.partitions) == [("t", 0)]
+
+
+def test_session_records_its_last_two_fetches() -> None:
+    sessions = FetchSessionCache(2, SeededEntropy(1))
+    session = sessions.create([IDLE], uses_topic_ids=False, replica_id=1, now=1.0)
+    assert session is not None
+    assert session.last_fetch_at == 1.0
+    for now in (2.0, 3.0):
+        sessions.incremental(
+            session.id,
+            session.epoch,
+            uses_topic_ids=False,
+            infos=[],
+            forgotten=[],
+            name_of=lambda topic_id: None,
+            now=now,
+        )
+        assert (session.previous_fetch_at, session.last_fetch_at) == (now - 1, now)
 
 
 def test_session_epochs_wrap_to_one() -> None:

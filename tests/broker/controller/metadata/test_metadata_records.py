@@ -46,10 +46,14 @@ from pykafka2.broker.security.principal import Principal
 from pykafka2.broker.security.scram import KINDS, ScramCredential
 from pykafka2.clock import SeededEntropy
 from pykafka2.errors import CorruptData
+from pykafka2.protocol.messages import metadata_records
 from pykafka2.protocol.messages.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
     ConfigRecord,
+    EndTransactionRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
     PartitionChangeRecord,
@@ -463,6 +467,21 @@ def test_deleted_topic_leaves_nothing_to_a_topic_of_its_name() -> None:
     assert [one for one in state.snapshot() if isinstance(one, PartitionRecord)] == [again]
 
 
+def test_records_of_the_log_itself_are_corrupt_data_in_the_metadata() -> None:
+    """The replay of the log handles those of transactions; no other type is left out."""
+    state = new_state()
+    every = [
+        one
+        for one in vars(metadata_records).values()
+        if isinstance(one, type) and one.__base__ is MetadataRecord
+    ]
+    unknown = {one for one in every if one not in state._appliers}
+    assert unknown == {BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord}
+    for record in (EndTransactionRecord(), AbortTransactionRecord(reason=None)):
+        with pytest.raises(CorruptData, match=f"{record.NAME} is not expected here"):
+            state.apply(record)
+
+
 @pytest.mark.parametrize(
     "record",
     [
@@ -508,6 +527,49 @@ def test_change_of_a_missing_partition_is_corrupt_data() -> None:
 
 
 # ---------------------------------------------------------------------- options
+
+
+def topic_option(topic: str, name: str, value: str | None) -> ConfigRecord:
+    return ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name, value=value)
+
+
+def all_brokers(name: str, value: str | None) -> ConfigRecord:
+    return ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=name, value=value)
+
+
+def test_options_of_all_brokers_are_the_defaults_of_topics_from_before_and_after() -> None:
+    config = BrokerConfig(None, made={})
+    state = new_state(config)
+    state.replay([TopicRecord(name="before", topic_id=ONE), topic_option("before", "retention.ms", "7")], 0)
+    for number, value in enumerate(("1000", "2000", None), 1):
+        records: list[MetadataRecord] = [
+            all_brokers(name, value) for name in ("log.retention.ms", "log.flush.interval.ms")
+        ]
+        after = f"after-{number}"
+        state.replay([*records, TopicRecord(name=after, topic_id=bytes([number] * 15 + [9]))], number)
+        found = {
+            name: (topic.config.get("retention.ms"), topic.config.get("flush.ms"))
+            for name, topic in state.image.topics.items()
+        }
+        defaults = tuple(config.get(name) for name in ("log.retention.ms", "log.flush.interval.ms"))
+        assert found["before"] == (7, defaults[1])
+        assert found[after] == defaults
+        assert defaults == (
+            (int(value),) * 2
+            if value
+            else tuple(
+                BrokerConfig(None, made={}).get(name)
+                for name in ("log.retention.ms", "log.flush.interval.ms")
+            )
+        )
+
+
+def test_metadata_before_the_first_record_has_the_cluster_and_its_first_host() -> None:
+    state = with_partitions(partition(0), partition(1))
+    state.first_host = 2
+    assert state.next_host == 4
+    empty = state.empty()
+    assert (empty.next_host, empty.image.cluster_id, [*empty.snapshot()]) == (2, state.image.cluster_id, [])
 
 
 def test_removed_options_of_topics_and_brokers_have_records_without_a_value() -> None:
