@@ -149,3 +149,17 @@ def test_two_brokers_that_swapped_their_addresses_are_both_found_again(world: Sc
     assert [one.send.sent_to for one in sent] == [1, 2]
     assert len(first.requests(HeartbeatRequest)) == len(second.requests(HeartbeatRequest)) == 1
     client.close()
+
+
+def test_address_that_metadata_keep_naming_is_tried_about_once_a_second(world: ScriptedCluster) -> None:
+    """The wait of reconnect_backoff_max_ms bounds the attempts, such as behind a proxy that changes ids."""
+    client = client_of(world)
+    stranger = ScriptedBroker(world, 1)
+    stranger.handlers[ApiVersionsRequest] = checks_as(1, "another")
+    world.network.brokers["broker-1", 9092] = stranger
+    for _ in range(60):
+        sent = Sent(client, ToNode(1), timeout=1)
+        world.runtime.run_for(1)
+    assert isinstance(sent.error, MisroutedConnection)
+    assert len(stranger.requests(ApiVersionsRequest)) < 75
+    client.close()

@@ -161,8 +161,9 @@ METADATA: Subject = {
     ),
     "metadata_cluster_check_enable": Advice(
         LOW,
-        "Keep it. Brokers before 4.4 do not check, and connections to them need one more round trip; set "
-        '`False` if they are far away. `metadata_recovery_strategy="none"` switches it off, too.',
+        "Keep it. Set `False` behind a proxy that changes the ids of brokers or of the cluster. Brokers "
+        "before 4.4 do not check, and connections to them need one more round trip. "
+        '`metadata_recovery_strategy="none"` switches it off, too.',
     ),
 }
 
