@@ -85,7 +85,7 @@ def test_api_versions(place: Place) -> None:
         # Format 0 and 1 of records are gone, but librdkafka wants to see Produce 0 (KAFKA-18659).
         assert offered[ApiKey.PRODUCE] == (0, 13)
         assert offered[ApiKey.FETCH] == (4, 18)
-        assert offered[ApiKey.API_VERSIONS] == (0, 4)
+        assert offered[ApiKey.API_VERSIONS] == (0, 5)
 
 
 def test_apis_of_the_bundled_broker_are_offered_by_apache(place: Place) -> None:

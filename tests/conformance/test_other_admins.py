@@ -208,7 +208,7 @@ def tool(java: Bridge, cluster: Cluster) -> Tool:
 @pytest.mark.real_kafka
 def test_config_command(cluster: Cluster, tool: Tool) -> None:
     topic = cluster.new_topic()
-    command = "kafka.admin.ConfigCommand"
+    command = "ConfigCommand"
 
     def configs(*arguments: object) -> str:
         return tool(command, "--entity-type", "topics", "--entity-name", topic, *arguments)

@@ -10,6 +10,7 @@ KNOWN: tuple[Known, ...] = (
     Known("admin", "Streams", "", NO_STREAMS),
     Known("admin", "describeConfigs", r"^min\.insync\.replicas$", NO_ELR),
     Known("admin", "describeFeatures", r"streams\.version", NO_STREAMS),
+    Known("admin", "describeFeatures", r"share\.version", UNSERVED),
     Known("admin", "describeFeatures", r"eligible\.leader\.replicas\.version", NO_ELR),
     Known("admin|clients", "", r"(^|\.)message$", "Text of error messages"),
     Known("topics", "topics-with-overrides", "", NO_ELR),

@@ -59,7 +59,7 @@ def topics(side: Side) -> Answers:
 
 def configs(side: Side) -> Answers:
     a = Asker(side)
-    config = "kafka.admin.ConfigCommand"
+    config = "ConfigCommand"
     a.ask("TopicCommand", "--create", "--topic", "configured", "--partitions", 1)
 
     def change(kind: str, name: str, *arguments: object) -> None:

@@ -373,7 +373,7 @@ final class AdminCalls {
         call("describeLogDirs", () -> admin.describeLogDirs(List.of(0, 1, 2)).allDescriptions().get().values().stream()
             .map(dirs -> dirs.values().iterator().next().error() + " " + dirs.size()).toList());
         call("describeLogDirs: unknown broker", () -> admin.describeLogDirs(List.of(99), new DescribeLogDirsOptions().timeoutMs(400)).allDescriptions());
-        call("describeFeatures", () -> admin.describeFeatures());
+        call("describeFeatures", () -> admin.describeFeatures().featureMetadata().get());
         call("describeFeatures: of a node", () -> admin.describeFeatures(new DescribeFeaturesOptions().nodeId(1)).featureMetadata().get().finalizedFeatures().get("group.version"));
         call("updateFeatures", () -> admin.updateFeatures(Map.of("group.version", new FeatureUpdate((short) 1, FeatureUpdate.UpgradeType.UPGRADE)), new UpdateFeaturesOptions()));
         call("updateFeatures: unknown", () -> admin.updateFeatures(Map.of("calls.version", new FeatureUpdate((short) 1, FeatureUpdate.UpgradeType.UPGRADE)), new UpdateFeaturesOptions()));
@@ -381,6 +381,7 @@ final class AdminCalls {
             Map.of("transaction.version", new FeatureUpdate((short) 1, FeatureUpdate.UpgradeType.UPGRADE)), new UpdateFeaturesOptions().validateOnly(true)));
         call("describeMetadataQuorum", () -> admin.describeMetadataQuorum().quorumInfo().get().leaderId() >= 0);
         call("unregisterBroker: unknown", () -> admin.unregisterBroker(99));
+        call("unregisterController: unknown", () -> admin.unregisterController(99));
         call("clientInstanceId", () -> admin.clientInstanceId(Duration.ofMillis(300)));
         call("addRaftVoter", () -> admin.addRaftVoter(7, new Uuid(7, 7), Set.of(new RaftVoterEndpoint("CONTROLLER", "127.0.0.1", 9))));
         call("removeRaftVoter", () -> admin.removeRaftVoter(7, new Uuid(7, 7)));
