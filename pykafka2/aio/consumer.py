@@ -87,9 +87,9 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
         policy = parsed.on_bad_record
         self._bad_records = policy if isinstance(policy, AwaitedBadRecords) else None
         self._call_queue = CallQueue()
-        self._reads = asyncio.Lock()
+        self._read_lock = asyncio.Lock()
         self._loop: object = UNBOUND
-        self._attending: Call[None] | None = None
+        self._task_call: Call[None] | None = None
         """The step of the group that runs, or whose result no read has received."""
         self._is_stopped = False
         self._is_woken = False
@@ -134,7 +134,7 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
         seconds = checked_close(None if isinstance(timeout, bool) else timeout, None)
         if self._bridge.has_lost_its_loop:
             self._listeners.abandon()
-            self._call_queue, self._reads = CallQueue(), asyncio.Lock()
+            self._call_queue, self._read_lock = CallQueue(), asyncio.Lock()
         loop = self._bridge.enter_to_close()
         if not self._is_stopped:
             self._is_stopped = True
@@ -144,15 +144,15 @@ class KafkaConsumer(Reads[K, V], ConsumerCalls, AsyncClient, Generic[K, V]):
                 self._bad_records.cancel()
             self._bridge.runtime.check_waiters()  # of pending reads
         begin = partial(self._begin_close, loop, timeout, leave_group, autocommit)
-        attending = self._attending
-        if self._bridge.closing is None and attending is not None and not self._listeners.is_inside:
+        call = self._task_call
+        if self._bridge.closing is None and call is not None and not self._listeners.is_inside:
             cancelling = loop.call_later(seconds, self._listeners.cancel)
             try:
-                await attending.wait()
+                await call.wait()
                 cancelling.cancel()
             except asyncio.CancelledError:  # of this task; the close goes on without it
-                attending.future.add_done_callback(lambda _: cancelling.cancel())
-                attending.future.add_done_callback(lambda _: begin())
+                call.future.add_done_callback(lambda _: cancelling.cancel())
+                call.future.add_done_callback(lambda _: begin())
                 raise
         begin()
         if not self._listeners.is_inside:  # a listener of this close cannot wait for it

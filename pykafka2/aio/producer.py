@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST_ROUTE_CALLS = 32
+MAX_METADATA_CALLS = 32
 """Topics and partitions whose metadata helper threads wait for; tasks that need others wait on the loop, so
 that threads are left for other calls."""
 
@@ -101,18 +101,18 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         self._accumulator = core.accumulator
         self._driver = core.driver
         self._max_block = parsed.max_block
-        self._is_plain = core.open_batches is not None
+        self._is_send_repeatable = core.open_batches is not None
         """Whether an attempt of the sync `send` calls nothing of the application, so it can be repeated."""
         self._loop: object = UNBOUND
-        self._sender: asyncio.Task[Any] | None = None
-        """The task that sent when `_left` was 0."""
-        self._left = STEPS_BETWEEN_TURNS
+        self._last_sender: asyncio.Task[Any] | None = None
+        """The task that used up the last `STEPS_BETWEEN_TURNS`."""
+        self._steps_left = STEPS_BETWEEN_TURNS
         self._open_batches = core.open_batches
         self._wall_ns = self._driver.clock.wall_ns
         self._memory_queue = MemoryQueue()
         self._waiting = self._memory_queue.waiting
         self._send = self._producer.send
-        self._route_calls: dict[tuple[str, int | None], _RouteCall] = {}
+        self._metadata_calls: dict[tuple[str, int | None], _MetadataCall] = {}
         self._is_registered = False
         self._is_registered_by_start = False
         self._registering = asyncio.Lock()
@@ -185,20 +185,20 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
                         delivery.batch_outcome = outcome  # type: ignore[assignment]
                         delivery.batch_index = index
                         return delivery
-            self._left -= 1
+            self._steps_left -= 1
         else:
             if callback is not None:
                 raise unexpected_argument(self, "send", "callback")
-            self._left -= STEPS_OF_A_RECORD
-        if self._left <= 0:
-            self._left = STEPS_BETWEEN_TURNS
-            before, self._sender = self._sender, current_task(self._loop)
-            if before is self._sender:
+            self._steps_left -= STEPS_OF_A_RECORD
+        if self._steps_left <= 0:
+            self._steps_left = STEPS_BETWEEN_TURNS
+            before, self._last_sender = self._last_sender, current_task(self._loop)
+            if before is self._last_sender:
                 # If another task has sent since, it has had its turn. A pause would only let tasks that
                 # began later append before this one, such as those of one `gather`.
                 await asyncio.sleep(0)
         on_loop = None if on_delivery is None else self._on_loop(topic, on_delivery)
-        if self._is_plain and not self._waiting:
+        if self._is_send_repeatable and not self._waiting:
             try:
                 return self._send(topic, value, key, headers, partition, timestamp_ms, on_loop)
             except LoopBlocked:
@@ -440,7 +440,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
                         queued = self._memory_queue.join()
                     await self._wait_for_memory(prepared[0], allocation, began)
                 except LoopBlocked:
-                    await self._wait_for_route(prepared[0], prepared[3], began)
+                    await self._wait_for_metadata(prepared[0], prepared[3], began)
         finally:
             allocation.leave(self._accumulator.pool)
             if queued is not None:
@@ -468,7 +468,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         if not is_over:
             raise accumulator.exhausted(f"a record for topic {topic!r}", self._max_block)
 
-    async def _wait_for_route(self, topic: str, partition: int | None, began: float) -> None:
+    async def _wait_for_metadata(self, topic: str, partition: int | None, began: float) -> None:
         """Wait for the metadata of a topic, in one call for all tasks that do."""
         deadline, monotonic = began + self._max_block, self._driver.clock.monotonic
         failure: KafkaError | None = None
@@ -477,7 +477,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
             # that began later waits on with another call, which can outlast it.
             seconds, grace = max(0.0, deadline - monotonic()), GRACE if failure is None else 0.0
             try:
-                if await self._join_route_call(topic, partition, seconds, grace):
+                if await self._join_metadata_call(topic, partition, seconds, grace):
                     return
             except KafkaError as error:
                 failure = error
@@ -488,15 +488,17 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
             self._appender.await_route(topic, partition, 0.0)  # does not wait; raises the reason
             return
 
-    async def _join_route_call(self, topic: str, partition: int | None, seconds: float, grace: float) -> bool:
+    async def _join_metadata_call(
+        self, topic: str, partition: int | None, seconds: float, grace: float
+    ) -> bool:
         """Wait for the call of this topic and partition; False if it has not ended in this time."""
         place = topic, partition
-        waiting = self._route_calls.get(place)
+        waiting = self._metadata_calls.get(place)
         if waiting is None:
-            if len(self._route_calls) >= MOST_ROUTE_CALLS:
-                return await self._wait_beside_route_calls(topic, partition, seconds)
+            if len(self._metadata_calls) >= MAX_METADATA_CALLS:
+                return await self._wait_without_call(topic, partition, seconds)
             call = self._bridge.start(self._appender.await_route, topic, partition)
-            waiting = self._route_calls[place] = _RouteCall(call)
+            waiting = self._metadata_calls[place] = _MetadataCall(call)
         waiting.tasks += 1
         future = waiting.call.future
         try:
@@ -510,10 +512,10 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
             waiting.tasks -= 1
             if not waiting.tasks or future.done():
                 waiting.call.cancel()  # has no effect on a call that has ended
-                if self._route_calls.get(place) is waiting:
-                    del self._route_calls[place]
+                if self._metadata_calls.get(place) is waiting:
+                    del self._metadata_calls[place]
 
-    async def _wait_beside_route_calls(self, topic: str, partition: int | None, seconds: float) -> bool:
+    async def _wait_without_call(self, topic: str, partition: int | None, seconds: float) -> bool:
         """Wait on the loop until a response has the topic and partition; False if it has not in time.
 
         Also False for an error that waiting cannot cure.
@@ -542,7 +544,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         return self._bridge.on_loop(on_delivery)
 
 
-class _RouteCall:
+class _MetadataCall:
     """A call that waits for metadata, and the number of tasks that wait for it."""
 
     __slots__ = ("call", "tasks")

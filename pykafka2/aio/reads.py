@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST_SECONDS_OF_READING = 0.005
+SECONDS_BETWEEN_TURNS = 0.005
 """A task that always finds records lets other tasks run after this time."""
 
 
@@ -55,10 +55,10 @@ class Reads(Generic[K, V]):
     _listeners: Listeners
     _bad_records: AwaitedBadRecords | None
     _call_queue: CallQueue
-    _reads: asyncio.Lock
+    _read_lock: asyncio.Lock
     _loop: object
-    _attending: Call[None] | None
-    """The step of the group that runs, or whose result no read has received."""
+    _task_call: Call[None] | None
+    """The call of `_run_tasks` that runs, or whose result no read has received."""
     _is_stopped: bool
     _is_woken: bool
     """Whether `wakeup` was called and no read has ended since."""
@@ -232,12 +232,12 @@ class Reads(Generic[K, V]):
             raise IllegalState(
                 "a read inside on_bad_record would wait for itself; return from the function first"
             )
-        return self._reads
+        return self._read_lock
 
     async def _begin_read(self) -> None:
         """Let other tasks run if this one never waits. Raise ConsumerStopped, ConsumerWakeup."""
         now = self._driver.clock.monotonic()
-        if now - self._read_since >= MOST_SECONDS_OF_READING:
+        if now - self._read_since >= SECONDS_BETWEEN_TURNS:
             await asyncio.sleep(0)
             self._read_since = self._driver.clock.monotonic()
         if self._is_stopped:
@@ -256,19 +256,19 @@ class Reads(Generic[K, V]):
         has_waited = False
         try:
             while True:
-                if self._attending is not None:
-                    await self._end_attending()
+                if self._task_call is not None:
+                    await self._end_task_call()
                 with self._condition:
                     is_news = poller.begin()
-                    needs_to_attend = poller.needs_to_attend()
-                if needs_to_attend:
+                    has_more_to_do = poller.run_tasks_without_listeners()
+                if has_more_to_do:
                     try:
-                        self._attending = await self._call_queue.start(
-                            lambda: self._bridge.start(self._attend), max(deadline - monotonic(), 0.0)
+                        self._task_call = await self._call_queue.start(
+                            lambda: self._bridge.start(self._run_tasks), max(deadline - monotonic(), 0.0)
                         )
                     except TimeoutError:  # a call of another task waits for longer than this read
                         return None
-                    await self._end_attending()
+                    await self._end_task_call()
                     has_waited = True
                 try:
                     found = take()
@@ -323,18 +323,18 @@ class Reads(Generic[K, V]):
                 raise stopped() from None
             raise
 
-    def _attend(self) -> None:
-        """Take the steps of the group. On a helper thread."""
+    def _run_tasks(self) -> None:
+        """Do what is due for the group and for commits. On a helper thread."""
         with self._condition:
-            self._poller.attend()
+            self._poller.run_tasks()
 
-    async def _end_attending(self) -> None:
-        """Wait for the steps of the group, which a cancelled task leaves running."""
-        call = self._attending
+    async def _end_task_call(self) -> None:
+        """Wait for `_run_tasks`, which a cancelled task leaves running."""
+        call = self._task_call
         if call is None:
             return
         await call.wait()
-        self._attending = None
+        self._task_call = None
         if self._is_stopped:
             raise stopped()
         call.future.result()

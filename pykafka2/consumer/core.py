@@ -220,7 +220,7 @@ class ConsumerCore:
             self.handover.rewind(self.subscription.assigned)
             return True
         self.group.rebalance.on_iteration()
-        self.group.committer.attend(0.0)
+        self.group.committer.run(0.0)
         return False
 
     def _new_group(self, options: ConsumerOptions, cluster: ClusterClient) -> Group | None:

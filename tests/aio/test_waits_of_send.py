@@ -10,7 +10,7 @@ import pytest
 
 from pykafka2.aio import KafkaProducer
 from pykafka2.aio.memory_queue import MemoryQueue
-from pykafka2.aio.producer import MOST_ROUTE_CALLS
+from pykafka2.aio.producer import MAX_METADATA_CALLS
 from pykafka2.cluster.client import GRACE
 from pykafka2.driver.thread_driver import MAX_CALL_THREADS
 from pykafka2.errors import BufferExhausted, KafkaError, UnknownTopicOrPartition
@@ -203,7 +203,7 @@ def test_call_of_another_task_does_not_prolong_the_wait_for_metadata(
             other = asyncio.create_task(world.ended_at(call, UnknownTopicOrPartition))
             await asyncio.sleep(0.1)
             with pytest.raises(UnknownTopicOrPartition, match=text):
-                await producer._wait_for_route(topic, partition, began - 3)
+                await producer._wait_for_metadata(topic, partition, began - 3)
             assert world.simulation.now - began == pytest.approx(MAX_BLOCK - 3, abs=GRACE + 0.2)
             assert await other - began == pytest.approx(MAX_BLOCK, abs=0.2)
 
@@ -256,7 +256,7 @@ def test_sends_to_many_missing_topics_leave_helper_threads_for_other_calls(world
                 for number in range(MAX_CALL_THREADS + 5)
             ]
             await asyncio.sleep(0.1)
-            assert len(producer._bridge._running) == MOST_ROUTE_CALLS < MAX_CALL_THREADS
+            assert len(producer._bridge._running) == MAX_METADATA_CALLS < MAX_CALL_THREADS
             assert (await producer.send_and_wait("orders", b"v")).offset == 0  # its metadata is unknown, too
             assert world.simulation.now - began < 1
             assert [await task - began for task in missing] == [pytest.approx(MAX_BLOCK, abs=0.2)] * len(
@@ -270,7 +270,7 @@ def test_sends_to_many_missing_topics_leave_helper_threads_for_other_calls(world
 def test_topics_beyond_the_route_calls_are_sent_to_when_they_are_created(world: World) -> None:
     async def main() -> None:
         async with world.producer(allow_auto_create_topics=False) as producer:
-            names = [f"later-{number}" for number in range(MOST_ROUTE_CALLS + 5)]
+            names = [f"later-{number}" for number in range(MAX_METADATA_CALLS + 5)]
             sending = [asyncio.create_task(producer.send_and_wait(name, b"v")) for name in names]
             await asyncio.sleep(0.5)
             for name in names:

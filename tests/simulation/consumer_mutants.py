@@ -72,10 +72,10 @@ def commits_run_ahead_of_iteration(world: World, patch: pytest.MonkeyPatch) -> N
 
 def commits_are_made_as_polls_return(world: World, patch: pytest.MonkeyPatch) -> None:
     """Automatic commits are made with the records of this very poll, not with those of the one before."""
-    attend = Committer.attend
-    patch.setattr(Committer, "attend", lambda self, remaining: self.call_back())
+    run = Committer.run
+    patch.setattr(Committer, "run", lambda self, remaining: self.call_back())
     patch.setattr(Committer, "due_in", lambda self: FOREVER)
-    patch.setattr(Committer, "on_return", lambda self: attend(self, 0.0))
+    patch.setattr(Committer, "on_return", lambda self: run(self, 0.0))
 
 
 def group_positions_are_not_fetched(world: World, patch: pytest.MonkeyPatch) -> None:

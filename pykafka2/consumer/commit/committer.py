@@ -187,7 +187,7 @@ class Committer:
 
     # ------------------------------------------------------------------ automatic commits
 
-    def attend(self, remaining: float) -> None:
+    def run(self, remaining: float) -> None:
         """Inside poll(): call callbacks, and start the automatic commit of the records of earlier polls."""
         self.call_back_once()
         now = self._driver.clock.monotonic()
@@ -201,9 +201,9 @@ class Committer:
             return
         self._auto = self._begin_with_callback(offsets, self._options.request_timeout, self._on_auto_commit)
 
-    def attend_without_listeners(self) -> bool:
-        """Do all of `attend`, which calls no listener."""
-        self.attend(0.0)
+    def run_without_listeners(self) -> bool:
+        """Do all of `run`, which calls no listener."""
+        self.run(0.0)
         return False
 
     def due_in(self) -> float:

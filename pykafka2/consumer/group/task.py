@@ -99,9 +99,9 @@ class GroupTask:
 
     # ------------------------------------------------------------------ a task of poll()
 
-    def attend(self, remaining: float) -> None:
+    def run(self, remaining: float) -> None:
         """Do the work that is due without waiting.  Raise errors of listeners and of the membership."""
-        if not self.attend_without_listeners():
+        if not self.run_without_listeners():
             return  # as in nearly every poll()
         versions = self._versions()
         self._settled_at = ()
@@ -109,7 +109,7 @@ class GroupTask:
             versions = self._versions()
         self._settled_at = versions
 
-    def attend_without_listeners(self) -> bool:
+    def run_without_listeners(self) -> bool:
         """Start a poll(); return whether the group has a step to take, which can call a listener."""
         if self.is_in_listener:
             raise IllegalState(

@@ -117,7 +117,7 @@ class Poller:
                 self._subscription.match(self._metadata.snapshot)
                 self._matched_as_of = version
             for task in self._poll_tasks:
-                task.attend(max(deadline - self._driver.clock.monotonic(), 0.0))
+                task.run(max(deadline - self._driver.clock.monotonic(), 0.0))
             found = self._pass(collect)
             if found or found is None:
                 return found or {}
@@ -158,10 +158,11 @@ class Poller:
     # ------------------------------------------------------------------ polling on an event loop
 
     def begin(self) -> Callable[[], bool]:
-        """Start one round of a poll() whose caller waits by itself; return whether there is news since then.
+        """Start one round of a poll() whose caller waits by itself.
 
-        A round is `begin`, `attend` on a thread that can block if `needs_to_attend`, a pass, and a wait until
-        there is news, for `wait_for` seconds at most. `returned` ends the poll().
+        A round is `begin`, `run_tasks_without_listeners`, `run_tasks` on a thread that can block if that
+        returns True, a pass, and a wait for `wait_for` seconds at most, until the returned function is true.
+        `returned` ends the poll().
         """
         self._check()
         arrivals, version = self._buffer.arrivals, self._metadata.snapshot.version
@@ -170,17 +171,17 @@ class Poller:
             self._matched_as_of = version
         return self._news_since(arrivals, version, self._is_called)
 
-    def needs_to_attend(self) -> bool:
-        """Do the work of the tasks that calls no listener; return whether `attend` has more to do."""
+    def run_tasks_without_listeners(self) -> bool:
+        """Do the work of the tasks that calls no listener; return whether `run_tasks` has more to do."""
         needs = False
         for task in self._poll_tasks:
-            needs = task.attend_without_listeners() or needs
+            needs = task.run_without_listeners() or needs
         return needs
 
-    def attend(self) -> None:
+    def run_tasks(self) -> None:
         """Do the work of the tasks that is due, which can call listeners."""
         for task in self._poll_tasks:
-            task.attend(0.0)
+            task.run(0.0)
 
     def pass_records(
         self,
@@ -386,20 +387,20 @@ class Poller:
 class PollTask(Protocol):
     """Work that poll() does for a part of the consumer, such as the membership or the committer."""
 
-    def attend(self, remaining: float) -> None:
+    def run(self, remaining: float) -> None:
         """Do the work that is due; can wait up to `remaining` seconds, call user callbacks, and raise."""
         ...
 
-    def attend_without_listeners(self) -> bool:
-        """Do the part of `attend` that calls no listener; return whether the rest has work to do."""
+    def run_without_listeners(self) -> bool:
+        """Do the part of `run` that calls no listener; return whether the rest has work to do."""
         ...
 
     def due_in(self) -> float:
-        """Return the seconds until the next `attend`; inf if none is needed before there is news."""
+        """Return the seconds until the next `run`; inf if none is needed before there is news."""
         ...
 
     def has_news(self) -> bool:
-        """Return whether `attend` has work now. The thread that wakes the waiter calls it, without a lock."""
+        """Return whether `run` has work now. The thread that wakes the waiter calls it, without a lock."""
         ...
 
     def on_wait(self) -> None:

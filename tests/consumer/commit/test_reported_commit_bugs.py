@@ -57,7 +57,7 @@ def what_a_poll_returns_is_not_committed_by_that_poll(simulation: Simulation, cl
 
 
 def automatic_commits_at_the_end_of_a_poll(patch: pytest.MonkeyPatch) -> None:
-    attend, poll = Committer.attend, Poller._poll
+    run, poll = Committer.run, Poller._poll
 
     def poll_and_commit(self: Poller, *arguments: Any) -> Any:
         found = poll(self, *arguments)
@@ -66,10 +66,10 @@ def automatic_commits_at_the_end_of_a_poll(patch: pytest.MonkeyPatch) -> None:
         )
         for task in self._poll_tasks:
             if isinstance(task, Committer):
-                attend(task, 0.0)
+                run(task, 0.0)
         return found
 
-    patch.setattr(Committer, "attend", lambda self, remaining: None)
+    patch.setattr(Committer, "run", lambda self, remaining: None)
     patch.setattr(Poller, "_poll", poll_and_commit)
 
 

@@ -40,7 +40,7 @@ class Parts:
         cluster: Any = SimpleNamespace(driver=None, metadata=self.metadata)
         self.task = GroupTask("g", cluster, self.subscription, self.standing, self.member, owned, protocol)
         self.member.losses = self.task._seen_losses
-        self.task.attend(1.0)
+        self.task.run(1.0)
         self.steps = 0
 
     def step(self, losses: int) -> bool:
@@ -51,7 +51,7 @@ class Parts:
 
     def steps_of_attend(self) -> int:
         self.steps = 0
-        self.task.attend(1.0)
+        self.task.run(1.0)
         return self.steps
 
 
@@ -94,7 +94,7 @@ def test_step_that_raised_is_taken_again_though_nothing_has_changed(error: BaseE
     parts.task.subscribed(SimpleNamespace())  # type: ignore[arg-type]
     parts.error = error
     with pytest.raises(type(error)):
-        parts.task.attend(1.0)
+        parts.task.run(1.0)
     parts.error = None
     assert parts.steps_of_attend() == 1
 
@@ -104,7 +104,7 @@ def test_step_that_raised_after_a_change_that_was_undone_is_taken_again() -> Non
     topics, parts.subscription.topics = parts.subscription.topics, frozenset({"payments"})
     parts.error = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
-        parts.task.attend(1.0)
+        parts.task.run(1.0)
     parts.subscription.topics, parts.error = topics, None
     assert parts.steps_of_attend() == 1
 
@@ -118,6 +118,6 @@ def test_change_during_a_step_leads_to_another_step() -> None:
         return False
 
     parts.task.protocol.step = step  # type: ignore[method-assign]
-    parts.task.attend(1.0)
+    parts.task.run(1.0)
     parts.task.protocol.step = parts.step  # type: ignore[method-assign]
     assert parts.steps_of_attend() == 1

@@ -302,7 +302,7 @@ def test_member_losing_its_membership_takes_no_assignment(
     def look_and_forget(self: ConsumerMembership) -> None:
         assert member.consumer._core.group is not None
         if self.losses:
-            member.consumer._core.group.rebalance.attend(0.0)
+            member.consumer._core.group.rebalance.run(0.0)
             seen.append([call.what for call in member.calls])
         forget(self)
 
@@ -352,7 +352,7 @@ def test_member_that_left_after_ctrl_c_takes_no_assignment_of_the_old_membership
     member.owned.clear()
     member.consumer.subscribe(["orders"], listener=member)
     assert member.consumer._core.group is not None
-    member.consumer._core.group.rebalance.attend(0.0)
+    member.consumer._core.group.rebalance.run(0.0)
     assert member.what("assigned") == []
     group.settle(20)
     assert member.what("assigned") == [[0, 1, 2, 3, 4, 5]]
