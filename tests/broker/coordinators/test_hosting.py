@@ -8,13 +8,6 @@ from pykafka2.broker.coordinators.internal_topics import partition_for
 from pykafka2.broker.coordinators.replay import record_of
 from pykafka2.clock import FOREVER
 from pykafka2.errors import ConfigurationError, CoordinatorNotAvailable, GroupIdNotFound
-from pykafka2.protocol.messages.committed_offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-)
 from pykafka2.protocol.messages.coordinator import Coordinator, FindCoordinatorRequest
 from pykafka2.protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
@@ -24,7 +17,7 @@ from pykafka2.testing.simulation import Simulation
 from pykafka2.types import TopicPartition
 from tests.broker.support.batches import batch
 from tests.broker.support.bench import PARTITION as IN_LOG
-from tests.broker.support.bench import ClusterBench
+from tests.broker.support.bench import ClusterBench, commit_code, commit_request, fetch_all_request
 from tests.broker.support.data_requests import produce
 from tests.broker.support.raw_client import RawClient
 from tests.connections import LiveCluster
@@ -41,19 +34,12 @@ def find(wire: RawClient, key: str, kind: int = GROUP) -> Coordinator:
 
 
 def commit(wire: RawClient, offset: int, group: str = "g") -> int:
-    partition = OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=offset, committed_metadata=""
-    )
-    request = OffsetCommitRequest(
-        group_id=group, topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])]
-    )
-    return wire.call(request, 9).topics[0].partitions[0].error_code
+    return commit_code(wire.call(commit_request(group, offset, topic="t"), 9))
 
 
 def committed(wire: RawClient, group: str = "g") -> tuple[int, int]:
     """Return the error code and the offset of partition 0, or -1 without one."""
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
-    response = wire.call(request, 8).groups[0]
+    response = wire.call(fetch_all_request(group), 8).groups[0]
     offsets = [one.committed_offset for topic in response.topics for one in topic.partitions]
     return response.error_code, offsets[0] if offsets else -1
 

@@ -23,7 +23,7 @@ from pykafka2.protocol.messages import (
 )
 from pykafka2.protocol.messages import group as messages
 from pykafka2.protocol.struct import Request
-from tests.broker.support.bench import ORDERS, TOPIC_TABLE
+from tests.broker.support.bench import TOPIC_TABLE, commit_code, commit_request, fetch_all_request
 from tests.broker.support.memory_log import MemoryLog
 from tests.error_codes import COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
 
@@ -47,6 +47,12 @@ class Broker:
         self.groups.on_topics(TOPIC_TABLE, 0.0)
         self.transactions.on_topics(TOPIC_TABLE)
 
+    @classmethod
+    def of_all_partitions(cls) -> Broker:
+        broker = cls()
+        broker.lead(*range(PARTITIONS))
+        return broker
+
     def lead(self, *partitions: int) -> None:
         for partition in partitions:
             log = self.logs[partition]
@@ -69,48 +75,27 @@ class Broker:
 NAMES = [f"group-{n}" for n in range(12)]
 
 
-def commit(name: str, offset: int = 5) -> committed_offsets.OffsetCommitRequest:
-    return committed_offsets.OffsetCommitRequest(
-        group_id=name,
-        topics=[
-            committed_offsets.OffsetCommitRequestTopic(
-                name="orders",
-                partitions=[
-                    committed_offsets.OffsetCommitRequestPartition(
-                        partition_index=0, committed_offset=offset, committed_metadata=""
-                    )
-                ],
-            )
-        ],
-    )
-
-
-def code_of(answer: committed_offsets.OffsetCommitResponse) -> int:
-    return answer.topics[0].partitions[0].error_code
-
-
 def test_group_is_served_only_by_the_leader_of_its_partition() -> None:
     broker = Broker()
     broker.lead(0, 1)
     for name in NAMES:
         led = partition_for(name, PARTITIONS) in (0, 1)
-        assert code_of(broker.ask(commit(name), 9)) == (0 if led else NOT_COORDINATOR)
+        assert commit_code(broker.ask(commit_request(name), 9)) == (0 if led else NOT_COORDINATOR)
 
 
 def test_coordinator_between_election_and_loading_responds_load_in_progress() -> None:
     broker = Broker()
     for partition in range(PARTITIONS):
         broker.groups.elect(partition, broker.logs[partition])
-    assert code_of(broker.ask(commit("g"), 9)) == COORDINATOR_LOAD_IN_PROGRESS
+    assert commit_code(broker.ask(commit_request("g"), 9)) == COORDINATOR_LOAD_IN_PROGRESS
 
 
 def test_service_reports_an_earlier_due_time_and_no_later_one() -> None:
-    broker = Broker()
-    broker.lead(*range(PARTITIONS))
+    broker = Broker.of_all_partitions()
     reported: list[float] = []
     broker.groups.on_due = lambda: reported.append(broker.groups.due)
     for name in NAMES[:2]:
-        broker.ask(commit(name), 9)
+        broker.ask(commit_request(name), 9)
     before = broker.groups.due
     assert reported == []
     join = messages.JoinGroupRequest(
@@ -129,18 +114,13 @@ def test_service_reports_an_earlier_due_time_and_no_later_one() -> None:
 def test_group_moves_with_the_leadership_of_its_partition() -> None:
     broker, other = Broker(), Broker()
     broker.lead(*range(PARTITIONS))
-    broker.ask(commit("g", 8), 9)
+    broker.ask(commit_request("g", 8), 9)
     other.logs = broker.logs
     partition = partition_for("g", PARTITIONS)
     broker.groups.resign(partition)
-    assert code_of(broker.ask(commit("g"), 9)) == NOT_COORDINATOR
+    assert commit_code(broker.ask(commit_request("g"), 9)) == NOT_COORDINATOR
     other.lead(partition)
-    fetched = other.ask(
-        committed_offsets.OffsetFetchRequest(
-            groups=[committed_offsets.OffsetFetchRequestGroup(group_id="g", topics=None)]
-        ),
-        9,
-    )
+    fetched = other.ask(fetch_all_request("g"), 9)
     assert fetched.groups[0].topics[0].partitions[0].committed_offset == 8
 
 
@@ -148,19 +128,14 @@ def test_each_group_of_a_request_is_handled_by_its_own_partition() -> None:
     broker = Broker()
     broker.lead(0, 1, 2, 3)
     for name in NAMES:
-        broker.ask(commit(name), 9)
+        broker.ask(commit_request(name), 9)
     away = [name for name in NAMES if partition_for(name, PARTITIONS) == 4]
     assert away
+    expected = [(name, NOT_COORDINATOR if name in away else 0) for name in NAMES]
     described = broker.ask(group_admin.DescribeGroupsRequest(groups=NAMES))
-    assert [(one.group_id, one.error_code) for one in described.groups] == [
-        (name, NOT_COORDINATOR if name in away else 0) for name in NAMES
-    ]
-    fetch = committed_offsets.OffsetFetchRequest(
-        groups=[committed_offsets.OffsetFetchRequestGroup(group_id=name, topics=None) for name in NAMES]
-    )
-    assert [(one.group_id, one.error_code) for one in broker.ask(fetch, 9).groups] == [
-        (name, NOT_COORDINATOR if name in away else 0) for name in NAMES
-    ]
+    assert [(one.group_id, one.error_code) for one in described.groups] == expected
+    fetched = broker.ask(fetch_all_request(*NAMES), 9)
+    assert [(one.group_id, one.error_code) for one in fetched.groups] == expected
     listed = broker.ask(group_admin.ListGroupsRequest())
     assert sorted(one.group_id for one in listed.groups) == sorted(set(NAMES) - set(away))
     unknown = consumer_group.ConsumerGroupDescribeRequest(
@@ -168,24 +143,16 @@ def test_each_group_of_a_request_is_handled_by_its_own_partition() -> None:
     )
     assert len(broker.ask(unknown).groups) == 3
     deleted = broker.ask(group_admin.DeleteGroupsRequest(groups_names=[*NAMES, NAMES[0]]))
-    assert [(one.group_id, one.error_code) for one in deleted.results] == [
-        (name, NOT_COORDINATOR if name in away else 0) for name in NAMES
-    ]
+    assert [(one.group_id, one.error_code) for one in deleted.results] == expected
     assert broker.ask(group_admin.ListGroupsRequest()).groups == []
 
 
 def test_merged_response_waits_for_its_slowest_partition() -> None:
-    broker = Broker()
-    broker.lead(*range(PARTITIONS))
-    slow, fast = (
-        NAMES[0],
-        next(
-            name for name in NAMES if partition_for(name, PARTITIONS) != partition_for(NAMES[0], PARTITIONS)
-        ),
-    )
-    partition = partition_for(slow, PARTITIONS)
+    broker = Broker.of_all_partitions()
+    slow, partition = NAMES[0], partition_for(NAMES[0], PARTITIONS)
+    fast = next(name for name in NAMES if partition_for(name, PARTITIONS) != partition)
     broker.logs[partition].commits_at_once = False
-    broker.groups.submit(Caller(9), commit(slow), 0.0)
+    broker.groups.submit(Caller(9), commit_request(slow), 0.0)
     pending = broker.groups.submit(Caller(6), group_admin.DescribeGroupsRequest(groups=[slow, fast]), 0.0)
     assert not pending.is_done
     broker.groups.on_high_watermark(partition, 1)
@@ -202,12 +169,11 @@ def test_empty_requests_get_empty_responses() -> None:
 
 
 def test_time_high_watermarks_and_topics_reach_all_partitions() -> None:
-    broker = Broker()
-    broker.lead(*range(PARTITIONS))
+    broker = Broker.of_all_partitions()
     name = "g"
     partition = partition_for(name, PARTITIONS)
     broker.logs[partition].commits_at_once = False
-    waiting = broker.groups.submit(Caller(9), commit(name), 0.0)
+    waiting = broker.groups.submit(Caller(9), commit_request(name), 0.0)
     assert waiting.response is None
     assert broker.groups.poll(0.0) == 5.0
     broker.groups.on_high_watermark(partition, 1)
@@ -219,9 +185,8 @@ def test_time_high_watermarks_and_topics_reach_all_partitions() -> None:
 
 
 def test_topic_that_was_deleted_and_created_again_in_one_change_loses_its_offsets() -> None:
-    broker = Broker()
-    broker.lead(*range(PARTITIONS))
-    broker.ask(commit("g", 1), 9)
+    broker = Broker.of_all_partitions()
+    broker.ask(commit_request("g", 1), 9)
     shard = broker.groups.shards[partition_for("g", PARTITIONS)]
     assert shard.offsets.committed["g"]
     broker.groups.on_topics(TopicTable({"orders": (bytes([7]) * 16, 6)}), 1.0)
@@ -229,13 +194,9 @@ def test_topic_that_was_deleted_and_created_again_in_one_change_loses_its_offset
 
 
 def test_transaction_uses_both_coordinators() -> None:
-    broker = Broker()
-    broker.lead(*range(PARTITIONS))
-    broker.ask(commit("g", 1), 9)
-    init = broker.ask(
-        transaction.InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000), 5
-    )
-    producer = Producer(init.producer_id, init.producer_epoch)
+    broker = Broker.of_all_partitions()
+    broker.ask(commit_request("g", 1), 9)
+    (producer,) = begin(broker, ["t"])
     joined = broker.ask(
         transaction.AddOffsetsToTxnRequest(
             transactional_id="t", producer_id=producer.id, producer_epoch=0, group_id="g"
@@ -281,15 +242,9 @@ def test_transaction_uses_both_coordinators() -> None:
 
 
 def test_transactions_of_many_producers_in_one_request() -> None:
-    broker = Broker()
-    broker.lead(*range(PARTITIONS))
+    broker = Broker.of_all_partitions()
     names = [f"t{n}" for n in range(6)]
-    producers = [
-        broker.ask(
-            transaction.InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000), 5
-        ).producer_id
-        for name in names
-    ]
+    producers = [producer.id for producer in begin(broker, names)]
     assert len(set(producers)) == 6
     added = broker.ask(
         transaction.AddPartitionsToTxnRequest(
@@ -314,8 +269,7 @@ def test_transactions_of_many_producers_in_one_request() -> None:
 
 
 def test_pattern_of_list_transactions_is_matched_over_all_partitions() -> None:
-    broker = Broker()
-    broker.lead(*range(PARTITIONS))
+    broker = Broker.of_all_partitions()
     begin(broker, ["order-1", "order-2", "other"])
     assert listed(broker, "order-.*") == (0, {"order-1", "order-2"})
     assert listed(broker, "order-") == (0, set())
@@ -325,8 +279,7 @@ def test_pattern_of_list_transactions_is_matched_over_all_partitions() -> None:
 
 def test_pattern_steps_are_limited_for_all_partitions_together() -> None:
     """The transactional ids of each partition alone would take less than the limit."""
-    broker = Broker()
-    broker.lead(*range(PARTITIONS))
+    broker = Broker.of_all_partitions()
     random = Random(1)
     names = ["".join(random.choices("abcd", k=600)) for _ in range(PARTITIONS)]
     begin(broker, names[:1])
@@ -346,10 +299,15 @@ def test_list_transactions_by_a_pattern_reports_unknown_states_and_a_partition_t
     assert broker.ask(request).error_code == COORDINATOR_LOAD_IN_PROGRESS
 
 
-def begin(broker: Broker, names: list[str]) -> None:
-    for name in names:
-        request = transaction.InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
-        assert broker.ask(request, 5).error_code == 0
+def begin(broker: Broker, names: list[str]) -> list[Producer]:
+    """Return a producer for each transactional id."""
+    requests = [
+        transaction.InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+        for name in names
+    ]
+    responses = [broker.ask(request, 5) for request in requests]
+    assert all(response.error_code == 0 for response in responses)
+    return [Producer(response.producer_id, response.producer_epoch) for response in responses]
 
 
 def listed(broker: Broker, pattern: str) -> tuple[int, set[str]]:
@@ -363,7 +321,6 @@ def listed(broker: Broker, pattern: str) -> tuple[int, set[str]]:
 def test_request_for_a_partition_led_by_another_broker_is_rejected_in_every_version() -> None:
     """Every request of a coordinator has a response with the error, in every version."""
     broker = Broker()
-    topic = ORDERS
     requests: list[Request[Any]] = [
         messages.JoinGroupRequest(
             group_id="g", session_timeout_ms=10_000, member_id="", protocol_type="consumer", protocols=[]
@@ -373,7 +330,7 @@ def test_request_for_a_partition_led_by_another_broker_is_rejected_in_every_vers
         messages.LeaveGroupRequest(group_id="g"),
         group_admin.DescribeGroupsRequest(groups=["g"]),
         group_admin.DeleteGroupsRequest(groups_names=["g"]),
-        commit("g"),
+        commit_request("g"),
         committed_offsets.OffsetFetchRequest(
             group_id="g",
             topics=[committed_offsets.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])],
@@ -386,7 +343,6 @@ def test_request_for_a_partition_led_by_another_broker_is_rejected_in_every_vers
         ),
         transaction_admin.DescribeTransactionsRequest(transactional_ids=["t"]),
     ]
-    assert topic
     for request in requests:
         for version in range(request.MIN_VERSION, request.MAX_VERSION + 1):
             if isinstance(request, committed_offsets.OffsetFetchRequest) and version >= 8:

@@ -52,9 +52,50 @@ def subscription(*topics: str) -> bytes:
     return b"\0\1" + ConsumerProtocolSubscription(topics=list(topics)).encode(1)
 
 
+def answer(deferred: Deferred[R]) -> R:
+    """Return a response, which must have arrived."""
+    assert deferred.response is not None, f"{deferred.request} waits"
+    return deferred.response
+
+
 def code(deferred: Deferred[Any]) -> int | None:
     """Return the error code of a response; None while it is awaited."""
     return None if deferred.response is None else int(deferred.response.error_code)
+
+
+def commit_request(
+    group_id: str,
+    offset: int = 5,
+    *,
+    member: str = "",
+    generation: int = -1,
+    topic: str = "orders",
+    topic_id: bytes = bytes(16),
+    partition: int = 0,
+    metadata: str | None = "",
+    **fields: Any,
+) -> offsets.OffsetCommitRequest:
+    """Return a request that commits one offset."""
+    committed = offsets.OffsetCommitRequestPartition(
+        partition_index=partition, committed_offset=offset, committed_metadata=metadata
+    )
+    return offsets.OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=generation,
+        member_id=member,
+        topics=[offsets.OffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=[committed])],
+        **fields,
+    )
+
+
+def commit_code(response: offsets.OffsetCommitResponse) -> int:
+    return response.topics[0].partitions[0].error_code
+
+
+def fetch_all_request(*group_ids: str) -> offsets.OffsetFetchRequest:
+    """Return a request for all committed offsets of groups."""
+    groups = [offsets.OffsetFetchRequestGroup(group_id=one, topics=None) for one in group_ids]
+    return offsets.OffsetFetchRequest(groups=groups)
 
 
 class Bench:
@@ -87,9 +128,7 @@ class Bench:
 
     def call(self, request: Request[R], version: int | None = None, client: str = "client") -> R:
         """Return the response to a request that waits for nothing."""
-        deferred = self.send(request, version, client)
-        assert deferred.response is not None, f"{request} waits"
-        return deferred.response
+        return answer(self.send(request, version, client))
 
     def classic(self, group_id: str | None = None) -> ClassicGroup:
         group = self.shard.groups[group_id or self.group_id]
@@ -131,8 +170,7 @@ class Bench:
 
     def member_id(self, **options: Any) -> str:
         """Return the member id that a new dynamic member gets."""
-        response = self.join(**options).response
-        assert response is not None
+        response = answer(self.join(**options))
         assert response.error_code == errors.MemberIdRequired.code
         return str(response.member_id)
 
@@ -189,6 +227,12 @@ class Bench:
             self.advance(3.0)
         return self.settle(ids, self.classic().generation)
 
+    def static(self, instance: str = "a", **options: Any) -> str:
+        """Make a stable group of one static member. Return its id."""
+        joined = self.join(instance=instance, **options)
+        self.advance(3.1)
+        return self.settle([answer(joined).member_id], 1)[0]
+
     def settle(self, ids: list[str], generation: int) -> list[str]:
         """Sync all members, the leader with an assignment for each."""
         leader = self.classic().leader
@@ -214,30 +258,19 @@ class Bench:
         retention_ms: int = -1,
     ) -> int:
         """Commit one offset. Return the partition's error code."""
-        response = self.call(
-            offsets.OffsetCommitRequest(
-                group_id=self.group_id if group_id is None else group_id,
-                generation_id_or_member_epoch=generation,
-                member_id=member,
-                group_instance_id=instance,
-                retention_time_ms=retention_ms,
-                topics=[
-                    offsets.OffsetCommitRequestTopic(
-                        name=topic if version < 10 else "",
-                        topic_id=self.topic_id(topic) if version >= 10 else bytes(16),
-                        partitions=[
-                            offsets.OffsetCommitRequestPartition(
-                                partition_index=partition,
-                                committed_offset=offset,
-                                committed_metadata=metadata,
-                            )
-                        ],
-                    )
-                ],
-            ),
-            version,
+        request = commit_request(
+            self.group_id if group_id is None else group_id,
+            offset,
+            member=member,
+            generation=generation,
+            partition=partition,
+            topic=topic if version < 10 else "",
+            topic_id=self.topic_id(topic) if version >= 10 else bytes(16),
+            metadata=metadata,
+            group_instance_id=instance,
+            retention_time_ms=retention_ms,
         )
-        return response.topics[0].partitions[0].error_code
+        return commit_code(self.call(request, version))
 
     def commit_transactional(
         self,

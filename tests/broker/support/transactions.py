@@ -190,13 +190,17 @@ class TransactionBench:
     def end(
         self, producer: Identity, *, committed: bool = True, name: str | None = None, version: int = 5
     ) -> EndTxnResponse:
-        request = EndTxnRequest(
+        return self.call(self.end_request(producer, committed=committed, name=name), version, name)
+
+    def end_request(
+        self, producer: Identity, *, committed: bool = True, name: str | None = None
+    ) -> EndTxnRequest:
+        return EndTxnRequest(
             transactional_id=self.name if name is None else name,
             producer_id=producer.id,
             producer_epoch=producer.epoch,
             committed=committed,
         )
-        return self.call(request, version, name)
 
 
 class ShardTransactions(TransactionBench):
@@ -304,6 +308,14 @@ class ShardTransactions(TransactionBench):
 
     def report(self, order: WriteMarkers, partition: Partition, code: int) -> None:
         self.runtime.carry_out(self.shard.marker_written(order, partition, code, self.now), self.now)
+
+    def ended(self, *partitions: Partition) -> tuple[Identity, WriteMarkers]:
+        """Commit a transaction with these partitions. Return its producer and the order of its markers."""
+        producer = self.begin()
+        self.add(producer, partitions)
+        self.end(producer)
+        (order,) = self.orders()
+        return producer, order
 
     def hold_markers(self) -> None:
         pass  # none is written before `finish`

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pykafka2.protocol.messages import committed_offsets as offsets
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.group_admin import DeleteGroupsRequest, ListGroupsRequest
 from pykafka2.testing.simulation import Simulation
-from tests.broker.support.bench import PARTITION, ClusterBench
+from tests.broker.support.bench import GROUP, PARTITION, ClusterBench, answer, commit_code, commit_request
 from tests.error_codes import COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
 
 
@@ -57,26 +56,13 @@ def test_commit_without_replication_gets_coordinator_not_available(simulation: S
     (member,) = bench.stable(1, session=60.0)
     assert bench.commit(1, member=member, generation=1) == 0
     bench.cluster.controls.pause_followers()
-    commit = bench.send(commit_of(2, member, 1), 9)
+    commit = bench.send(commit_request(GROUP, 2, member=member, generation=1), 9)
     assert not commit.is_done
     bench.advance(5.1)
-    assert commit.response is not None
-    assert commit.response.topics[0].partitions[0].error_code == COORDINATOR_NOT_AVAILABLE
+    assert commit_code(answer(commit)) == COORDINATOR_NOT_AVAILABLE
     bench.cluster.controls.resume_followers()
     bench.advance(0.2)
     assert bench.committed() == 2, "it was appended, and is committed after all"
-
-
-def commit_of(offset: int, member: str, generation: int) -> offsets.OffsetCommitRequest:
-    partition = offsets.OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=offset, committed_metadata=""
-    )
-    return offsets.OffsetCommitRequest(
-        group_id="billing",
-        generation_id_or_member_epoch=generation,
-        member_id=member,
-        topics=[offsets.OffsetCommitRequestTopic(name="orders", partitions=[partition])],
-    )
 
 
 def test_list_groups_returns_groups_of_all_led_partitions(simulation: Simulation) -> None:

@@ -20,7 +20,7 @@ from pykafka2.protocol.messages.consumer_protocol import (
     ConsumerProtocolSubscriptionTopicPartition,
 )
 from pykafka2.protocol.messages.group import JoinGroupResponse, LeaveGroupRequest, MemberIdentity
-from tests.broker.support.bench import GROUP, ORDERS, Bench, ShardBench, assigned
+from tests.broker.support.bench import GROUP, ORDERS, Bench, ShardBench, answer, assigned, code
 from tests.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     FENCED_INSTANCE_ID,
@@ -63,8 +63,7 @@ class Old:
 
     def join(self, owned: Iterable[int] | None = None) -> JoinGroupResponse:
         metadata = metadata_of(owned=self.owned if owned is None else owned)
-        response = self.bench.join(self.member_id, instance=self.instance, protocols=metadata).response
-        assert response is not None
+        response = answer(self.bench.join(self.member_id, instance=self.instance, protocols=metadata))
         if response.error_code == 0:
             self.member_id, self.generation = response.member_id, response.generation_id
         return response
@@ -140,8 +139,7 @@ def test_classic_consumer_joins_an_upgraded_group(bench: ShardBench) -> None:
 
 def test_old_join_versions_get_a_member_id_in_an_upgraded_group(bench: ShardBench) -> None:
     bench.beat("new", 0)
-    response = bench.join(version=3, protocols=metadata_of()).response
-    assert response is not None
+    response = answer(bench.join(version=3, protocols=metadata_of()))
     assert (response.error_code, response.generation_id, response.protocol_name) == (0, 3, "range")
 
 
@@ -149,9 +147,7 @@ def test_join_with_another_protocol_type_is_rejected_in_an_upgraded_group(bench:
     bench.beat("new", 0)
     Old(bench).join()
     for options in ({"kind": "connect"}, {"protocols": {"sticky": metadata_of()["range"]}}):
-        refused = bench.join(**options).response
-        assert refused is not None
-        assert refused.error_code == INCONSISTENT_GROUP_PROTOCOL
+        assert code(bench.join(**options)) == INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_leave_of_the_last_new_consumer_downgrades_the_group(bench: ShardBench) -> None:
@@ -230,8 +226,7 @@ def test_pending_join_gets_rebalance_in_progress_on_upgrade(bench: ShardBench) -
     waiting = bench.join(second, protocols=metadata_of())
     assert not waiting.is_done
     bench.beat("new", 0)
-    assert waiting.response is not None
-    assert waiting.response.error_code == REBALANCE_IN_PROGRESS
+    assert code(waiting) == REBALANCE_IN_PROGRESS
 
 
 def test_upgrade_with_a_failed_append_is_reverted(bench: ShardBench) -> None:

@@ -32,6 +32,7 @@ MakeBench = Callable[..., Bench]
 
 MOVER = Producer(7, 0)
 DAY = 86400.0
+TEN_MINUTES = GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0)
 
 
 @pytest.mark.parametrize("version", range(2, 11))
@@ -244,10 +245,7 @@ def test_later_commit_outlives_the_offset_of_a_transaction(shard_bench: ShardBen
 def test_pending_offsets_can_be_deleted_before_they_are_committed(shard_bench: ShardBench, how: str) -> None:
     shard_bench.commit_transactional(8, MOVER)
     if how == "OffsetDelete":
-        partition = wire.OffsetDeleteRequestPartition(partition_index=0)
-        topic = wire.OffsetDeleteRequestTopic(name="orders", partitions=[partition])
-        request = wire.OffsetDeleteRequest(group_id=GROUP, topics=[topic])
-        assert shard_bench.call(request).topics[0].partitions[0].error_code == 0
+        assert delete(shard_bench) == (0, 0)
     else:
         shard_bench.set_topics({}, recreated=["orders"])
     assert shard_bench.committed(require_stable=True) == -1, "it is not unstable any more"
@@ -285,15 +283,9 @@ def test_transactional_commit_checks_member_and_generation_if_present(shard_benc
 
 def delete(bench: Bench, topic: str = "orders", partition: int = 0) -> tuple[int, int | None]:
     """Send OffsetDelete. Return its error code, and the partition's if it has one."""
-    request = wire.OffsetDeleteRequest(
-        group_id=GROUP,
-        topics=[
-            wire.OffsetDeleteRequestTopic(
-                name=topic, partitions=[wire.OffsetDeleteRequestPartition(partition_index=partition)]
-            )
-        ],
-    )
-    response = bench.call(request)
+    deleted = wire.OffsetDeleteRequestPartition(partition_index=partition)
+    topics = [wire.OffsetDeleteRequestTopic(name=topic, partitions=[deleted])]
+    response = bench.call(wire.OffsetDeleteRequest(group_id=GROUP, topics=topics))
     return response.error_code, response.topics[0].partitions[0].error_code if response.topics else None
 
 
@@ -354,29 +346,22 @@ def test_offsets_of_unsubscribed_topics_of_a_live_group_expire(make_bench: MakeB
 
 
 def test_live_group_of_another_protocol_type_keeps_its_offsets() -> None:
-    bench = ShardBench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
+    bench = ShardBench(TEN_MINUTES)
     (member,) = bench.stable(1, session=1800.0, kind="connect")
     bench.commit(5, member=member, generation=1)
     bench.advance(1200.0)
     assert bench.committed() == 5
 
 
-def test_offsets_with_a_pending_transaction_do_not_expire() -> None:
-    bench = ShardBench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
-    bench.commit(5)
-    bench.commit_transactional(6, MOVER)
-    bench.advance(1200.0)
-    assert bench.committed() == 5
-    bench.end_transaction(MOVER, committed=False)
-    bench.advance(20.0)
-    assert bench.shard.groups == {}
-
-
-def test_group_with_only_pending_transactional_offsets_is_kept() -> None:
-    bench = ShardBench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
+@pytest.mark.parametrize("committed", [5, -1], ids=["beside a commit", "alone"])
+def test_offsets_with_a_pending_transaction_do_not_expire(committed: int) -> None:
+    bench = ShardBench(TEN_MINUTES)
+    if committed >= 0:
+        bench.commit(committed)
     bench.commit_transactional(6, MOVER)
     bench.advance(1200.0)
     assert GROUP in bench.shard.groups
+    assert bench.committed() == committed
     bench.end_transaction(MOVER, committed=False)
     bench.advance(20.0)
     assert bench.shard.groups == {}

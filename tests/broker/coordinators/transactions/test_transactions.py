@@ -17,7 +17,6 @@ from pykafka2.protocol.messages.transaction import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
-    EndTxnRequest,
     InitProducerIdRequest,
 )
 from pykafka2.protocol.messages.transaction_admin import (
@@ -481,10 +480,7 @@ def test_transactional_ids_expire_except_inside_a_transaction(shard_bench: Shard
 def test_marker_requests_carry_the_coordinators_epoch_and_the_decision(
     shard_bench: ShardTransactions,
 ) -> None:
-    producer = shard_bench.begin()
-    shard_bench.add(producer, (A, B))
-    shard_bench.end(producer)
-    (order,) = shard_bench.orders()
+    producer, order = shard_bench.ended(A, B)
     assert (order.coordinator_epoch, order.committed, set(order.partitions)) == (1, True, {A, B})
     assert (order.producer_id, order.producer_epoch) == (producer.id, producer.epoch + 1)
     shard_bench.reload()
@@ -496,15 +492,7 @@ def test_markers_are_sent_after_the_decision_is_committed(shard_bench: ShardTran
     producer = shard_bench.begin()
     shard_bench.add(producer)
     shard_bench.log.commits_at_once = False
-    response = shard_bench.send(
-        EndTxnRequest(
-            transactional_id=shard_bench.name,
-            producer_id=producer.id,
-            producer_epoch=producer.epoch,
-            committed=True,
-        ),
-        5,
-    )
+    response = shard_bench.send(shard_bench.end_request(producer), 5)
     assert shard_bench.state == "PrepareCommit"
     assert not response.is_done
     assert shard_bench.orders() == []
@@ -521,15 +509,7 @@ def test_new_coordinator_sends_markers_only_after_its_loaded_state_is_committed(
     producer = shard_bench.begin()
     shard_bench.add(producer)
     shard_bench.log.commits_at_once = False
-    shard_bench.send(
-        EndTxnRequest(
-            transactional_id=shard_bench.name,
-            producer_id=producer.id,
-            producer_epoch=producer.epoch,
-            committed=True,
-        ),
-        5,
-    )
+    shard_bench.send(shard_bench.end_request(producer), 5)
     shard_bench.reload()
     assert shard_bench.state == "PrepareCommit"
     assert shard_bench.orders() == []
@@ -538,10 +518,7 @@ def test_new_coordinator_sends_markers_only_after_its_loaded_state_is_committed(
 
 
 def test_the_last_marker_completes_the_transaction(shard_bench: ShardTransactions) -> None:
-    producer = shard_bench.begin()
-    shard_bench.add(producer, (A, B))
-    shard_bench.end(producer)
-    (order,) = shard_bench.orders()
+    _, order = shard_bench.ended(A, B)
     shard_bench.report(order, A, 0)
     assert shard_bench.state == "PrepareCommit"
     shard_bench.report(order, A, 0)
@@ -554,10 +531,7 @@ def test_the_last_marker_completes_the_transaction(shard_bench: ShardTransaction
 
 
 def test_failed_marker_is_retried_after_the_backoff(shard_bench: ShardTransactions) -> None:
-    producer = shard_bench.begin()
-    shard_bench.add(producer, (A, B))
-    shard_bench.end(producer)
-    (order,) = shard_bench.orders()
+    _, order = shard_bench.ended(A, B)
     shard_bench.report(order, A, errors.NotLeaderOrFollower.code)
     shard_bench.report(order, B, 0)
     assert shard_bench.orders() == []
@@ -569,10 +543,7 @@ def test_failed_marker_is_retried_after_the_backoff(shard_bench: ShardTransactio
 
 
 def test_a_deleted_partition_needs_no_marker(shard_bench: ShardTransactions) -> None:
-    producer = shard_bench.begin()
-    shard_bench.add(producer, (A, B))
-    shard_bench.end(producer)
-    (order,) = shard_bench.orders()
+    _, order = shard_bench.ended(A, B)
     shard_bench.report(order, A, 0)
     shard_bench.shard.topics = TopicTable({"t": (b"i" * 16, 1)})
     shard_bench.report(order, B, errors.UnknownTopicOrPartition.code)
@@ -584,10 +555,7 @@ def test_a_deleted_partition_needs_no_marker(shard_bench: ShardTransactions) -> 
 def test_fenced_coordinator_stops_and_the_next_one_completes_the_transaction(
     shard_bench: ShardTransactions,
 ) -> None:
-    producer = shard_bench.begin()
-    shard_bench.add(producer, (A, B))
-    shard_bench.end(producer)
-    (order,) = shard_bench.orders()
+    _, order = shard_bench.ended(A, B)
     shard_bench.report(order, A, errors.TransactionCoordinatorFenced.code)
     shard_bench.report(order, B, 0)
     shard_bench.advance(60.0)
@@ -600,10 +568,7 @@ def test_fenced_coordinator_stops_and_the_next_one_completes_the_transaction(
 def test_marker_result_of_an_earlier_coordinator_or_transaction_is_ignored(
     shard_bench: ShardTransactions,
 ) -> None:
-    producer = shard_bench.begin()
-    shard_bench.add(producer)
-    shard_bench.end(producer)
-    (order,) = shard_bench.orders()
+    producer, order = shard_bench.ended(A)
     shard_bench.reload()
     shard_bench.report(order, A, 0)
     assert shard_bench.state == "PrepareCommit"

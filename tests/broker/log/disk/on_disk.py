@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import ClassVar
+from typing import Any, ClassVar
 from uuid import UUID
 
 from pykafka2.broker.log.disk.checkpoints import Intervals
@@ -15,9 +15,41 @@ from pykafka2.broker.log.disk.disk_storage import DiskStorage
 from pykafka2.broker.log.disk.real_files import RealFiles
 from pykafka2.broker.log.file_system import FileSystem
 from pykafka2.broker.log.log_files import DiskSettings
-from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
+from pykafka2.records.batch import TRANSACTIONAL_FLAG
+from pykafka2.testing.simulation.files import SimFiles
+from tests.broker.support.batches import batch, view
 
 TOPIC_ID = bytes(range(16))
+
+
+def append(
+    log: PartitionLog, *values: bytes, key: bytes | None = None, epoch: int = 0, at: int = 1_000
+) -> None:
+    """Append a batch for each value."""
+    for value in values:
+        data = batch([value], keys=None if key is None else [key], timestamp=at)
+        log.append_as_leader(view(data), epoch)
+
+
+def append_in_transaction(log: PartitionLog, producer_id: int = 1) -> None:
+    data = batch([b"x"], attributes=TRANSACTIONAL_FLAG, producer_id=producer_id, producer_epoch=0)
+    log.append_as_leader(view(data), 0, from_client=False)
+
+
+def abort(log: PartitionLog, producer_id: int = 1) -> None:
+    """End the transaction of a producer."""
+    log.append_marker(EndMarker(producer_id, 0, False, 1), 0, 1_000)
+
+
+def held(log: PartitionLog) -> list[bytes]:
+    """Return the bytes of each batch from the log start."""
+    return [bytes(one.buffer) for one in log.batches(log.log_start_offset)]
+
+
+def bases(log: PartitionLog) -> list[int]:
+    """Return the first offset of each segment."""
+    return [segment.base_offset for segment in log.segments]
 
 
 class StorageOnDisk:
@@ -79,6 +111,18 @@ class StorageOnDisk:
 
     def log(self, topic: str = "t", partition: int = 0, topic_id: bytes = TOPIC_ID) -> PartitionLog:
         return self.storage.open(topic, topic_id, partition)
+
+    @classmethod
+    def with_log(cls, path: Path | str, **options: Any) -> tuple[StorageOnDisk, PartitionLog]:
+        """Return a new storage and its log."""
+        disk = cls(path, **options)
+        return disk, disk.log()
+
+    @classmethod
+    def simulated(cls, **options: Any) -> tuple[SimFiles, StorageOnDisk, PartitionLog]:
+        """Return a storage on files of the simulation, below /data, and its log."""
+        files = SimFiles(1)
+        return files, *cls.with_log("/data", files=files, **options)
 
     def restart(self, *, is_clean: bool = True) -> PartitionLog:
         """Stop and start the storage, and return the log again."""

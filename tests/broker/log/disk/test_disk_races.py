@@ -18,14 +18,10 @@ from pykafka2.broker.replication.log_cleaner import CompactionPolicy, LogCleaner
 from pykafka2.compression.steps import finish
 from pykafka2.errors import KafkaStorageError
 from pykafka2.testing.simulation.files import SimFiles
-from tests.broker.log.disk.on_disk import StorageOnDisk
+from tests.broker.log.disk.on_disk import StorageOnDisk, append, held
 from tests.broker.support.batches import batch, view
 
 POLICY = CompactionPolicy(min_dirty_ratio=0.0)
-
-
-def append(log: PartitionLog, value: bytes, key: bytes = b"k") -> None:
-    log.append_as_leader(view(batch([value], keys=[key])), 0)
 
 
 def filled(disk: StorageOnDisk) -> PartitionLog:
@@ -110,8 +106,7 @@ def test_deleted_segment_has_no_open_descriptor_after_its_removal(
     disk: StorageOnDisk, log: PartitionLog, restarts: bool
 ) -> None:
     log.limit_segments(RollLimits(max_bytes=300))
-    for _ in range(40):
-        append(log, b"x" * 100)
+    append(log, *[b"x" * 100] * 40)
     if restarts:
         log = disk.restart()
     log.advance_high_watermark(log.log_end_offset)
@@ -129,8 +124,7 @@ def test_reader_of_a_removed_segment_fails_and_the_directory_stays_online(
     disk: StorageOnDisk, log: PartitionLog
 ) -> None:
     log.limit_segments(RollLimits(max_bytes=300))
-    for _ in range(40):
-        append(log, b"x" * 100)
+    append(log, *[b"x" * 100] * 40)
     log.advance_high_watermark(log.log_end_offset)
     first = next(iter(log.segments))
     log.advance_log_start(30)
@@ -161,9 +155,7 @@ def test_many_rolls_at_once_use_a_limited_number_of_descriptors(
 
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_leader_epochs_before_the_recovery_point_survive_a_crash_of_the_machine(is_lost: bool) -> None:
-    files = SimFiles(1)
-    disk = StorageOnDisk("/data", files=files)
-    log = disk.log()
+    files, disk, log = StorageOnDisk.simulated()
     for epoch in (1, 3, 5):
         log.epochs.assign(epoch, log.log_end_offset)
         log.append_as_leader(view(batch([b"x"] * 4)), epoch)
@@ -198,13 +190,12 @@ def test_cleaner_skips_a_log_with_an_unreadable_segment_and_compacts_the_others(
     logs = []
     for partition in (0, 1):
         log = disk.log(partition=partition)
-        for _ in range(3):
-            append(log, b"x")
+        append(log, b"x", b"x", b"x", key=b"k")
         log.roll()
     disk.restart()
     for partition in (0, 1):
         log = disk.log(partition=partition)
-        append(log, b"x")
+        append(log, b"x", key=b"k")
         log.advance_high_watermark(log.log_end_offset)
         logs.append(log)
     files.broken.add("/data/0")
@@ -219,9 +210,7 @@ def test_cleaner_skips_a_log_with_an_unreadable_segment_and_compacts_the_others(
 
 
 def test_move_from_an_unreadable_directory_takes_only_that_one_offline() -> None:
-    files = SimFiles(1)
-    disk = StorageOnDisk("/data", files=files, directories=2)
-    log = disk.log()
+    files, disk, log = StorageOnDisk.simulated(directories=2)
     append(log, b"x")
     files.broken.add("/data/0/t-0/00000000000000000000.log")
     with pytest.raises(KafkaStorageError, match="reading /data/0/t-0"):
@@ -232,8 +221,7 @@ def test_move_from_an_unreadable_directory_takes_only_that_one_offline() -> None
 def test_names_of_a_moved_log_are_forced_to_the_disk_the_old_one_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = StorageOnDisk(tmp_path, directories=2)
-    log = disk.log()
+    disk, log = StorageOnDisk.with_log(tmp_path, directories=2)
     append(log, b"x")
     names: list[tuple[str, list[str]]] = []
     flush = RealFiles.flush_directory
@@ -251,31 +239,26 @@ def test_names_of_a_moved_log_are_forced_to_the_disk_the_old_one_first(
 
 
 def test_crash_of_the_machine_after_a_truncation_does_not_restore_flushed_records() -> None:
-    files = SimFiles(1)
-    disk = StorageOnDisk("/data", files=files)
-    log = disk.log()
-    for number in range(8):
-        append(log, b"old %d" % number)
+    files, disk, log = StorageOnDisk.simulated()
+    append(log, *(b"old %d" % number for number in range(8)))
     log.roll()  # flushes the segment
     disk.runs_at_once = False
     log.truncate_to(5)
     log.roll()  # is not flushed before the crash
-    for number in range(3):
-        append(log, b"new %d" % number)
+    append(log, *(b"new %d" % number for number in range(3)))
     files.content("/data/t-0/00000000000000000005.log").flush()
-    kept = [bytes(one.buffer) for one in log.batches()]
+    kept = held(log)
     disk.stop(is_clean=False)
     files.lose_unflushed("/data")
     disk.start()
-    assert [bytes(one.buffer) for one in disk.log().batches()] == kept
+    assert held(disk.log()) == kept
 
 
 def test_truncation_forces_the_names_of_dropped_segments_to_the_disk(
     disk: StorageOnDisk, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.limit_segments(RollLimits(max_bytes=300))
-    for _ in range(20):
-        append(log, b"x" * 100)
+    append(log, *[b"x" * 100] * 20)
     names: list[list[str]] = []
     flush = RealFiles.flush_directory
 
@@ -294,13 +277,13 @@ def test_damaged_checkpoint_of_clean_offsets_loses_no_record_of_a_compacted_log(
 ) -> None:
     log.limit_segments(RollLimits(max_bytes=300))
     for number in range(20):
-        append(log, b"x" * 20, b"%d" % (0 if number in (1, 2, 3) else number))
-    append(log, b"x", b"0")
+        append(log, b"x" * 20, key=b"%d" % (0 if number in (1, 2, 3) else number))
+    append(log, b"x", key=b"0")
     log.advance_high_watermark(log.log_end_offset)
     log.roll()
     finish(compact(log, POLICY, 0))
-    kept = [bytes(one.buffer) for one in log.batches()]
+    kept = held(log)
     disk.stop(is_clean=False)
     (disk.path / "cleaner-offset-checkpoint").write_text("damaged")
     disk.start()
-    assert [bytes(one.buffer) for one in disk.log().batches()] == kept
+    assert held(disk.log()) == kept

@@ -19,21 +19,20 @@ from pykafka2.broker.log.disk.disk_storage import DiskStorages
 from pykafka2.broker.log.disk.log_directory import on_disk
 from pykafka2.broker.log.disk.real_files import RealFile, RealFiles
 from pykafka2.broker.log.log_files import DiskSettings
-from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
+from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.segments import RollLimits
 from pykafka2.errors import CorruptMessage, KafkaStorageError
-from pykafka2.records.batch import TRANSACTIONAL_FLAG
 from pykafka2.testing.simulation.files import SimFile, SimFiles
-from tests.broker.log.disk.on_disk import TOPIC_ID, StorageOnDisk
+from tests.broker.log.disk.on_disk import (
+    TOPIC_ID,
+    StorageOnDisk,
+    abort,
+    append,
+    append_in_transaction,
+    bases,
+    held,
+)
 from tests.broker.support.batches import batch, view
-
-
-def append(log: PartitionLog, *values: bytes) -> None:
-    log.append_as_leader(view(batch(values)), 0)
-
-
-def held(log: PartitionLog) -> list[bytes]:
-    return [bytes(one.buffer) for one in log.batches()]
 
 
 def test_new_logs_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
@@ -44,11 +43,9 @@ def test_new_logs_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
 
 
 def test_log_moves_to_another_directory_and_is_found_there_after_a_restart(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path, directories=2)
-    log = disk.log()
+    disk, log = StorageOnDisk.with_log(tmp_path, directories=2)
     log.limit_segments(RollLimits(max_bytes=300))
-    for number in range(10):
-        append(log, b"%d" % number * 20)
+    append(log, *(b"%d" % number * 20 for number in range(10)))
     before = held(log)
     assert (tmp_path / "0/t-0").exists()
     disk.move(log, f"{tmp_path}/1")
@@ -121,11 +118,9 @@ def test_failed_directory_is_offline_and_the_other_one_accepts_records() -> None
 
 
 def test_full_index_rolls_the_segment_as_in_kafka(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path, index_interval=1)
-    log = disk.log()
+    disk, log = StorageOnDisk.with_log(tmp_path, index_interval=1)
     log.files.configure(DiskSettings(index_interval_bytes=1, max_index_bytes=8 * 5))
-    for number in range(50):
-        append(log, b"%d" % number)
+    append(log, *(b"%d" % number for number in range(50)))
     segments = on_disk(log.segments)
     assert len(segments) == 9
     assert [segment.offsets.count for segment in segments[:-1]] == [5] * 8
@@ -139,22 +134,21 @@ def test_unfinished_compaction_is_dropped_and_a_swapped_one_is_completed(
     disk: StorageOnDisk, log: PartitionLog
 ) -> None:
     log.limit_segments(RollLimits(max_bytes=300))
-    for number in range(12):
-        append(log, b"%d" % number * 20)
-    bases = [one.base_offset for one in log.segments]
+    append(log, *(b"%d" % number * 20 for number in range(12)))
+    starts = bases(log)
     before = held(log)
     disk.stop(is_clean=True)
     folder = disk.path / "t-0"
-    (folder / f"{bases[0]:020d}.log.cleaned").write_bytes(b"unfinished")
-    (folder / f"{bases[1]:020d}.log.swap").write_bytes(b"above an unfinished one")
-    (folder / f"{bases[2]:020d}.index.deleted").write_bytes(b"")
+    (folder / f"{starts[0]:020d}.log.cleaned").write_bytes(b"unfinished")
+    (folder / f"{starts[1]:020d}.log.swap").write_bytes(b"above an unfinished one")
+    (folder / f"{starts[2]:020d}.index.deleted").write_bytes(b"")
     disk.start()
     assert held(disk.log()) == before
     disk.stop(is_clean=True)
     # All are named .swap: the first one has the first batch of two segments.
-    (folder / f"{0:020d}.log.swap").write_bytes(before[0] + before[bases[1]])
+    (folder / f"{0:020d}.log.swap").write_bytes(before[0] + before[starts[1]])
     disk.start()
-    assert held(disk.log()) == [before[0], before[bases[1]], *before[bases[2] :]]
+    assert held(disk.log()) == [before[0], before[starts[1]], *before[starts[2] :]]
     assert {one.suffix for one in folder.iterdir()} <= {
         "",
         ".log",
@@ -168,8 +162,7 @@ def test_unfinished_compaction_is_dropped_and_a_swapped_one_is_completed(
 def test_recreated_topic_survives_a_kill_before_the_next_checkpoint(
     disk: StorageOnDisk, log: PartitionLog
 ) -> None:
-    for number in range(5):
-        append(log, b"%d" % number)
+    append(log, b"0", b"1", b"2", b"3", b"4")
     log.advance_high_watermark(5)
     log.advance_log_start(3)
     log.clean_offset = 5
@@ -198,10 +191,8 @@ def test_log_that_starts_within_a_batch_survives_a_kill(disk: StorageOnDisk, log
 def test_kill_while_a_log_moves_keeps_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_torn_at: int
 ) -> None:
-    disk = StorageOnDisk(tmp_path, directories=2)
-    log = disk.log()
-    append(log, b"first")
-    append(log, b"second")
+    disk, log = StorageOnDisk.with_log(tmp_path, directories=2)
+    append(log, b"first", b"second")
     before = held(log)
     renames: list[str] = []
     rename = disk.files.rename
@@ -225,10 +216,8 @@ def test_kill_while_a_log_moves_keeps_the_log(
 
 
 def test_log_start_survives_a_kill_after_the_log_has_moved(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path, directories=2)
-    log = disk.log()
-    for number in range(5):
-        append(log, b"%d" % number)
+    disk, log = StorageOnDisk.with_log(tmp_path, directories=2)
+    append(log, b"0", b"1", b"2", b"3", b"4")
     log.advance_high_watermark(5)
     log.advance_log_start(3)
     disk.move(log, f"{tmp_path}/1")
@@ -300,18 +289,14 @@ def test_deleted_log_of_a_long_name_keeps_its_partition_as_in_kafka(disk: Storag
 
 
 def test_power_loss_after_a_truncation_below_the_recovery_point_leaves_no_hole() -> None:
-    files = SimFiles(1)
-    disk = StorageOnDisk("/data", files=files)
-    log = disk.log()
+    files, disk, log = StorageOnDisk.simulated()
     log.limit_segments(RollLimits(max_bytes=300))
-    for number in range(20):
-        append(log, b"old %d" % number * 10)
+    append(log, *(b"old %d" % number * 10 for number in range(20)))
     log.flush()
     disk.run_for_a_minute()
     log.truncate_to(4)
     disk.runs_at_once = False  # the flushes of rolled segments do not end before the crash
-    for number in range(16):
-        append(log, b"new %d" % number * 10)
+    append(log, *(b"new %d" % number * 10 for number in range(16)))
     disk.stop(is_clean=False)
     for segment in range(5, 12):  # only some segments reach the disk
         path = f"/data/t-0/{segment:020d}.log"
@@ -377,8 +362,7 @@ def test_process_without_a_free_descriptor_closes_files_instead_of_failing_the_d
 def test_log_that_moves_before_the_flush_of_a_rolled_segment_keeps_the_directories_online(
     tmp_path: Path,
 ) -> None:
-    disk = StorageOnDisk(tmp_path, directories=2)
-    log = disk.log()
+    disk, log = StorageOnDisk.with_log(tmp_path, directories=2)
     disk.runs_at_once = False
     append(log, b"x")
     log.roll()
@@ -390,10 +374,8 @@ def test_log_that_moves_before_the_flush_of_a_rolled_segment_keeps_the_directori
 def test_log_that_is_copied_in_several_pieces_moves_as_a_whole_and_leaves_no_file_open(
     tmp_path: Path,
 ) -> None:
-    disk = StorageOnDisk(tmp_path, directories=2)
-    log = disk.log()
-    for number in range(10):
-        append(log, b"%d" % number * 20)
+    disk, log = StorageOnDisk.with_log(tmp_path, directories=2)
+    append(log, *(b"%d" % number * 20 for number in range(10)))
     before = held(log)
     disk.move(log, f"{tmp_path}/1", step=100)
     assert [file.path for file in open_files(disk) if not os.path.exists(file.path)] == []
@@ -415,9 +397,7 @@ def test_abandoned_cleaned_segment_leaves_no_file_open(disk: StorageOnDisk, log:
 
 
 def test_nothing_is_written_to_a_failed_directory() -> None:
-    files = SimFiles(1)
-    disk = StorageOnDisk("/data", files=files)
-    log = disk.log()
+    files, disk, log = StorageOnDisk.simulated()
     append(log, b"x")
     files.broken.add("/data/t-0")
     with pytest.raises(KafkaStorageError):
@@ -438,9 +418,7 @@ def contents(files: SimFiles) -> dict[str, bytes]:
 
 
 def test_append_that_fails_in_the_index_leaves_no_bytes_in_the_segment() -> None:
-    files = SimFiles(1)
-    disk = StorageOnDisk("/data", files=files, index_interval=1)
-    log = disk.log()
+    files, disk, log = StorageOnDisk.simulated(index_interval=1)
     append(log, b"first")
     path = f"/data/t-0/{0:020d}"
     size = files.size(f"{path}.log")
@@ -455,11 +433,9 @@ def test_append_that_fails_in_the_index_leaves_no_bytes_in_the_segment() -> None
 def test_failed_flush_in_the_background_leaves_no_descriptor_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = StorageOnDisk(tmp_path, index_interval=1)
-    log = disk.log()
+    disk, log = StorageOnDisk.with_log(tmp_path, index_interval=1)
     disk.runs_at_once = False
-    for number in range(3):
-        append(log, b"%d" % number)
+    append(log, b"0", b"1", b"2")
     before = len(open_files(disk)), len(os.listdir("/dev/fd"))
     log.roll()
 
@@ -481,8 +457,7 @@ def test_truncation_cuts_the_indexes_before_the_segment() -> None:
     files = CutOrder(1)
     disk = StorageOnDisk("/data", files=files, index_interval=1)
     log = disk.log()
-    for number in range(5):
-        append(log, b"%d" % number)
+    append(log, b"0", b"1", b"2", b"3", b"4")
     files.cut.clear()
     log.truncate_to(2)
     assert files.cut.index("index") < files.cut.index("log")
@@ -509,10 +484,9 @@ class CutOrder(SimFiles):
 
 
 def test_time_index_has_each_timestamp_once_at_the_first_batch_with_it(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path, index_interval=1)
-    log = disk.log()
+    _, log = StorageOnDisk.with_log(tmp_path, index_interval=1)
     for at in (5, 5, 7, 7, 6, 9):
-        log.append_as_leader(view(batch([b"x"], timestamp=at)), 0)
+        append(log, b"x", at=at)
     log.roll()
     first = on_disk(log.segments)[0]
     assert [first.times.entry(number) for number in range(first.times.count)] == [(5, 0), (7, 2), (9, 5)]
@@ -521,8 +495,7 @@ def test_time_index_has_each_timestamp_once_at_the_first_batch_with_it(tmp_path:
 def test_lost_records_after_delete_records_do_not_count_those_below_the_start(
     disk: StorageOnDisk, log: PartitionLog
 ) -> None:
-    for number in range(5):
-        append(log, b"%d" % number)
+    append(log, b"0", b"1", b"2", b"3", b"4")
     log.advance_high_watermark(5)
     log.advance_log_start(3)
     assert disk.storage.lose_unflushed() == 2
@@ -573,8 +546,7 @@ def test_batch_across_the_limit_of_a_read_is_returned_whole(disk: StorageOnDisk,
 
 
 def test_read_of_whole_batches_takes_exactly_max_bytes(disk: StorageOnDisk, log: PartitionLog) -> None:
-    for _ in range(3):
-        append(log, b"x")
+    append(log, b"x", b"x", b"x")
     size = log.size_bytes // 3
     for max_bytes, count in ((2 * size - 1, 1), (2 * size, 2), (2 * size + 1, 2), (size - 1, 1)):
         assert len(log.read(0, 9, max_bytes, min_one=True).batches) == count
@@ -585,8 +557,7 @@ def test_read_of_whole_batches_takes_exactly_max_bytes(disk: StorageOnDisk, log:
 def test_segment_that_has_become_shorter_ends_a_read_with_an_error(
     disk: StorageOnDisk, log: PartitionLog, size: int
 ) -> None:
-    append(log, b"first")
-    append(log, b"x" * (6 << 20))
+    append(log, b"first", b"x" * (6 << 20))
     os.truncate(disk.path / f"t-0/{0:020d}.log", size)
     with pytest.raises(CorruptMessage, match=r"0\.log ends within the batch at position"):
         held(log)
@@ -607,12 +578,10 @@ def test_flush_that_fails_at_a_stop_leaves_the_other_directories_clean() -> None
 def test_read_after_a_truncation_does_not_use_the_places_of_before(
     disk: StorageOnDisk, log: PartitionLog
 ) -> None:
-    for value in (b"0", b"1", b"2", b"3"):
-        append(log, value)
+    append(log, b"0", b"1", b"2", b"3")
     assert len(log.read(0, 2, 1 << 20, min_one=True).batches) == 2  # the place of offset 2 is remembered
     log.truncate_to(1)
-    for value in (b"longer than before", b"2", b"3"):
-        append(log, value)
+    append(log, b"longer than before", b"2", b"3")
     [found] = log.read(2, 3, 1 << 20, min_one=True).batches
     assert found.base_offset == 2
 
@@ -621,7 +590,7 @@ def test_largest_timestamp_after_a_truncation_is_that_of_the_remaining_batches(
     disk: StorageOnDisk, log: PartitionLog
 ) -> None:
     for at in (5, 9, 7):
-        log.append_as_leader(view(batch([b"x"], timestamp=at)), 0)
+        append(log, b"x", at=at)
     log.truncate_to(1)
     [segment] = on_disk(log.segments)
     assert segment.latest == (5, 0)
@@ -630,13 +599,10 @@ def test_largest_timestamp_after_a_truncation_is_that_of_the_remaining_batches(
 
 
 def test_index_entries_after_a_truncation_are_as_far_apart_as_before(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path, index_interval=250)
-    log = disk.log()
-    for _ in range(4):
-        append(log, b"x" * 40)  # 108 bytes
+    _, log = StorageOnDisk.with_log(tmp_path, index_interval=250)
+    append(log, *[b"x" * 40] * 4)  # 108 bytes each
     log.truncate_to(2)
-    for _ in range(2):
-        append(log, b"x" * 40)
+    append(log, *[b"x" * 40] * 2)
     [segment] = on_disk(log.segments)
     assert segment.offsets.count == 1
 
@@ -666,8 +632,7 @@ def test_only_a_log_start_within_a_segment_is_in_the_checkpoint(disk: StorageOnD
         for _ in range(2):
             append(log, b"x")
             log.roll()
-        append(log, b"x")
-        append(log, b"x")
+        append(log, b"x", b"x")
         log.advance_high_watermark(4)
         log.advance_log_start(partition + 1)
     disk.stop(is_clean=True)
@@ -676,9 +641,8 @@ def test_only_a_log_start_within_a_segment_is_in_the_checkpoint(disk: StorageOnD
 
 
 def test_transaction_index_is_deleted_with_its_segment(disk: StorageOnDisk, log: PartitionLog) -> None:
-    data = batch([b"x"], attributes=TRANSACTIONAL_FLAG, producer_id=1, producer_epoch=0)
-    log.append_as_leader(view(data), 0, from_client=False)
-    log.append_marker(EndMarker(1, 0, False, 1), 0, 1_000)
+    append_in_transaction(log)
+    abort(log)
     log.roll()
     append(log, b"y")
     log.advance_high_watermark(3)
@@ -712,10 +676,9 @@ def test_recovery_without_the_epoch_checkpoint_reads_each_batch_once(
 
 
 def test_no_index_entry_points_behind_the_end_of_a_truncated_log(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path, index_interval=1)
-    log = disk.log()
+    _, log = StorageOnDisk.with_log(tmp_path, index_interval=1)
     for at in range(6):
-        log.append_as_leader(view(batch([b"x"], timestamp=at)), 0)
+        append(log, b"x", at=at)
     for end in (5, 3, 1):
         log.truncate_to(end)
         [segment] = on_disk(log.segments)
@@ -743,17 +706,15 @@ def test_time_of_the_next_removal_is_that_of_the_earliest_file(disk: StorageOnDi
 
 def test_size_after_a_truncation_is_that_of_the_files(disk: StorageOnDisk, log: PartitionLog) -> None:
     log.limit_segments(RollLimits(max_bytes=300))
-    for number in range(12):
-        append(log, b"%d" % number * 20)
+    append(log, *(b"%d" % number * 20 for number in range(12)))
     for end in (11, 7, 3):
         log.truncate_to(end)
         assert log.size_bytes == sum(path.stat().st_size for path in disk.path.glob("t-0/*.log"))
 
 
 def test_segment_rolls_before_its_offsets_need_more_than_31_bits(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path, index_interval=1)
-    log = disk.log()
+    disk, log = StorageOnDisk.with_log(tmp_path, index_interval=1)
     for offset in (0, 2**31 - 1, 2**31):  # the leader's compaction has removed the others
         log.append_as_follower(placed(view(batch([b"x"])), offset, 0).buffer)
-    assert [one.base_offset for one in log.segments] == [0, 2**31]
+    assert bases(log) == [0, 2**31]
     assert len(held(disk.restart(is_clean=False))) == 3

@@ -15,8 +15,7 @@ from pykafka2.broker.replication.log_cleaner import CompactionPolicy, cleanable_
 from pykafka2.compression.steps import finish
 from pykafka2.errors import KafkaStorageError
 from pykafka2.testing.simulation.files import SimFiles
-from tests.broker.log.disk.on_disk import StorageOnDisk
-from tests.broker.support.batches import batch, view
+from tests.broker.log.disk.on_disk import StorageOnDisk, append, bases
 
 AGE = RetentionPolicy(max_age_ms=1000)
 NO_TIMESTAMP = -1
@@ -33,8 +32,8 @@ class World:
         self.path = path / "t-0"
         self.log = self.disk.log()
         for number in range(3):
-            append(self.log, b"k%d" % number)
-            append(self.log, b"k")
+            append(self.log, b"x", key=b"k%d" % number, at=NO_TIMESTAMP)
+            append(self.log, b"x", key=b"k", at=NO_TIMESTAMP)
             self.log.roll()
             self.write_at(2 * number, 10_000 * (number + 1))
         self.log.advance_high_watermark(self.log.log_end_offset)
@@ -43,28 +42,18 @@ class World:
         """Set the time of the last write to a segment's file."""
         os.utime(self.path / f"{base_offset:020d}{LOG}", ns=(0, modified_ms * 1_000_000))
 
-    def bases(self) -> list[int]:
-        return [segment.base_offset for segment in self.log.segments]
-
-    def stop(self) -> None:
-        self.disk.stop(is_clean=True)
-
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def append(log: PartitionLog, key: bytes, timestamp: int = NO_TIMESTAMP) -> None:
-    log.append_as_leader(view(batch([b"x"], keys=[key], timestamp=timestamp)), 0)
-
-
 def test_segment_without_timestamps_expires_by_the_time_of_its_file(world: World) -> None:
     assert apply_retention(world.log, AGE, 11_000) == 0
     assert apply_retention(world.log, AGE, 11_001) == 1
-    assert world.bases() == [2, 4, 6]
+    assert bases(world.log) == [2, 4, 6]
     assert apply_retention(world.log, AGE, 21_001) == 1
-    assert world.bases() == [4, 6]
+    assert bases(world.log) == [4, 6]
 
 
 def test_file_times_count_after_a_restart_too(world: World) -> None:
@@ -75,15 +64,15 @@ def test_file_times_count_after_a_restart_too(world: World) -> None:
 
 def test_segment_with_one_timestamp_expires_by_it_and_not_by_its_file(tmp_path: Path) -> None:
     world = World(tmp_path)
-    append(world.log, b"k", timestamp=50_000)
-    append(world.log, b"k")
+    append(world.log, b"x", at=50_000)
+    append(world.log, b"x", at=NO_TIMESTAMP)
     world.log.roll()
     world.log.advance_high_watermark(world.log.log_end_offset)
     world.write_at(6, 1)
     apply_retention(world.log, AGE, 51_000)
-    assert world.bases() == [6, 8]
+    assert bases(world.log) == [6, 8]
     apply_retention(world.log, AGE, 51_001)
-    assert world.bases() == [8]
+    assert bases(world.log) == [8]
 
 
 def test_min_compaction_lag_of_a_segment_without_timestamps_is_counted_from_its_file(world: World) -> None:
@@ -95,7 +84,7 @@ def test_min_compaction_lag_of_a_segment_without_timestamps_is_counted_from_its_
 def test_compacted_segment_has_the_file_time_of_the_last_one_that_it_replaces(world: World) -> None:
     cleaned = finish(compact(world.log, CompactionPolicy(min_dirty_ratio=0.0), 0))
     assert cleaned is not None
-    assert world.bases() == [0, 6]
+    assert bases(world.log) == [0, 6]
     assert apply_retention(world.log, AGE, 31_000) == 0
     assert apply_retention(world.log, AGE, 31_001) == 1
 
@@ -104,10 +93,10 @@ def test_several_compacted_segments_have_the_file_times_of_their_own_ones(world:
     size = next(iter(world.log.segments)).size_bytes
     world.log.limit_segments(RollLimits(max_bytes=2 * size))
     finish(compact(world.log, CompactionPolicy(min_dirty_ratio=0.0), 0))
-    assert world.bases() == [0, 4, 6]
+    assert bases(world.log) == [0, 4, 6]
     assert apply_retention(world.log, AGE, 20_999) == 0
     assert apply_retention(world.log, AGE, 21_001) == 1
-    assert world.bases() == [4, 6]
+    assert bases(world.log) == [4, 6]
 
 
 def test_unreadable_file_time_takes_the_directory_offline(world: World) -> None:
@@ -119,7 +108,7 @@ def test_unreadable_file_time_takes_the_directory_offline(world: World) -> None:
 
 def test_segment_without_timestamps_in_memory_never_expires() -> None:
     log = PartitionLog("t", 0, bytes(16))
-    append(log, b"k")
+    append(log, b"x", at=NO_TIMESTAMP)
     log.roll()
     log.advance_high_watermark(1)
     assert apply_retention(log, AGE, 1 << 50) == 0

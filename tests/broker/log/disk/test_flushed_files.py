@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from pykafka2.broker.log.disk.real_files import RealFiles
-from pykafka2.broker.log.partition_log import EndMarker
 from pykafka2.broker.log.segments import RollLimits
 from pykafka2.broker.replication.log_cleaner import CompactionPolicy, compact
 from pykafka2.compression.steps import finish
-from pykafka2.records.batch import TRANSACTIONAL_FLAG
 from pykafka2.testing.simulation.files import SimFiles
-from tests.broker.log.disk.on_disk import StorageOnDisk
-from tests.broker.support.batches import batch, view
+from tests.broker.log.disk.on_disk import StorageOnDisk, abort, append, append_in_transaction
+from tests.broker.support.batches import NOW_MS, batch, view
 
 LOG = "/data/t-0"
 RECOVERY_POINTS = "/data/recovery-point-offset-checkpoint"
@@ -74,14 +72,12 @@ class WatchedLog:
         self.disk.runs_at_once = False
 
     def append(self, *values: bytes) -> None:
-        for value in values:
-            self.log.append_as_leader(view(batch([value])), 0)
+        append(self.log, *values, at=NOW_MS)
 
     def abort(self) -> None:
         """Append an aborted transaction."""
-        data = batch([b"x"], attributes=TRANSACTIONAL_FLAG, producer_id=1, producer_epoch=0)
-        self.log.append_as_leader(view(data), 0, from_client=False)
-        self.log.append_marker(EndMarker(1, 0, False, 1), 0, 1_000)
+        append_in_transaction(self.log)
+        abort(self.log)
 
     def limit(self, max_bytes: int) -> None:
         self.log.limit_segments(RollLimits(max_bytes=max_bytes))

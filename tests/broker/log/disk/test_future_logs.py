@@ -9,33 +9,21 @@ import pytest
 
 from pykafka2.broker.log.disk.future_logs import MAX_BATCHES, FutureLog
 from pykafka2.broker.log.disk.log_directory import on_disk
-from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
 from pykafka2.broker.log.segments import RollLimits
 from pykafka2.errors import ConfigurationError, InvalidTopicException, KafkaStorageError
 from pykafka2.testing.simulation.files import SimFiles
-from tests.broker.log.disk.on_disk import TOPIC_ID, StorageOnDisk
-from tests.broker.support.batches import batch, view
+from tests.broker.log.disk.on_disk import (
+    TOPIC_ID,
+    StorageOnDisk,
+    abort,
+    append,
+    append_in_transaction,
+    bases,
+    held,
+)
 
 FIRST, SECOND = bytes(15) + b"\1", bytes(15) + b"\2"
 """The ids of the data directories."""
-
-
-def append(
-    log: PartitionLog, *values: bytes, epoch: int = 0, producer_id: int = -1, sequence: int = -1
-) -> None:
-    transactional = 16 if producer_id >= 0 else 0
-    data = batch(
-        values,
-        producer_id=producer_id,
-        producer_epoch=0 if producer_id >= 0 else -1,
-        base_sequence=sequence,
-        attributes=transactional,
-    )
-    log.append_as_leader(view(data), epoch)
-
-
-def held(log: PartitionLog) -> list[bytes]:
-    return [bytes(one.buffer) for one in log.batches(log.log_start_offset)]
 
 
 class World:
@@ -45,8 +33,7 @@ class World:
         self.disk = StorageOnDisk(path, directories=2, files=files)
         self.log = self.disk.log()
         self.log.limit_segments(RollLimits(max_bytes=500))
-        for number in range(20):
-            append(self.log, b"%d" % number * 10)
+        append(self.log, *(b"%d" % number * 10 for number in range(20)))
         self.target = f"{path}/1"
 
     def begin(self) -> FutureLog:
@@ -54,13 +41,23 @@ class World:
         [move] = self.disk.storage.moves
         return move
 
+    def copied(self) -> FutureLog:
+        """Begin a move, and copy the log."""
+        move = self.begin()
+        while not move.step(300):
+            pass
+        return move
+
+    def lose_original(self) -> None:
+        """Restart the storage without the log in the first directory."""
+        self.disk.stop(is_clean=False)
+        (self.disk.path / "0/t-0").rename(self.disk.path / "0/lost")
+        self.disk.start()
+
     def finish(self, move: FutureLog) -> None:
         while not move.step(300):
             pass
         move.finish()
-
-    def stop(self) -> None:
-        self.disk.stop(is_clean=True)
 
 
 @pytest.fixture
@@ -79,10 +76,8 @@ def test_step_copies_at_most_its_bytes_and_one_batch(world: World) -> None:
 
 
 def test_step_copies_a_limited_number_of_small_batches(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path, directories=2)
-    log = disk.log()
-    for _ in range(MAX_BATCHES + 100):
-        append(log, b"x")
+    disk, log = StorageOnDisk.with_log(tmp_path, directories=2)
+    append(log, *[b"x"] * (MAX_BATCHES + 100))
     disk.storage.move(log, f"{tmp_path}/1")
     [move] = disk.storage.moves
     assert not move.step(1 << 20)
@@ -97,10 +92,10 @@ def test_records_that_are_appended_meanwhile_are_in_the_moved_log(world: World) 
         append(world.log, b"%d" % number * 10)
     before = held(world.log)
     assert world.disk.names("0/t-0")
-    bases = [segment.base_offset for segment in world.log.segments]
+    before_move = bases(world.log)
     world.finish(move)
     assert held(world.log) == before
-    assert [segment.base_offset for segment in world.log.segments] == bases
+    assert bases(world.log) == before_move
     append(world.log, b"after", epoch=3)
     assert world.disk.storage.moves == []
     assert not list(world.disk.path.glob("0/t-0"))
@@ -112,12 +107,9 @@ def test_records_that_are_appended_meanwhile_are_in_the_moved_log(world: World) 
 
 
 def test_batches_that_the_log_has_truncated_are_not_in_the_moved_one(world: World) -> None:
-    move = world.begin()
-    while not move.step(300):
-        pass
+    move = world.copied()
     world.log.truncate_to(12)
-    for number in range(15):
-        append(world.log, b"other %d" % number, epoch=1)
+    append(world.log, *(b"other %d" % number for number in range(15)), epoch=1)
     assert not move.step(1)
     before = held(world.log)
     world.finish(move)
@@ -138,11 +130,10 @@ def test_log_start_that_advances_meanwhile_is_that_of_the_moved_log(world: World
 
 
 def test_open_and_aborted_transactions_move_with_their_log(world: World) -> None:
-    append(world.log, b"aborted", producer_id=7, sequence=0)
-    world.log.append_marker(EndMarker(7, 0, False, 0), 0, 1)
-    append(world.log, b"open", producer_id=8, sequence=0)
-    move = world.begin()
-    world.finish(move)
+    append_in_transaction(world.log, 7)
+    abort(world.log, 7)
+    append_in_transaction(world.log, 8)
+    world.finish(world.begin())
     world.log.advance_high_watermark(world.log.log_end_offset)
     for log in (world.log, world.disk.restart(is_clean=False)):
         log.advance_high_watermark(log.log_end_offset)
@@ -164,7 +155,7 @@ def test_deleted_topic_deletes_its_copy(world: World) -> None:
     world.disk.storage.remove(world.log)
     assert world.disk.storage.moves == []
     assert not list(world.disk.path.glob("*/*-future"))
-    world.stop()
+    world.disk.stop()
     assert not list(world.disk.path.glob("*/t-0*"))
 
 
@@ -200,9 +191,7 @@ def test_copy_of_a_topic_that_is_gone_is_kept_as_stray(world: World) -> None:
 
 
 def test_copy_in_the_directory_of_the_metadata_is_completed_after_a_kill(world: World) -> None:
-    move = world.begin()
-    while not move.step(300):
-        pass
+    world.copied()
     before = held(world.log)
     world.disk.stop(is_clean=False)
     [old] = world.disk.path.glob("0/t-0")
@@ -215,10 +204,7 @@ def test_copy_in_the_directory_of_the_metadata_is_completed_after_a_kill(world: 
 
 def test_incomplete_copy_does_not_become_the_log_in_another_directory(world: World) -> None:
     world.begin().step(300)
-    world.disk.stop(is_clean=False)
-    [old] = world.disk.path.glob("0/t-0")
-    old.rename(old.with_name("lost"))
-    world.disk.start()
+    world.lose_original()
     log = world.disk.storage.open("t", TOPIC_ID, 0, FIRST)
     assert held(log) == []
     assert world.disk.storage.places.of(TOPIC_ID, 0) == f"{world.disk.path}/0"
@@ -251,9 +237,7 @@ def test_failed_directory_stops_the_move_and_a_start_without_failure_continues_i
 def test_log_stays_where_it_is_if_the_target_fails_at_the_end() -> None:
     files = SimFiles(2)
     world = World("/data", files)
-    move = world.begin()
-    while not move.step(300):
-        pass
+    move = world.copied()
     before = held(world.log)
     files.read_only.add("/data/1/t-0")
     rename = files.rename
@@ -279,7 +263,7 @@ def test_topic_name_that_is_too_long_for_a_copy_is_rejected(tmp_path: Path) -> N
 
 
 def test_log_in_two_directories_is_refused_with_both_paths(world: World) -> None:
-    world.stop()
+    world.disk.stop()
     source, other = world.disk.path / "0/t-0", world.disk.path / "1/t-0"
     other.mkdir()
     for file in source.iterdir():
@@ -294,10 +278,10 @@ def test_segments_of_the_moved_log_begin_where_those_of_the_log_do(world: World)
     append(world.log, b"20")
     world.log.roll()
     append(world.log, b"21")
-    bases = [segment.base_offset for segment in world.log.segments]
-    assert bases[-1] == 21
+    before_move = bases(world.log)
+    assert before_move[-1] == 21
     world.finish(world.begin())
-    assert [segment.base_offset for segment in world.log.segments] == bases
+    assert bases(world.log) == before_move
 
 
 def test_move_while_another_directory_has_failed_is_rejected() -> None:
@@ -315,10 +299,7 @@ def test_move_while_another_directory_has_failed_is_rejected() -> None:
 
 def test_copy_without_its_log_is_kept_as_stray_if_the_topic_is_gone(world: World) -> None:
     world.begin().step(700)
-    world.disk.stop(is_clean=False)
-    [old] = world.disk.path.glob("0/t-0")
-    old.rename(old.with_name("lost"))
-    world.disk.start()
+    world.lose_original()
     world.disk.storage.remove_unknown(set())
     assert len(list(world.disk.path.glob("1/t-0.*-stray"))) == 1
     assert not list(world.disk.path.glob("1/*-future"))

@@ -14,16 +14,10 @@ from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
 from pykafka2.broker.log.segments import RollLimits
 from pykafka2.broker.replication.log_cleaner import CompactionPolicy, compact
 from pykafka2.compression.steps import finish
-from pykafka2.records.batch import TRANSACTIONAL_FLAG
-from tests.broker.log.disk.on_disk import StorageOnDisk
+from tests.broker.log.disk.on_disk import StorageOnDisk, abort, append, append_in_transaction, bases
 from tests.broker.support.batches import batch, view
 
 TWO_BATCHES = RollLimits(max_bytes=250)
-
-
-def append(log: PartitionLog, *values: bytes, epoch: int = 0, at: int = 1_000) -> None:
-    for value in values:
-        log.append_as_leader(view(batch([value], timestamp=at)), epoch)
 
 
 def values_of(log: PartitionLog) -> list[int]:
@@ -34,10 +28,21 @@ def write_checkpoint(folder: Path, name: str, offset: int) -> None:
     (folder / name).write_text(f"0\n1\nt 0 {offset}\n")
 
 
+def crashed(tmp_path: Path) -> None:
+    """Remove the mark of a clean stop."""
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+
+
+def damage(path: Path) -> None:
+    """Change the last byte of a file."""
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
 def stopped(tmp_path: Path, count: int = 6, *, size: int = 40, interval: int = 4096) -> StorageOnDisk:
     """A storage that was stopped; its log has two batches in a segment."""
-    disk = StorageOnDisk(tmp_path, index_interval=interval)
-    log = disk.log()
+    disk, log = StorageOnDisk.with_log(tmp_path, index_interval=interval)
     log.limit_segments(TWO_BATCHES)
     append(log, *(b"%d" % (number % 10) * size for number in range(count)))
     disk.stop(is_clean=True)
@@ -93,32 +98,28 @@ def test_log_without_a_segment_begins_at_its_start(tmp_path: Path) -> None:
 
 def test_recovery_begins_with_the_segment_of_the_recovery_point(tmp_path: Path) -> None:
     disk = stopped(tmp_path)
-    (tmp_path / ".kafka_cleanshutdown").unlink()
+    crashed(tmp_path)
     write_checkpoint(tmp_path, "recovery-point-offset-checkpoint", 5)
     last = tmp_path / f"t-0/{4:020d}.log"
-    data = bytearray(last.read_bytes())
-    data[-1] ^= 1  # in the last batch, after the recovery point
-    last.write_bytes(data)
+    size = last.stat().st_size
+    damage(last)  # in the last batch, after the recovery point
     log = started(disk)
     assert (log.log_end_offset, log.recovery_point) == (5, 5)
-    assert last.stat().st_size == len(data) // 2
+    assert last.stat().st_size == size // 2
 
 
 def test_recovery_does_not_read_flushed_segments(tmp_path: Path) -> None:
     disk = stopped(tmp_path)
-    (tmp_path / ".kafka_cleanshutdown").unlink()
+    crashed(tmp_path)
     write_checkpoint(tmp_path, "recovery-point-offset-checkpoint", 4)
-    first = tmp_path / f"t-0/{0:020d}.log"
-    data = bytearray(first.read_bytes())
-    data[-1] ^= 1  # as Kafka: the consumer finds it by the checksum
-    first.write_bytes(data)
+    damage(tmp_path / f"t-0/{0:020d}.log")  # as Kafka: the consumer finds it by the checksum
     log = started(disk)
     assert (log.log_end_offset, log.recovery_point) == (6, 4)
 
 
 def test_segments_behind_a_cut_are_removed_with_all_their_files(tmp_path: Path) -> None:
     disk = stopped(tmp_path, 8)
-    (tmp_path / ".kafka_cleanshutdown").unlink()
+    crashed(tmp_path)
     (tmp_path / "recovery-point-offset-checkpoint").unlink()
     path = tmp_path / f"t-0/{2:020d}.log"
     path.write_bytes(path.read_bytes()[:-3])
@@ -158,7 +159,7 @@ def test_snapshots_that_no_segment_needs_are_removed(tmp_path: Path, is_clean: b
     for offset in (3, 99):  # within a segment, and after the log's end
         (folder / f"{offset:020d}.snapshot").write_bytes(content)
     if not is_clean:
-        (tmp_path / ".kafka_cleanshutdown").unlink()
+        crashed(tmp_path)
     started(disk)
     found = [int(name[:20]) for name in disk.names() if name.endswith(".snapshot")]
     assert found == [2, 4, 6]
@@ -172,7 +173,7 @@ def test_segment_that_compaction_has_shortened_is_not_taken_for_a_damaged_one(
         log.append_as_leader(view(batch([b"v" * 40], keys=[key])), 0)
     log.advance_high_watermark(5)
     assert finish(compact(log, CompactionPolicy(min_dirty_ratio=0.0), 1_000)) is not None
-    assert [one.base_offset for one in log.segments] == [0, 2, 4]
+    assert bases(log) == [0, 2, 4]
     assert values_of(log) == [0, 2, 3, 4]
     log = disk.restart(is_clean=False)
     assert log.recovery_point == 0
@@ -185,7 +186,7 @@ def test_segment_that_begins_with_a_gap_of_a_compacted_leader_is_not_behind_a_cu
     log.limit_segments(TWO_BATCHES)
     for offset in (0, 1, 5, 6):  # the leader's compaction has removed 2 to 4
         log.append_as_follower(placed(view(batch([b"v" * 40])), offset, 0).buffer)
-    assert [one.base_offset for one in log.segments] == [0, 2]
+    assert bases(log) == [0, 2]
     assert values_of(disk.restart(is_clean=False)) == [0, 1, 5, 6]
 
 
@@ -194,8 +195,7 @@ def test_segment_that_begins_with_a_gap_of_a_compacted_leader_is_not_behind_a_cu
 
 def epochs_of(tmp_path: Path) -> tuple[StorageOnDisk, list[EpochEntry]]:
     """A stopped storage whose log has three leader epochs in three segments."""
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+    disk, log = StorageOnDisk.with_log(tmp_path)
     log.limit_segments(TWO_BATCHES)
     for epoch in (0, 3, 4):
         append(log, b"a" * 40, b"b" * 40, epoch=epoch)
@@ -216,7 +216,7 @@ def test_missing_or_damaged_epochs_are_found_in_the_batches(
     else:
         path.write_text(text)
     if not is_clean:
-        (tmp_path / ".kafka_cleanshutdown").unlink()
+        crashed(tmp_path)
     assert started(disk).epochs.entries == entries == [(0, 0), (3, 2), (4, 4)]
 
 
@@ -245,7 +245,7 @@ def test_epochs_that_recovery_has_found_are_written(tmp_path: Path) -> None:
     path = tmp_path / "t-0/leader-epoch-checkpoint"
     before = path.read_text()
     path.unlink()
-    (tmp_path / ".kafka_cleanshutdown").unlink()
+    crashed(tmp_path)
     started(disk)
     assert path.read_text() == before
 
@@ -259,8 +259,7 @@ TIME_ENTRY = 12
 
 def indexed(tmp_path: Path) -> tuple[StorageOnDisk, Path]:
     """A stopped storage whose log has one segment with an entry for almost every batch."""
-    disk = StorageOnDisk(tmp_path, index_interval=1)
-    log = disk.log()
+    disk, log = StorageOnDisk.with_log(tmp_path, index_interval=1)
     for number in range(20):
         append(log, b"%d" % number, at=1_000 + number)
     disk.stop(is_clean=True)
@@ -280,6 +279,14 @@ def check_indexes(log: PartitionLog, count: int = 20) -> None:
     assert segment.latest == (1_000 + count - 1, count - 1)
 
 
+def replace(path: Path, data: bytes | None) -> None:
+    """Replace the content of a file, or remove it."""
+    if data is None:
+        path.unlink()
+    else:
+        path.write_bytes(data)
+
+
 INDEXES = {
     "missing": lambda data: None,
     "empty": lambda data: b"",
@@ -297,11 +304,7 @@ INDEXES = {
 def test_damaged_offset_index_of_a_clean_log_is_rebuilt(tmp_path: Path, kind: str) -> None:
     disk, path = indexed(tmp_path)
     index = path.with_suffix(".index")
-    data = INDEXES[kind](index.read_bytes())
-    if data is None:
-        index.unlink()
-    else:
-        index.write_bytes(data)
+    replace(index, INDEXES[kind](index.read_bytes()))
     log = started(disk)
     append(log, b"20", at=1_020)
     for offset in range(21):
@@ -325,11 +328,7 @@ TIMES = {
 def test_damaged_time_index_of_a_clean_log_is_rebuilt(tmp_path: Path, kind: str) -> None:
     disk, path = indexed(tmp_path)
     index = path.with_suffix(".timeindex")
-    data = TIMES[kind](index.read_bytes())
-    if data is None:
-        index.unlink()
-    else:
-        index.write_bytes(data)
+    replace(index, TIMES[kind](index.read_bytes()))
     check_indexes(started(disk))
     disk.stop(is_clean=True)
     assert index.stat().st_size // TIME_ENTRY == 19
@@ -347,8 +346,7 @@ def test_bytes_without_a_batch_behind_a_clean_segment_are_cut_off(tmp_path: Path
 
 
 def test_index_entries_after_a_restart_are_as_far_apart_as_before(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path, index_interval=250)  # three batches
-    log = disk.log()
+    disk, log = StorageOnDisk.with_log(tmp_path, index_interval=250)  # three batches
     for number in range(3):
         append(log, b"x" * 40)
         log = disk.restart(is_clean=bool(number % 2))
@@ -365,9 +363,9 @@ def test_index_entries_after_a_restart_are_as_far_apart_as_before(tmp_path: Path
 def test_damaged_transaction_index_is_rebuilt_with_the_producers_before_it(
     disk: StorageOnDisk, log: PartitionLog, damage: bytes
 ) -> None:
-    write_in_transaction(log, 1)
+    append_in_transaction(log, 1)
     log.roll()
-    log.append_marker(EndMarker(1, 0, False, 1), 0, 1_000)
+    abort(log, 1)
     before = log.aborted_transactions(0, 2)
     assert len(before) == 1
     log.roll()
@@ -382,16 +380,11 @@ def test_damaged_transaction_index_is_rebuilt_with_the_producers_before_it(
     assert log.last_stable_offset == log.high_watermark
 
 
-def write_in_transaction(log: PartitionLog, producer_id: int) -> None:
-    data = batch([b"x"], attributes=TRANSACTIONAL_FLAG, producer_id=producer_id, producer_epoch=0)
-    log.append_as_leader(view(data), 0, from_client=False)
-
-
 def test_aborted_and_open_transactions_survive_restarts_and_crashes(
     disk: StorageOnDisk, log: PartitionLog
 ) -> None:
     for producer_id in (1, 2, 3, 4):
-        write_in_transaction(log, producer_id)
+        append_in_transaction(log, producer_id)
     for producer_id, is_committed in ((2, False), (1, True), (3, False)):
         log.append_marker(EndMarker(producer_id, 0, is_committed, 1), 0, 1_000)
     before = log.aborted_transactions(0, 7)
@@ -408,8 +401,8 @@ def test_aborted_transaction_that_was_truncated_does_not_return_with_a_restart(
     disk: StorageOnDisk, log: PartitionLog, kept: int
 ) -> None:
     for producer_id in range(kept + 1):
-        write_in_transaction(log, producer_id)
-        log.append_marker(EndMarker(producer_id, 0, False, 1), 0, 1_000)
+        append_in_transaction(log, producer_id)
+        abort(log, producer_id)
     log.truncate_to(log.log_end_offset - 1)
     for is_clean in (True, False):
         log = disk.restart(is_clean=is_clean)
@@ -422,8 +415,8 @@ def test_aborted_transactions_of_compacted_segments_survive_a_restart(
 ) -> None:
     log.limit_segments(RollLimits(max_age_ms=2**62))
     for producer_id in (1, 2):
-        write_in_transaction(log, producer_id)
-        log.append_marker(EndMarker(producer_id, 0, False, 1), 0, 1_000)
+        append_in_transaction(log, producer_id)
+        abort(log, producer_id)
         log.append_as_leader(view(batch([b"v" * 100], keys=[b"%d" % producer_id])), 0)
         log.roll()
     log.advance_high_watermark(6)
@@ -461,12 +454,11 @@ def test_files_that_a_crash_has_left_are_removed(tmp_path: Path, name: str) -> N
 
 
 def test_completed_compaction_brings_all_files_of_its_segment(tmp_path: Path) -> None:
-    disk = StorageOnDisk(tmp_path, index_interval=1)
-    log = disk.log()
+    disk, log = StorageOnDisk.with_log(tmp_path, index_interval=1)
     log.limit_segments(RollLimits(max_age_ms=2**62))
     append(log, *(b"%d" % number for number in range(3)))
-    write_in_transaction(log, 1)
-    log.append_marker(EndMarker(1, 0, False, 1), 0, 1_000)
+    append_in_transaction(log, 1)
+    abort(log, 1)
     log.roll()
     append(log, b"next")
     before, aborted = values_of(log), log.aborted_transactions(0, 9)
@@ -529,7 +521,7 @@ def test_recovery_cuts_batches_that_end_before_their_segment_begins(tmp_path: Pa
     (folder / f"{0:020d}.log").rename(folder / f"{5:020d}.log")
     for path in folder.glob("*index"):
         path.unlink()
-    (tmp_path / ".kafka_cleanshutdown").unlink()
+    crashed(tmp_path)
     log = started(disk)
     assert (values_of(log), log.log_end_offset) == ([], 5)
 

@@ -14,7 +14,7 @@ from pykafka2.broker.log.producer_state import ProducerStates
 from pykafka2.broker.log.segments import RollLimits
 from pykafka2.broker.replication.log_cleaner import CompactionPolicy, compact
 from pykafka2.compression.steps import finish
-from tests.broker.log.disk.on_disk import StorageOnDisk
+from tests.broker.log.disk.on_disk import StorageOnDisk, bases
 from tests.broker.support.batches import batch, view
 
 
@@ -22,14 +22,9 @@ def snapshots(disk: StorageOnDisk) -> list[int]:
     return [int(name[:20]) for name in disk.names() if name.endswith(".snapshot")]
 
 
-def bases(log: PartitionLog) -> list[int]:
-    return [segment.base_offset for segment in log.segments]
-
-
 def filled(tmp_path: Path) -> tuple[StorageOnDisk, PartitionLog]:
     """A log of six segments with two batches each, of one producer."""
-    disk = StorageOnDisk(tmp_path)
-    log = disk.log()
+    disk, log = StorageOnDisk.with_log(tmp_path)
     log.limit_segments(RollLimits(max_bytes=250))
     for number in range(12):
         data = batch(

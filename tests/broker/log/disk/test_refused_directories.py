@@ -104,38 +104,35 @@ FILES: dict[str, Callable[[Path], Path]] = {
 }
 
 
+def refused_as(root: Path, what: str, is_clean: bool, replace: Callable[[Path], None], reason: str) -> None:
+    """Assert that a file of another kind is refused, after a clean stop or a crash."""
+    path = FILES[what](root)
+    if not path.exists():
+        path.write_text("0\n0\n")
+    replace(path)
+    if not is_clean:
+        (root / "broker-0" / CLEAN_SHUTDOWN).unlink()
+    refused(root, path, reason)
+
+
 @pytest.mark.parametrize("is_clean", rest_in_gate([False, True]))
 @pytest.mark.parametrize("what", FILES)
 def test_directory_instead_of_a_file_is_refused_and_nothing_changes(
     root: Path, what: str, is_clean: bool
 ) -> None:
-    path = FILES[what](root)
-    replace_by_directory(path)
-    if not is_clean:
-        (root / "broker-0" / CLEAN_SHUTDOWN).unlink()
-    refused(root, path, "")
+    refused_as(root, what, is_clean, replace_by_directory, "")
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("what", FILES)
 def test_link_is_not_followed(root: Path, what: str, is_clean: bool) -> None:
-    path = FILES[what](root)
-    if not path.exists():
-        path.write_text("0\n0\n")
-    replace_by_link(path)
-    if not is_clean:
-        (root / "broker-0" / CLEAN_SHUTDOWN).unlink()
-    refused(root, path, "it is a symbolic link")
+    refused_as(root, what, is_clean, replace_by_link, "it is a symbolic link")
 
 
 @pytest.mark.parametrize("is_clean", rest_in_gate([False, True]))
 @pytest.mark.parametrize("what", FILES)
 def test_pipe_is_refused_without_waiting(root: Path, what: str, is_clean: bool) -> None:
-    path = FILES[what](root)
-    replace_by_pipe(path)
-    if not is_clean:
-        (root / "broker-0" / CLEAN_SHUTDOWN).unlink()
-    refused(root, path, "it is not a regular file")
+    refused_as(root, what, is_clean, replace_by_pipe, "it is not a regular file")
 
 
 @pytest.mark.parametrize("what", [what for what in FILES if not what.endswith(("log", "index"))])
@@ -242,18 +239,24 @@ def test_broker_starts_with_the_directory_that_works(tmp_path: Path) -> None:
         cluster.check()
 
 
-def test_error_while_a_coordinator_reads_its_log_ends_the_start(
-    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The broker's own thread reads it after the logs are loaded."""
-    path, read = used(root, "__consumer_offsets") / SEGMENT, RealFile.read
+def fails_for(path: Path) -> Callable[[RealFile, int, int], bytes]:
+    """Return `RealFile.read` that fails for one file, unless the main thread reads it."""
+    read = RealFile.read
 
     def fail(file: RealFile, position: int, size: int) -> bytes:
         if file.path == str(path) and current_thread() is not main_thread():
             raise OSError(errno.EIO, "Input/output error", file.path)
         return read(file, position, size)
 
-    monkeypatch.setattr(RealFile, "read", fail)
+    return fail
+
+
+def test_error_while_a_coordinator_reads_its_log_ends_the_start(
+    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker's own thread reads it after the logs are loaded."""
+    path = used(root, "__consumer_offsets") / SEGMENT
+    monkeypatch.setattr(RealFile, "read", fails_for(path))
     monkeypatch.setattr("pykafka2.broker.broker.START_TIMEOUT", 120.0)
     began = time.monotonic()
     cluster = KafkaCluster(1, data_dir=root)
@@ -267,13 +270,7 @@ def test_error_while_a_coordinator_reads_its_log_ends_the_start(
 def test_broker_after_a_refused_restart_is_stopped_and_can_start_again(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, read = used(root, "__consumer_offsets") / SEGMENT, RealFile.read
-
-    def fail(file: RealFile, position: int, size: int) -> bytes:
-        if file.path == str(path) and current_thread() is not main_thread():
-            raise OSError(errno.EIO, "Input/output error", file.path)
-        return read(file, position, size)
-
+    fail = fails_for(used(root, "__consumer_offsets") / SEGMENT)
     with KafkaCluster(1, data_dir=root) as cluster:
         cluster.controls.stop_broker(0)
         with monkeypatch.context() as patch:

@@ -9,19 +9,9 @@ from zlib import crc32
 
 import pytest
 
-from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.segments import RollLimits
 from pykafka2.errors import ConfigurationError
-from tests.broker.log.disk.on_disk import StorageOnDisk
-from tests.broker.support.batches import batch, view
-
-
-def append(log: PartitionLog, value: bytes) -> None:
-    log.append_as_leader(view(batch([value])), 0)
-
-
-def held(log: PartitionLog) -> list[bytes]:
-    return [bytes(one.buffer) for one in log.batches()]
+from tests.broker.log.disk.on_disk import StorageOnDisk, append, bases, held
 
 
 def message(offset: int, magic: int, value: bytes = b"old") -> bytes:
@@ -99,19 +89,19 @@ def test_segments_after_lost_offsets_are_renamed_with_an_error_in_the_log(
         log.limit_segments(RollLimits(max_bytes=300))
         while len(log.segments) < 4:
             append(log, b"x" * 20)
-        bases = [segment.base_offset for segment in log.segments]
+        starts = bases(log)
         first = next(iter(log.batches()))
         disk.stop(is_clean=False)
         (disk.path / "recovery-point-offset-checkpoint").write_bytes(b"0\n0\n")
-        segments = [disk.path / f"t-0/{base:020d}.log" for base in bases]
+        segments = [disk.path / f"t-0/{base:020d}.log" for base in starts]
         # The file ends with a whole batch, as after a crash that has lost its last pages and its size.
         segments[0].write_bytes(segments[0].read_bytes()[: first.size_bytes])
         later = [segment.read_bytes() for segment in segments[1:]]
         with caplog.at_level(logging.ERROR):
             disk.start()
         assert disk.log().log_end_offset == 1
-    assert f"Offsets 1 to {bases[1] - 1} of {disk.path}/t-0 are lost" in caplog.text
-    assert caplog.records[-1].getMessage().endswith(f"NNN.log.lost: {', '.join(map(str, bases[1:]))}")
+    assert f"Offsets 1 to {starts[1] - 1} of {disk.path}/t-0 are lost" in caplog.text
+    assert caplog.records[-1].getMessage().endswith(f"NNN.log.lost: {', '.join(map(str, starts[1:]))}")
     ending = ".lost" * times
     assert [Path(f"{segment}{ending}").read_bytes() for segment in segments[1:]] == later
     assert not any(segment.exists() for segment in segments[1:])

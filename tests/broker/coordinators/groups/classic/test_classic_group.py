@@ -11,7 +11,7 @@ from pykafka2.broker.coordinators.settings import GroupSettings
 from pykafka2.errors import IllegalTransition, MessageTooLarge, NotEnoughReplicas
 from pykafka2.protocol.messages.group import HeartbeatRequest, LeaveGroupRequest, MemberIdentity
 from pykafka2.protocol.messages.group_admin import ListGroupsRequest
-from tests.broker.support.bench import GROUP, Bench, ClusterBench, ShardBench, code, subscription
+from tests.broker.support.bench import GROUP, Bench, ClusterBench, ShardBench, answer, code, subscription
 from tests.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     FENCED_INSTANCE_ID,
@@ -167,8 +167,7 @@ def test_every_event_in_every_state(state: GroupState, event: str) -> None:
 
 @pytest.mark.parametrize("version", range(4, 10))
 def test_new_member_must_join_with_the_assigned_member_id(bench: Bench, version: int) -> None:
-    refused = bench.join(version=version).response
-    assert refused is not None
+    refused = answer(bench.join(version=version))
     assert (refused.error_code, refused.member_id.startswith("client-")) == (MEMBER_ID_REQUIRED, True)
     assert bench.classic().pending_join == {refused.member_id}
     joined = bench.join(refused.member_id, version=version)
@@ -198,12 +197,10 @@ def test_rebalance_waits_for_pending_member_ids(shard_bench: ShardBench) -> None
 def test_old_versions_join_without_a_member_id(bench: Bench) -> None:
     joins = [bench.join(version=version) for version in range(4)]
     bench.advance(6.5)
-    first = joins[0].response
-    assert first is not None
+    first = answer(joins[0])
     for join in joins:
-        assert join.response is not None
-        assert (join.response.error_code, join.response.generation_id) == (0, 1)
-        assert join.response.leader == first.member_id
+        assert (answer(join).error_code, answer(join).generation_id) == (0, 1)
+        assert answer(join).leader == first.member_id
     assert len(bench.classic().members) == 4
 
 
@@ -212,8 +209,7 @@ def test_the_first_rebalance_waits_for_the_initial_delay(bench: Bench) -> None:
     bench.advance(2.8)
     assert not joined.is_done
     bench.advance(0.3)
-    assert joined.response is not None
-    assert joined.response.generation_id == 1
+    assert answer(joined).generation_id == 1
 
 
 def test_the_initial_delay_grows_with_each_join_up_to_the_rebalance_timeout(bench: Bench) -> None:
@@ -238,8 +234,7 @@ def test_members_within_the_initial_delay_share_one_generation(shard_bench: Shar
     assert shard_bench.classic().state is PREPARING
     for one in ids:
         shard_bench.join(one)
-    assert fourth.response is not None
-    assert fourth.response.generation_id == 2
+    assert answer(fourth).generation_id == 2
 
 
 def test_session_timeouts_have_bounds(bench: Bench) -> None:
@@ -253,15 +248,12 @@ def test_session_timeouts_have_bounds(bench: Bench) -> None:
 
 
 def test_empty_group_id_is_rejected() -> None:
-    response = ShardBench().join(group_id="").response
-    assert response is not None
-    assert response.error_code == INVALID_GROUP_ID
+    assert code(ShardBench().join(group_id="")) == INVALID_GROUP_ID
 
 
 def test_join_without_a_common_protocol_is_rejected(shard_bench: ShardBench) -> None:
     shard_bench.stable(1, protocols={"range": subscription("orders"), "sticky": b""})
-    refused = shard_bench.join(protocols={"roundrobin": b""}).response
-    assert refused is not None
+    refused = answer(shard_bench.join(protocols={"roundrobin": b""}))
     assert refused.error_code == INCONSISTENT_GROUP_PROTOCOL
     assert code(shard_bench.join(protocols={"sticky": b"", "roundrobin": b""})) == MEMBER_ID_REQUIRED
 
@@ -271,8 +263,7 @@ def test_protocol_with_most_votes_is_chosen(shard_bench: ShardBench) -> None:
     ids = [shard_bench.member_id(protocols=one) for one in (a, b, c)]
     joins = [shard_bench.join(one, protocols=said) for one, said in zip(ids, (a, b, c), strict=True)]
     shard_bench.advance(6.0)
-    leader = joins[0].response
-    assert leader is not None
+    leader = answer(joins[0])
     assert leader.protocol_name == "y"
     assert [(one.member_id, one.metadata) for one in leader.members] == [
         (ids[0], b"1"),
@@ -295,8 +286,7 @@ def test_sync_with_another_protocol_is_rejected(shard_bench: ShardBench) -> None
 def test_a_full_group_takes_no_more(make_bench: MakeBench) -> None:
     bench = make_bench({"group.max.size": 2})
     ids = bench.stable(2)
-    refused = bench.join().response
-    assert refused is not None
+    refused = answer(bench.join())
     assert (refused.error_code, refused.member_id) == (GROUP_MAX_SIZE_REACHED, "")
     assert bench.heartbeat(ids[0], 1) == 0
 
@@ -314,12 +304,9 @@ def test_static_member_rejoins_without_a_rebalance(make_bench: MakeBench) -> Non
     bench = make_bench(brokers=3)
     first, second = bench.join(instance="a"), bench.join(instance="b")
     bench.advance(6.5)
-    assert first.response is not None
-    assert second.response is not None
-    old = second.response.member_id
-    bench.settle([first.response.member_id, old], 1)
-    back = bench.join(instance="b").response
-    assert back is not None
+    old = answer(second).member_id
+    bench.settle([answer(first).member_id, old], 1)
+    back = answer(bench.join(instance="b"))
     assert back.error_code == 0
     assert back.generation_id == 1
     assert back.member_id not in ("", old)
@@ -328,8 +315,7 @@ def test_static_member_rejoins_without_a_rebalance(make_bench: MakeBench) -> Non
     assert bench.commit(1, member=old, generation=1, instance="b") == FENCED_INSTANCE_ID
     assert bench.heartbeat(old, 1) == UNKNOWN_MEMBER_ID
     assert bench.heartbeat(back.member_id, 1, "b") == 0
-    synced = bench.sync(back.member_id, 1, instance="b").response
-    assert synced is not None
+    synced = answer(bench.sync(back.member_id, 1, instance="b"))
     assert synced.assignment == old.encode(), "it keeps its partitions"
     bench.reload()
     assert bench.heartbeat(back.member_id, 1, "b") == 0, "the new id is in the log"
@@ -337,13 +323,8 @@ def test_static_member_rejoins_without_a_rebalance(make_bench: MakeBench) -> Non
 
 @pytest.mark.parametrize("version", [5, 8, 9])
 def test_rejoining_static_leader_does_not_assign(shard_bench: ShardBench, version: int) -> None:
-    first = shard_bench.join(instance="a", version=version)
-    shard_bench.advance(3.0)
-    assert first.response is not None
-    old = first.response.member_id
-    shard_bench.settle([old], 1)
-    back = shard_bench.join(instance="a", version=version).response
-    assert back is not None
+    old = shard_bench.static(version=version)
+    back = answer(shard_bench.join(instance="a", version=version))
     if version >= 9:
         assert (back.leader, back.skip_assignment, len(back.members)) == (back.member_id, True, 1)
     else:
@@ -352,10 +333,7 @@ def test_rejoining_static_leader_does_not_assign(shard_bench: ShardBench, versio
 
 
 def test_changed_protocols_of_a_static_member_rebalance(bench: Bench) -> None:
-    first = bench.join(instance="a", protocols={"range": b"", "sticky": b""})
-    bench.advance(3.1)
-    assert first.response is not None
-    bench.settle([first.response.member_id], 1)
+    bench.static(protocols={"range": b"", "sticky": b""})
     bench.join(instance="a", protocols={"sticky": b""})
     bench.advance(0.1)
     assert (bench.classic().state, bench.classic().generation) == (COMPLETING, 2)
@@ -372,36 +350,25 @@ def test_static_member_rejoining_during_a_rebalance_fences_its_old_request(shard
 def test_static_member_rejoining_before_the_sync_starts_another_rebalance(shard_bench: ShardBench) -> None:
     a, b = shard_bench.join(instance="a"), shard_bench.join(instance="b")
     shard_bench.advance(6.0)
-    assert b.response is not None
-    waiting = shard_bench.sync(b.response.member_id, 1, instance="b")
+    waiting = shard_bench.sync(answer(b).member_id, 1, instance="b")
     shard_bench.join(instance="b")
     assert code(waiting) == FENCED_INSTANCE_ID
     assert shard_bench.classic().state is PREPARING
-    assert a.response is not None
-    shard_bench.join(a.response.member_id, instance="a")
+    shard_bench.join(answer(a).member_id, instance="a")
     assert shard_bench.classic().generation == 2
 
 
 def test_static_members_stay_while_their_session_lasts(shard_bench: ShardBench) -> None:
-    first = shard_bench.join(instance="a", session=100.0)
-    shard_bench.advance(3.0)
-    assert first.response is not None
-    member = first.response.member_id
-    shard_bench.settle([member], 1)
+    member = shard_bench.static(session=100.0)
     other = shard_bench.join(shard_bench.member_id())
     shard_bench.advance(60.0)
-    assert other.response is not None
-    assert other.response.error_code == 0
+    assert code(other) == 0
     assert member in shard_bench.classic().members
-    assert other.response.leader == other.response.member_id, "the leader is a member that joined"
+    assert answer(other).leader == answer(other).member_id, "the leader is a member that joined"
 
 
 def test_failed_append_reverts_the_rejoin_of_a_static_member(shard_bench: ShardBench) -> None:
-    first = shard_bench.join(instance="a")
-    shard_bench.advance(3.0)
-    assert first.response is not None
-    old = first.response.member_id
-    shard_bench.settle([old], 1)
+    old = shard_bench.static()
     shard_bench.log.fails_with = NotEnoughReplicas()
     assert code(shard_bench.join(instance="a")) == COORDINATOR_NOT_AVAILABLE
     assert shard_bench.heartbeat(old, 1, "a") == 0
@@ -498,8 +465,7 @@ def test_stable_group_continues_under_its_new_coordinator_without_a_rebalance(ma
     bench.advance(9.0)
     assert [bench.heartbeat(one, 1) for one in ids] == [0, 0, 0], "each member has a full session again"
     assert bench.committed() == 7
-    synced = bench.sync(ids[2], 1).response
-    assert synced is not None
+    synced = answer(bench.sync(ids[2], 1))
     assert synced.assignment == ids[2].encode()
     assert bench.classic().generation == 1
 
@@ -587,8 +553,7 @@ def test_new_member_without_a_completed_join_is_removed_after_five_minutes(shard
 
 def test_unchanged_rejoin_rebalances_only_from_the_leader(shard_bench: ShardBench) -> None:
     ids = shard_bench.stable(2)
-    again = shard_bench.join(ids[1]).response
-    assert again is not None
+    again = answer(shard_bench.join(ids[1]))
     assert (again.error_code, again.generation_id, again.members) == (0, 1, [])
     shard_bench.join(ids[0])
     assert shard_bench.classic().state is PREPARING
@@ -729,14 +694,12 @@ def test_fenced_join_response_names_its_member(shard_bench: ShardBench) -> None:
     waiting = shard_bench.join(instance="a")
     (old,) = shard_bench.classic().members
     shard_bench.join(instance="a")
-    assert waiting.response is not None
-    assert (waiting.response.error_code, waiting.response.member_id) == (FENCED_INSTANCE_ID, old)
+    assert (answer(waiting).error_code, answer(waiting).member_id) == (FENCED_INSTANCE_ID, old)
     (new,) = shard_bench.classic().members.values()
     left = new.awaiting_join
     assert left is not None
     shard_bench.leave(new.id)
-    assert left.response is not None
-    assert (left.response.error_code, left.response.member_id) == (UNKNOWN_MEMBER_ID, "")
+    assert (answer(left).error_code, answer(left).member_id) == (UNKNOWN_MEMBER_ID, "")
 
 
 def test_invalid_requests_of_members_get_their_error_codes(bench: Bench) -> None:
@@ -781,8 +744,7 @@ def test_every_version_of_classic_group_requests_is_served(bench: Bench) -> None
         request = HeartbeatRequest(group_id="billing", generation_id=1, member_id=member)
         assert bench.call(request, version).error_code == 0
     for version in range(6):
-        sync = bench.sync(member, 1, version=version).response
-        assert sync is not None
+        sync = answer(bench.sync(member, 1, version=version))
         assert (sync.error_code, sync.assignment) == (0, member.encode())
     for version in range(2, 10):
         assert bench.commit(version, member=member, generation=1, version=version) == 0

@@ -7,17 +7,13 @@ from typing import Any
 
 import pytest
 
-from pykafka2.broker.base.image import BROKER_RESOURCE, GROUP_RESOURCE
 from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroupState, MemberState
 from pykafka2.broker.coordinators.runtime import Entry
 from pykafka2.broker.coordinators.settings import GroupSettings, TopicTable
-from pykafka2.protocol.messages.configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsRequestAlterableConfig,
-    IncrementalAlterConfigsRequestAlterConfigsResource,
-)
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
 from pykafka2.testing.simulation import Simulation
+from tests.broker.support.admin_requests import BROKER, SET, alter
+from tests.broker.support.admin_requests import GROUP as GROUP_CONFIGS
 from tests.broker.support.bench import GROUP, ORDERS, REFUNDS, Bench, ClusterBench, ShardBench, assigned, code
 from tests.error_codes import (
     FENCED_INSTANCE_ID,
@@ -285,18 +281,10 @@ def test_disabled_consumer_protocol_gets_unsupported_version(
     assert code(bench.join()) == MEMBER_ID_REQUIRED
 
 
-def alter(bench: ClusterBench, kind: int, name: str, configs: dict[str, str]) -> None:
+def configure(bench: ClusterBench, kind: int, name: str, configs: dict[str, str]) -> None:
     """Set the configs of a resource."""
-    resource = IncrementalAlterConfigsRequestAlterConfigsResource(
-        resource_type=kind,
-        resource_name=name,
-        configs=[
-            IncrementalAlterConfigsRequestAlterableConfig(name=name, config_operation=0, value=value)
-            for name, value in configs.items()
-        ],
-    )
-    response = bench.call(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
-    assert response.responses[0].error_code == 0, response
+    changes = [(option, SET, value) for option, value in configs.items()]
+    assert alter(bench.wire(0), kind, name, *changes) == ("NONE", None)
 
 
 def test_the_interval_between_assignments_can_be_changed_while_brokers_run(
@@ -306,9 +294,9 @@ def test_the_interval_between_assignments_can_be_changed_while_brokers_run(
     bench = cluster_bench
     assert bench.beat("one", 0).member_epoch == 2
     assert bench.beat("two", 0).member_epoch == 2  # its target has to wait
-    alter(bench, BROKER_RESOURCE, "", {"group.consumer.assignment.interval.ms": "0"})
+    configure(bench, BROKER, "", {"group.consumer.assignment.interval.ms": "0"})
     assert bench.beat("three", 0).member_epoch == 4
-    alter(bench, GROUP_RESOURCE, "billing", {"consumer.assignment.interval.ms": "5000"})
+    configure(bench, GROUP_CONFIGS, "billing", {"consumer.assignment.interval.ms": "5000"})
     assert bench.beat("four", 0).member_epoch == 4
 
 
@@ -316,9 +304,9 @@ def test_group_config_overrides_the_broker_config(cluster_bench: ClusterBench) -
     """consumer.session.timeout.ms and the like of a GROUP resource take effect at the next heartbeat."""
     bench = cluster_bench
     assert bench.beat("one", 0).heartbeat_interval_ms == 5000
-    alter(
+    configure(
         bench,
-        GROUP_RESOURCE,
+        GROUP_CONFIGS,
         "billing",
         {"consumer.session.timeout.ms": "60000", "consumer.heartbeat.interval.ms": "10000"},
     )
