@@ -12,7 +12,14 @@ from collections.abc import Iterable, Sequence
 
 from pykafka2.broker.base.image import ClusterImage, Key
 from pykafka2.broker.controller_channel import ControllerChannel
-from pykafka2.broker.handlers.api import APIS, CONTROLLER, Api, deadline_of, respond, submit_to_controller
+from pykafka2.broker.handlers.api import (
+    APIS,
+    CONTROLLER,
+    Api,
+    authorize_and_handle,
+    deadline_of,
+    submit_to_controller,
+)
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.handlers.throttling import throttle
 from pykafka2.broker.security.principal import host_bytes, principal_bytes
@@ -209,10 +216,10 @@ class BrokerRequests:
             faults = self._shared.faults
             if faults.is_active and faults.intercept(self, context, now):
                 return
-            self.respond(context, now)
+            self.dispatch(context, now)
 
-    def respond(self, context: RequestContext, now: float) -> None:
-        """Have the API's function or the controller respond to a request."""
+    def dispatch(self, context: RequestContext, now: float) -> None:
+        """Pass a request to its API's function, or to the controller."""
         progress = context.progress
         progress.metrics = self._metrics
         progress.taken_at = self._node.clock.monotonic()
@@ -220,7 +227,7 @@ class BrokerRequests:
         if api.at is CONTROLLER:
             self._forwarder.to_controller(api, context, now)
         else:
-            respond(self._services, api, context, now)
+            authorize_and_handle(self._services, api, context, now)
         progress.handled_at = self._node.clock.monotonic()
 
     def refused(self, context: RequestContext, code: int) -> Response | None:

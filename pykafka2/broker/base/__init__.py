@@ -1,1 +1,1 @@
-"""Low-level modules for all parts of a broker: purgatory, timing wheel, metadata images, features."""
+"""Low-level modules for all parts of a broker: timing wheel, metadata images, features, problems."""

@@ -39,8 +39,8 @@ class Target(Protocol):
         """Handle a request that was delayed on a link; rules can still match it."""
         ...
 
-    def respond(self, context: RequestContext, now: float) -> None:
-        """Handle a request regardless of rules."""
+    def dispatch(self, context: RequestContext, now: float) -> None:
+        """Pass a request to its API, whatever rules match it."""
         ...
 
     def enqueue(self, context: RequestContext) -> None:

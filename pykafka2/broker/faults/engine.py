@@ -295,7 +295,7 @@ def _respond_from(image: ClusterImage, target: Target, context: RequestContext, 
     """Handle a request with another image than the broker's."""
     current, target.image = target.image, image
     try:
-        target.respond(context, now)
+        target.dispatch(context, now)
     finally:
         if target.image is image:  # nothing was created meanwhile
             target.image = current

@@ -1,1 +1,1 @@
-"""Handlers of the broker's APIs: one file for each API, registered by `api.py` (Kafka's KafkaApis)."""
+"""Handlers of the broker's APIs: one file for each family, declared with `@api` (Kafka's KafkaApis)."""

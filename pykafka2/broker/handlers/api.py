@@ -131,8 +131,8 @@ def submit_to_transactions(services: Services, context: RequestContext, request:
     services.coordinators.submit(services.coordinators.transactions, context, request, now)
 
 
-def respond(services: Services, api: Api, context: RequestContext, now: float) -> None:
-    """Have the API's function respond; a failure affects this request only."""
+def authorize_and_handle(services: Services, api: Api, context: RequestContext, now: float) -> None:
+    """Call the API's function if the client is authorized; a failure affects this request only."""
     gate = services.gate
     if gate is None or gate.lets_pass(context, services.image):
         services.respond_with(context, partial(api.handle, services, context, context.request, now))
@@ -228,7 +228,7 @@ def submit_to_controller(
     """
     services.controller_node.change(
         api.name,
-        lambda: respond(services, api, context, services.clock.monotonic()),
+        lambda: authorize_and_handle(services, api, context, services.clock.monotonic()),
         now,
         deadline=FOREVER if api.between_brokers else deadline_of(context),
         refused=lambda error, at: refused(at),

@@ -1,1 +1,1 @@
-"""Replication: leaders, followers that fetch, ISRs, high watermarks, and the links between brokers."""
+"""Replication: leaders, followers that fetch, ISRs, high watermarks, and the purgatory."""

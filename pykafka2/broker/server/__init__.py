@@ -1,1 +1,1 @@
-"""The request path: connections, processors, the request channel, handlers (Kafka's SocketServer)."""
+"""The request path: connections, processors, request channel, links of brokers (Kafka's SocketServer)."""

@@ -12,7 +12,7 @@ from pykafka2.testing import KafkaCluster
 def responded(kafka_cluster: KafkaCluster) -> list[str | None]:
     """The client ids of the requests of clients that broker 0 has responded to, in this order."""
     requests = kafka_cluster.brokers[0].requests
-    respond = requests.respond
+    respond = requests.dispatch
     client_ids: list[str | None] = []
 
     def spy(context: RequestContext, now: float) -> None:
@@ -20,5 +20,5 @@ def responded(kafka_cluster: KafkaCluster) -> list[str | None]:
             client_ids.append(context.client_id)
         respond(context, now)
 
-    requests.respond = spy  # type: ignore[method-assign]
+    requests.dispatch = spy  # type: ignore[method-assign]
     return client_ids

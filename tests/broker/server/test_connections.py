@@ -619,13 +619,13 @@ def test_response_replaced_by_a_rule_is_throttled(live: LiveCluster) -> None:
 def test_requests_are_handled_under_the_clusters_lock(live: LiveCluster) -> None:
     requests, lock = live.cluster.brokers[0].requests, live.cluster.lock
     is_locked: list[bool] = []
-    response = requests.respond
+    response = requests.dispatch
 
     def spy(context: RequestContext, now: float) -> None:
         is_locked.append(lock._is_owned())  # type: ignore[attr-defined]
         response(context, now)
 
-    requests.respond = spy  # type: ignore[method-assign]
+    requests.dispatch = spy  # type: ignore[method-assign]
     live.connect().call(METADATA, 12)
     assert is_locked == [True]
 

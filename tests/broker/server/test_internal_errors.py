@@ -142,7 +142,7 @@ def test_failed_inter_broker_request_is_failed_under_the_lock(live: LiveCluster)
     requests: Any = live.cluster.brokers[view.leader].requests
     links: Any = live.cluster.brokers[view.leader]._shared.links
     with_lock: list[bool] = []
-    respond, fail = requests.respond, links._fail
+    respond, fail = requests.dispatch, links._fail
 
     def fails_once(context: RequestContext, now: float) -> None:
         if context.is_from_broker and not with_lock:
@@ -154,11 +154,11 @@ def test_failed_inter_broker_request_is_failed_under_the_lock(live: LiveCluster)
         fail(*arguments)
 
     with lock:
-        requests.respond, links._fail = fails_once, spy
+        requests.dispatch, links._fail = fails_once, spy
     live.wait_for(lambda: bool(with_lock))
     assert all(with_lock)
     with lock:
-        del requests.respond, links._fail
+        del requests.dispatch, links._fail
     assert len(taken(live.cluster)) == 1
 
 

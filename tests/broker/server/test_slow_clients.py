@@ -90,7 +90,7 @@ def test_other_clients_are_served_while_some_send_and_never_read(live: LiveClust
 def test_single_client_is_served_between_requests_of_busy_connections(live: LiveCluster) -> None:
     broker = live.cluster.brokers[0]
     requests, (processor,) = broker.requests, broker.processors
-    respond, responses_sent = requests.respond, processor.responses_sent
+    respond, responses_sent = requests.dispatch, processor.responses_sent
     seen: list[tuple[str, str | None]] = []
 
     def spy_respond(context: RequestContext, now: float) -> None:
@@ -101,7 +101,7 @@ def test_single_client_is_served_between_requests_of_busy_connections(live: Live
         seen.append(("sent", connection.client_id))
         responses_sent(connection, slots)
 
-    requests.respond = spy_respond  # type: ignore[method-assign]
+    requests.dispatch = spy_respond  # type: ignore[method-assign]
     processor.responses_sent = spy_sent  # type: ignore[method-assign]
     good = live.connect()
     hostile = [live.connect() for _ in range(12)]
