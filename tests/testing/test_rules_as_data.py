@@ -343,11 +343,27 @@ def test_reply_response_is_not_throttled_itself(live: LiveCluster) -> None:
     assert given.throttle_time_ms == 0
 
 
+def too_large(request: MetadataRequest, response: MetadataResponse) -> MetadataResponse:
+    response.controller_id = 1 << 40
+    return response
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        lambda *_: 1 / 0,
+        lambda *_: "metadata",
+        lambda *_: ApiVersionsResponse(error_code=0, api_keys=[]),
+        too_large,
+    ],
+    ids=["error", "no response", "another response", "not encodable"],
+)
 @one_broker
 def test_a_reply_that_cannot_be_made_costs_its_connection(
-    live: LiveCluster, caplog: pytest.LogCaptureFixture
+    live: LiveCluster, caplog: pytest.LogCaptureFixture, reply: Any
 ) -> None:
-    live.controls.rule(api="Metadata", then="replace_reply", reply=lambda *_: 1 / 0, times=1)
+    """It is a fault of the test, so the cluster reports no problem of its own."""
+    live.controls.rule(api="Metadata", then="replace_reply", reply=reply, times=1)
     wire = live.leader()
     wire.send(METADATA, 12)
     assert wire.is_closed_by_broker()
@@ -522,6 +538,8 @@ def test_removed_rule_releases_the_requests_it_holds(live: LiveCluster) -> None:
         ({"api": "Produce", "then": "hold", "broker": 7}, "Unknown broker 7"),
         ({"api": "Produce", "then": 5}, "then=5: use an action"),
         ({"api": True, "then": "hold"}, "unknown request True"),
+        ({"api": object, "then": "hold"}, "unknown request <class 'object'>"),
+        ({"api": MetadataResponse, "then": "hold"}, "unknown request .*MetadataResponse"),
         ({"api": "Produce", "then": "hold", "topic": 7}, "topic=7: use a name"),
         ({"api": "Produce", "then": "hold", "partition": "0"}, "partition='0': use a number"),
         ({"api": "Produce", "then": "hold", "nth": True}, "nth=True: use a number"),
@@ -548,6 +566,39 @@ def test_invalid_rule_is_rejected_by_name(
     with pytest.raises(ConfigurationError, match=message):
         shared_cluster.controls.add_rule(rule)
     assert shared_cluster.controls.rules() == []
+
+
+@pytest.mark.parametrize("rule", [None, 7, object, b"hold", "hold", [("then", "hold")]], ids=repr)
+def test_rule_of_another_type_is_rejected(shared_cluster: KafkaCluster, rule: Any) -> None:
+    with pytest.raises(ConfigurationError, match="is not a rule: use a FaultRule or a mapping"):
+        shared_cluster.controls.add_rule(rule)
+
+
+@pytest.mark.parametrize("rule", [1.5, "1", b"1", object, True, {"then": "hold"}], ids=repr)
+def test_removal_of_another_type_is_rejected(shared_cluster: KafkaCluster, rule: Any) -> None:
+    with pytest.raises(ConfigurationError, match="is not a rule: use a rule or its id"):
+        shared_cluster.controls.remove_rule(rule)
+    with pytest.raises(ConfigurationError, match="is not a throttle: use a throttle or its id"):
+        shared_cluster.controls.unthrottle(rule)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"seconds": None},
+        {"seconds": "1"},
+        {"times": "2"},
+        {"times": 1.5},
+        {"client_id": 7},
+        {"request": object},
+    ],
+    ids=str,
+)
+def test_throttle_of_another_type_is_rejected(shared_cluster: KafkaCluster, changed: dict[str, Any]) -> None:
+    given = {"client_id": "c", "request": "Fetch", "seconds": 0.1, "times": 1} | changed
+    with pytest.raises(ConfigurationError):
+        shared_cluster.controls.throttle(**given)
+    assert shared_cluster.controls.throttles() == []
 
 
 @pytest.fixture(scope="module")

@@ -76,7 +76,7 @@ def api_name(api: ApiName) -> str:
 
 
 def api_key(api: ApiName) -> int:
-    if isinstance(api, type):
+    if isinstance(api, type) and issubclass(api, Request):
         return api.API_KEY
     for info in API_KEYS.values():
         if (api == info.key and not isinstance(api, bool)) or (

@@ -284,11 +284,25 @@ def _replaced(rule: FaultRule, context: RequestContext, response: Response) -> R
         if reply is None:
             return response
         # Copies: brokers cache parts of responses for the process, and the history keeps the request.
-        return reply(copied(context.request), copied(response))
+        return _checked_reply(reply(copied(context.request), copied(response)), context)
     except Exception:
-        # An exception in a test's function closes its connection; the broker continues.
+        # An error in a test's function closes its connection; the broker continues.
         logger.exception("rule %d could not replace %r", rule.id, response)
         return None
+
+
+def _checked_reply(reply: object, context: RequestContext) -> Response | None:
+    """Return what a test's function has returned; raise if it cannot be sent."""
+    if reply is None:
+        return None
+    expected = type(context.request).RESPONSE
+    if not isinstance(reply, expected):
+        raise ConfigurationError(
+            f"reply= returned a {type(reply).__name__}: return a {expected.__name__}, or None to close the "
+            "connection"
+        )
+    reply.encode_into(context.version, [])
+    return reply
 
 
 def _respond_from(image: ClusterImage, target: Target, context: RequestContext, now: float) -> None:

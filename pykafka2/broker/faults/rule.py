@@ -344,6 +344,14 @@ class RuleList(Generic[Rule]):
                 return rule
         raise ConfigurationError(f"no {self._kind} has the id {rule_id}; see {self._listed_by}()")
 
+    def resolve(self, rule: object, kind: type[Rule]) -> Rule:
+        """Return the rule of an argument: a rule of this class, or its id. Raise `ConfigurationError`."""
+        if isinstance(rule, int) and not isinstance(rule, bool):
+            return self.find(rule)
+        if not isinstance(rule, kind):
+            raise ConfigurationError(f"{rule!r} is not a {self._kind}: use a {self._kind} or its id")
+        return rule
+
     def forget_numbers(self) -> None:
         """Restart numbering from 1, unless there are rules."""
         if not self.all:

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from pykafka2.broker.base.arguments import check_client
 from pykafka2.broker.faults.rule import RuleList
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError
@@ -44,11 +45,13 @@ class Throttles:
     def add(
         self, client_id: str | None, request: type[Request[Any]] | None, seconds: float, times: int
     ) -> ThrottleRule:
-        if not 0 <= seconds <= LONGEST:
-            raise ConfigurationError(f"throttle by seconds={seconds}: use a number from 0 to {LONGEST:g}")
-        if times != FOR_EVER and times < 1:
+        if client_id is not None:
+            check_client(client_id)
+        if not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST:
+            raise ConfigurationError(f"throttle by seconds={seconds!r}: use a number from 0 to {LONGEST:g}")
+        if not isinstance(times, int) or (times != FOR_EVER and times < 1):
             raise ConfigurationError(
-                f"throttle times={times}: use a number of at least 1, or {FOR_EVER} for no limit"
+                f"throttle times={times!r}: use a number of at least 1, or {FOR_EVER} for no limit"
             )
         key = None if request is None else request.API_KEY
         return self.rules.add(ThrottleRule(client_id, key, seconds, times))

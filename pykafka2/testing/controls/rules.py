@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack
 
 from pykafka2.broker.base.arguments import api_key, error_name
-from pykafka2.broker.faults.rule import FOR_EVER, Action, FaultRule, Reply, Where, check_keys
+from pykafka2.broker.faults.rule import FOR_EVER, Action, FaultRule, Reply, Where
 from pykafka2.broker.faults.throttle import ThrottleRule
-from pykafka2.errors import BrokerError
+from pykafka2.errors import BrokerError, ConfigurationError
 from pykafka2.protocol.registry import request_class
 from pykafka2.protocol.struct import Request
 from pykafka2.testing.running import Running
@@ -62,9 +62,10 @@ class RuleControls:
 
     def add_rule(self, rule: FaultRule | Mapping[str, Any]) -> FaultRule:
         """Add a `FaultRule`, or a rule from a mapping, such as JSON."""
-        if not isinstance(rule, FaultRule):
-            check_keys(rule)
+        if isinstance(rule, Mapping):
             rule = FaultRule.from_dict(rule)
+        elif not isinstance(rule, FaultRule):
+            raise ConfigurationError(f"{rule!r} is not a rule: use a FaultRule or a mapping")
         self._running.check()
         if rule.broker is not None:
             self._running.broker(rule.broker)
@@ -80,7 +81,7 @@ class RuleControls:
         """Remove a rule (or the rule with this id) and release the requests that it holds."""
         with self._running.lock:
             faults = self._running.faults
-            faults.remove(faults.rules.find(rule) if isinstance(rule, int) else rule)
+            faults.remove(faults.rules.resolve(rule, FaultRule))
 
     def clear(self) -> None:
         """Remove all rules and throttles, and release held requests."""
@@ -120,7 +121,7 @@ class RuleControls:
             if rule is None:
                 throttles.rules.clear()
             else:
-                throttles.remove(throttles.rules.find(rule) if isinstance(rule, int) else rule)
+                throttles.remove(throttles.rules.resolve(rule, ThrottleRule))
 
     # ------------------------------------------------------------------ holding
 

@@ -51,6 +51,8 @@ class SecurityControls:
         """Remove a user's passwords for all mechanisms.  Open sessions continue (see `expire_sessions`).
         Raise `ResourceNotFound` for an unknown user.
         """
+        if not isinstance(user, str):
+            raise ConfigurationError(f"user={user!r}: use the name of a user")
         with self._running.lock:
             was_known = self._touched().passwords.remove(user)
             has_scram = user in self._running.controllers.image.scram_users
