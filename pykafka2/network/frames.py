@@ -33,6 +33,12 @@ _FOREIGN = {
 }
 
 
+def foreign_protocol(peer: str, first_bytes: bytes) -> str | None:
+    """Return what the first bytes of another protocol show about the peer; None if they are unknown."""
+    foreign = _FOREIGN.get(first_bytes[:2])
+    return None if foreign is None else f"{peer} {foreign}"
+
+
 class FrameReader:
     """Cuts a stream into frames.
 
@@ -119,9 +125,9 @@ class FrameReader:
             raise TlsError(
                 f"{self.peer} speaks TLS on this port: set security_protocol=SSL, or use the plaintext port"
             )
-        foreign = _FOREIGN.get(head[:2])
+        foreign = foreign_protocol(self.peer, head)
         if foreign is not None:
-            raise CorruptData(f"{self.peer} {foreign}")
+            raise CorruptData(foreign)
         raise CorruptData(
             f"{self.peer} announces a frame of {size} bytes; at most {self.max_frame_bytes} are accepted"
         )

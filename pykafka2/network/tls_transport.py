@@ -19,6 +19,7 @@ from pykafka2.errors import (
     TlsHostNameMismatch,
     TlsInterrupted,
 )
+from pykafka2.network.frames import foreign_protocol
 from pykafka2.network.transport import READABLE, WRITABLE, Buffer, SocketTransport
 
 if TYPE_CHECKING:
@@ -282,7 +283,7 @@ class TlsTransport:
         if self._is_plaintext:
             if self._server_side:
                 return f"{self.peer} speaks plaintext to this TLS port; it must set security_protocol=SSL"
-            return (
+            return foreign_protocol(self.peer, self._first_bytes) or (
                 f"{self.peer} does not speak TLS (its first bytes are {self._first_bytes!r}); "
                 "set security_protocol=PLAINTEXT or use the broker's TLS port"
             )

@@ -286,18 +286,26 @@ def test_a_wrong_ip_address_is_refused(certificates: Certificates, make_link: Ca
     assert "IP address" in str(error)
 
 
-def test_tls_to_a_plaintext_port_that_answers_nonsense_is_named(
-    certificates: Certificates, make_link: Callable[..., Link]
+@pytest.mark.parametrize(
+    ("response", "text"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n", "responds in HTTP: this is the port of a web server, not of Kafka"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "speaks SSH: this is not a port of Kafka"),
+        (b"\0\0\0\6\0\0\0\1\0\43", "does not speak TLS (its first bytes are b'\\x00\\x00\\x00\\x06"),
+        (b"220 mail", "set security_protocol=PLAINTEXT or use the broker's TLS port"),
+    ],
+)
+def test_tls_to_a_port_without_tls_is_named(
+    certificates: Certificates, make_link: Callable[..., Link], response: bytes, text: str
 ) -> None:
     link = make_link()
     near, far = link.connect(client=certificates.client())
     far.establish()
-    far.transport.write([b"HTTP/1.1 400 Bad Request\r\n"])
+    far.transport.write([response])
     until(near.establish)
     assert isinstance(near.error, TlsError)
     assert not near.error.retriable
-    assert "does not speak TLS" in str(near.error)
-    assert "security_protocol=PLAINTEXT" in str(near.error)
+    assert text in str(near.error)
 
 
 def test_short_response_is_quoted_without_bytes_of_other_streams(
