@@ -130,16 +130,6 @@ def test_release_of_one_api_keeps_the_rules_of_others(live: LiveCluster) -> None
 
 
 @one_broker
-def test_replayed_request_for_a_crashed_broker_is_dropped(live: LiveCluster) -> None:
-    controls = live.controls
-    controls.rule(api="Produce", then="replay", times=1)
-    live.leader().send(produce_request("t", 0, batch()), 12)
-    live.wait_for(lambda: controls.held() == 1)
-    controls.crash_broker(0)
-    assert controls.held() == 0
-
-
-@one_broker
 def test_delay(live: LiveCluster) -> None:
     live.controls.delay(MetadataRequest, 0.05, times=1)
     wire = live.leader()

@@ -122,6 +122,16 @@ def test_requests_of_brokers_to_the_controller_can_be_held(live: LiveCluster) ->
     assert follower not in live.cluster.partition("t", 0).isr
 
 
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_half_a_frame_between_brokers_fails_the_request(live: LiveCluster) -> None:
+    """Links between brokers have no half frames; the leader sends the change again."""
+    controls = live.controls
+    controls.move_leader(("t", 0), to=1)  # elsewhere than the controller
+    rule = controls.rule(api="AlterPartition", then="half_frame", between_brokers=True, times=2)
+    controls.shrink_isr(("t", 0), 0)
+    live.wait_for(lambda: rule.fired == 2)
+
+
 # ---------------------------------------------------------------------- what happens to them
 
 
@@ -700,6 +710,18 @@ def test_a_partition_that_a_fetch_session_does_not_name_again_is_refused_too(liv
     assert rule.fired == 1
     assert codes[0] == {0: NOT_LEADER_OR_FOLLOWER, 1: 0}
     assert codes[1].get(0, 0) == 0
+
+
+@one_broker
+def test_fetch_with_a_refused_partition_does_not_wait_for_the_others(live: LiveCluster) -> None:
+    wire = live.leader()
+    request = fetch_request("t", 0, 0, max_wait_ms=60_000)
+    request.topics[0].partitions += fetch_request("t", 1, 0).topics[0].partitions
+    for number in (0, 1):
+        live.controls.rule(api="Fetch", partition=number, times=1, then="error:NOT_LEADER_OR_FOLLOWER")
+        (topic,) = wire.call(request, 12).responses
+        codes = {one.partition_index: one.error_code for one in topic.partitions}
+        assert codes == {number: NOT_LEADER_OR_FOLLOWER, 1 - number: 0}
 
 
 @one_broker

@@ -115,8 +115,6 @@ def refuse_some(
     elif isinstance(request, ProduceRequest) and request.acks != 0:
         rest.topic_data = _produced(request, target, lambda named: not is_meant(named))
         others.topic_data = _produced(request, target, is_meant)
-        if not rest.topic_data:
-            return None
     else:
         return None
     context.request = rest

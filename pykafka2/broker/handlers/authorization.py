@@ -125,11 +125,10 @@ def on_cluster(operation: int) -> Check:
 
 
 def on_named(operation: int, resource_type: ResourceType, field: str) -> Check:
-    """Return a check: the request needs this operation on the resource in a field; null needs none."""
+    """Return a check: the request needs this operation on the resource in a field, which is not null."""
 
     def check(checked: Checked) -> Verdict:
-        name = getattr(checked.request, field)
-        if name is None or checked.access.may(operation, resource_type, name):
+        if checked.access.may(operation, resource_type, getattr(checked.request, field)):
             return None
         return code_of(resource_type)
 

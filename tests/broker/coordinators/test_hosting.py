@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from pykafka2 import errors
 from pykafka2.broker.coordinators.internal_topics import partition_for
 from pykafka2.broker.coordinators.replay import record_of
 from pykafka2.clock import FOREVER
 from pykafka2.errors import ConfigurationError, CoordinatorNotAvailable, GroupIdNotFound
 from pykafka2.protocol.messages.coordinator import Coordinator, FindCoordinatorRequest
 from pykafka2.protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from pykafka2.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.protocol.messages.transaction_records import TransactionLogKey
 from pykafka2.testing.cluster import KafkaCluster
@@ -20,6 +22,7 @@ from tests.broker.support.bench import PARTITION as IN_LOG
 from tests.broker.support.bench import ClusterBench, commit_code, commit_request, fetch_all_request
 from tests.broker.support.data_requests import produce
 from tests.broker.support.raw_client import RawClient
+from tests.broker.support.transactions import ClusterTransactions
 from tests.connections import LiveCluster
 from tests.error_codes import COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
 
@@ -249,3 +252,32 @@ def test_group_records_use_the_configured_compression(simulation: Simulation, co
     assert bench.committed() == 7
     with pytest.raises(ConfigurationError, match="must be no more than 4"):
         KafkaCluster(config={"offsets.topic.compression.codec": 5})
+
+
+def test_coordinators_of_grown_internal_topics_use_the_new_number_of_partitions(
+    simulation: Simulation,
+) -> None:
+    names = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2}
+    cluster = simulation.cluster(brokers=1, config=names)
+    with RawClient(cluster.brokers[0].address, simulation=simulation) as wire:
+        for kind in (GROUP, TRANSACTION):
+            find(wire, "x", kind)
+        simulation.run_for(1)
+        topics = [
+            CreatePartitionsTopic(name=name, count=3, assignments=None)
+            for name in ("__consumer_offsets", "__transaction_state")
+        ]
+        grown = CreatePartitionsRequest(topics=topics, timeout_ms=5000, validate_only=False)
+        assert [one.error_code for one in wire.call(grown, 3).results] == [0, 0]
+    simulation.run_for(1)
+    hosted = cluster.running.brokers[0].coordinators
+    assert (hosted.groups.partitions, hosted.transactions.partitions) == (3, 3)
+
+
+def test_restarted_coordinator_knows_the_topics_of_before(simulation: Simulation) -> None:
+    world = ClusterTransactions(simulation, brokers=1)
+    producer = world.begin()
+    world.cluster.controls.restart_broker(0)
+    world.begin(name="another")  # once it has loaded its log
+    codes = world.try_add(producer, [("t", 0), ("absent", 0)], version=3)
+    assert codes == [errors.OperationNotAttempted.code, errors.UnknownTopicOrPartition.code]

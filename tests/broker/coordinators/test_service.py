@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from pykafka2 import errors
 from pykafka2.broker.coordinators.groups.service import GroupCoordinator
 from pykafka2.broker.coordinators.internal_topics import partition_for
+from pykafka2.broker.coordinators.refusals import append_error_code
 from pykafka2.broker.coordinators.replay import Caller, Producer
 from pykafka2.broker.coordinators.settings import GroupSettings, TopicTable, TransactionSettings
 from pykafka2.broker.coordinators.transactions.service import TransactionCoordinator
@@ -371,3 +373,27 @@ def test_failing_timer_affects_only_its_own_partition(caplog: pytest.LogCaptureF
     assert broker.groups.poll(7.0) == 8.0
     assert polled == [7.0]
     assert "a timer of a group" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("failed", "expected"),
+    [
+        (errors.UnknownTopicOrPartition, errors.CoordinatorNotAvailable),
+        (errors.NotEnoughReplicas, errors.CoordinatorNotAvailable),
+        (errors.NotEnoughReplicasAfterAppend, errors.CoordinatorNotAvailable),
+        (errors.RequestTimedOut, errors.CoordinatorNotAvailable),
+        (errors.NotLeaderOrFollower, errors.NotCoordinator),
+        (errors.KafkaStorageError, errors.NotCoordinator),
+        (errors.MessageTooLarge, errors.UnknownServerError),
+        (errors.RecordListTooLarge, errors.UnknownServerError),
+        (errors.InvalidFetchSize, errors.UnknownServerError),
+        (errors.InvalidTimestamp, errors.InvalidTimestamp),
+    ],
+    ids=lambda error: error.__name__,
+)
+def test_failed_append_has_kafkas_error_of_a_coordinator(
+    failed: type[errors.BrokerError], expected: type[errors.BrokerError]
+) -> None:
+    codes = {key: append_error_code(key, failed.code or 0) for key in (8, 11, 26, 28)}
+    commit = errors.InvalidCommitOffsetSize if expected is errors.UnknownServerError else expected
+    assert codes == {8: commit.code, 11: expected.code, 26: expected.code, 28: commit.code}

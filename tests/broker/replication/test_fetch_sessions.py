@@ -348,16 +348,16 @@ def test_session_returns_a_partition_with_any_news_once_they_are_over_no_more(ne
     sessions = FetchSessionCache(2, SeededEntropy(1))
     session = sessions.create([IDLE], uses_topic_ids=False, replica_id=-1, now=0.0)
     assert session is not None
-    assert session.current_partitions() == session.settle([IDLE]) == session.changed([IDLE]) == []
+    assert session.current_partitions() == session.record_responses([IDLE]) == session.changed([IDLE]) == []
     changed = attrs.evolve(IDLE, **news)
     list(sessions.moved(("t", 0)))
-    assert session.changed([changed]) == session.settle([changed]) == [changed]
+    assert session.changed([changed]) == session.record_responses([changed]) == [changed]
     # What the reader must react to stays due; a moved offset was reported.
     is_due = next(iter(news)) not in ("high_watermark", "log_start_offset")
     assert session.current_partitions() == [IDLE.info] * is_due
     after = attrs.evolve(changed, records=b"", error=None, diverging=None, preferred_read_replica=-1)
-    assert session.settle([after]) == [after] * ("error" in news)  # the end of an error is news
-    assert session.settle([after]) == session.current_partitions() == []
+    assert session.record_responses([after]) == [after] * ("error" in news)  # the end of an error is news
+    assert session.record_responses([after]) == session.current_partitions() == []
 
 
 def test_partition_both_added_and_forgotten_by_a_fetch_is_not_in_its_session() -> None:
@@ -409,7 +409,7 @@ def test_unknown_topic_id_is_resolved_with_every_fetch() -> None:
     session = sessions.create([unknown], uses_topic_ids=True, replica_id=-1, now=0.0)
     assert session is not None
 
-    def fetched(names: dict[bytes, str]) -> FetchInfo:
+    def fetched(names: dict[bytes, str]) -> list[FetchInfo]:
         found = sessions.incremental(
             session.id,
             session.epoch,
@@ -419,12 +419,13 @@ def test_unknown_topic_id_is_resolved_with_every_fetch() -> None:
             name_of=names.get,
             now=1.0,
         )
-        (current,) = found.current_partitions()
-        return current
+        return found.current_partitions()
 
-    assert fetched({}) is item
-    known = fetched({topic_id: "t"})
+    assert fetched({}) == [item]
+    (known,) = fetched({topic_id: "t"})
     assert (known.topic, known.error) == ("t", None)
+    session.record_responses([FetchPartitionData(known)])
+    assert fetched({topic_id: "t"}) == [], "it is resolved once"
     assert list(sessions.moved(("t", 0))) == [session]
 
 

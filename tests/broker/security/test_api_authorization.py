@@ -514,7 +514,56 @@ def test_cached_metadata_is_returned_only_with_describe_on_all_topics(
         assert [one.name for one in ask(wire, "Metadata", 9, topics=None).topics] == [OTHER_TOPIC]
 
 
+def test_cluster_action_allows_leader_epochs_of_every_topic(cluster: KafkaCluster, wire: RawClient) -> None:
+    fields = REQUESTS["DESCRIBE topic"]["OffsetForLeaderEpoch 4"]
+    cluster.acls.allow(ME, "CLUSTER_ACTION", cluster=True)
+    assert codes_in(ask(wire, "OffsetForLeaderEpoch", 4, **fields, replica_id=-1)) == set()
+    assert cluster.acls.denials() == []
+
+
+def test_duplicate_topics_of_create_partitions_are_an_invalid_request_without_any_right(
+    cluster: KafkaCluster, wire: RawClient
+) -> None:
+    topics = [{"name": name, "count": 3, "assignments": None} for name in (TOPIC, OTHER_TOPIC, TOPIC)]
+    results = ask(wire, "CreatePartitions", 3, topics=topics, timeout_ms=1000).results
+    assert {one.name: error_named(one.error_code) for one in results} == {
+        TOPIC: "INVALID_REQUEST",
+        OTHER_TOPIC: "TOPIC_AUTHORIZATION_FAILED",
+    }
+    assert [one.facts["resource"] for one in cluster.acls.denials()] == [OTHER_TOPIC]
+
+
+def test_denied_configs_of_loggers_and_brokers_have_no_message(
+    cluster: KafkaCluster, wire: RawClient
+) -> None:
+    kinds = {2: TOPIC, 4: "0", 8: "0"}
+    resources = [
+        {"resource_type": kind, "resource_name": name, "configs": []} for kind, name in kinds.items()
+    ]
+    for api in ("IncrementalAlterConfigs", "AlterConfigs"):
+        responses = ask(wire, api, 1, resources=resources).responses
+        assert {one.resource_type: one.error_message for one in responses} == {
+            2: "Topic authorization failed.",
+            4: None,
+            8: None if api == "IncrementalAlterConfigs" else "Cluster authorization failed.",
+        }
+
+
 # ---------------------------------------------------------------------- attempts to bypass ACLs
+
+
+def test_transactional_id_is_checked_although_the_topic_is_known_to_be_writable(
+    cluster: KafkaCluster, wire: RawClient
+) -> None:
+    """Batches without a transaction have made the decision about the topic known."""
+    cluster.acls.allow(ME, "WRITE", topic=TOPIC)
+    plain = [{"name": TOPIC, "partition_data": RECORDS}]
+    for _ in range(2):
+        assert codes_in(ask(wire, "Produce", 9, topic_data=plain, acks=1)) == set()
+    for name in (TRANSACTION, "another"):
+        topics = [{"name": TOPIC, "partition_data": TRANSACTIONAL}]
+        response = ask(wire, "Produce", 9, transactional_id=name, topic_data=topics, acks=-1)
+        assert codes_in(response) == {"TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}
 
 
 def test_topic_id_beside_an_authorized_name_shows_no_other_topic(
