@@ -276,6 +276,27 @@ def test_sending_part_that_failed_is_not_run_at_the_end_of_a_long_turn_in_its_re
     assert turns == ["failing"] * 2
 
 
+def test_loop_is_shared_while_more_than_one_part_runs_in_it(loop: Loop) -> None:
+    """It is an attribute, as each turn of a handler reads it; a part that has failed does not run."""
+    turns: list[str] = []
+    last = Worker("last", turns, 1)
+    last.runs_last = True
+    parts = [Worker("worker", turns, 1), last, Sending("sending", turns, 1)]
+    shared = []
+    for part in parts:
+        loop.add(part)
+        shared.append(loop.is_shared)
+    for part in parts:
+        loop._failed(part, RuntimeError("a bug"), 0.0)
+        shared.append(loop.is_shared)
+    loop.run_once(REST, ())
+    shared.append(loop.is_shared)
+    for part in parts:
+        loop.remove(part)
+        shared.append(loop.is_shared)
+    assert shared == [False, True, True, True, False, False, True, True, False, False]
+
+
 def test_other_clients_count_while_they_have_sent_something_lately(loop: Loop) -> None:
     reader, other = object(), object()
     for now in (10.0, 20.0):
