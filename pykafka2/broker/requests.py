@@ -231,7 +231,7 @@ class BrokerRequests:
         progress.handled_at = self._node.clock.monotonic()
 
     def refused(self, context: RequestContext, code: int) -> Response | None:
-        """Return a response with the error in every field, or close the connection if there is none.
+        """Return the error response, or close the connection if there is none.
 
         A rejected authentication request fails the authentication: the connection closes after the response.
         """

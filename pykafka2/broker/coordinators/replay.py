@@ -140,7 +140,7 @@ class Deferred(Generic[ResponseT]):
             callback(response)
 
     def refuse(self, code: int, message: str | None = None) -> None:
-        """Complete it with an error in every field, and with a message if the response can hold one."""
+        """Complete it with the error response, and with a message if that can hold one."""
         response: Any = refusal(self.request, self.version, code)
         if message and getattr(response, "error_message", "") is None:
             response.error_message = message

@@ -52,7 +52,7 @@ class Target(Protocol):
         ...
 
     def refused(self, context: RequestContext, code: int) -> Response | None:
-        """Return a response with the error in every field, or close the connection if there is none."""
+        """Return the error response, or close the connection if there is none."""
         ...
 
     def on_response(self, context: RequestContext, response: Response | None) -> bool:

@@ -39,8 +39,8 @@ class Action(Enum):
     ERROR = "error"
     """Responds with this error without processing the request: "error:NOT_LEADER_OR_FOLLOWER".
 
-    With a topic or partition, only those of a Produce or Fetch are rejected; other requests are rejected in
-    every field.
+    With a topic or partition, only those of a Produce or Fetch are rejected; other requests are rejected as
+    a whole.
     """
     DELAY = "delay"
     """Processes it this many seconds later: "delay:0.5". Later requests of the connection wait behind it."""

@@ -35,7 +35,7 @@ Handle = Callable[[Services, RequestContext, Any, float], "Response | None"]
 """Callback: (services, context, request, now) -> the response, or None if it is sent later or not at all."""
 
 Refuse = Callable[[Any, int, int], Response]
-"""Callback: (request, version, error code) -> the response with the error in every place for it."""
+"""Callback: (request, version, error code) -> the error response."""
 
 H = TypeVar("H", bound=Handle)
 

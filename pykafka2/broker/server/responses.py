@@ -34,7 +34,7 @@ class Refusing(Protocol):
 
     @property
     def refusal(self) -> Callable[[Any, int, int], Response]:
-        """Callback: (request, version, error code) -> the response with the error in every field for it."""
+        """Callback: (request, version, error code) -> the error response."""
         ...
 
 
@@ -80,20 +80,19 @@ class Responses:
         return self.refused(context, code)
 
     def refused(self, context: RequestContext, code: int) -> Response | None:
-        """Return a response with the error in every field; close the connection of a Produce with acks=0."""
+        """Return the error response, or close the connection: a Produce with acks=0 gets no response."""
         api = self._apis[context.api_key]
-        # A produce with acks=0 gets no response.
         if context.is_complete or getattr(context.request, "acks", None) == 0:
             context.close()
             return None
         return api.refusal(context.request, context.version, code)
 
     def refusal_of(self, context: RequestContext, request: Request[Any], code: int) -> Response:
-        """Return the response with an error in every field for a part of a request."""
+        """Return the error response to a part of a request."""
         return self._apis[context.api_key].refusal(request, context.version, code)
 
     def refuse(self, context: RequestContext, code: int) -> None:
-        """Respond with an error in every field, unless a response was sent."""
+        """Send the error response, unless a response was sent."""
         if not context.is_complete:
             response = self.refused(context, code)
             if response is not None:
