@@ -32,7 +32,7 @@ def test_every_default_is_a_valid_value() -> None:
 
 
 def test_defaults_are_those_of_kafka() -> None:
-    """Those of Kafka 4.3.1, except the departures, which are listed with reasons."""
+    """A sample; `DEPARTURES` lists the others, with reasons."""
     config = BrokerConfig()
     for name, value in {
         "message.max.bytes": 1048588,

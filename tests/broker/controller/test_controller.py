@@ -139,10 +139,8 @@ def test_isr_change_needs_the_current_epochs_and_live_replicas(published: Publis
     assert change(0, 0, 0, 1, topic=bytes(16)) is UnknownTopicId
     assert sorted(published.partition.isr) == [0, 1, 2]
     assert change(0, 0, 2, 0) is None
-    assert (published.partition.isr, published.partition.partition_epoch) == (
-        (2, 0),
-        1,
-    )  # in the order of the request
+    # In the order of the request.
+    assert (published.partition.isr, published.partition.partition_epoch) == ((2, 0), 1)
     assert change(0, 0, 0, 1, 2) is InvalidUpdateVersion
     controller.fence_broker(1)
     assert change(0, 1, 0, 1, 2) is IneligibleReplica

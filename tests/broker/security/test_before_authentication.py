@@ -55,7 +55,7 @@ def test_no_other_request_is_processed_before_authentication(cluster: KafkaClust
 
 # ---------------------------------------------------------------------- bytes before authentication
 
-GARBAGE = {
+REFUSED_BYTES = {
     "a frame of negative length": struct.pack(">i", -1),
     "a frame of the smallest length": struct.pack(">i", -(1 << 31)),
     "a frame above 512 KiB": struct.pack(">i", LIMIT + 1),
@@ -91,21 +91,21 @@ GARBAGE = {
 }
 
 
-@pytest.mark.parametrize("case", GARBAGE)
-def test_non_kafka_bytes_close_the_connection(
+@pytest.mark.parametrize("case", REFUSED_BYTES)
+def test_refused_bytes_close_the_connection(
     cluster: KafkaCluster, wire: RawClient, user: RawClient, case: str
 ) -> None:
-    wire.socket.sendall(GARBAGE[case])
+    wire.socket.sendall(REFUSED_BYTES[case])
     assert wire.is_closed_by_broker()
     assert processed(cluster) == set()
 
 
-@pytest.mark.parametrize("case", [case for case in GARBAGE if case != "a token without a mechanism"])
-def test_non_kafka_bytes_after_the_handshake_close_the_connection(
+@pytest.mark.parametrize("case", [case for case in REFUSED_BYTES if case != "a token without a mechanism"])
+def test_refused_bytes_after_the_handshake_close_the_connection(
     cluster: KafkaCluster, wire: RawClient, user: RawClient, case: str
 ) -> None:
     wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-    wire.socket.sendall(GARBAGE[case])
+    wire.socket.sendall(REFUSED_BYTES[case])
     assert wire.is_closed_by_broker()
     assert processed(cluster) == {"SaslHandshake"}
 
@@ -167,8 +167,7 @@ def test_request_in_one_segment_with_a_wrong_token_is_not_processed(
     assert processed(cluster) == {"SaslHandshake", "SaslAuthenticate"}
 
 
-def test_third_token_of_a_mechanism_with_two_fails(wire: RawClient) -> None:
-    """Each mechanism has at most two tokens."""
+def test_repeated_first_scram_message_fails(wire: RawClient) -> None:
     wire.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
     assert authenticate(wire, b"n,,n=ann,r=abc").error_code == 0
     assert authenticate(wire, b"n,,n=ann,r=abc").error_code == FAILED

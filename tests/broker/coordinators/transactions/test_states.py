@@ -65,7 +65,7 @@ def after(producer: Producer) -> Producer:
 
 EVENTS: dict[str, Event] = {
     "init": lambda bench, producer: bench.init().error_code,
-    "init, going on": lambda bench, producer: bench.init(producer).error_code,
+    "init, current epoch": lambda bench, producer: bench.init(producer).error_code,
     "init, old epoch": lambda bench, producer: bench.init(before(producer)).error_code,
     "add": lambda bench, producer: code_of(bench.add(producer, (B,))),
     "add, old epoch": lambda bench, producer: code_of(bench.add(before(producer), (B,))),
@@ -82,11 +82,11 @@ EVENTS: dict[str, Event] = {
     "commit v2, other id": lambda bench, producer: bench.end(Producer(7, EPOCH)).error_code,
 }
 
-# Response and state afterwards, in the order Empty, Ongoing, Prepare..., CompleteCommit, CompleteAbort.
-# While markers are pending, the response is for PrepareCommit and PrepareAbort, which stay.
+# The response, and the state afterwards ("-": unchanged), in these states: Empty, Ongoing, PrepareCommit and
+# PrepareAbort (which stay while markers are pending), CompleteCommit, CompleteAbort.
 MATRIX: dict[str, list[str]] = {
     "init": ["ok Empty", "CONCURRENT PrepareAbort", "CONCURRENT", "ok Empty", "ok Empty"],
-    "init, going on": ["ok Empty", "CONCURRENT PrepareAbort", "CONCURRENT", "ok Empty", "ok Empty"],
+    "init, current epoch": ["ok Empty", "CONCURRENT PrepareAbort", "CONCURRENT", "ok Empty", "ok Empty"],
     # While a transaction is open Kafka fences its producer, before it checks the epoch.
     "init, old epoch": ["FENCED Empty", "CONCURRENT PrepareAbort", "CONCURRENT", "FENCED -", "FENCED -"],
     "add": ["ok Ongoing", "ok Ongoing", "CONCURRENT", "ok Ongoing", "ok Ongoing"],
@@ -117,7 +117,7 @@ MATRIX: dict[str, list[str]] = {
     "commit v2, other id": ["WRONG_ID -", "WRONG_ID -", "CONCURRENT", "WRONG_ID -", "WRONG_ID -"],
 }
 
-WALKED = [
+RECORDED_STATES = [
     TransactionState.EMPTY,
     TransactionState.ONGOING,
     TransactionState.PREPARE_COMMIT,
@@ -128,13 +128,13 @@ WALKED = [
 COLUMN = [0, 1, 2, 2, 3, 4]
 
 
-def walk() -> Iterator[tuple[TransactionState, str, str, int]]:
-    for (state, column), event in product(zip(WALKED, COLUMN, strict=True), EVENTS):
+def cases() -> Iterator[tuple[TransactionState, str, str, int]]:
+    for (state, column), event in product(zip(RECORDED_STATES, COLUMN, strict=True), EVENTS):
         for version in (1, 2):
             yield state, event, MATRIX[event][column], version
 
 
-@pytest.mark.parametrize(("state", "event", "expected", "version"), list(walk()))
+@pytest.mark.parametrize(("state", "event", "expected", "version"), list(cases()))
 def test_every_event_in_every_state(state: TransactionState, event: str, expected: str, version: int) -> None:
     bench, producer = in_state(state, version)
     response, _, becomes = expected.partition(" ")
@@ -195,7 +195,7 @@ def test_record_with_an_invalid_state_is_corrupt(number: int) -> None:
         Transaction.from_value("t", value)
 
 
-@pytest.mark.parametrize("state", WALKED)
+@pytest.mark.parametrize("state", RECORDED_STATES)
 def test_transaction_record_keeps_all_fields_but_the_last_epoch(state: TransactionState) -> None:
     transaction = Transaction(
         id="t",

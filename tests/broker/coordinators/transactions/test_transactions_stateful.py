@@ -1,9 +1,9 @@
 """Random producers, crashes, late and repeated requests and markers: the promises of transactions hold.
 
-The coordinator's shard and real partition logs; the test is the clients, the network and the brokers between.
-Each transaction moves an amount from one partition to the other. A transaction with a committed response is
-visible as a whole; one with an aborted response never is; one without a response is visible as a whole or not
-at all; and none delays the last stable offset forever.
+The coordinator's shard and the partition logs are real; the test plays the clients, the network and the
+brokers between them. Each transaction transfers an amount from one partition to the other. If it has a
+committed response, it is visible as a whole; if an aborted one, never; without a response, as a whole or not
+at all. No transaction delays the last stable offset forever.
 """
 
 from __future__ import annotations
@@ -46,17 +46,19 @@ TIMEOUT_MS = 20_000
 
 
 @attrs.define(eq=False)
-class Moved:
+class Transfer:
     """A transaction as its client knows it."""
 
     owner: Client
     values: list[tuple[Partition, bytes]] = attrs.field(factory=list)
     is_whole: bool = True
     """Whether both records of every move are written; otherwise the client aborts."""
-    wish: bool | None = None
+    wants_commit: bool | None = None
+    """Whether the client commits or aborts; None before its EndTxn."""
     outcome: bool | None = None
     """Whether the coordinator committed the transaction; None before its decision."""
-    must_vanish: bool = False
+    must_not_commit: bool = False
+    """Whether another producer has taken over the transactional id before a commit."""
     request: EndTxnRequest | None = None
 
 
@@ -67,34 +69,34 @@ class Client:
     name: str
     id: Producer
     sequences: dict[Partition, int] = attrs.field(factory=dict)
-    current: Moved | None = None
+    current: Transfer | None = None
     is_gone: bool = False
 
 
 @attrs.define(eq=False)
-class Late:
+class LateBatch:
     """A batch that waits for the coordinator, or is on its way."""
 
     partition: Partition
     batch: RecordBatch
     guard: VerificationGuard | None
-    question: AddPartitionsToTxnRequest | None
-    answer: Deferred[AddPartitionsToTxnResponse] | None
+    request: AddPartitionsToTxnRequest | None
+    deferred: Deferred[AddPartitionsToTxnResponse] | None
     support: TransactionSupport
 
     @property
-    def has_answer(self) -> bool:
-        return self.answer is None or self.answer.is_done
+    def has_response(self) -> bool:
+        return self.deferred is None or self.deferred.is_done
 
     @property
-    def is_let_in(self) -> bool:
-        if self.question is None or self.answer is None:
+    def is_verified(self) -> bool:
+        if self.request is None or self.deferred is None:
             return True
-        assert self.answer.response is not None
-        return set(verification_codes(self.question, self.answer.response, self.support).values()) == {0}
+        assert self.deferred.response is not None
+        return set(verification_codes(self.request, self.deferred.response, self.support).values()) == {0}
 
 
-class World(ShardTransactions):
+class VerifyingBench(ShardTransactions):
     """A bench whose logs require verification."""
 
     def partition(self, partition: Partition) -> PartitionLog:
@@ -106,11 +108,11 @@ class World(ShardTransactions):
 class Transactions(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.bench = World()
+        self.bench = VerifyingBench()
         self.clients: list[Client] = []
-        self.moves: list[Moved] = []
-        self.sent: list[tuple[WriteMarkers, Partition]] = []
-        self.late: list[Late] = []
+        self.transfers: list[Transfer] = []
+        self.markers: list[tuple[WriteMarkers, Partition]] = []
+        self.late: list[LateBatch] = []
         self.seen: set[bytes] = set()
         self.count = 0
         self.version = 2
@@ -118,7 +120,7 @@ class Transactions(RuleBasedStateMachine):
     @initialize(version=st.sampled_from([1, 2]))
     def choose_version(self, version: int) -> None:
         self.version = version
-        self.bench = World(transaction_version=version)
+        self.bench = VerifyingBench(transaction_version=version)
         for partition in (A, B):
             self.bench.partition(partition)
         self.start("one")
@@ -148,26 +150,26 @@ class Transactions(RuleBasedStateMachine):
         if response is None or response.error_code:
             return None
         # A former owner of the name must not make undecided records visible.
-        for moved in self.moves:
-            if moved.owner.name == name and moved.wish is not True:
-                moved.must_vanish = True
+        for transfer in self.transfers:
+            if transfer.owner.name == name and transfer.wants_commit is not True:
+                transfer.must_not_commit = True
         return Producer(response.producer_id, response.producer_epoch)
 
-    def living(self) -> list[Client]:
+    def active_clients(self) -> list[Client]:
         return [client for client in self.clients if not client.is_gone]
 
-    @precondition(lambda self: bool(self.living()))
+    @precondition(lambda self: bool(self.active_clients()))
     @rule(data=st.data(), is_late=SELDOM)
     def move(self, data: st.DataObject, is_late: bool) -> None:
         """Move an amount from one partition to the other; the second batch may arrive late."""
-        self._move(data.draw(st.sampled_from(self.living()), label="client"), is_late)
+        self._move(data.draw(st.sampled_from(self.active_clients()), label="client"), is_late)
 
     def _move(self, client: Client, is_late: bool) -> None:
-        if client.current is not None and client.current.wish is not None:
+        if client.current is not None and client.current.wants_commit is not None:
             return
         if client.current is None:
-            client.current = Moved(client)
-            self.moves.append(client.current)
+            client.current = Transfer(client)
+            self.transfers.append(client.current)
         self.count += 1
         amount = self.count
         self._produce(client, A, -amount, is_late=False)
@@ -175,10 +177,10 @@ class Transactions(RuleBasedStateMachine):
             self._produce(client, B, amount, is_late)
 
     def _produce(self, client: Client, partition: Partition, amount: int, is_late: bool) -> None:
-        moved = client.current
-        assert moved is not None
+        transfer = client.current
+        assert transfer is not None
         if self.version < 2 and not self._add(client, partition):
-            moved.is_whole = False
+            transfer.is_whole = False
             return
         value = b"%d" % amount
         sequence = client.sequences.get(partition, 0)
@@ -191,15 +193,15 @@ class Transactions(RuleBasedStateMachine):
                 base_sequence=sequence,
             )
         )
-        moved.values.append((partition, value))
-        late = self._ask(client, partition, data, sequence)
-        if is_late or not late.has_answer:
-            moved.is_whole = False
+        transfer.values.append((partition, value))
+        late = self._verify(client, partition, data, sequence)
+        if is_late or not late.has_response:
+            transfer.is_whole = False
             self.late.append(late)
         elif self._append(late):
             client.sequences[partition] = sequence + 1
         else:
-            moved.is_whole = False
+            transfer.is_whole = False
 
     def _add(self, client: Client, partition: Partition) -> bool:
         """The steps of clients before version 2."""
@@ -214,20 +216,20 @@ class Transactions(RuleBasedStateMachine):
             return False
         (topic,) = response.results_by_topic_v3_and_below
         code = topic.results_by_partition[0].partition_error_code
-        self._note_code(client, code)
+        self._fence_on(client, code)
         return code == 0
 
-    def _ask(self, client: Client, partition: Partition, data: RecordBatch, sequence: int) -> Late:
+    def _verify(self, client: Client, partition: Partition, data: RecordBatch, sequence: int) -> LateBatch:
         """Begin a verification as the leader does, and send it to the coordinator."""
         log, now_ms = self.bench.partition(partition), self.bench.wall_ms(self.bench.now)
         guard = log.verifications.begin(client.id.id, client.id.epoch, sequence, self.version == 2, now_ms)
         if guard is None:
-            return Late(partition, data, None, None, None, self.support)
+            return LateBatch(partition, data, None, None, None, self.support)
         request = verification_request(client.name, client.id.id, client.id.epoch, [partition], self.support)
-        return Late(partition, data, guard, request, self.bench.send(request, 5), self.support)
+        return LateBatch(partition, data, guard, request, self.bench.send(request, 5), self.support)
 
-    def _append(self, late: Late) -> bool:
-        if not late.is_let_in:
+    def _append(self, late: LateBatch) -> bool:
+        if not late.is_verified:
             return False
         log = self.bench.partition(late.partition)
         try:
@@ -237,62 +239,62 @@ class Transactions(RuleBasedStateMachine):
         log.advance_high_watermark(log.log_end_offset)
         return True
 
-    def _note_code(self, client: Client, code: int) -> None:
+    def _fence_on(self, client: Client, code: int) -> None:
         if code in (errors.ProducerFenced.code, errors.InvalidProducerIdMapping.code):
             client.is_gone = True
 
-    @precondition(lambda self: any(late.has_answer for late in self.late))
+    @precondition(lambda self: any(late.has_response for late in self.late))
     @rule(data=st.data())
-    def a_late_batch_arrives(self, data: st.DataObject) -> None:
-        late = data.draw(st.sampled_from([late for late in self.late if late.has_answer]), label="late")
+    def deliver_late_batch(self, data: st.DataObject) -> None:
+        late = data.draw(st.sampled_from([late for late in self.late if late.has_response]), label="late")
         self.late.remove(late)
         self._append(late)
 
-    @precondition(lambda self: bool(self.living()))
-    @rule(data=st.data(), wish=MOSTLY, is_lost=SELDOM)
-    def end(self, data: st.DataObject, wish: bool, is_lost: bool) -> None:
+    @precondition(lambda self: bool(self.active_clients()))
+    @rule(data=st.data(), wants_commit=MOSTLY, is_lost=SELDOM)
+    def end(self, data: st.DataObject, wants_commit: bool, is_lost: bool) -> None:
         """Commit or abort; after a lost response the client retries later."""
-        self._end(data.draw(st.sampled_from(self.living()), label="client"), wish, is_lost)
+        self._end(data.draw(st.sampled_from(self.active_clients()), label="client"), wants_commit, is_lost)
 
-    def _end(self, client: Client, wish: bool, is_lost: bool) -> None:
-        moved = client.current
-        if moved is None:
+    def _end(self, client: Client, wants_commit: bool, is_lost: bool) -> None:
+        transfer = client.current
+        if transfer is None:
             return
-        if moved.request is None:
-            moved.wish = wish and moved.is_whole
-            moved.request = EndTxnRequest(
+        if transfer.request is None:
+            transfer.wants_commit = wants_commit and transfer.is_whole
+            transfer.request = EndTxnRequest(
                 transactional_id=client.name,
                 producer_id=client.id.id,
                 producer_epoch=client.id.epoch,
-                committed=moved.wish,
+                committed=transfer.wants_commit,
             )
-        self._send_end(moved, is_lost)
+        self._send_end(transfer, is_lost)
 
-    def _send_end(self, moved: Moved, is_lost: bool) -> None:
-        assert moved.request is not None
-        answer = self.bench.send(moved.request, 5 if self.version == 2 else 4)
-        answer.then(lambda response: self._end_answered(moved, response, is_lost))
+    def _send_end(self, transfer: Transfer, is_lost: bool) -> None:
+        assert transfer.request is not None
+        deferred = self.bench.send(transfer.request, 5 if self.version == 2 else 4)
+        deferred.then(lambda response: self._on_end_response(transfer, response, is_lost))
 
-    def _end_answered(self, moved: Moved, response: EndTxnResponse, is_lost: bool) -> None:
-        client, code = moved.owner, response.error_code
+    def _on_end_response(self, transfer: Transfer, response: EndTxnResponse, is_lost: bool) -> None:
+        client, code = transfer.owner, response.error_code
         if code == 0:
             # The report of the coordinator holds, whether or not the client received it.
-            assert moved.outcome in (None, moved.wish)
-            moved.outcome = moved.wish
-        if is_lost or client.current is not moved:
+            assert transfer.outcome in (None, transfer.wants_commit)
+            transfer.outcome = transfer.wants_commit
+        if is_lost or client.current is not transfer:
             return
         if code == 0:
-            self._go_on(client, moved, response)
-        elif code == errors.InvalidTxnState.code and not moved.values:
+            self._start_next(client, transfer, response)
+        elif code == errors.InvalidTxnState.code and not transfer.values:
             client.current = None  # nothing was added, so there was nothing to end
         else:
-            self._note_code(client, code)
+            self._fence_on(client, code)
 
-    def _go_on(self, client: Client, moved: Moved, response: EndTxnResponse) -> None:
+    def _start_next(self, client: Client, transfer: Transfer, response: EndTxnResponse) -> None:
         client.current = None
         if self.version == 2:
             following: Producer | None = Producer(response.producer_id, response.producer_epoch)
-        elif moved.is_whole:
+        elif transfer.is_whole:
             return
         else:
             following = self._init(client.name, client.id)  # a sequence is in doubt: a new epoch
@@ -302,133 +304,135 @@ class Transactions(RuleBasedStateMachine):
             client.id = following
             client.sequences.clear()
 
-    @precondition(lambda self: bool(self.living()))
-    @rule(data=st.data(), wish=MOSTLY)
-    def nothing_disturbs_a_transaction(self, data: st.DataObject, wish: bool) -> None:
+    @precondition(lambda self: bool(self.active_clients()))
+    @rule(data=st.data(), wants_commit=MOSTLY)
+    def run_transaction_without_faults(self, data: st.DataObject, wants_commit: bool) -> None:
         """Run one transaction without faults."""
-        client = data.draw(st.sampled_from(self.living()), label="client")
-        self._carry_out_markers()
+        client = data.draw(st.sampled_from(self.active_clients()), label="client")
+        self._write_markers()
         self._move(client, is_late=False)
-        self._end(client, wish, is_lost=False)
-        self._carry_out_markers()
+        self._end(client, wants_commit, is_lost=False)
+        self._write_markers()
 
-    @precondition(lambda self: len(self.living()) > 1)
+    @precondition(lambda self: len(self.active_clients()) > 1)
     @rule(data=st.data())
-    def a_client_crashes(self, data: st.DataObject) -> None:
-        data.draw(st.sampled_from(self.living()), label="client").is_gone = True
+    def crash_client(self, data: st.DataObject) -> None:
+        data.draw(st.sampled_from(self.active_clients()), label="client").is_gone = True
 
-    @precondition(lambda self: any(moved.request for moved in self.moves))
+    @precondition(lambda self: any(transfer.request for transfer in self.transfers))
     @rule(data=st.data())
-    def an_end_arrives_again(self, data: st.DataObject) -> None:
+    def repeat_end_txn(self, data: st.DataObject) -> None:
         """Before version 2 an old EndTxn cannot be distinguished from a new one, the reason for KIP-890."""
-        moved = data.draw(st.sampled_from([moved for moved in self.moves if moved.request]), label="moved")
-        if self.version == 2 or moved.owner.current is moved:
-            self._send_end(moved, is_lost=True)
+        transfer = data.draw(
+            st.sampled_from([transfer for transfer in self.transfers if transfer.request]), label="transfer"
+        )
+        if self.version == 2 or transfer.owner.current is transfer:
+            self._send_end(transfer, is_lost=True)
 
     # -- markers, time, coordinators ----------------------------------------------------------------
 
-    def _collect(self) -> None:
+    def _collect_markers(self) -> None:
         for order in self.bench.orders():
-            self.sent += [(order, partition) for partition in sorted(order.partitions)]
+            self.markers += [(order, partition) for partition in sorted(order.partitions)]
 
-    def _carry_out_markers(self) -> None:
-        self._collect()
-        while self.sent:
-            order, partition = self.sent.pop(0)
+    def _write_markers(self) -> None:
+        self._collect_markers()
+        while self.markers:
+            order, partition = self.markers.pop(0)
             self.bench.report(order, partition, self.bench.mark(order, partition))
-            self._collect()
+            self._collect_markers()
 
-    @rule(data=st.data(), fate=st.sampled_from(["written", "written", "refused", "answer lost"]))
-    def a_marker_arrives(self, data: st.DataObject, fate: str) -> None:
+    @rule(data=st.data(), fate=st.sampled_from(["written", "written", "refused", "response lost"]))
+    def deliver_marker(self, data: st.DataObject, fate: str) -> None:
         """Deliver a marker, possibly of a former coordinator."""
-        self._collect()
-        if not self.sent:
+        self._collect_markers()
+        if not self.markers:
             return
-        order, partition = data.draw(st.sampled_from(self.sent), label="marker")
-        self.sent.remove((order, partition))
+        order, partition = data.draw(st.sampled_from(self.markers), label="marker")
+        self.markers.remove((order, partition))
         code = errors.NotLeaderOrFollower.code
         if fate != "refused":
             code = self.bench.mark(order, partition)
-        if fate == "answer lost":
+        if fate == "response lost":
             code = errors.RequestTimedOut.code
         self.bench.report(order, partition, code)
 
     @rule(seconds=st.sampled_from([0.1, 0.1, 1.0, 9.0, 25.0]))
-    def time_passes(self, seconds: float) -> None:
+    def advance_time(self, seconds: float) -> None:
         self.bench.advance(seconds)
 
     @rule(keep_uncommitted=MOSTLY)
-    def the_coordinator_moves(self, keep_uncommitted: bool) -> None:
-        self._collect()
+    def move_coordinator(self, keep_uncommitted: bool) -> None:
+        self._collect_markers()
         self.bench.reload(keep_uncommitted=keep_uncommitted)
 
     @rule(at_once=MOSTLY)
-    def its_log_is_replicated(self, at_once: bool) -> None:
+    def set_replication(self, at_once: bool) -> None:
         self.bench.log.commits_at_once = at_once
         self.bench.commit_all()
 
     # -- sequences that are rare at random ------------------------------------------------------------
 
-    @precondition(lambda self: bool(self.living()))
+    @precondition(lambda self: bool(self.active_clients()))
     @rule(data=st.data())
-    def a_batch_arrives_after_the_end(self, data: st.DataObject) -> None:
+    def deliver_batch_after_end_txn(self, data: st.DataObject) -> None:
         """Deliver a batch after the end: the hanging transaction of KIP-890."""
-        client = data.draw(st.sampled_from(self.living()), label="client")
+        client = data.draw(st.sampled_from(self.active_clients()), label="client")
         self._move(client, is_late=True)
         self._end(client, False, is_lost=False)
-        self._carry_out_markers()
-        for late in [late for late in self.late if late.has_answer]:
+        self._write_markers()
+        for late in [late for late in self.late if late.has_response]:
             self.late.remove(late)
             self._append(late)
 
-    @precondition(lambda self: bool(self.living()))
+    @precondition(lambda self: bool(self.active_clients()))
     @rule(data=st.data())
-    def a_decision_is_lost_with_its_coordinator(self, data: st.DataObject) -> None:
-        client = data.draw(st.sampled_from(self.living()), label="client")
+    def lose_decision_with_its_coordinator(self, data: st.DataObject) -> None:
+        client = data.draw(st.sampled_from(self.active_clients()), label="client")
         self._move(client, is_late=False)
-        self._carry_out_markers()
+        self._write_markers()
         self.bench.log.commits_at_once = False
         self._end(client, True, is_lost=False)
-        self._collect()
-        if self.sent:
-            order, partition = self.sent.pop(0)
+        self._collect_markers()
+        if self.markers:
+            order, partition = self.markers.pop(0)
             self.bench.report(order, partition, self.bench.mark(order, partition))
         self.bench.log.commits_at_once = True
         self.bench.reload(keep_uncommitted=False)
 
-    @precondition(lambda self: bool(self.living()))
+    @precondition(lambda self: bool(self.active_clients()))
     @rule(data=st.data())
-    def an_old_coordinators_markers_come_late(self, data: st.DataObject) -> None:
-        client = data.draw(st.sampled_from(self.living()), label="client")
+    def deliver_markers_of_old_coordinator_late(self, data: st.DataObject) -> None:
+        client = data.draw(st.sampled_from(self.active_clients()), label="client")
         self._move(client, is_late=False)
         self._end(client, True, is_lost=False)
-        self._collect()
-        old, self.sent = self.sent, []
+        self._collect_markers()
+        old, self.markers = self.markers, []
         self.bench.reload()
-        self._carry_out_markers()
+        self._write_markers()
         if client.current is None and not client.is_gone:
             self._move(client, is_late=False)
         for order, partition in old:
             self.bench.mark(order, partition)
 
-    @precondition(lambda self: bool(self.living()))
+    @precondition(lambda self: bool(self.active_clients()))
     @rule(data=st.data())
-    def one_leader_takes_its_marker_and_one_does_not(self, data: st.DataObject) -> None:
-        client = data.draw(st.sampled_from(self.living()), label="client")
+    def write_only_the_first_marker(self, data: st.DataObject) -> None:
+        client = data.draw(st.sampled_from(self.active_clients()), label="client")
         self._move(client, is_late=False)
-        self._carry_out_markers()
+        self._write_markers()
         self._end(client, True, is_lost=False)
-        self._collect()
+        self._collect_markers()
         codes = [0, errors.NotLeaderOrFollower.code]
-        for (order, partition), code in zip(self.sent, codes, strict=False):
+        for (order, partition), code in zip(self.markers, codes, strict=False):
             self.bench.report(order, partition, code or self.bench.mark(order, partition))
-        self.sent.clear()
+        self.markers.clear()
 
-    @precondition(lambda self: self.version == 2 and bool(self.living()))
+    @precondition(lambda self: self.version == 2 and bool(self.active_clients()))
     @rule(data=st.data())
-    def the_end_before_arrives_again(self, data: st.DataObject) -> None:
-        client = data.draw(st.sampled_from(self.living()), label="client")
-        before = [moved for moved in self.moves if moved.owner is client and moved.request]
+    def repeat_previous_end_txn(self, data: st.DataObject) -> None:
+        client = data.draw(st.sampled_from(self.active_clients()), label="client")
+        before = [transfer for transfer in self.transfers if transfer.owner is client and transfer.request]
         self._move(client, is_late=False)
         if before:
             self._send_end(before[-1], is_lost=True)
@@ -439,17 +443,17 @@ class Transactions(RuleBasedStateMachine):
         return {value for partition in (A, B) for value in self.bench.committed_values(partition)}
 
     @invariant()
-    def what_is_said_or_fenced_to_be_aborted_is_never_seen(self) -> None:
+    def aborted_values_are_never_visible(self) -> None:
         """Aborted values are never read, and values that were read once stay visible."""
         visible = self.visible()
         assert self.seen <= visible
         self.seen = visible
-        for moved in self.moves:
-            if moved.outcome is False or moved.wish is False or moved.must_vanish:
-                assert not visible & {value for _, value in moved.values}
+        for transfer in self.transfers:
+            if transfer.outcome is False or transfer.wants_commit is False or transfer.must_not_commit:
+                assert not visible & {value for _, value in transfer.values}
 
     @invariant()
-    def a_new_coordinator_would_know_the_same(self) -> None:
+    def replay_of_the_log_gives_the_same_state(self) -> None:
         from pykafka2.broker.coordinators.runtime import Entry
         from pykafka2.broker.coordinators.transactions.shard import TransactionShard
 
@@ -461,7 +465,7 @@ class Transactions(RuleBasedStateMachine):
         assert mine == other.transactions
 
     @invariant()
-    def every_decision_is_being_carried_out(self) -> None:
+    def every_decision_has_pending_markers(self) -> None:
         ending = {name for name, one in self.bench.shard.transactions.items() if one.state.is_ending}
         assert ending == set(self.bench.shard.pending_markers)
 
@@ -469,33 +473,33 @@ class Transactions(RuleBasedStateMachine):
         """Heal all faults: no transaction is open, and each is visible in full or not at all."""
         self.bench.log.commits_at_once = True
         self.bench.commit_all()
-        self._collect()
+        self._collect_markers()
         for late in self.late:
-            if late.has_answer:
+            if late.has_response:
                 self._append(late)
-        self._heal()
+        self._finish_markers()
         assert not [
             one for one in self.bench.shard.transactions.values() if one.state is TransactionState.ONGOING
         ]
-        self.what_is_said_or_fenced_to_be_aborted_is_never_seen()
+        self.aborted_values_are_never_visible()
         visible = self.visible()
         for partition in (A, B):
             log = self.bench.partition(partition)
             assert log.last_stable_offset == log.high_watermark == log.log_end_offset, "nothing is held back"
-        for moved in self.moves:
-            values = {value for _, value in moved.values}
-            assert moved.outcome is not True or values <= visible, "said to be committed"
-            assert values <= visible or not values & visible, "wholly or not at all"
-            assert moved.wish is True or not values & visible, "no client ended it so"
+        for transfer in self.transfers:
+            values = {value for _, value in transfer.values}
+            assert transfer.outcome is not True or values <= visible, "the coordinator committed it"
+            assert values <= visible or not values & visible, "all of it or nothing is visible"
+            assert transfer.wants_commit is True or not values & visible, "no client wanted the commit"
         assert sum(map(int, visible)) == 0, "amounts move, none comes or goes"
 
-    def _heal(self) -> None:
+    def _finish_markers(self) -> None:
         for _ in range(20):
-            self._carry_out_markers()
-            if not self.sent:
+            self._write_markers()
+            if not self.markers:
                 self.bench.advance(15.0)
-                self._collect()
-        assert not self.sent
+                self._collect_markers()
+        assert not self.markers
         abandoned: Iterable[str] = self.bench.shard.pending_markers
         assert not list(abandoned)
 

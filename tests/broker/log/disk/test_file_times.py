@@ -21,7 +21,7 @@ AGE = RetentionPolicy(max_age_ms=1000)
 NO_TIMESTAMP = -1
 
 
-class World:
+class UntimedLog:
     """A log of three rolled segments without timestamps, and an empty active one.
 
     Their files were written at 10,000, 20,000 and 30,000 ms.
@@ -44,66 +44,68 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def untimed(tmp_path: Path) -> UntimedLog:
+    return UntimedLog(tmp_path)
 
 
-def test_segment_without_timestamps_expires_by_the_time_of_its_file(world: World) -> None:
-    assert apply_retention(world.log, AGE, 11_000) == 0
-    assert apply_retention(world.log, AGE, 11_001) == 1
-    assert bases(world.log) == [2, 4, 6]
-    assert apply_retention(world.log, AGE, 21_001) == 1
-    assert bases(world.log) == [4, 6]
+def test_segment_without_timestamps_expires_by_the_time_of_its_file(untimed: UntimedLog) -> None:
+    assert apply_retention(untimed.log, AGE, 11_000) == 0
+    assert apply_retention(untimed.log, AGE, 11_001) == 1
+    assert bases(untimed.log) == [2, 4, 6]
+    assert apply_retention(untimed.log, AGE, 21_001) == 1
+    assert bases(untimed.log) == [4, 6]
 
 
-def test_file_times_count_after_a_restart_too(world: World) -> None:
-    world.log = world.disk.restart()
-    assert apply_retention(world.log, AGE, 11_000) == 0
-    assert apply_retention(world.log, AGE, 21_001) == 2
+def test_file_times_count_after_a_restart_too(untimed: UntimedLog) -> None:
+    untimed.log = untimed.disk.restart()
+    assert apply_retention(untimed.log, AGE, 11_000) == 0
+    assert apply_retention(untimed.log, AGE, 21_001) == 2
 
 
 def test_segment_with_one_timestamp_expires_by_it_and_not_by_its_file(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    append(world.log, b"x", at=50_000)
-    append(world.log, b"x", at=NO_TIMESTAMP)
-    world.log.roll()
-    world.log.advance_high_watermark(world.log.log_end_offset)
-    world.write_at(6, 1)
-    apply_retention(world.log, AGE, 51_000)
-    assert bases(world.log) == [6, 8]
-    apply_retention(world.log, AGE, 51_001)
-    assert bases(world.log) == [8]
+    untimed = UntimedLog(tmp_path)
+    append(untimed.log, b"x", at=50_000)
+    append(untimed.log, b"x", at=NO_TIMESTAMP)
+    untimed.log.roll()
+    untimed.log.advance_high_watermark(untimed.log.log_end_offset)
+    untimed.write_at(6, 1)
+    apply_retention(untimed.log, AGE, 51_000)
+    assert bases(untimed.log) == [6, 8]
+    apply_retention(untimed.log, AGE, 51_001)
+    assert bases(untimed.log) == [8]
 
 
-def test_min_compaction_lag_of_a_segment_without_timestamps_is_counted_from_its_file(world: World) -> None:
+def test_min_compaction_lag_of_a_segment_without_timestamps_is_counted_from_its_file(
+    untimed: UntimedLog,
+) -> None:
     policy = CompactionPolicy(min_dirty_ratio=0.0, min_lag_ms=1000)
-    assert cleanable_part(world.log, policy, 10_999).segments == []
-    assert len(cleanable_part(world.log, policy, 11_000).segments) == 1
+    assert cleanable_part(untimed.log, policy, 10_999).segments == []
+    assert len(cleanable_part(untimed.log, policy, 11_000).segments) == 1
 
 
-def test_compacted_segment_has_the_file_time_of_the_last_one_that_it_replaces(world: World) -> None:
-    cleaned = finish(compact(world.log, CompactionPolicy(min_dirty_ratio=0.0), 0))
+def test_compacted_segment_has_the_file_time_of_the_last_one_that_it_replaces(untimed: UntimedLog) -> None:
+    cleaned = finish(compact(untimed.log, CompactionPolicy(min_dirty_ratio=0.0), 0))
     assert cleaned is not None
-    assert bases(world.log) == [0, 6]
-    assert apply_retention(world.log, AGE, 31_000) == 0
-    assert apply_retention(world.log, AGE, 31_001) == 1
+    assert bases(untimed.log) == [0, 6]
+    assert apply_retention(untimed.log, AGE, 31_000) == 0
+    assert apply_retention(untimed.log, AGE, 31_001) == 1
 
 
-def test_several_compacted_segments_have_the_file_times_of_their_own_ones(world: World) -> None:
-    size = next(iter(world.log.segments)).size_bytes
-    world.log.limit_segments(RollLimits(max_bytes=2 * size))
-    finish(compact(world.log, CompactionPolicy(min_dirty_ratio=0.0), 0))
-    assert bases(world.log) == [0, 4, 6]
-    assert apply_retention(world.log, AGE, 20_999) == 0
-    assert apply_retention(world.log, AGE, 21_001) == 1
-    assert bases(world.log) == [4, 6]
+def test_several_compacted_segments_have_the_file_times_of_their_own_ones(untimed: UntimedLog) -> None:
+    size = next(iter(untimed.log.segments)).size_bytes
+    untimed.log.limit_segments(RollLimits(max_bytes=2 * size))
+    finish(compact(untimed.log, CompactionPolicy(min_dirty_ratio=0.0), 0))
+    assert bases(untimed.log) == [0, 4, 6]
+    assert apply_retention(untimed.log, AGE, 20_999) == 0
+    assert apply_retention(untimed.log, AGE, 21_001) == 1
+    assert bases(untimed.log) == [4, 6]
 
 
-def test_unreadable_file_time_takes_the_directory_offline(world: World) -> None:
-    os.remove(world.path / f"{0:020d}{LOG}")
+def test_unreadable_file_time_takes_the_directory_offline(untimed: UntimedLog) -> None:
+    os.remove(untimed.path / f"{0:020d}{LOG}")
     with pytest.raises(KafkaStorageError, match=r"reading .* failed"):
-        apply_retention(world.log, AGE, 11_001)
-    assert world.log.is_offline
+        apply_retention(untimed.log, AGE, 11_001)
+    assert untimed.log.is_offline
 
 
 def test_segment_without_timestamps_in_memory_never_expires() -> None:
