@@ -365,8 +365,11 @@ def too_large(request: MetadataRequest, response: MetadataResponse) -> MetadataR
         lambda *_: "metadata",
         lambda *_: ApiVersionsResponse(error_code=0, api_keys=[]),
         too_large,
+        {"controller_id": 1 << 40},
+        MetadataResponse(brokers=[], topics=[], controller_id=1 << 40),
+        {"cluster_authorized_operations": 1},
     ],
-    ids=["error", "no response", "another response", "not encodable"],
+    ids=["error", "str", "another response", "too large", "dict", "response", "field of another version"],
 )
 @one_broker
 def test_a_reply_that_cannot_be_made_costs_its_connection(

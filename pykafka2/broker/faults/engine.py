@@ -276,25 +276,26 @@ def _mark(marks: FaultMarks, rule: FaultRule, context: RequestContext) -> None:
 def _replaced(rule: FaultRule, context: RequestContext, response: Response) -> Response | None:
     """Return the replacement of a response; None closes the connection."""
     reply = rule.reply
+    changed: object
     try:
         if isinstance(reply, Response):
-            return copied(reply)  # a throttle changes the response
-        if isinstance(reply, Mapping):
-            return merged(response, reply)
-        if reply is None:
+            changed = copied(reply)  # a throttle changes the response
+        elif isinstance(reply, Mapping):
+            changed = merged(response, reply)
+        elif reply is None:
             return response
-        # Copies: brokers cache parts of responses for the process, and the history keeps the request.
-        return _checked_reply(reply(copied(context.request), copied(response)), context)
+        else:
+            # Copies: brokers cache parts of responses for the process, and the history keeps the request.
+            changed = reply(copied(context.request), copied(response))
+        return None if changed is None else _sendable(changed, context)
     except Exception:
-        # An error in a test's function closes its connection; the broker continues.
+        # An error in a test's reply closes its connection; the broker continues.
         logger.exception("rule %d could not replace %r", rule.id, response)
         return None
 
 
-def _checked_reply(reply: object, context: RequestContext) -> Response | None:
-    """Return what a test's function has returned; raise if it cannot be sent."""
-    if reply is None:
-        return None
+def _sendable(reply: object, context: RequestContext) -> Response:
+    """Return the replacement of a response; raise if it cannot be sent."""
     expected = type(context.request).RESPONSE
     if not isinstance(reply, expected):
         raise ConfigurationError(
