@@ -254,6 +254,14 @@ class ClusterArguments:
             value = getattr(self, name)
             if not isinstance(value, int) and (name, value) != ("controller", None):
                 raise ConfigurationError(f"{name}={value!r} is illegal. Set a number.")
+        if self.history_entries < 0:
+            raise ConfigurationError(
+                f"history_entries={self.history_entries} is illegal. Set a number of at least 0."
+            )
+        if not isinstance(self.seed, int | str):
+            raise ConfigurationError(f"seed={self.seed!r} is illegal. Set a number or text.")
+        if not isinstance(self.pipelined, bool | None):
+            raise ConfigurationError(f"pipelined={self.pipelined!r} is illegal. Set True or False.")
         if self.advertised_host is not None and not isinstance(self.advertised_host, str):
             raise ConfigurationError(
                 f"advertised_host={self.advertised_host!r} is illegal. Set a name or an address."
