@@ -74,8 +74,6 @@ def conformance(session: nox.Session) -> None:
     if which("go"):
         session.run("python", "-m", "tests.conformance.go_suites")
         session.run("python", "-m", "tests.conformance.go_kadm")
-    # Streams, Connect, MirrorMaker and all tools, on the bundled broker and on Apache Kafka; also too long.
-    session.run("python", "-m", "tests.conformance.java_world")
     session.run("python", "-m", "tests.conformance.librdkafka_suite", "--quick")
 
 
@@ -102,8 +100,9 @@ def spark(session: nox.Session, version: str) -> None:
 def long(session: nox.Session) -> None:
     """Run everything that takes too long for the gate.
 
-    That is 10,000 seeds of each simulated scenario, fuzzed frames, the suite three times, kills of Spark, all
-    of librdkafka's tests, pyright on the public signatures, and every benchmark.
+    That is 10,000 seeds of each simulated scenario, fuzzed frames, the suite three times, older releases of
+    Apache Kafka, Streams and Connect, kills of Spark, all of librdkafka's tests, pyright on the public
+    signatures, and every benchmark.
 
     Results are kept in files named after the commit, so an interrupted session resumes.
     `python -m tests.campaign.run --scenario producers --summary FILE` prints the summary of a file again. The
@@ -124,6 +123,11 @@ def long(session: nox.Session) -> None:
     for _ in range(3):
         # All in one process, whose memory must not grow beyond the limit.
         session.run("pytest", "-q", "-n", "0", "-m", "", "--max-memory-mb", "450")
+    # Apache Kafka 4.3.1, 3.9.1 and 2.8.2, and tests that wait for long; the gate has 4.4.0 alone.
+    conformance = {"PYKAFKA2_CONFORMANCE": "1"}
+    session.run("pytest", "tests/conformance", "-n", "0", "-p", "no:randomly", "-m", "long", env=conformance)
+    # Streams, Connect, MirrorMaker and all tools, on the bundled broker and on Apache Kafka.
+    session.run("python", "-m", "tests.conformance.java_world")
     # Kill Spark at every step of the sink's protocol, on the bundled broker and on Apache Kafka.
     kept = ("--resume", f"kills-{str(commit).strip()}.jsonl")
     session.run("python", "-m", "tests.spark.kills", *kept)

@@ -1,4 +1,4 @@
-"""Java's world against the bundled broker, and against Apache Kafka 4.3.1 for comparison.
+"""Java's world against the bundled broker, and against Apache Kafka 4.4.0 for comparison.
 
     python -m tests.conformance.java_world [section ...] [--bundled] [--words] [--show]
 
@@ -8,7 +8,7 @@ how much was done in each section, and how much of it came out otherwise; then e
 docs/fidelity.md explains (`--words`: also messages for people that are worded differently; `--show`: all that
 was seen).  Exit status 1 if there is one.
 
-About fifteen minutes; part of `nox -s conformance`, not of `.ci/run`.
+About fifteen minutes; part of `nox -s long`, not of `.ci/run`.
 """
 
 from __future__ import annotations

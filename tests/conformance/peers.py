@@ -60,7 +60,7 @@ class Ours:
 
 
 class Java:
-    """kafka-clients 4.3.1, in the bridge's JVM."""
+    """kafka-clients 4.4.0, in the bridge's JVM."""
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge

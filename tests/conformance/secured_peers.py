@@ -251,7 +251,7 @@ LOGIN_MODULES = {
 
 @attrs.frozen
 class Java:
-    """kafka-clients 4.3.1.  Its certificates lie in `folder`, as it reads other keys than Python does."""
+    """kafka-clients 4.4.0.  Its certificates lie in `folder`, as it reads other keys than Python does."""
 
     bridge: Bridge
     folder: Path

@@ -21,7 +21,7 @@ from .maven import cache_folder, skip_or_fail
 
 pytestmark = pytest.mark.long
 
-RELEASES = ["2.8", "3.9", "4.0", "4.3"]
+RELEASES = ["2.8", "3.9", "4.0", "4.4"]
 PACKAGES = ("kafka-python==2.0.2", "confluent-kafka==1.9.2")
 INSTALL_TIMEOUT = 300.0
 RUN_TIMEOUT = 60.0

@@ -221,7 +221,7 @@ class KafkaPythonTransactions:
 
 
 class JavaTransactions:
-    """kafka-clients 4.3.1 in the bridge's JVM: transaction.version 2."""
+    """kafka-clients 4.4.0 in the bridge's JVM: transaction.version 2."""
 
     def __init__(self, bridge: Bridge, bootstrap_servers: str, transactional_id: str) -> None:
         self._bridge = bridge

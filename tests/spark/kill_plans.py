@@ -13,7 +13,7 @@ import attrs
 BATCHES, TASKS = 3, 3
 BUNDLED, APACHE, OLDEST = "bundled", "apache", "apache-3.9"
 BUNDLED_SECURED, APACHE_SECURED, OLDEST_SECURED = "bundled-acl", "apache-acl", "apache-3.9-acl"
-"""Secured ones have three brokers, TLS, SASL and ACLs.  Apache Kafka is 4.3.1 if not said otherwise."""
+"""Secured ones have three brokers, TLS, SASL and ACLs.  Apache Kafka is 4.4.0 if not said otherwise."""
 CLUSTERS = (BUNDLED, APACHE, OLDEST, BUNDLED_SECURED, APACHE_SECURED, OLDEST_SECURED)
 OF_TASKS = ("before-init", "after-append", "after-flush")
 OF_DRIVER = ("before-decided", "after-decided", "between-ends", "before-done", "after-done")

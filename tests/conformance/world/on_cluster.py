@@ -22,10 +22,10 @@ def cluster(side: Side) -> Answers:
     a.ask(feature, "upgrade", "--feature", "group.version=1")
     a.ask(feature, "upgrade", "--feature", "transaction.version=9")
     a.ask(feature, "upgrade", "--feature", "nonsense.version=1")
-    a.ask(feature, "upgrade", "--release-version", "4.3", "--dry-run", ordered=False)
+    a.ask(feature, "upgrade", "--release-version", "4.4", "--dry-run", ordered=False)
     a.ask(feature, "downgrade", "--feature", "transaction.version=1", "--dry-run")
     a.ask(feature, "disable", "--feature", "group.version", "--dry-run")
-    a.ask(feature, "version-mapping", "--release-version", "4.3", ordered=False)
+    a.ask(feature, "version-mapping", "--release-version", "4.4", ordered=False)
     a.ask(
         "MetadataQuorumCommand",
         "describe",
