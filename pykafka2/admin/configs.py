@@ -165,7 +165,8 @@ class ConfigsAdmin:
 
         Args:
             resources: by resource the names of settings; None, or a resource alone, restores all that are set
-                for the resource itself.
+                for the resource itself. The min.insync.replicas of all brokers stays unless it is named,
+                because brokers with eligible leader replicas need it.
 
         Raises:
             ItemsFailed: some failed (unless `raise_errors` is False), as in `alter_configs`.
@@ -186,7 +187,11 @@ class ConfigsAdmin:
         for resource, entries in described.succeeded.items():
             is_cluster_wide = resource.resource_type is ConfigResourceType.BROKER and not resource.name
             own = CLUSTER_WIDE if is_cluster_wide else OWN_SOURCES[resource.resource_type]
-            wanted[resource] = [name for name, entry in entries.items() if entry.source == own]
+            wanted[resource] = [
+                name
+                for name, entry in entries.items()
+                if entry.source == own and not (is_cluster_wide and name == "min.insync.replicas")
+            ]
         altered = self.alter_configs(
             {resource: dict.fromkeys(names) for resource, names in wanted.items() if names},
             validate_only=validate_only,

@@ -133,7 +133,7 @@ class BrokerLifecycle:
             ],
             rack=node.rack,
             log_dirs=sorted(self._logs.online_directories),
-            previous_broker_epoch=node.epoch,
+            previous_broker_epoch=self._logs.clean_epoch,
         )
         self.due = now + RETRY_INTERVAL  # an election may be needed first
         self._channel.send(request, REGISTRATION_VERSION, self._on_registered, now)

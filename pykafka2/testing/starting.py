@@ -18,6 +18,7 @@ import attrs
 from pykafka2.broker.base.problems import Problems
 from pykafka2.broker.broker import Broker
 from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.controller.control.configs import safety_records
 from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.controller.metadata.image import MetadataImage
 from pykafka2.broker.controller.metadata.log import MetadataLog
@@ -173,6 +174,9 @@ def _new_state(
     """
     state = MetadataImage(cluster_id, context.config, entropy, arguments.finalised_features())
     state.first_host = first_host(arguments.seed)
+    if state.image.has_eligible_replicas:
+        for safety in safety_records(state, context.config):
+            state.apply(safety)
     for user, password in (arguments.users or {}).items():
         for record in scram_records(user, scram_credentials(password, KINDS, entropy)):
             state.apply(record)

@@ -29,7 +29,7 @@ from pykafka2.errors import (
 )
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.quorum import AddRaftVoterRequest, RemoveRaftVoterRequest
-from pykafka2.testing import Simulation
+from pykafka2.testing import KafkaCluster, Simulation
 from tests.admin.worlds import World
 
 
@@ -127,9 +127,13 @@ def test_controllers_are_unregistered_by_brokers_of_kafka_4_4(simulation: Simula
             admin.unregister_controller(-1)
 
 
-def test_older_brokers_do_not_support_unregistering_controllers(world: World) -> None:
-    with pytest.raises(UnsupportedVersion, match="UnregisterController"):
-        world.admin.unregister_controller(1)
+@pytest.mark.kafka(brokers=1, as_version="4.3")
+def test_older_brokers_do_not_support_unregistering_controllers(kafka_cluster: KafkaCluster) -> None:
+    with (
+        KafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin,
+        pytest.raises(UnsupportedVersion, match="UnregisterController"),
+    ):
+        admin.unregister_controller(0)
 
 
 def test_stopped_broker_is_unregistered(simulation: Simulation, world: World) -> None:

@@ -95,9 +95,9 @@ def test_describe_of_partitions_with_problems_shows_only_those(
         }
         (described,) = admin.rows("topics", "describe", "mixed")
     assert found["--without-leader"] == [("mixed", [(1, None)])]
-    assert found["--under-replicated"] == [("late", [(0, 0), (1, 0)])]
+    assert found["--under-replicated"] == [("late", [(0, 0), (1, 0)]), ("mixed", [(1, None)])]
     assert [one["offline_replicas"] for one in described["partitions"]] == [[], [1]]
-    assert [one["isr"] for one in described["partitions"]] == [[0], [1]]
+    assert [one["isr"] for one in described["partitions"]] == [[0], []]
 
 
 def test_describe_of_a_missing_topic_is_one_line_and_the_others_are_shown(admin: Admin) -> None:

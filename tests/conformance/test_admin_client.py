@@ -369,8 +369,8 @@ def the_cluster(notes: Notes) -> None:
         ),
     )
     features = admin.describe_features()
-    # These are left out of the bundled broker (docs/fidelity.md).
-    left_out = ("streams.version", "share.version", "eligible.leader.replicas.version", "kraft.version")
+    # Streams groups and share groups are left out of the bundled broker (docs/fidelity.md).
+    left_out = ("streams.version", "share.version", "kraft.version")
     for kind in ("finalized", "supported"):
         levels = getattr(features, kind)
         notes.note(

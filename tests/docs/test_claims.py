@@ -42,7 +42,7 @@ HERE = "tests/docs/test_claims.py"
 UNSERVED = "tests/docs/test_fidelity.py::test_the_apis_that_are_not_served_are_those_of_the_table"
 FEATURES = (
     "tests/broker/handlers/test_features.py::"
-    "test_finalised_features_are_those_of_kafka_4_4_but_for_streams_shares_and_elr"
+    "test_finalised_features_are_those_of_kafka_4_4_but_for_streams_and_shares"
 )
 LIMITS = {
     "not released yet": f"{HERE}::test_no_version_is_released",
@@ -57,7 +57,6 @@ LIMITS = {
         "tests/broker/log/disk/test_unusable_segments.py::"
         "test_segment_of_an_old_format_is_refused_and_left_as_it_is"
     ),
-    "Eligible leader replicas (KIP-966)": FEATURES,
     "kafka-features upgrade --release-version": FEATURES,
     "`INPUT_STREAM_NOT_SUPPORTED`": (
         "tests/spark/test_stream_source.py::test_real_time_mode_is_refused_with_the_errors_that_the_guide_quotes"

@@ -27,6 +27,7 @@ from pykafka2.errors import ConfigurationError, UnknownOption
 TRANSACTION_VERSION: Final = "transaction.version"
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
+ELR_VERSION: Final = "eligible.leader.replicas.version"
 
 
 @attrs.define(frozen=True)
@@ -152,12 +153,18 @@ METADATA_VERSIONS: Final = {
 # The levels of the other features, by the release from which on they apply. As 4.4 a broker does not claim
 # share groups (KIP-932), which it does not have; older releases respond as recorded.
 FEATURE_LEVELS: Final[Mapping[str, Mapping[str, Levels | None]]] = {
+    ELR_VERSION: {"4.1": Levels(0, 1)},
     "group.version": {"4.0": Levels(0, 1)},
     KRAFT_VERSION: {"3.9": Levels(0, 1)},
     "share.version": {"4.1": Levels(0, 1), "4.4": None},
     TRANSACTION_VERSION: {"4.0": Levels(0, 2)},
 }
-FINALIZED_SINCE: Final = {"group.version": "4.0", "share.version": "4.2", TRANSACTION_VERSION: "4.0"}
+FINALIZED_SINCE: Final = {
+    ELR_VERSION: "4.1",
+    "group.version": "4.0",
+    "share.version": "4.2",
+    TRANSACTION_VERSION: "4.0",
+}
 """The releases from which on a new cluster finalizes a feature; kraft.version is not part of the image."""
 
 # Options that a release added, or whose default it changed, with the value that they have before it.

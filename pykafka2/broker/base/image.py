@@ -18,7 +18,7 @@ from typing import Final
 
 import attrs
 
-from pykafka2.broker.base.features import LATEST, TRANSACTION_VERSION
+from pykafka2.broker.base.features import ELR_VERSION, LATEST, METADATA_VERSION, TRANSACTION_VERSION
 from pykafka2.broker.config.configs import TopicConfig
 from pykafka2.broker.quotas.entities import Quotas
 from pykafka2.broker.security.acls import NO_ACLS, Acls
@@ -110,6 +110,9 @@ class ListenerAddress:
 
 NO_LEADER = -1
 
+FIRST_WITH_ELR = 23
+"""The first level of metadata.version whose records have eligible leader replicas, 4.0-IV1."""
+
 TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE, METRICS_RESOURCE, GROUP_RESOURCE = 2, 4, 8, 16, 32
 """Resource types in DescribeConfigs."""
 
@@ -168,6 +171,12 @@ class PartitionImage:
 
     Empty if none was written, before metadata.version 3.7-IV2.
     """
+    elr: tuple[int, ...] = ()
+    """Eligible leader replicas: outside an ISR smaller than min.insync.replicas, but with all committed
+    records (KIP-966).
+    """
+    last_known_elr: tuple[int, ...] = ()
+    """The last leader, while there is none."""
 
     @property
     def is_reassigned(self) -> bool:
@@ -224,6 +233,12 @@ class ClusterImage:
     def transaction_version(self) -> int:
         """The level of transaction.version; 2 means that every transaction has its own epoch (KIP-890)."""
         return self.features.get(TRANSACTION_VERSION, 0)
+
+    @property
+    def has_eligible_replicas(self) -> bool:
+        """Whether replicas outside a small ISR are eligible as leaders (KIP-966)."""
+        has_fields = self.features.get(METADATA_VERSION, 0) >= FIRST_WITH_ELR
+        return has_fields and self.features.get(ELR_VERSION, 0) > 0
 
     def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
         """Return the configuration of a resource that is not a topic."""

@@ -28,7 +28,15 @@ from pykafka2.broker.controller.metadata.records import (
     partition_of,
     registration_changes,
 )
-from pykafka2.broker.controller.partition_changes import changed, completed, elect, moved
+from pykafka2.broker.controller.partition_changes import (
+    NO_BROKER,
+    changed,
+    completed,
+    elect,
+    eligible_after,
+    min_isr_of,
+    moved,
+)
 from pykafka2.broker.controller.topics import NewTopic, new_topic
 from pykafka2.clock import Entropy
 from pykafka2.errors import (
@@ -69,7 +77,6 @@ def assigned(partition: PartitionImage, broker_id: int, directory: bytes) -> Par
 logger = logging.getLogger(__name__)
 
 PRODUCER_ID_BLOCK: Final = 1000
-NO_BROKER: Final = -1
 
 Publish = Callable[[ClusterImage, Changes], None]
 """Callback: (new image, changed topics); None for a deleted topic."""
@@ -224,16 +231,30 @@ class Controller:
         """Retry elections of partitions without a leader: unclean election can be enabled by now."""
         self.write(self._elections(lambda partition: partition.leader == NO_LEADER, self.image))
 
+    def lose_broker(self, broker: BrokerImage) -> None:
+        """Register a broker, fenced, that was shut down uncleanly: it can miss records that it had.
+
+        It leaves the ISRs and the eligible leader replicas, as in Kafka.
+        """
+
+        def is_affected(partition: PartitionImage) -> bool:
+            return broker.id in (*partition.isr, *partition.elr, partition.leader)
+
+        elections = self._elections(is_affected, self._image_with(broker), lost=broker.id)
+        self.write([*self._registered(broker), *elections])
+
     def _elections(
-        self, is_affected: Callable[[PartitionImage], bool], image: ClusterImage
+        self, is_affected: Callable[[PartitionImage], bool], image: ClusterImage, *, lost: int = NO_BROKER
     ) -> list[MetadataRecord]:
         """Return the records that update ISR and leader of the affected partitions."""
         records: list[MetadataRecord] = []
         for topic in self.state.topics.values():
             unclean = bool(topic.config.get("unclean.leader.election.enable"))
+            min_isr = min_isr_of(topic, image)
             for number, partition in enumerate(topic.partitions):
                 if is_affected(partition):
-                    elected = elect(partition, image.eligible_in(partition), unclean=unclean)
+                    eligible = image.eligible_in(partition)
+                    elected = elect(partition, eligible, unclean=unclean, min_isr=min_isr, lost=lost)
                     if elected is not partition:
                         records.append(changed(self.state, topic, number, elected))
         return records
@@ -306,17 +327,16 @@ class Controller:
                     f"broker {replica} is fenced, shutting down, has another epoch or a failed directory"
                 )
         # In the leader's order, as in Kafka's controller: tools print it.
-        altered = PartitionImage(
-            image.replicas,
-            tuple(change.isr),
-            leader,
-            image.leader_epoch,
-            image.partition_epoch + 1,
-            image.adding,
-            image.removing,
-            image.directories,
+        isr, min_isr = tuple(change.isr), min_isr_of(topic, self.image)
+        altered = attrs.evolve(
+            image,
+            isr=isr,
+            elr=eligible_after(image, isr, min_isr),
+            partition_epoch=image.partition_epoch + 1,
         )
-        return completed(altered, self.image.eligible_in(altered)) if image.is_reassigned else altered
+        if not image.is_reassigned:
+            return altered
+        return completed(altered, self.image.eligible_in(altered), min_isr)
 
     def _may_be_in_sync(self, partition: PartitionImage, replica: int, epoch: int) -> bool:
         broker = self.state.brokers.get(replica)
@@ -351,7 +371,8 @@ class Controller:
             records.append(changed(self.state, topic, number, image))
             if not self.image.has_directory(image, broker_id):
                 unclean = bool(topic.config.get("unclean.leader.election.enable"))
-                elected = elect(image, self.image.eligible_in(image), unclean=unclean)
+                eligible, min_isr = self.image.eligible_in(image), min_isr_of(topic, self.image)
+                elected = elect(image, eligible, unclean=unclean, min_isr=min_isr)
                 if elected is not image:
                     records.append(changed(self.state, topic, number, elected, before=image))
         self.write(records)
@@ -372,6 +393,10 @@ class Controller:
         if to not in image.isr and not unclean:
             raise IneligibleReplica(f"broker {to} is not in the ISR {list(image.isr)} of {topic}-{partition}")
         after = moved(image, to, image.isr if to in image.isr else (to,))
+        if to not in image.isr:
+            after = attrs.evolve(after, elr=())
+        if after.last_known_elr:
+            after = attrs.evolve(after, last_known_elr=())
         self.write([changed(self.state, self.state.topics[topic], partition, after)])
         return after
 

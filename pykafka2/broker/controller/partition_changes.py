@@ -1,9 +1,12 @@
 """Changes of a partition: leader elections and reassignments (KIP-455).
 
 Pure functions over the controller's state. A leader comes from the ISR, in replica order; with unclean
-election enabled it can be outside the ISR, and records are lost. The last member of an ISR stays in it even
-if it is down, because it has all records. Eligible leader replicas (KIP-966) are not implemented, see
-docs/fidelity.md.
+election enabled it can be outside the ISR, and records are lost.
+
+With eligible leader replicas (KIP-966), replicas that leave an ISR smaller than min.insync.replicas stay
+eligible: the high watermark does not advance then, so they have all committed records. If the ISR is empty an
+eligible replica is elected; if none is left, because all were shut down uncleanly, the last leader is.
+Without, the last member of an ISR stays in it even if it is down.
 
 During a reassignment a partition's replicas are the added and the removed ones together. The added ones copy
 the data like other followers and join the ISR once they have caught up. The ISR change that completes them
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
+from typing import Final
 
 import attrs
 
@@ -40,18 +44,29 @@ from pykafka2.errors import (
 from pykafka2.protocol.struct import MetadataRecord
 
 _DIRECTORIES = attrgetter("directories")
+NO_BROKER: Final = -1
 IsEligible = Callable[[int], bool]
 """Whether a replica can lead and be in sync: its broker is registered, not fenced, not shutting down, and its
 log directory has not failed.
 """
 
 
-def elect(partition: PartitionImage, is_eligible: IsEligible, *, unclean: bool) -> PartitionImage:
-    """Drop ineligible replicas from the ISR and elect a leader.
+def elect(
+    partition: PartitionImage,
+    is_eligible: IsEligible,
+    *,
+    unclean: bool,
+    min_isr: int | None = None,
+    lost: int = NO_BROKER,
+) -> PartitionImage:
+    """Drop ineligible replicas from the ISR and elect a leader. Return the same object if nothing changes.
 
-    Return the same object if nothing changes.
+    `min_isr` is None without eligible leader replicas. The broker `lost` was shut down uncleanly: it can miss
+    records that it had.
     """
-    alive = tuple([replica for replica in partition.isr if is_eligible(replica)])
+    alive = tuple([replica for replica in partition.isr if replica != lost and is_eligible(replica)])
+    if min_isr is not None:
+        return _elect_among_eligible(partition, is_eligible, alive, min_isr, lost, unclean=unclean)
     isr = alive or partition.isr
     if partition.leader in alive:
         leader = partition.leader
@@ -66,12 +81,69 @@ def elect(partition: PartitionImage, is_eligible: IsEligible, *, unclean: bool) 
     return moved(partition, leader, isr)
 
 
+def _elect_among_eligible(
+    partition: PartitionImage,
+    is_eligible: IsEligible,
+    isr: tuple[int, ...],
+    min_isr: int,
+    lost: int,
+    *,
+    unclean: bool,
+) -> PartitionImage:
+    """Elect with eligible leader replicas, as Kafka's PartitionChangeBuilder."""
+    elr = eligible_after(partition, isr, min_isr, lost)
+    usable = [replica for replica in partition.replicas if replica != lost and is_eligible(replica)]
+    candidates = [replica for replica in usable if replica in (isr or elr)]
+    if partition.leader in candidates:
+        leader = partition.leader
+    elif candidates:
+        leader = candidates[0]
+    else:
+        # The last leader alone can have all records; it is not known once another replica was elected.
+        last = partition.last_known_elr if not elr and len(partition.last_known_elr) == 1 else ()
+        others = [replica for replica in last if replica in usable] or (usable if unclean else [])
+        leader = others[0] if others else NO_LEADER
+    if leader not in (NO_LEADER, *isr):
+        # An unclean election leaves no other replica eligible.
+        elr = tuple(replica for replica in elr if replica != leader) if leader in elr else ()
+        isr = (leader,)
+    last_known = partition.last_known_elr
+    if leader == NO_LEADER and partition.leader != NO_LEADER:
+        last_known = last_known or (partition.leader,)
+    elif leader != NO_LEADER and leader != partition.leader:
+        last_known = ()
+    if (leader, isr, elr) == (partition.leader, partition.isr, partition.elr):
+        return partition
+    return attrs.evolve(moved(partition, leader, isr), elr=elr, last_known_elr=last_known)
+
+
+def eligible_after(
+    partition: PartitionImage, isr: tuple[int, ...], min_isr: int | None, lost: int = NO_BROKER
+) -> tuple[int, ...]:
+    """Return the eligible leader replicas once a partition has this ISR.
+
+    These are all that were in the ISR or eligible, as long as the ISR is smaller than min.insync.replicas.
+    """
+    if min_isr is None or len(isr) >= min(min_isr, len(partition.replicas)):
+        return ()
+    left = ({*partition.elr, *partition.isr} & {*partition.replicas}) - {*isr, lost}
+    return tuple(sorted(left))
+
+
 def elect_preferred(partition: PartitionImage, is_eligible: IsEligible) -> PartitionImage:
     """Make the preferred replica the leader if possible. Return the same object if nothing changes."""
     preferred = partition.replicas[0]
     if partition.leader == preferred or preferred not in partition.isr or not is_eligible(preferred):
         return partition
     return moved(partition, preferred, partition.isr)
+
+
+def min_isr_of(topic: TopicImage, cluster: ClusterImage) -> int | None:
+    """Return min.insync.replicas if the cluster has eligible leader replicas, otherwise None."""
+    if not cluster.has_eligible_replicas:
+        return None
+    least: int = topic.config.get("min.insync.replicas")
+    return least
 
 
 def requested_election(
@@ -87,7 +159,7 @@ def requested_election(
     if unclean:
         if partition.leader != NO_LEADER:
             raise ElectionNotNeeded("Leader election not needed for topic partition.")
-        elected = elect(partition, is_eligible, unclean=True)
+        elected = elect(partition, is_eligible, unclean=True, min_isr=min_isr_of(topic, cluster))
         if elected.leader == NO_LEADER:
             raise EligibleLeadersNotAvailable("Eligible topic partition leaders are not available.")
         return elected
@@ -102,15 +174,12 @@ def requested_election(
 def moved(partition: PartitionImage, leader: int, isr: tuple[int, ...]) -> PartitionImage:
     """Return the image with a new leader or ISR; only a new leader starts a new leader epoch."""
     bump = leader != partition.leader
-    return PartitionImage(
-        partition.replicas,
-        isr,
-        leader,
-        partition.leader_epoch + bump,
-        partition.partition_epoch + 1,
-        partition.adding,
-        partition.removing,
-        partition.directories,
+    return attrs.evolve(
+        partition,
+        isr=isr,
+        leader=leader,
+        leader_epoch=partition.leader_epoch + bump,
+        partition_epoch=partition.partition_epoch + 1,
     )
 
 
@@ -164,10 +233,10 @@ def reassigned(
     if not 0 <= partition < len(known.partitions):
         raise UnknownTopicOrPartition(f"Unable to find partition {topic}:{partition}.")
     image = known.partitions[partition]
-    is_eligible = state.image.eligible_in(image)
+    is_eligible, min_isr = state.image.eligible_in(image), min_isr_of(known, state.image)
     if target is None:
         unclean = bool(known.config.get("unclean.leader.election.enable"))
-        after = cancelled(image, is_eligible, where=f"{topic}-{partition}", unclean=unclean)
+        after = cancelled(image, is_eligible, where=f"{topic}-{partition}", unclean=unclean, min_isr=min_isr)
     else:
         check_assignment(target, state.brokers)
         factor = len([replica for replica in image.replicas if replica not in image.adding])
@@ -175,11 +244,13 @@ def reassigned(
             raise InvalidReplicationFactor(
                 f"The replication factor is changed from {factor} to {len(target)}"
             )
-        after = begun(image, tuple(target), is_eligible)
+        after = begun(image, tuple(target), is_eligible, min_isr)
     return None if after is image else changed(state, known, partition, after)
 
 
-def begun(image: PartitionImage, target: tuple[int, ...], is_eligible: IsEligible) -> PartitionImage:
+def begun(
+    image: PartitionImage, target: tuple[int, ...], is_eligible: IsEligible, min_isr: int | None = None
+) -> PartitionImage:
     """Return the image of a partition that moves to `target`; already complete if no data must be copied."""
     # As in Kafka, replicas that were being added count as existing: they are removed like others, or stay in
     # `adding`.
@@ -198,10 +269,10 @@ def begun(image: PartitionImage, target: tuple[int, ...], is_eligible: IsEligibl
         isr=tuple(replica for replica in image.isr if replica in replicas),
         partition_epoch=image.partition_epoch + 1,
     )
-    return completed(_with_leader(changed, is_eligible, unclean=False), is_eligible)
+    return completed(_with_leader(changed, is_eligible, min_isr, unclean=False), is_eligible, min_isr)
 
 
-def completed(image: PartitionImage, is_eligible: IsEligible) -> PartitionImage:
+def completed(image: PartitionImage, is_eligible: IsEligible, min_isr: int | None = None) -> PartitionImage:
     """Complete a reassignment once all added replicas are in sync.
 
     If more replicas are removed than added, all remaining ones must be in sync as well. Return the same
@@ -221,10 +292,18 @@ def completed(image: PartitionImage, is_eligible: IsEligible) -> PartitionImage:
         adding=(),
         removing=(),
     )
-    return _bumped(_with_leader(changed, is_eligible, unclean=False), image, image.removing)
+    changed = attrs.evolve(changed, elr=eligible_after(changed, staying, min_isr))
+    return _bumped(_with_leader(changed, is_eligible, min_isr, unclean=False), image, image.removing)
 
 
-def cancelled(image: PartitionImage, is_eligible: IsEligible, *, where: str, unclean: bool) -> PartitionImage:
+def cancelled(
+    image: PartitionImage,
+    is_eligible: IsEligible,
+    *,
+    where: str,
+    unclean: bool,
+    min_isr: int | None = None,
+) -> PartitionImage:
     """Return the image with the original replicas, without the added ones."""
     if not image.is_reassigned:
         raise NoReassignmentInProgress
@@ -244,7 +323,8 @@ def cancelled(image: PartitionImage, is_eligible: IsEligible, *, where: str, unc
         removing=(),
         partition_epoch=image.partition_epoch + 1,
     )
-    return _bumped(_with_leader(changed, is_eligible, unclean=unclean), image, image.adding)
+    changed = attrs.evolve(changed, elr=eligible_after(changed, changed.isr, min_isr))
+    return _bumped(_with_leader(changed, is_eligible, min_isr, unclean=unclean), image, image.adding)
 
 
 def _bumped(changed: PartitionImage, image: PartitionImage, dropped: tuple[int, ...]) -> PartitionImage:
@@ -254,11 +334,13 @@ def _bumped(changed: PartitionImage, image: PartitionImage, dropped: tuple[int, 
     return changed
 
 
-def _with_leader(image: PartitionImage, is_eligible: IsEligible, *, unclean: bool) -> PartitionImage:
+def _with_leader(
+    image: PartitionImage, is_eligible: IsEligible, min_isr: int | None, *, unclean: bool
+) -> PartitionImage:
     """Keep the leader if it is still in the ISR; otherwise elect another one in the same step."""
     if image.leader in image.isr:
         return image
-    elected = elect(image, is_eligible, unclean=unclean)
+    elected = elect(image, is_eligible, unclean=unclean, min_isr=min_isr)
     return attrs.evolve(elected, partition_epoch=image.partition_epoch)
 
 

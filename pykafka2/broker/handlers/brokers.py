@@ -163,7 +163,12 @@ def handle_registration(
         for listener in request.listeners
     )
     new = Registration(
-        request.broker_id, endpoints, request.rack, request.incarnation_id, tuple(request.log_dirs)
+        request.broker_id,
+        endpoints,
+        request.rack,
+        request.incarnation_id,
+        tuple(request.log_dirs),
+        request.previous_broker_epoch,
     )
     epoch = register(controller, new)
     sessions = services.controller_node.sessions

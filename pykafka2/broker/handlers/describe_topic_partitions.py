@@ -131,8 +131,8 @@ def _partition(
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        eligible_leader_replicas=[],
-        last_known_elr=[],
+        eligible_leader_replicas=[*partition.elr],
+        last_known_elr=[*partition.last_known_elr],
         offline_replicas=[
             replica for replica in partition.replicas if not image.is_online(partition, replica)
         ],

@@ -5,10 +5,11 @@ The checks and messages are those of Kafka's FeatureControlManager.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.base.features import METADATA_VERSION, SUPPORTED, Levels
+from pykafka2.broker.base.features import ELR_VERSION, METADATA_VERSION, SUPPORTED, Levels
+from pykafka2.broker.controller.control.configs import safety_records
 from pykafka2.broker.controller.controller import Controller
 from pykafka2.broker.handlers.api import CONTROLLER, api
 from pykafka2.broker.handlers.authorization import on_cluster
@@ -21,6 +22,7 @@ from pykafka2.protocol.messages.cluster import (
     UpdateFeaturesResponse,
 )
 from pykafka2.protocol.messages.metadata_records import FeatureLevelRecord
+from pykafka2.protocol.struct import MetadataRecord
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
@@ -104,7 +106,7 @@ def handle(
         message = f"The update failed for all features since the following feature had an error: {error}"
         return REFUSAL(request, context.version, type(error)(message))
     if not request.validate_only:
-        services.controller.write([record for record in records if record is not None])
+        _write(services, records)
     results = []
     if context.version <= LAST_VERSION_WITH_RESULTS:
         results = [
@@ -129,5 +131,13 @@ def _one_by_one(services: Services, request: UpdateFeaturesRequest) -> UpdateFea
             records.append(record)
         results.append(result)
     if not request.validate_only:
-        services.controller.write([record for record in records if record is not None])
+        _write(services, records)
     return UpdateFeaturesResponse(error_message="", results=results)
+
+
+def _write(services: Services, updates: Sequence[FeatureLevelRecord | None]) -> None:
+    """Write the updates; with eligible leader replicas all brokers get the same min.insync.replicas."""
+    records: list[MetadataRecord] = [update for update in updates if update is not None]
+    if any(update is not None and update.name == ELR_VERSION and update.feature_level for update in updates):
+        records += safety_records(services.controller.state, services.config)
+    services.controller.write(records)

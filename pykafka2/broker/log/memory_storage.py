@@ -47,6 +47,7 @@ class MemoryLogStorage:
         self._all_dirs = all_dirs
         self._logs: dict[tuple[bytes, int], PartitionLog] = {}
         self._removed_bytes = 0
+        self._clean_epoch = -1
 
     @property
     def is_offline(self) -> bool:
@@ -75,6 +76,10 @@ class MemoryLogStorage:
     def configure(self, config: BrokerConfig) -> None:
         """No option of the broker applies to logs in memory."""
 
+    @property
+    def clean_epoch(self) -> int:
+        return self._clean_epoch
+
     def start(self) -> None:
         """Logs in memory outlive the broker."""
 
@@ -86,7 +91,8 @@ class MemoryLogStorage:
         return 0
 
     def stop(self, *, is_clean: bool, broker_epoch: int) -> None:
-        """Logs in memory outlive the broker."""
+        """Logs in memory outlive the broker; but a crash counts as one, as on disk."""
+        self._clean_epoch = broker_epoch if is_clean else -1
 
     def run(self, now: float) -> float:
         return FOREVER

@@ -140,6 +140,11 @@ class LogStorage(Protocol):
         ...
 
     @property
+    def clean_epoch(self) -> int:
+        """The broker epoch in which the logs were closed cleanly; -1 after a crash, and at first."""
+        ...
+
+    @property
     def failed_directories(self) -> Sequence[bytes]:
         """The ids of the directories that have failed."""
         ...

@@ -76,7 +76,7 @@ def test_topic_config_overrides_broker_and_default_configs(live: LiveCluster) ->
     assert alter(wire, TOPIC, "t", ("retention.ms", DELETE, None)) == DONE
     assert alter(wire, BROKER, "0", ("log.retention.ms", DELETE, None)) == DONE
     assert value_of(wire, BROKER, "0", "log.retention.ms") == ("3000", FROM_ALL_BROKERS)
-    assert list(describe(wire, BROKER, "")) == ["log.retention.ms"]
+    assert list(describe(wire, BROKER, "")) == ["log.retention.ms", "min.insync.replicas"]
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})

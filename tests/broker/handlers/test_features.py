@@ -12,9 +12,10 @@ from tests.connections import LiveCluster
 
 
 @pytest.mark.kafka(brokers=1)
-def test_finalised_features_are_those_of_kafka_4_4_but_for_streams_shares_and_elr(live: LiveCluster) -> None:
+def test_finalised_features_are_those_of_kafka_4_4_but_for_streams_and_shares(live: LiveCluster) -> None:
     response = api_versions(live.connect(), 4)
     assert {one.name: one.max_version_level for one in response.finalized_features} == {
+        "eligible.leader.replicas.version": 1,
         "group.version": 1,
         "metadata.version": 33,
         "transaction.version": 2,
@@ -30,7 +31,7 @@ def test_finalised_features_are_those_of_kafka_4_4_but_for_streams_shares_and_el
 def test_api_versions_3_omits_features_with_minimum_level_0(live: LiveCluster) -> None:
     response = api_versions(live.connect(), 3)
     assert [one.name for one in response.supported_features] == ["metadata.version"]
-    assert len(response.finalized_features) == 3
+    assert len(response.finalized_features) == 4
     assert not api_versions(live.connect(), 2).finalized_features
 
 

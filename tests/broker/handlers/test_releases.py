@@ -183,10 +183,10 @@ FINGERPRINTS = {
     "3.8": 0xC9A1BE12,
     "3.9": 0x6634B17E,
     "4.0": 0x52B5B8F7,
-    "4.1": 0x482E912B,
-    "4.2": 0x1981BF7B,
-    "4.3": 0x58AD7EC0,
-    "4.4": 0xEFC849F1,
+    "4.1": 0x4E932C49,
+    "4.2": 0xAC3FC4C8,
+    "4.3": 0xF09D0F66,
+    "4.4": 0xBADEE80B,
 }
 """Checksums of what tests/conformance/test_releases.py compared with Apache Kafka's jars on 2026-11-26."""
 

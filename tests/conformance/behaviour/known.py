@@ -37,7 +37,6 @@ UNSERVED = "APIs not built yet"
 ABORTED = "Aborted transactions in a read_committed fetch"
 NUMBER_ZERO = "ACLs with the number 0 (UNKNOWN)"
 LATEST_OF_DELETED = "ListOffsets for the largest timestamp"
-NO_ELR = "Eligible leader replicas (KIP-966)"
 NO_STREAMS = "Streams groups (KIP-1071)"
 
 UNSERVED_KEYS = "|".join(map(str, sorted(unserved_keys())))
@@ -65,16 +64,4 @@ KNOWN: tuple[Known, ...] = (
     Known("api_versions_advertised", f"^API ({UNSERVED_KEYS})$", "^$", UNSERVED),
     Known("api_versions_advertised", "streams.version", "^$", NO_STREAMS),
     Known("api_versions_advertised", "share.version", "^$", UNSERVED),
-    Known("api_versions_advertised", "eligible.leader.replicas.version", "^$", NO_ELR),
-    # With ELR Kafka sets min.insync.replicas for the whole cluster, so it is not a default any more.
-    Known(
-        "topics_.*|old_versions_of_topics",
-        "CreateTopics",
-        r"topics\[\d+\]\.configs\[25\]\.config_source$",
-        NO_ELR,
-    ),
-    Known("configs_altered", "DescribeConfigs", r"configs\[2\]\.config_source$", NO_ELR),
-    Known("configs_described", "with synonyms", r"configs\[0\]\.synonyms$", NO_ELR),
-    Known("configs_described", "a broker: DescribeConfigs", r"configs\[3\]\.config_source$", NO_ELR),
-    Known("configs_described", "all brokers: DescribeConfigs", r"results\[0\]\.configs$", NO_ELR),
 )

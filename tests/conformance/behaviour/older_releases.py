@@ -6,7 +6,7 @@ that wait for long, and those that differ; docs/fidelity.md, "Older releases", l
 
 from __future__ import annotations
 
-from .known import NO_ELR, Known
+from .known import Known
 from .scenarios import SCENARIOS
 
 SERVERS = {"2.8": "2.8.2 with ZooKeeper", "3.9": "3.9.1", "4.3": "4.3.1"}
@@ -87,13 +87,6 @@ KNOWN_OF: dict[str, tuple[Known, ...]] = {
         Known("api_versions_advertised", "^API 1$", "^$", FORMATS),
         Known("api_versions_advertised", "^API (2|8|9)$", "^$", OLDEST_OFFSETS),
     ),
-    "4.3": (
-        Known(
-            "topics_.*|old_versions_of_topics",
-            "CreateTopics",
-            r"topics\[\d+\]\.configs\[23\]\.config_source$",
-            NO_ELR,
-        ),
-    ),
+    "4.3": (),
 }
 """Differences from an older release, in addition to those from the newest."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from ..behaviour.compare import Difference
-from ..behaviour.known import NO_ELR, NO_STREAMS, UNSERVED, Known
+from ..behaviour.known import NO_STREAMS, UNSERVED, Known
 
 KNOWN: tuple[Known, ...] = (
     Known("admin", "(?i)acls|DelegationToken|Scram|Share", "", UNSERVED),
     Known("admin", "Streams", "", NO_STREAMS),
-    Known("admin", "describeConfigs", r"^min\.insync\.replicas$", NO_ELR),
     Known("admin", "describeFeatures", r"streams\.version", NO_STREAMS),
     Known("admin", "describeFeatures", r"share\.version", UNSERVED),
-    Known("admin", "describeFeatures", r"eligible\.leader\.replicas\.version", NO_ELR),
     Known("admin|clients", "", r"(^|\.)message$", "Text of error messages"),
-    Known("topics", "topics-with-overrides", "", NO_ELR),
     Known("configs", "broker-loggers 1", "output", "Loggers (BROKER_LOGGER)"),
     Known("cluster", "FeatureCommand describe", "", NO_STREAMS),
     Known("cluster", "FeatureCommand upgrade --release-version", "", "All features of a release at once"),

@@ -28,6 +28,8 @@ class Registration:
     incarnation_id: bytes
     directories: tuple[bytes, ...] = ()
     """The ids of its log directories that work; empty if it has none on disk."""
+    previous_epoch: int = -1
+    """The epoch in which it was shut down cleanly, -1 if it was not."""
 
 
 @attrs.define(frozen=True)
@@ -61,7 +63,10 @@ def register(controller: Controller, new: Registration) -> int:
         endpoints=new.endpoints,
         directories=new.directories,
     )
-    if old is not None and old.is_fenced:
+    has_elr = controller.image.has_eligible_replicas
+    if old is not None and has_elr and new.previous_epoch != old.epoch:
+        controller.lose_broker(broker)
+    elif old is not None and old.is_fenced:
         controller.return_broker(broker)
     else:
         controller.set_broker(broker)

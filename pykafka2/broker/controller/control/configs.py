@@ -18,6 +18,7 @@ from typing import Any, Final
 import attrs
 
 from pykafka2.broker.base.image import (
+    ALL_BROKERS,
     BROKER_RESOURCE,
     GROUP_RESOURCE,
     METRICS_RESOURCE,
@@ -34,12 +35,16 @@ from pykafka2.broker.config.keys import (
     topic_key,
 )
 from pykafka2.broker.controller.controller import Controller
+from pykafka2.broker.controller.metadata.image import MetadataImage
 from pykafka2.broker.controller.metadata.records import config_changes
 from pykafka2.errors import InvalidConfig, InvalidRequest, UnknownServerError, UnknownTopicOrPartition
+from pykafka2.protocol.messages.metadata_records import ClearElrRecord
 from pykafka2.protocol.struct import MetadataRecord
 
 SHORTEST_PUSH_MS: Final = 100
 LONGEST_PUSH_MS: Final = 3_600_000
+
+MIN_ISR: Final = "min.insync.replicas"
 
 MATCHERS: Final = frozenset(
     {
@@ -231,6 +236,9 @@ def _checked(
     configs: Mapping[str, str],
     current: Mapping[str, str],
 ) -> list[MetadataRecord]:
+    records = config_changes(resource_type, name, current, configs)
+    if controller.image.has_eligible_replicas:
+        records += _cleared(resource_type, name, records)
     if resource_type == TOPIC_RESOURCE:
         TopicConfig(configs, controller.config)
     elif resource_type == BROKER_RESOURCE:
@@ -239,7 +247,36 @@ def _checked(
         check_group(configs, controller.config)
     else:
         check_metrics(configs)
-    return config_changes(resource_type, name, current, configs)
+    return records
+
+
+def _cleared(resource_type: int, name: str, changes: Iterable[Any]) -> list[MetadataRecord]:
+    """Return the record that clears eligible leader replicas, which depend on min.insync.replicas (KIP-966).
+
+    Raise `InvalidConfig` for a change that a single broker would not share with the controller.
+    """
+    found = [change for change in changes if change.name == MIN_ISR]
+    if not found or resource_type not in (TOPIC_RESOURCE, BROKER_RESOURCE):
+        return []
+    if resource_type == TOPIC_RESOURCE:
+        return [ClearElrRecord(topic_name=name)]
+    if name:
+        raise InvalidConfig(f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
+    if found[0].value is None:
+        raise InvalidConfig(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
+    return [ClearElrRecord(topic_name="")]
+
+
+def safety_records(state: MetadataImage, config: BrokerConfig) -> list[MetadataRecord]:
+    """Return the records that give all brokers and the controller one min.insync.replicas (KIP-966)."""
+    records: list[MetadataRecord] = []
+    if MIN_ISR not in state.configs.get(ALL_BROKERS, {}):
+        records += config_changes(*ALL_BROKERS, {}, {MIN_ISR: config.text(MIN_ISR) or "1"})
+    for (kind, name), options in state.configs.items():
+        if kind == BROKER_RESOURCE and name and MIN_ISR in options:
+            left = {option: text for option, text in options.items() if option != MIN_ISR}
+            records += config_changes(kind, name, options, left)
+    return records
 
 
 def _check_broker(name: str, configs: Mapping[str, str], current: Mapping[str, str]) -> None:

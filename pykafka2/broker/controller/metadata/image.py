@@ -283,10 +283,13 @@ class MetadataImage:
             self.extras.pop((topic_id, number), None)
 
     def _clear_elr(self, record: kafka.ClearElrRecord) -> None:
-        for (topic_id, number), extras in [*self.extras.items()]:
-            if record.topic_name in ("", None, self.topic_names[topic_id]):
-                left = {name: value for name, value in extras.items() if name not in values.ELIGIBLE}
-                self._set_extras(topic_id, number, left)
+        for name, topic in self.topics.items():
+            if record.topic_name not in ("", None, name):
+                continue
+            changed = self._partitions.setdefault(name, {})
+            for number, partition in {**dict(enumerate(topic.partitions)), **changed}.items():
+                if partition.elr or partition.last_known_elr:
+                    changed[number] = attrs.evolve(partition, elr=(), last_known_elr=())
 
     # ------------------------------------------------------------------ configuration and quotas
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from operator import attrgetter
 from typing import Any, Final
 
 import attrs
@@ -121,13 +120,11 @@ def broker_of(record: kafka.RegisterBrokerRecord) -> BrokerImage:
 Extras = Mapping[str, Any]
 """Fields of a partition's record that only Apache Kafka uses, by name; images do not have them.
 
-Such as eligible leader replicas (KIP-966); this controller elects from the ISR alone.
+The recovery of a leader after an unclean election; this broker knows none.
 """
 NO_EXTRAS: Final[Extras] = {}
-ELIGIBLE: Final = ("eligible_leader_replicas", "last_known_elr")
-_EXTRAS: Final = ("leader_recovery_state", *ELIGIBLE)
-_VALUES: Final = attrgetter(*_EXTRAS)
-_NONE, _UNCHANGED = (0, None, None), (-1, None, None)
+_RECOVERY: Final = "leader_recovery_state"
+_NONE, _UNCHANGED = 0, -1
 
 
 def partition_record(
@@ -145,6 +142,8 @@ def partition_record(
         leader_epoch=image.leader_epoch,
         partition_epoch=image.partition_epoch,
         directories=[*image.directories],
+        eligible_leader_replicas=[*image.elr] or None,
+        last_known_elr=[*image.last_known_elr] or None,
     )
     for name, value in extras.items():
         setattr(record, name, value)
@@ -156,8 +155,7 @@ def partition_change(
 ) -> MetadataRecord:
     """Return the change from one image of a partition to another, or the whole record if it needs one.
 
-    A change increments the partition epoch, and the leader epoch exactly if it has a leader. With the next
-    change, the eligible leader replicas of before are eligible no longer.
+    A change increments the partition epoch, and the leader epoch exactly if it has a leader.
     """
     has_leader = after.leader_epoch != before.leader_epoch
     if (
@@ -179,8 +177,12 @@ def partition_change(
         change.adding_replicas = [*after.adding]
     if after.directories != before.directories_of(after.replicas):
         change.directories = [*after.directories]
+    if after.elr != before.elr:
+        change.eligible_leader_replicas = [*after.elr]
+    if after.last_known_elr != before.last_known_elr:
+        change.last_known_elr = [*after.last_known_elr]
     for name in extras:
-        setattr(change, name, [] if name in ELIGIBLE else 0)
+        setattr(change, name, 0)
     return change
 
 
@@ -188,7 +190,8 @@ def partition_of(record: kafka.PartitionRecord) -> PartitionImage:
     replicas, isr, directories = tuple(record.replicas), tuple(record.isr), tuple(record.directories)
     adding, removing = tuple(record.adding_replicas), tuple(record.removing_replicas)
     epochs = record.leader_epoch, record.partition_epoch
-    return PartitionImage(replicas, isr, record.leader, *epochs, adding, removing, directories)
+    eligible = tuple(record.eligible_leader_replicas or ()), tuple(record.last_known_elr or ())
+    return PartitionImage(replicas, isr, record.leader, *epochs, adding, removing, directories, *eligible)
 
 
 def partition_after(before: PartitionImage, change: kafka.PartitionChangeRecord) -> PartitionImage:
@@ -204,23 +207,21 @@ def partition_after(before: PartitionImage, change: kafka.PartitionChangeRecord)
         before.adding if change.adding_replicas is None else tuple(change.adding_replicas),
         before.removing if change.removing_replicas is None else tuple(change.removing_replicas),
         before.directories_of(replicas) if change.directories is None else tuple(change.directories),
+        before.elr if change.eligible_leader_replicas is None else tuple(change.eligible_leader_replicas),
+        before.last_known_elr if change.last_known_elr is None else tuple(change.last_known_elr),
     )
 
 
 def extras_of(record: kafka.PartitionRecord) -> Extras:
-    found = _VALUES(record)
-    if found == _NONE:
-        return NO_EXTRAS
-    return {name: value for name, value in zip(_EXTRAS, found, strict=True) if value}
+    found = record.leader_recovery_state
+    return NO_EXTRAS if found == _NONE else {_RECOVERY: found}
 
 
 def extras_after(extras: Extras, change: kafka.PartitionChangeRecord) -> Extras:
-    found = _VALUES(change)
+    found = change.leader_recovery_state
     if found == _UNCHANGED:
         return extras
-    changes = zip(_EXTRAS, found, _UNCHANGED, strict=True)
-    after = {**extras, **{name: value for name, value, same in changes if value != same}}
-    return {name: value for name, value in after.items() if value}
+    return NO_EXTRAS if found == _NONE else {_RECOVERY: found}
 
 
 # ---------------------------------------------------------------------- configuration

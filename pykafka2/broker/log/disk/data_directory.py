@@ -60,6 +60,8 @@ class DataDirectory:
         self._lock: FileLock | None = lock
         self._new_properties = new_properties
         self._is_in_use = False
+        self.clean_epoch = NO_EPOCH
+        """The broker epoch in which the last user closed the logs cleanly, once they are in use."""
 
     def __repr__(self) -> str:
         return f"<data directory {self.path}>"
@@ -80,11 +82,19 @@ class DataDirectory:
         """
         was_clean = self.was_clean
         self._is_in_use = True
+        self.clean_epoch = self._marked_epoch() if was_clean else NO_EPOCH
         if was_clean:
             # Forced to the disk: after a crash of the machine the mark would hide torn records.
             self.files.remove(self.path_of(CLEAN_SHUTDOWN))
             self.files.flush_directory(self.path)
         return was_clean
+
+    def _marked_epoch(self) -> int:
+        try:
+            epoch = json.loads(self.files.read(self.path_of(CLEAN_SHUTDOWN)))["brokerEpoch"]
+        except (ValueError, TypeError, KeyError):
+            return NO_EPOCH  # of a release that left the file empty
+        return epoch if isinstance(epoch, int) else NO_EPOCH
 
     def write_properties(self) -> None:
         """Write `meta.properties` if it had no directory id, once the directory is known to be usable.

@@ -20,7 +20,7 @@ import attrs
 from pykafka2.broker.base.image import UNASSIGNED
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.disk.checkpoints import Checkpoints, CheckpointWriter, Intervals, intervals_of
-from pykafka2.broker.log.disk.data_directory import DataDirectory, refused
+from pykafka2.broker.log.disk.data_directory import NO_EPOCH, DataDirectory, refused
 from pykafka2.broker.log.disk.directory_names import (
     LogDirectoryName,
     LogName,
@@ -147,6 +147,11 @@ class DiskStorage:
 
     def is_online(self, path: str) -> bool:
         return any(volume.path == path and volume.failure is None for volume in self.volumes)
+
+    @property
+    def clean_epoch(self) -> int:
+        epochs = {volume.directory.clean_epoch for volume in self.volumes if volume.failure is None}
+        return epochs.pop() if len(epochs) == 1 else NO_EPOCH
 
     def directory_of(self, log: PartitionLog) -> bytes:
         return files_of(log).volume.id

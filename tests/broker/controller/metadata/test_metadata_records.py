@@ -395,14 +395,19 @@ def test_directories_follow_their_replicas() -> None:
     assert written == [[ONE, TWO], [TWO, THREE, UNASSIGNED]]
 
 
-def test_eligible_leader_replicas_stay_in_snapshots_until_the_next_change() -> None:
+def test_eligible_leader_replicas_are_kept_in_snapshots_and_changed_with_the_isr() -> None:
     records = [
         partition(number, isr=[0], eligible_leader_replicas=[1], last_known_elr=[1], leader_recovery_state=1)
         for number in (0, 1)
     ]
     state = with_partitions(*records)
     assert [one for one in state.snapshot() if isinstance(one, PartitionRecord)] == records
-    record = changed(state, 1, isr=(0, 1), partition_epoch=8)
+    assert [(one.elr, one.last_known_elr) for one in state.topics["t"].partitions] == [((1,), (1,))] * 2
+    kept = changed(state, 0, isr=(0, 1), partition_epoch=8)
+    assert kept == PartitionChangeRecord(
+        partition_id=0, topic_id=TOPIC_ID, isr=[0, 1], leader_recovery_state=0
+    )
+    record = changed(state, 1, isr=(0, 1), elr=(), last_known_elr=(), partition_epoch=8)
     assert record == PartitionChangeRecord(
         partition_id=1,
         topic_id=TOPIC_ID,
@@ -411,24 +416,29 @@ def test_eligible_leader_replicas_stay_in_snapshots_until_the_next_change() -> N
         eligible_leader_replicas=[],
         last_known_elr=[],
     )
-    kept = [one for one in state.snapshot() if isinstance(one, PartitionRecord)]
-    assert kept == [records[0], partition(1, partition_epoch=8)]
+    assert [one.elr for one in state.topics["t"].partitions] == [(1,), ()]
 
 
 def test_changes_of_apache_kafka_set_and_clear_eligible_leader_replicas() -> None:
     state = with_partitions(partition(0), partition(1))
+
+    def eligible() -> list[tuple[int, ...]]:
+        return [one.elr for one in state.image.topics["t"].partitions]
+
     sets = [
         PartitionChangeRecord(partition_id=number, topic_id=TOPIC_ID, isr=[0], eligible_leader_replicas=[1])
         for number in (0, 1)
     ]
     state.replay(sets, 1)
-    assert state.extras == {(TOPIC_ID, number): {"eligible_leader_replicas": [1]} for number in (0, 1)}
+    assert eligible() == [(1,), (1,)]
     state.replay([PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, eligible_leader_replicas=[])], 2)
-    assert [*state.extras] == [(TOPIC_ID, 1)]
+    assert eligible() == [(), (1,)]
     state.replay([ClearElrRecord(topic_name="other")], 3)
-    assert [*state.extras] == [(TOPIC_ID, 1)]
+    assert eligible() == [(), (1,)]
     state.replay([ClearElrRecord(topic_name="t")], 4)
-    assert state.extras == {}
+    assert eligible() == [(), ()]
+    state.replay([*sets, ClearElrRecord(topic_name="")], 5)
+    assert eligible() == [(), ()]
 
 
 def test_directories_from_before_they_were_written_stay_empty_until_the_next_change() -> None:
