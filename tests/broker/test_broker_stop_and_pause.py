@@ -19,6 +19,7 @@ from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce_request
+from tests.broker.support.leaders import settled
 from tests.broker.support.raw_client import RawClient
 from tests.connections import LiveCluster
 from tests.error_codes import REQUEST_TIMED_OUT
@@ -87,8 +88,7 @@ def test_crash_drops_requests_on_a_slow_link(simulation: Simulation) -> None:
 
 
 def test_delayed_metadata_of_before_a_crash_is_dropped(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3)
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3)
     broker = cluster.brokers[1]
     cluster.controls.delay_metadata(1, 5.0)
     cluster.create_topic("t")
@@ -116,8 +116,7 @@ def test_crashed_broker_is_not_the_controller(simulation: Simulation, unnoticed:
 
 
 def test_controller_requests_of_a_stopped_broker_are_dropped(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3)
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3)
     channel = cluster.brokers[1].channel
     cluster.controls.slow_controller(5.0)
     answers: list[Any] = []
@@ -187,8 +186,7 @@ def test_controlled_shutdown_does_not_wait_for_the_next_heartbeat(simulation: Si
 def test_controlled_shutdown_enable_decides_whether_leaders_move_first(
     simulation: Simulation, orderly: bool
 ) -> None:
-    cluster = simulation.cluster(brokers=3, config={"controlled.shutdown.enable": orderly})
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3, config={"controlled.shutdown.enable": orderly})
     cluster.controls.stop_broker(1)
     state = cluster.brokers[1].lifecycle.state
     assert state is (BrokerState.SHUTTING_DOWN if orderly else BrokerState.RUNNING)
@@ -199,8 +197,7 @@ def test_controlled_shutdown_enable_decides_whether_leaders_move_first(
 
 def test_resumed_controller_expires_no_session_before_it_reads_the_heartbeats(simulation: Simulation) -> None:
     """It has not yet read the heartbeats that arrived during the pause."""
-    cluster = simulation.cluster(brokers=3)
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3)
     cluster.controls.hold_elections()
     cluster.controls.pause_broker(0)
     simulation.run_for(SESSION + 3)
@@ -224,8 +221,7 @@ def test_resumed_broker_sends_a_heartbeat_at_once_and_gets_missed_changes(simula
 
 
 def test_resumed_controller_that_was_replaced_resigns(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3)
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3)
     cluster.controls.pause_broker(0)
     simulation.run_for(2 * SESSION)
     assert cluster.controller.id != 0
@@ -278,8 +274,7 @@ def test_request_to_the_controller_is_retried_after_50_ms(simulation: Simulation
 
 
 def test_request_unanswered_by_a_controller_is_sent_to_the_next(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3)
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3)
     cluster.controls.pause_broker(0)
     answers: list[Any] = []
     request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=cluster.brokers[1].epoch)

@@ -23,15 +23,16 @@ from pykafka2.protocol.messages.broker_lifecycle import (
 )
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pykafka2.protocol.messages.quotas import AlterClientQuotasRequest
-from pykafka2.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from pykafka2.protocol.messages.topics import CreateTopicsRequest
 from pykafka2.protocol.struct import Request
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
-from tests.broker.support.leaders import append, ends, try_append
+from tests.broker.support.admin_requests import topic_of
+from tests.broker.support.leaders import append, ends, settled, try_append
 from tests.broker.support.raw_client import RawClient
 
 KEY = ("t", 0)
-NEW_TOPIC = CreatableTopic(name="new", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+NEW_TOPIC = topic_of("new")
 SESSION = 9.0
 
 
@@ -58,8 +59,7 @@ def call_controller(
 
 
 def test_producer_ids_never_repeat_across_brokers_and_controllers(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3)
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3)
     ids: list[int] = []
 
     def take(count: int) -> None:
@@ -78,8 +78,7 @@ def test_producer_ids_never_repeat_across_brokers_and_controllers(simulation: Si
 
 
 def test_without_a_controller_producers_wait_for_the_next_block(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3)
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3)
     cluster.controls.hold_elections()
     cluster.controls.crash_broker(0)
     broker = cluster.brokers[1]
@@ -96,8 +95,7 @@ def test_without_a_controller_producers_wait_for_the_next_block(simulation: Simu
 
 
 def test_alter_partition_with_an_old_epoch_is_rejected(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3, topics={"t": 1})
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3, topics={"t": 1})
     leader = cluster.partition(*KEY).leader
     topic = cluster.controller.image.topics["t"]
 
@@ -139,12 +137,12 @@ def test_alter_partition_with_an_old_epoch_is_rejected(simulation: Simulation) -
 
 def test_isr_change_waits_for_a_controller(simulation: Simulation) -> None:
     """A produce with acks=all that needs a smaller ISR waits with it."""
-    cluster = simulation.cluster(
+    cluster = settled(
+        simulation,
         brokers=3,
         topics={"t": Topic(configs={"min.insync.replicas": 1})},
         config={"replica.lag.time.max.ms": 2000},
     )
-    simulation.run_for(1)
     leader = cluster.partition(*KEY).leader
     follower = next(one for one in range(3) if one not in (leader, cluster.controller.id))
     gone = cluster.controller.id if cluster.controller.id != leader else follower
@@ -166,15 +164,12 @@ def test_isr_change_waits_for_a_controller(simulation: Simulation) -> None:
 
 
 def test_every_broker_forwards_changes_and_names_a_live_broker_as_controller(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3, controller=2)
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3, controller=2)
     assert cluster.controller.id == 2
     named: set[int] = set()
     for broker in cluster.brokers:
         wire = RawClient(broker.address, simulation=simulation)
-        topic = CreatableTopic(
-            name=f"from-{broker.id}", num_partitions=1, replication_factor=1, assignments=[], configs=[]
-        )
+        topic = topic_of(f"from-{broker.id}")
         (result,) = wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7).topics
         assert result.error_code == 0
         named.update(wire.call(MetadataRequest(topics=[]), 12).controller_id for _ in range(20))
@@ -197,8 +192,7 @@ def test_every_broker_forwards_changes_and_names_a_live_broker_as_controller(sim
 
 
 def test_broker_without_heartbeats_is_fenced_and_its_leaderships_move(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3, topics={"t": 3}, controller=0)
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3, topics={"t": 3}, controller=0)
     led = next(number for number in range(3) if cluster.partition("t", number).leader == 1)
     before = cluster.controller.partition("t", led)
     cluster.controls.crash_broker(1, unnoticed=True)
@@ -217,8 +211,7 @@ def test_broker_without_heartbeats_is_fenced_and_its_leaderships_move(simulation
 
 
 def test_restarted_broker_stays_fenced_until_it_has_the_metadata(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3, topics={"t": 1})
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3, topics={"t": 1})
     follower = next(one for one in (1, 2) if one != cluster.partition(*KEY).leader)
     cluster.controls.crash_broker(follower)
     cluster.controls.hold_metadata(follower)
@@ -233,8 +226,7 @@ def test_restarted_broker_stays_fenced_until_it_has_the_metadata(simulation: Sim
 
 
 def test_paused_broker_is_fenced_and_returns_as_a_follower(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3, topics={"t": 1})
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3, topics={"t": 1})
     leader = cluster.partition(*KEY).leader
     epoch = cluster.controller.image.brokers[leader].epoch
     if leader == cluster.controller.id:
@@ -270,8 +262,7 @@ def test_idle_brokers_send_heartbeats(simulation: Simulation) -> None:
 
 
 def test_heartbeat_of_an_older_registration_is_rejected(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3)
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3)
 
     def beat(broker: int, epoch: int) -> int:
         request = BrokerHeartbeatRequest(
@@ -290,8 +281,7 @@ def test_heartbeat_of_an_older_registration_is_rejected(simulation: Simulation) 
 
 
 def test_controlled_shutdown_moves_leaders_before_the_broker_stops(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3, topics={"t": 9})
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3, topics={"t": 9})
     changes: list[tuple[int, bool]] = []
     stop = cluster.brokers[0].replicas.apply
 
@@ -332,8 +322,7 @@ def test_leadership_returns_to_preferred_replicas(simulation: Simulation) -> Non
 
 
 def test_old_leader_with_late_metadata_accepts_records_that_are_lost(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3, topics={"t": 1})
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3, topics={"t": 1})
     old = cluster.partition(*KEY).leader
     new = (old + 1) % 3
     cluster.controls.delay_metadata(old, 5.0)
@@ -355,8 +344,7 @@ def test_old_leader_with_late_metadata_accepts_records_that_are_lost(simulation:
 @pytest.mark.parametrize("late", [1, 2])
 def test_new_controller_publishes_the_whole_image_to_every_broker(simulation: Simulation, late: int) -> None:
     """It waits neither for updates of the old one nor for the end of a session."""
-    cluster = simulation.cluster(brokers=3, topics={"t": 1}, controller=0)
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3, topics={"t": 1}, controller=0)
     cluster.controls.delay_metadata(late, 60.0)
     cluster.create_topic("new", 1, 2)
     cluster.controls.crash_broker(0, unnoticed=True)
@@ -370,8 +358,7 @@ def test_new_controller_publishes_the_whole_image_to_every_broker(simulation: Si
 
 def test_slow_change_of_the_controller_delays_only_later_changes(simulation: Simulation) -> None:
     """Changes are in one queue, which the timeline shows; records do not wait."""
-    cluster = simulation.cluster(brokers=3, topics={"t": 1})
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3, topics={"t": 1})
     cluster.controls.slow_controller(5.0)
     began = simulation.now
     actors = []
@@ -403,14 +390,11 @@ def test_error_message_longer_than_a_string_of_the_protocol_is_cut(
     simulation: Simulation, waits: bool
 ) -> None:
     """The error of a name of 32 KiB quotes it; the request goes to the controller and to other brokers."""
-    cluster = simulation.cluster(brokers=3)
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3)
     if waits:
         # The controller creates the response in its own turn, not in that of the request.
         cluster.controls.slow_controller(2.0)
-    topic = CreatableTopic(
-        name="x" * 32_767, num_partitions=1, replication_factor=1, assignments=[], configs=[]
-    )
+    topic = topic_of("x" * 32_767)
     for broker in cluster.brokers:
         wire = RawClient(broker.address, simulation=simulation)
         (result,) = wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7).topics
@@ -424,8 +408,7 @@ def test_error_message_longer_than_a_string_of_the_protocol_is_cut(
 
 def test_change_that_times_out_in_the_controllers_queue_is_not_made(simulation: Simulation) -> None:
     """The request waits behind a slow change, at the controller and forwarded by another broker."""
-    cluster = simulation.cluster(brokers=3)
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3)
     cluster.controls.slow_controller(10.0)
     first = simulation.spawn(lambda: cluster.create_topic("slow"))
     simulation.run_for(0.1)
@@ -451,8 +434,7 @@ def begin_slow_change(cluster: KafkaCluster, simulation: Simulation, seconds: fl
 
 
 def test_change_without_a_timeout_of_its_own_times_out_after_30_seconds(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=2)
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=2)
     other = begin_slow_change(cluster, simulation, 100.0)
     request = AlterClientQuotasRequest(entries=[], validate_only=False)
     for broker in cluster.brokers:
@@ -466,10 +448,12 @@ def test_change_without_a_timeout_of_its_own_times_out_after_30_seconds(simulati
 
 
 def test_change_of_a_broker_waits_behind_a_slow_one_for_as_long_as_that_takes(simulation: Simulation) -> None:
-    cluster = simulation.cluster(
-        brokers=2, topics={"t": Topic(assignment=[[1, 0]])}, config={"replica.lag.time.max.ms": 2000}
+    cluster = settled(
+        simulation,
+        brokers=2,
+        topics={"t": Topic(assignment=[[1, 0]])},
+        config={"replica.lag.time.max.ms": 2000},
     )
-    simulation.run_for(1)
     slow = begin_slow_change(cluster, simulation, 60.0)
     cluster.controls.pause_followers(KEY, brokers=[0])
     append(cluster, KEY, b"x")
@@ -483,15 +467,12 @@ def test_change_of_a_broker_waits_behind_a_slow_one_for_as_long_as_that_takes(si
 
 def test_change_of_a_client_that_disconnected_meanwhile_is_made(simulation: Simulation) -> None:
     """Kafka does so, too, at the controller and forwarded by another broker."""
-    cluster = simulation.cluster(brokers=2)
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=2)
     cluster.controls.slow_controller(5.0)
     slow = simulation.spawn(lambda: cluster.create_topic("slow"))
     simulation.run_for(0.1)
     for broker in cluster.brokers:
-        topic = CreatableTopic(
-            name=f"by-{broker.id}", num_partitions=1, replication_factor=1, assignments=[], configs=[]
-        )
+        topic = topic_of(f"by-{broker.id}")
         with RawClient(broker.address, simulation=simulation) as wire:
             wire.send(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
             simulation.run_for(0.1)
@@ -517,8 +498,7 @@ def test_broker_state_changes_follow_the_table_or_raise(simulation: Simulation) 
 
 
 def test_create_topic_without_a_controller_raises_no_active_controller(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3)
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3)
     cluster.controls.hold_elections()
     cluster.controls.crash_broker(0)
     assert cluster.controller.id == -1
@@ -529,8 +509,7 @@ def test_create_topic_without_a_controller_raises_no_active_controller(simulatio
 
 
 def test_recreated_topic_has_a_new_id_on_every_broker(simulation: Simulation) -> None:
-    cluster = simulation.cluster(brokers=3, topics={"t": 1})
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3, topics={"t": 1})
     append(cluster, KEY, b"old")
     old = cluster.controller.image.topics["t"].id
     cluster.controls.hold_metadata(2)

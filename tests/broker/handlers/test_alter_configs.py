@@ -35,15 +35,8 @@ from tests.connections import LiveCluster
 
 DONE = (name_of(NONE), None)
 
-FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_FILE, FROM_DEFAULT, FROM_METRICS, FROM_GROUP = (
-    1,
-    2,
-    3,
-    4,
-    5,
-    7,
-    8,
-)
+FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_FILE, FROM_DEFAULT = range(1, 6)
+FROM_METRICS, FROM_GROUP = 7, 8
 
 
 @pytest.mark.kafka(brokers=2)
@@ -93,131 +86,108 @@ def test_values_of_a_list_option_are_appended_and_subtracted(live: LiveCluster) 
         assert value_of(wire, TOPIC, "t", "cleanup.policy") == (expected, FROM_TOPIC)
 
 
-REFUSED = [
-    (TOPIC, "t", ("nosuch", SET, "1"), "INVALID_CONFIG", "Unknown topic config name: nosuch"),
-    (TOPIC, "t", ("nosuch", SET, None), "INVALID_REQUEST", "Null value not supported for : nosuch"),
-    (
-        TOPIC,
-        "t",
-        ("retention.ms", SET, "abc"),
-        "INVALID_CONFIG",
-        "Invalid value abc for configuration retention.ms: Not a number of type LONG",
-    ),
-    (
-        TOPIC,
-        "t",
-        ("retention.ms", APPEND, "1"),
-        "INVALID_CONFIG",
-        "Can't APPEND to key retention.ms because its type is not LIST.",
-    ),
-    (TOPIC, "t", ("retention.ms", 7, "1"), "UNKNOWN_SERVER_ERROR", None),
-    (
-        TOPIC,
-        "t",
-        ("remote.storage.enable", SET, "true"),
-        "INVALID_CONFIG",
-        "Tiered Storage functionality is disabled in the broker. "
-        "Topic cannot be configured with remote log storage.",
-    ),
-    (
-        TOPIC,
-        "nosuch",
-        ("retention.ms", SET, "1"),
-        "UNKNOWN_TOPIC_OR_PARTITION",
-        "The topic 'nosuch' does not exist.",
-    ),
-    (TOPIC, "", ("retention.ms", SET, "1"), "INVALID_REQUEST", "Default topic resources are not allowed."),
-    (
-        BROKER,
-        "1",
-        ("message.max.bytes", SET, "1"),
-        "INVALID_REQUEST",
-        "Unexpected broker id, expected 0, but received 1",
-    ),
-    (BROKER, "x", ("a", SET, "1"), "INVALID_REQUEST", "Node id must be an integer, but it is: x"),
-    (
-        BROKER,
-        "0",
-        ("num.partitions", SET, "3"),
-        "INVALID_REQUEST",
-        "Cannot update these configs dynamically: [num.partitions]",
-    ),
-    (
-        BROKER,
-        "",
-        ("message.max.bytes", SET, "-1"),
-        "INVALID_REQUEST",
-        "Invalid value -1 for configuration message.max.bytes: Value must be at least 0",
-    ),
-    (
-        BROKER,
-        "",
-        ("sasl.jaas.config", SET, "x"),
-        "INVALID_REQUEST",
-        "Cannot update these configs at default cluster level, broker id must be specified: "
-        "[sasl.jaas.config]",
-    ),
-    (LOGGER, "0", ("nosuch", SET, "INFO"), "INVALID_CONFIG", "Logger nosuch does not exist!"),
-    (LOGGER, "1", ("root", SET, "INFO"), "INVALID_REQUEST", "Unexpected node id. Expected 0, but received 1"),
-    (
-        GROUP,
-        "g",
-        ("consumer.session.timeout.ms", SET, "1"),
-        "INVALID_CONFIG",
-        "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
-    ),
-    (GROUP, "g", ("nosuch", SET, "1"), "INVALID_CONFIG", "Unknown group config name: nosuch"),
-    (
-        GROUP,
-        "g",
-        ("streams.num.standby.replicas", SET, "3"),
-        "INVALID_CONFIG",
-        "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
-    ),
-    (
-        GROUP,
-        "g",
-        ("share.auto.offset.reset", SET, "by_duration:-PT1H"),
-        "INVALID_CONFIG",
-        "Invalid value by_duration:-PT1H for configuration share.auto.offset.reset: Invalid value "
-        "`by_duration:-PT1H` for configuration share.auto.offset.reset. The value must be either 'earliest', "
-        "'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'.",
-    ),
-    (GROUP, "", ("nosuch", SET, "1"), "INVALID_REQUEST", "Default group resources are not allowed."),
-    (
-        METRICS,
-        "m",
-        ("interval.ms", SET, "1"),
-        "INVALID_REQUEST",
-        "Invalid value 1 for interval.ms, interval must be between 100 and 3600000 (1 hour)",
-    ),
-    (
-        METRICS,
-        "m",
-        ("match", SET, "client_id=("),
-        "INVALID_CONFIG",
-        "Illegal client matching pattern: client_id=(",
-    ),
-    *(
+Change = tuple[str, int, str | None]
+
+REFUSED: dict[str, list[tuple[int, str, Change, str | None]]] = {
+    "INVALID_CONFIG": [
+        (TOPIC, "t", ("nosuch", SET, "1"), "Unknown topic config name: nosuch"),
+        (
+            TOPIC,
+            "t",
+            ("retention.ms", SET, "abc"),
+            "Invalid value abc for configuration retention.ms: Not a number of type LONG",
+        ),
+        (
+            TOPIC,
+            "t",
+            ("retention.ms", APPEND, "1"),
+            "Can't APPEND to key retention.ms because its type is not LIST.",
+        ),
+        (
+            TOPIC,
+            "t",
+            ("remote.storage.enable", SET, "true"),
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with "
+            "remote log storage.",
+        ),
+        (LOGGER, "0", ("nosuch", SET, "INFO"), "Logger nosuch does not exist!"),
+        (
+            GROUP,
+            "g",
+            ("consumer.session.timeout.ms", SET, "1"),
+            "consumer.session.timeout.ms must be greater than or equal to "
+            "group.consumer.min.session.timeout.ms",
+        ),
+        (GROUP, "g", ("nosuch", SET, "1"), "Unknown group config name: nosuch"),
+        (
+            GROUP,
+            "g",
+            ("streams.num.standby.replicas", SET, "3"),
+            "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+        ),
+        (
+            GROUP,
+            "g",
+            ("share.auto.offset.reset", SET, "by_duration:-PT1H"),
+            "Invalid value by_duration:-PT1H for configuration share.auto.offset.reset: Invalid "
+            "value `by_duration:-PT1H` for configuration share.auto.offset.reset. The value must be "
+            "either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'.",
+        ),
+        *(
+            (METRICS, "m", ("match", SET, pattern), f"Illegal client matching pattern: {pattern}")
+            for pattern in ("client_id=(", "client_id=a{99999999999}", "client_id=" + "(" * 2000)
+        ),
+    ],
+    "INVALID_REQUEST": [
+        (TOPIC, "t", ("nosuch", SET, None), "Null value not supported for : nosuch"),
+        (TOPIC, "", ("retention.ms", SET, "1"), "Default topic resources are not allowed."),
+        (BROKER, "1", ("message.max.bytes", SET, "1"), "Unexpected broker id, expected 0, but received 1"),
+        (BROKER, "x", ("a", SET, "1"), "Node id must be an integer, but it is: x"),
+        (
+            BROKER,
+            "0",
+            ("num.partitions", SET, "3"),
+            "Cannot update these configs dynamically: [num.partitions]",
+        ),
+        (
+            BROKER,
+            "",
+            ("message.max.bytes", SET, "-1"),
+            "Invalid value -1 for configuration message.max.bytes: Value must be at least 0",
+        ),
+        (
+            BROKER,
+            "",
+            ("sasl.jaas.config", SET, "x"),
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            "[sasl.jaas.config]",
+        ),
+        (LOGGER, "1", ("root", SET, "INFO"), "Unexpected node id. Expected 0, but received 1"),
+        (GROUP, "", ("nosuch", SET, "1"), "Default group resources are not allowed."),
         (
             METRICS,
             "m",
-            ("match", SET, f"client_id={pattern}"),
-            "INVALID_CONFIG",
-            f"Illegal client matching pattern: client_id={pattern}",
-        )
-        for pattern in ("a{99999999999}", "(" * 2000)
-    ),
-    (99, "m", ("a", SET, "1"), "INVALID_REQUEST", "Unknown resource type 99"),
-]
+            ("interval.ms", SET, "1"),
+            "Invalid value 1 for interval.ms, interval must be between 100 and 3600000 (1 hour)",
+        ),
+        (99, "m", ("a", SET, "1"), "Unknown resource type 99"),
+    ],
+    "UNKNOWN_SERVER_ERROR": [
+        (TOPIC, "t", ("retention.ms", 7, "1"), None),
+    ],
+    "UNKNOWN_TOPIC_OR_PARTITION": [
+        (TOPIC, "nosuch", ("retention.ms", SET, "1"), "The topic 'nosuch' does not exist."),
+    ],
+}
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_invalid_alter_configs_requests_are_rejected_with_kafkas_messages(live: LiveCluster) -> None:
     wire = live.connect()
     version = live.cluster.controller.image.version
-    for kind, name, change, error, words in REFUSED:
-        assert alter(wire, kind, name, change) == (error, words)
+    for error, cases in REFUSED.items():
+        for kind, name, change, words in cases:
+            assert alter(wire, kind, name, change) == (error, words)
     twice = [("retention.ms", SET, "1"), ("retention.ms", SET, "2")]
     assert alter(wire, TOPIC, "t", *twice) == ("INVALID_REQUEST", "Error due to duplicate config keys")
     assert alter(wire, TOPIC, "t", ("retention.ms", SET, "1"), validate_only=True) == DONE

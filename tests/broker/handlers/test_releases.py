@@ -13,44 +13,23 @@ from pykafka2.broker.config.configs import DEFAULT_SOURCE
 from pykafka2.broker.config.kafka_table import ADDED
 from pykafka2.broker.handlers.api import APIS, client_ranges, load
 from pykafka2.errors import ConfigurationError, UnknownOption, name_of
-from pykafka2.protocol.messages.acls import (
-    AclCreation,
-    CreateAclsRequest,
-    DeleteAclsRequest,
-    DescribeAclsRequest,
-)
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.cluster import DescribeClusterRequest, FeatureUpdateKey, UpdateFeaturesRequest
-from pykafka2.protocol.messages.committed_offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from pykafka2.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupHeartbeatRequest
 from pykafka2.protocol.messages.group import JoinGroupRequest, JoinGroupRequestProtocol
 from pykafka2.protocol.messages.group_admin import DescribeGroupsRequest
-from pykafka2.protocol.messages.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
-from pykafka2.protocol.messages.offsets import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
-from pykafka2.protocol.messages.tokens import DescribeDelegationTokenRequest
 from pykafka2.protocol.messages.topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
-from pykafka2.protocol.messages.transaction import WriteTxnMarkersRequest
 from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request
 from pykafka2.testing import QUICK
 from pykafka2.testing.cluster import KafkaCluster
-from tests.broker.support.admin_requests import api_versions
+from tests.broker.support.admin_requests import api_versions, topic_of
 from tests.broker.support.raw_client import RawClient
+from tests.conformance.behaviour.plain import request_of
 from tests.connections import LiveCluster
 
 
@@ -263,12 +242,7 @@ def test_option_that_4_4_added_is_unknown_before() -> None:
 
 @pytest.mark.kafka(brokers=1, as_version="4.3")
 def test_topics_as_4_3_reject_and_hide_options_of_4_4(live: LiveCluster) -> None:
-    topic = {"num_partitions": 1, "replication_factor": 1, "assignments": []}
-    option = CreatableTopicConfig(name="remote.copy.lag.ms", value="0")
-    topics = [
-        CreatableTopic(name="plain", configs=[], **topic),
-        CreatableTopic(name="newer", configs=[option], **topic),
-    ]
+    topics = [topic_of("plain"), topic_of("newer", configs={"remote.copy.lag.ms": "0"})]
     plain, newer = live.connect().call(CreateTopicsRequest(topics=topics, timeout_ms=1000), 7).topics
     assert name_of(newer.error_code) == "INVALID_CONFIG"
     assert "Unknown topic config name: remote.copy.lag.ms" in (newer.error_message or "")
@@ -288,44 +262,56 @@ def test_misspelt_release_raises_with_the_nearest_one(name: object) -> None:
         KafkaCluster(as_version=name)  # type: ignore[arg-type]
 
 
+OLDER: list[tuple[str, int, dict[str, Any]]] = [
+    ("CreateTopics", 1, {"topics": [{"name": "made", "num_partitions": 1, "replication_factor": 1}]}),
+    ("DeleteTopics", 0, {"topic_names": ["missing"], "timeout_ms": 1000}),
+    (
+        "DescribeConfigs",
+        0,
+        {"resources": [{"resource_type": 2, "resource_name": "t", "configuration_keys": None}]},
+    ),
+    (
+        "OffsetCommit",
+        1,
+        {
+            "group_id": "g",
+            "topics": [{"name": "t", "partitions": [{"committed_offset": 5, "committed_metadata": "m"}]}],
+        },
+    ),
+    ("OffsetForLeaderEpoch", 1, {"topics": [{"topic": "t", "partitions": [{}]}]}),
+    ("DescribeLogDirs", 0, {"topics": None}),
+    ("AlterReplicaLogDirs", 0, {}),
+    (
+        "DescribeAcls",
+        0,
+        {
+            "resource_type_filter": 1,
+            "operation": 1,
+            "permission_type": 1,
+            "resource_name_filter": None,
+            "principal_filter": None,
+            "host_filter": None,
+        },
+    ),
+    (
+        "CreateAcls",
+        0,
+        {
+            "creations": [
+                {"resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*"}
+                | {"operation": 3, "permission_type": 3}
+            ]
+        },
+    ),
+    ("DeleteAcls", 0, {}),
+    ("WriteTxnMarkers", 0, {}),
+    ("DescribeDelegationToken", 0, {"owners": None}),
+]
+"""The APIs whose lowest versions 4.0 removed, with the highest of these and the fields of a request."""
+
+
 def older_requests() -> dict[str, tuple[Request[Any], int]]:
-    """One request for each API whose lowest versions 4.0 removed, with the highest of these."""
-    offset = OffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="m")
-    epoch = OffsetForLeaderPartition(partition=0, leader_epoch=0)
-    topic = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
-    acl = {"resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*", "operation": 3}
-    anything = {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
-    terms = {"resource_type_filter": 1, "operation": 1, "permission_type": 1, **anything}
-    requests: list[tuple[Request[Any], int]] = [
-        (CreateTopicsRequest(topics=[CreatableTopic(name="made", **topic)]), 1),
-        (DeleteTopicsRequest(topic_names=["missing"], timeout_ms=1000), 0),
-        (
-            DescribeConfigsRequest(
-                resources=[
-                    DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)
-                ]
-            ),
-            0,
-        ),
-        (
-            OffsetCommitRequest(
-                group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=[offset])]
-            ),
-            1,
-        ),
-        (
-            OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[epoch])]),
-            1,
-        ),
-        (DescribeLogDirsRequest(topics=None), 0),
-        (AlterReplicaLogDirsRequest(dirs=[]), 0),
-        (DescribeAclsRequest(**terms), 0),
-        (CreateAclsRequest(creations=[AclCreation(permission_type=3, **acl)]), 0),
-        (DeleteAclsRequest(filters=[]), 0),
-        (WriteTxnMarkersRequest(markers=[]), 0),
-        (DescribeDelegationTokenRequest(owners=None), 0),
-    ]
-    return {f"{type(request).__name__} v{version}": (request, version) for request, version in requests}
+    return {f"{api}Request v{version}": (request_of(api, fields), version) for api, version, fields in OLDER}
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, as_version="3.9")

@@ -55,9 +55,11 @@ def of(
     )
 
 
-def append(log: PartitionLog, data: bytes) -> None:
+def append(log: PartitionLog, data: bytes, *, rolls: bool = False) -> None:
     log.append_as_leader(view(data), 0)
     log.advance_high_watermark(log.log_end_offset)
+    if rolls:
+        log.roll()
 
 
 def log_of(*batches: bytes) -> PartitionLog:
@@ -128,8 +130,7 @@ class TestKeys:
     def test_small_segments_are_merged(self) -> None:
         log = PartitionLog("t", 0, bytes(16))
         for number in range(6):
-            append(log, of((b"%d" % number, b"v")))
-            log.roll()
+            append(log, of((b"%d" % number, b"v")), rolls=True)
         size = log.size_bytes
         log.limit_segments(RollLimits(max_bytes=size // 3))
         run(log)
@@ -139,8 +140,7 @@ class TestKeys:
     def test_last_batch_of_a_round_stays_empty_so_that_followers_reach_the_end(self) -> None:
         log = log_of(of((A, b"1")), of((A, None), at=NOW - 1))
         run(log)
-        append(log, of((A, b"3")))
-        log.roll()
+        append(log, of((A, b"3")), rolls=True)
         run(log, NOW + 2000)
         assert offsets(log) == [2]
         follower = PartitionLog("t", 0, bytes(16))
@@ -157,8 +157,7 @@ class TestTombstones:
         assert kept.attributes & DELETE_HORIZON_FLAG
         assert kept.base_timestamp == NOW + 1000
         for later, left in ((NOW + 999, [1, 2, 3]), (NOW + 1000, [2, 3, 4])):
-            append(log, of((C, b"%d" % later)))
-            log.roll()
+            append(log, of((C, b"%d" % later)), rolls=True)
             run(log, later)
             assert offsets(log) == (left if later == NOW + 999 else [2, 4])
 
@@ -168,8 +167,7 @@ class TestTombstones:
         for now in (NOW, NOW + 1):
             run(log, now, forever)
             assert rows(log)[:2] == [(0, 100, A, None), (1, 101, B, b"2")]
-            append(log, of((C, b"3")))
-            log.roll()
+            append(log, of((C, b"3")), rolls=True)
 
     def test_timestamp_too_far_from_the_delete_horizon_is_corrupt_data(self) -> None:
         log = log_of(of((A, None), at=-(2**63)))
@@ -184,18 +182,15 @@ class TestTransactions:
         end(log, 7, committed=False)
         append(log, of((B, b"3"), producer=7, sequence=1, transactional=True))
         end(log, 7, committed=True)
-        append(log, of((C, b"4")))
-        log.roll()
+        append(log, of((C, b"4")), rolls=True)
         run(log)
         assert offsets(log) == [0, 3, 5]
         # Producer 7's last data batch is 3; the marker of the aborted transaction stays for a while.
         assert [one.base_offset for one in log.batches()] == [0, 2, 3, 4, 5]
         assert len(log.aborted_transactions(0, 6)) == 1
-        append(log, of((C, b"6")))
-        log.roll()
+        append(log, of((C, b"6")), rolls=True)
         run(log, NOW + 1)  # sets the marker's delete horizon
-        append(log, of((C, b"7")))
-        log.roll()
+        append(log, of((C, b"7")), rolls=True)
         run(log, NOW + 5000)
         assert [one.base_offset for one in log.batches()] == [0, 3, 4, 7]
         assert log.aborted_transactions(0, 8) == []
@@ -207,8 +202,7 @@ class TestTransactions:
             end(log, 7, committed=True)
         append(log, of((A, b"2")))
         for later, markers in ((NOW, [1, 3, 5]), (NOW + 1, [1, 3, 5]), (NOW + 1001, [1, 5])):
-            append(log, of((b"x", b"%d" % later)))
-            log.roll()
+            append(log, of((b"x", b"%d" % later)), rolls=True)
             run(log, later)
             # Only the transaction of offset 2 has no record left.
             assert [one.base_offset for one in log.batches() if one.is_control] == markers, later
@@ -227,10 +221,8 @@ class TestTransactions:
 
     def test_open_transaction_limits_compaction(self) -> None:
         log = log_of(of((A, b"1")))
-        append(log, of((A, b"2"), producer=7, sequence=0, transactional=True))
-        log.roll()
-        append(log, of((A, b"3")))
-        log.roll()
+        append(log, of((A, b"2"), producer=7, sequence=0, transactional=True), rolls=True)
+        append(log, of((A, b"3")), rolls=True)
         run(log)
         assert offsets(log) == [0, 1, 2]
         end(log, 7, committed=True)
@@ -306,8 +298,7 @@ class TestEmptyBatches:
         append(log, tombstone)
         end(log, 7, committed=True)
         for later in (NOW, NOW + 1000):
-            append(log, of((C, b"%d" % later)))
-            log.roll()
+            append(log, of((C, b"%d" % later)), rolls=True)
             run(log, later)
             first = next(iter(log.batches()))
             assert (first.count, bool(first.attributes & DELETE_HORIZON_FLAG)) == (
@@ -323,8 +314,7 @@ class TestEmptyBatches:
         log.append_marker(EndMarker(7, 1, False, 0), 0, 500)  # of a fenced producer
         append(log, of((B, b"3")))
         for later in (NOW, NOW + 1, NOW + 5000):
-            append(log, of((C, b"%d" % later)))
-            log.roll()
+            append(log, of((C, b"%d" % later)), rolls=True)
             run(log, later)
         assert [(one.base_offset, one.count) for one in log.batches() if one.base_offset < 5] == [
             (3, 0),
@@ -338,8 +328,7 @@ class TestEmptyBatches:
         append(log, of((A, b"2"), producer=7, sequence=1, transactional=True))
         end(log, 7, committed=True)
         for later, left in ((NOW, 1), (NOW + 1, 1), (NOW + 1000, 1), (NOW + 1001, 0)):
-            append(log, of((C, b"%d" % later)))
-            log.roll()
+            append(log, of((C, b"%d" % later)), rolls=True)
             run(log, later)
             assert sum(one.count for one in log.batches() if one.base_offset == 1) == left, later
 
@@ -359,8 +348,7 @@ class TestChoice:
 
     def test_min_compaction_lag_ms_keeps_young_segments(self) -> None:
         log = log_of(of((A, b"1"), at=100), of((A, b"2"), at=200))
-        append(log, of((A, b"3"), at=9500))
-        log.roll()
+        append(log, of((A, b"3"), at=9500), rolls=True)
         run(log, policy=CompactionPolicy(min_lag_ms=1000))
         assert offsets(log) == [1, 2]
         run(log, NOW + 1000, CompactionPolicy(min_lag_ms=1000))
@@ -382,8 +370,7 @@ class TestChoice:
         steps = compact(log, ALL, NOW)
         next(steps)
         log.truncate_to(10)
-        append(log, of((B, b"2")))
-        log.roll()
+        append(log, of((B, b"2")), rolls=True)
         assert finish(steps) is None
         assert offsets(log) == list(range(11))
 
@@ -419,8 +406,7 @@ class TestChoice:
 class TestAfterwards:
     def compacted(self) -> PartitionLog:
         log = log_of(of((A, b"1"), at=100), of((A, b"2"), at=200), of((B, b"3"), at=300))
-        append(log, of((A, b"4"), at=400))
-        log.roll()
+        append(log, of((A, b"4"), at=400), rolls=True)
         append(log, of((C, b"5"), at=500))
         run(log)
         assert offsets(log) == [2, 3, 4]
@@ -441,8 +427,7 @@ class TestAfterwards:
         assert log.clean_offset == 4
         log.truncate_to(3)
         assert (log.log_end_offset, log.clean_offset, offsets(log)) == (3, 3, [2])
-        append(log, of((B, b"6")))
-        log.roll()
+        append(log, of((B, b"6")), rolls=True)
         run(log)
         assert offsets(log) == [3]
 
@@ -512,13 +497,11 @@ def test_transaction_aborted_before_the_dirty_part_removes_no_dirty_records() ->
         of((A, b"1"), producer=1, sequence=0, transactional=True),
     )
     end(log, 1, committed=False)
-    append(log, of((A, b"2"), (B, b"2")))
-    log.roll()
+    append(log, of((A, b"2"), (B, b"2")), rolls=True)
     run(log)
     append(log, of((A, b"3"), producer=1, sequence=1, transactional=True))
     end(log, 1, committed=True)
-    append(log, of((C, b"4")))
-    log.roll()
+    append(log, of((C, b"4")), rolls=True)
     run(log)
     assert [(key, value) for _, _, key, value in rows(log)] == [(B, b"2"), (A, b"3"), (C, b"4")]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -213,6 +215,29 @@ def test_without_slots_every_fetch_is_a_full_one(reader: Reader) -> None:
     assert (sizes_of(response), response.session_id) == ({0: 0}, 0)
 
 
+def advance(
+    sessions: FetchSessionCache,
+    session: FetchSession | None,
+    infos: Sequence[FetchInfo] = (),
+    forgotten: Sequence[tuple[bytes | str, int]] = (),
+    *,
+    names: Mapping[bytes, str] = MappingProxyType({}),
+    now: float = 1.0,
+    uses_topic_ids: bool = True,
+) -> FetchSession:
+    """Make the session's next fetch, with these changes and topic names."""
+    assert session is not None
+    return sessions.incremental(
+        session.id,
+        session.epoch,
+        uses_topic_ids=uses_topic_ids,
+        infos=infos,
+        forgotten=forgotten,
+        name_of=names.get,
+        now=now,
+    )
+
+
 class TestSlots:
     """Two slots. Sessions of followers have priority over those of consumers, then larger ones."""
 
@@ -230,16 +255,7 @@ class TestSlots:
         return session is not None and self.sessions.get(session.id) is session
 
     def use(self, session: FetchSession | None, now: float) -> None:
-        assert session is not None
-        self.sessions.incremental(
-            session.id,
-            session.epoch,
-            uses_topic_ids=False,
-            infos=(),
-            forgotten=(),
-            name_of=lambda topic_id: None,
-            now=now,
-        )
+        advance(self.sessions, session, now=now, uses_topic_ids=False)
 
     def test_recent_consumer_session_is_evicted_for_followers_only(self) -> None:
         small, large = self.open(1, 0), self.open(2, 0)
@@ -366,15 +382,7 @@ def test_partition_both_added_and_forgotten_by_a_fetch_is_not_in_its_session() -
     session = sessions.create(results, uses_topic_ids=False, replica_id=-1, now=0.0)
     assert session is not None
     infos = [FetchInfo("t", bytes(16), number, 0, 1000) for number in (1, 2)]
-    sessions.incremental(
-        session.id,
-        session.epoch,
-        uses_topic_ids=False,
-        infos=infos,
-        forgotten=[("t", 1), ("t", 2)],
-        name_of=lambda topic_id: None,
-        now=1.0,
-    )
+    advance(sessions, session, infos, [("t", 1), ("t", 2)], uses_topic_ids=False)
     assert list(session.partitions) == [("t", 0)]
 
 
@@ -384,15 +392,7 @@ def test_session_records_its_last_two_fetches() -> None:
     assert session is not None
     assert session.last_fetch_at == 1.0
     for now in (2.0, 3.0):
-        sessions.incremental(
-            session.id,
-            session.epoch,
-            uses_topic_ids=False,
-            infos=[],
-            forgotten=[],
-            name_of=lambda topic_id: None,
-            now=now,
-        )
+        advance(sessions, session, now=now, uses_topic_ids=False)
         assert (session.previous_fetch_at, session.last_fetch_at) == (now - 1, now)
 
 
@@ -407,19 +407,9 @@ def test_unknown_topic_id_is_resolved_with_every_fetch() -> None:
     item = FetchInfo(topic_id.hex(), topic_id, 0, 0, 1000, error=UnknownTopicId())
     unknown = FetchPartitionData(item, UnknownTopicId())
     session = sessions.create([unknown], uses_topic_ids=True, replica_id=-1, now=0.0)
-    assert session is not None
 
     def fetched(names: dict[bytes, str]) -> list[FetchInfo]:
-        found = sessions.incremental(
-            session.id,
-            session.epoch,
-            uses_topic_ids=True,
-            infos=[],
-            forgotten=[],
-            name_of=names.get,
-            now=1.0,
-        )
-        return found.current_partitions()
+        return advance(sessions, session, names=names).current_partitions()
 
     assert fetched({}) == [item]
     (known,) = fetched({topic_id: "t"})
@@ -439,15 +429,7 @@ def test_resolved_topic_id_is_checked_against_the_acls() -> None:
     assert session is not None
     rights = object()
     for names in ({}, {topic_id: "secret"}):
-        sessions.incremental(
-            session.id,
-            session.epoch,
-            uses_topic_ids=True,
-            infos=[],
-            forgotten=[],
-            name_of=names.get,
-            now=1.0,
-        )
+        advance(sessions, session, names=names)
         sessions.check_access(session, rights, lambda topic: TopicAuthorizationFailed())
     (current,) = session.current_partitions()
     assert isinstance(current.error, TopicAuthorizationFailed)
@@ -460,18 +442,9 @@ def test_recreated_topic_does_not_wake_the_session_of_the_deleted_one() -> None:
     item = FetchInfo("t", old_id, 0, 0, 1000)
     session = sessions.create([FetchPartitionData(item)], uses_topic_ids=True, replica_id=-1, now=0.0)
     kept = FetchInfo("kept", b"\x08" * 16, 0, 0, 1000)
-    assert session is not None
 
     def fetch(items: list[FetchInfo], forgotten: list[tuple[bytes | str, int]]) -> FetchSession:
-        return sessions.incremental(
-            session.id,
-            session.epoch,
-            uses_topic_ids=True,
-            infos=items,
-            forgotten=forgotten,
-            name_of=lambda topic_id: None,
-            now=1.0,
-        )
+        return advance(sessions, session, items, forgotten)
 
     # The reader advances in the deleted topic before it learns of the deletion and forgets it.
     fetch([kept, FetchInfo(old_id.hex(), old_id, 0, 5, 1000, error=UnknownTopicId())], [])

@@ -19,7 +19,7 @@ from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import error_name, produce
-from tests.broker.support.leaders import append, ends
+from tests.broker.support.leaders import append, ends, settled
 from tests.broker.support.raw_client import RawClient
 from tests.connections import LiveCluster
 
@@ -93,8 +93,7 @@ class TestLastCaughtUp:
 
     def test_new_leader_counts_only_isr_members_as_caught_up(self) -> None:
         with Simulation(seed=2) as simulation:
-            cluster = simulation.cluster(brokers=3, topics={"t": 1})
-            simulation.run_for(1)
+            cluster = settled(simulation, brokers=3, topics={"t": 1})
             view = cluster.partition(*KEY)
             new, out = (broker for broker in range(3) if broker != view.leader)
             cluster.controls.pause_followers()
@@ -215,8 +214,7 @@ def test_unknown_replica_selector_raises_with_the_known_one(name: str) -> None:
 
 def test_former_leader_truncates_over_several_leader_epochs(simulation: Simulation) -> None:
     """Several epochs are between its own and the leader's, so it truncates step by step (KIP-101)."""
-    cluster = simulation.cluster(brokers=3, topics={"t": 1})
-    simulation.run_for(1)
+    cluster = settled(simulation, brokers=3, topics={"t": 1})
     append(cluster, KEY, b"common")
     simulation.run_for(1)
     old = cluster.partition(*KEY).leader

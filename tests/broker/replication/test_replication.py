@@ -9,14 +9,14 @@ from pykafka2.broker.replication.purgatory import ProduceResult
 from pykafka2.errors import NotLeaderOrFollower
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
-from tests.broker.support.leaders import ends, marks, try_append
+from tests.broker.support.leaders import ends, marks, settled, try_append
 from tests.gate import rest_in_gate
 
 KEY = ("t", 0)
 
 
-def cluster_of(simulation: Simulation, brokers: int = 3, **configs: object) -> KafkaCluster:
-    return simulation.cluster(brokers=brokers, topics={"t": Topic(configs=configs)})
+def replicated(simulation: Simulation) -> KafkaCluster:
+    return settled(simulation, brokers=3, topics={"t": 1})
 
 
 def append(cluster: KafkaCluster, *values: bytes, acks: int = 1, broker: int | None = None) -> ProduceResult:
@@ -30,8 +30,7 @@ def assert_equal_logs(cluster: KafkaCluster) -> None:
 
 
 def test_high_watermark_waits_for_the_slowest_replica_in_the_isr(simulation: Simulation) -> None:
-    cluster = cluster_of(simulation)
-    simulation.run_for(1)
+    cluster = replicated(simulation)
     leading = cluster.partition(*KEY).leader
     slow = (leading + 1) % 3
     cluster.controls.cut_link(leading, slow)
@@ -69,8 +68,7 @@ def test_an_idle_follower_stays_in_the_isr(simulation: Simulation) -> None:
 
 def test_pause_followers_discards_the_waiting_fetches(simulation: Simulation) -> None:
     """A record appended after the pause is on the leader only."""
-    cluster = cluster_of(simulation)
-    simulation.run_for(1)  # the followers' fetches wait at the leader
+    cluster = replicated(simulation)  # the followers' fetches wait at the leader
     cluster.controls.pause_followers()
     append(cluster, b"the leader's own")
     simulation.run_for(2)
@@ -89,8 +87,7 @@ def test_pause_followers_discards_the_waiting_fetches(simulation: Simulation) ->
 
 
 def test_crash_loses_unreplicated_records(simulation: Simulation) -> None:
-    cluster = cluster_of(simulation)
-    simulation.run_for(1)
+    cluster = replicated(simulation)
     append(cluster, b"safe")
     simulation.run_for(2)
     old = cluster.partition(*KEY).leader
@@ -102,8 +99,7 @@ def test_crash_loses_unreplicated_records(simulation: Simulation) -> None:
 
 
 def test_leader_replaced_during_a_network_partition_truncates(simulation: Simulation) -> None:
-    cluster = cluster_of(simulation)
-    simulation.run_for(1)
+    cluster = replicated(simulation)
     old = cluster.partition(*KEY).leader
     new = (old + 1) % 3
     cluster.controls.move_controller(new)  # so that the old leader does not learn of its replacement
@@ -121,8 +117,7 @@ def test_leader_replaced_during_a_network_partition_truncates(simulation: Simula
 
 
 def test_partition_has_no_leader_until_a_replica_in_sync_restarts(simulation: Simulation) -> None:
-    cluster = cluster_of(simulation)
-    simulation.run_for(1)
+    cluster = replicated(simulation)
     append(cluster, b"a")
     simulation.run_for(2)
     for broker in range(3):
@@ -143,8 +138,7 @@ def test_partition_has_no_leader_until_a_replica_in_sync_restarts(simulation: Si
 
 
 def test_stopped_broker_moves_its_leaderships_and_loses_no_record(simulation: Simulation) -> None:
-    cluster = cluster_of(simulation)
-    simulation.run_for(1)
+    cluster = replicated(simulation)
     append(cluster, b"a")
     simulation.run_for(1)
     old = cluster.partition(*KEY).leader
@@ -158,8 +152,7 @@ def test_stopped_broker_moves_its_leaderships_and_loses_no_record(simulation: Si
 
 def test_fetch_from_before_a_follower_crash_is_ignored(simulation: Simulation) -> None:
     """A fetch sent before a crash that lost records must not acknowledge them."""
-    cluster = cluster_of(simulation)
-    simulation.run_for(1)
+    cluster = replicated(simulation)
     leading = cluster.partition(*KEY).leader
     follower = (leading + 1) % 3
     cluster.controls.pause_followers()
@@ -179,8 +172,7 @@ def test_fetch_from_before_a_follower_crash_is_ignored(simulation: Simulation) -
 
 
 def test_a_delayed_link_delays_and_keeps_the_order(simulation: Simulation) -> None:
-    cluster = cluster_of(simulation)
-    simulation.run_for(1)
+    cluster = replicated(simulation)
     leading = cluster.partition(*KEY).leader
     for other in {0, 1, 2} - {leading}:
         cluster.controls.delay_link(leading, other, 0.5)

@@ -75,16 +75,21 @@ def file_part(data: bytes, *, before: bytes = b"before", after: bytes = b"after"
     return FilePart(BytesFile(before + data + after), len(before), len(data))
 
 
+def pending(*parts: bytes | FilePart, room: Sequence[int] = ()) -> tuple[NarrowTransport, PendingSend]:
+    transport = NarrowTransport(room)
+    send = PendingSend(transport)
+    for part in parts:
+        send.add(part)
+    return transport, send
+
+
 PARTS = st.lists(st.tuples(st.booleans(), st.binary(min_size=1, max_size=40)), max_size=8)
 
 
 @settings(max_examples=examples(200), deadline=None)
 @given(PARTS, st.lists(st.integers(0, 30), max_size=30))
 def test_partial_writes_keep_the_order_of_the_parts(parts: list[tuple[bool, bytes]], room: list[int]) -> None:
-    transport = NarrowTransport(room)
-    send = PendingSend(transport)
-    for is_file, data in parts:
-        send.add(file_part(data) if is_file else data)
+    transport, send = pending(*(file_part(data) if is_file else data for is_file, data in parts), room=room)
     written = 0
     for _ in range(200):
         written += send.write()
@@ -111,47 +116,33 @@ def test_gathered_buffers_are_sent_in_order_after_partial_writes(
 
 
 def test_bytes_before_and_after_a_file_part_are_gathered() -> None:
-    transport = NarrowTransport()
-    send = PendingSend(transport)
-    for part in (b"a", b"b", file_part(b"FILE"), b"c", b"d"):
-        send.add(part)
+    transport, send = pending(b"a", b"b", file_part(b"FILE"), b"c", b"d")
     assert send.write() == 8
     assert transport.calls == ["bytes before a file", "file", "bytes"]
     assert transport.received == b"abFILEcd"
 
 
 def test_write_ends_after_one_piece_of_a_file_so_that_others_get_their_turn() -> None:
-    transport = NarrowTransport()
-    send = PendingSend(transport)
-    send.add(file_part(bytes(MAX_FILE_BYTES + 10)))
+    _, send = pending(file_part(bytes(MAX_FILE_BYTES + 10)))
     assert [send.write(), send.write(), send.write()] == [MAX_FILE_BYTES, 10, 0]
 
 
 def test_write_ends_after_one_of_several_files() -> None:
-    transport = NarrowTransport()
-    send = PendingSend(transport)
-    for part in (b"a", file_part(b"ONE"), b"b", file_part(b"TWO"), b"c"):
-        send.add(part)
+    transport, send = pending(b"a", file_part(b"ONE"), b"b", file_part(b"TWO"), b"c")
     assert [send.write(), send.write(), send.write()] == [4, 5, 0]
     assert transport.received == b"aONEbTWOc"
 
 
 def test_empty_part_behind_sent_bytes_is_not_left_unsent() -> None:
     """Otherwise the connection would wait for a writable socket again and again."""
-    transport = NarrowTransport([3, 1])
-    send = PendingSend(transport)
-    for part in (b"abc", b"", b"de", b"", b""):
-        send.add(part)
+    transport, send = pending(b"abc", b"", b"de", b"", b"", room=[3, 1])
     assert send.write() == 5
     assert not send.parts
     assert transport.received == b"abcde"
 
 
 def test_no_write_follows_once_the_transport_is_full() -> None:
-    transport = NarrowTransport([2, 0])
-    send = PendingSend(transport)
-    send.add(b"abc")
-    send.add(file_part(b"FILE"))
+    transport, send = pending(b"abc", file_part(b"FILE"), room=[2, 0])
     assert send.write() == 2
     assert transport.calls == ["bytes before a file"] * 2
 
@@ -164,9 +155,7 @@ def test_file_part_on_a_transport_without_files_is_a_bug() -> None:
 
 
 def test_cleared_parts_are_not_sent() -> None:
-    transport = NarrowTransport()
-    send = PendingSend(transport)
-    send.add(file_part(b"FILE"))
+    transport, send = pending(file_part(b"FILE"))
     send.clear()
     assert not send.file_parts
     send.add(b"bytes")

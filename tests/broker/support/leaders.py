@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pykafka2.broker.replication.purgatory import ProduceResult
 from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.testing.simulation import Simulation
 from tests.broker.support.batches import batch
 
 Key = tuple[str, int]
+
+
+def settled(simulation: Simulation, **options: Any) -> KafkaCluster:
+    """Return a new cluster after a second, when its followers fetch."""
+    cluster = simulation.cluster(**options)
+    simulation.run_for(1)
+    return cluster
 
 
 def append(

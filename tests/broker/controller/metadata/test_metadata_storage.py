@@ -13,6 +13,7 @@ from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, NewTopic
 from pykafka2.broker.controller.metadata import storage as metadata_storage
 from pykafka2.broker.controller.metadata.batches import (
+    MetadataBatch,
     decode_batches,
     encode_controls,
     encode_records,
@@ -61,6 +62,28 @@ SEGMENT = f"{0:020d}.log"
 
 def segments_of(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.log"))
+
+
+def batches_of(cluster: Cluster) -> list[MetadataBatch]:
+    """Return the batches of the only segment."""
+    [segment] = segments_of(cluster.path)
+    return [*decode_batches(segment.read_bytes(), "log", 0)]
+
+
+def only_snapshot(cluster: Cluster) -> Path:
+    [name] = cluster.snapshots()
+    return cluster.path / name
+
+
+def write_at_end(cluster: Cluster, data: bytes) -> None:
+    with (cluster.path / SEGMENT).open("ab") as file:
+        file.write(data)
+
+
+def format_directory(folder: Path) -> None:
+    """Write what kafka-storage does, with an older metadata version."""
+    records = [(FeatureLevelRecord(name="metadata.version", feature_level=25), 0)]
+    (folder / "bootstrap.checkpoint").write_bytes(encode_snapshot(iter(records), [], 0, 0, 0))
 
 
 @settings(max_examples=examples(30), deadline=None)
@@ -132,9 +155,7 @@ def test_write_of_more_records_than_a_batch_is_a_transaction(tmp_path: Path) -> 
     before = cluster.log.end_offset
     cluster.controller.write([allocated(number + 1) for number in range(count)])
     assert cluster.log.end_offset == before + count + 2
-    [segment] = segments_of(cluster.path)
-    batches = [*decode_batches(segment.read_bytes(), "log", 0)]
-    assert [len(batch.records) for batch in batches[-5:]] == [1, 10_000, 10_000, 1, 1]
+    assert [len(batch.records) for batch in batches_of(cluster)[-5:]] == [1, 10_000, 10_000, 1, 1]
     cluster.restart()
     assert cluster.controller.state.next_producer_id == count
 
@@ -143,8 +164,7 @@ def test_open_transaction_of_a_failed_controller_is_aborted(tmp_path: Path) -> N
     cluster = Cluster(tmp_path)
     end = cluster.log.end_offset
     topic = TopicRecord(name="half", topic_id=bytes([7] * 16))
-    with (cluster.path / SEGMENT).open("ab") as file:
-        file.write(encode_records([(BeginTransactionRecord(), 0), (topic, 0)], end, 1, 5))
+    write_at_end(cluster, encode_records([(BeginTransactionRecord(), 0), (topic, 0)], end, 1, 5))
     cluster.restart()
     assert cluster.controller.state.topics == {}
     cluster.controller.allocate_producer_ids()
@@ -171,8 +191,7 @@ def test_torn_write_at_the_end_is_cut_off_at_every_byte(tmp_path: Path) -> None:
 
 def test_cluster_continues_after_a_torn_write(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
-    with (cluster.path / SEGMENT).open("ab") as file:
-        file.write(bytes(100))
+    write_at_end(cluster, bytes(100))
     cluster.restart()
     cluster.controller.allocate_producer_ids()
     cluster.restart()
@@ -235,8 +254,7 @@ def test_missing_snapshot_is_refused(tmp_path: Path) -> None:
 def test_snapshot_without_its_end_is_refused(tmp_path: Path) -> None:
     cluster = with_topics(tmp_path)
     cluster.log.write_snapshot()
-    [name] = cluster.snapshots()
-    snapshot = cluster.path / name
+    snapshot = only_snapshot(cluster)
     footer = encode_controls([SnapshotFooterRecord(version=0)], 0, 0, 0)
     data = snapshot.read_bytes()
     snapshot.write_bytes(data[: -len(footer)])
@@ -248,7 +266,7 @@ def test_snapshot_without_its_end_is_refused(tmp_path: Path) -> None:
 def test_log_that_ends_before_its_snapshot_is_refused(tmp_path: Path) -> None:
     cluster = with_topics(tmp_path)
     data = encode_snapshot(iter([(NoOpRecord(), 0)]), [], 1, 0, 0)
-    (cluster.path / f"{1000:020d}-{1:010d}.checkpoint").write_bytes(data)
+    (cluster.path / snapshot_name(SnapshotId(1000, 1))).write_bytes(data)
     assert "before its snapshot of 1000" in refusal_of(tmp_path)
 
 
@@ -264,14 +282,12 @@ def test_record_of_a_later_release_is_refused(tmp_path: Path, value: bytes, reas
     cluster = with_topics(tmp_path)
     builder = BatchBuilder()
     builder.append(0, None, value)
-    with (cluster.path / SEGMENT).open("ab") as file:
-        file.write(builder.build(base_offset=cluster.log.end_offset, partition_leader_epoch=1))
+    write_at_end(cluster, builder.build(base_offset=cluster.log.end_offset, partition_leader_epoch=1))
     assert reason in refusal_of(tmp_path)
 
 
 def appended(cluster: Cluster, *records: Any) -> None:
-    with (cluster.path / SEGMENT).open("ab") as file:
-        file.write(encode_records([(record, 0) for record in records], cluster.log.end_offset, 1, 5))
+    write_at_end(cluster, encode_records([(record, 0) for record in records], cluster.log.end_offset, 1, 5))
 
 
 def test_newer_metadata_version_is_refused(tmp_path: Path) -> None:
@@ -290,8 +306,7 @@ def test_contradictory_record_is_refused_with_its_offset(tmp_path: Path) -> None
 
 def test_gap_between_offsets_is_refused(tmp_path: Path) -> None:
     cluster = with_topics(tmp_path)
-    with (cluster.path / SEGMENT).open("ab") as file:
-        file.write(encode_records([(NoOpRecord(), 0)], cluster.log.end_offset + 3, 1, 5))
+    write_at_end(cluster, encode_records([(NoOpRecord(), 0)], cluster.log.end_offset + 3, 1, 5))
     assert f"offset {cluster.log.end_offset + 3} follows where" in refusal_of(tmp_path)
 
 
@@ -299,8 +314,7 @@ def test_log_of_several_controllers_is_refused(tmp_path: Path) -> None:
     cluster = with_topics(tmp_path)
     voters = [LeaderVoter(voter_id=number, voter_directory_id=bytes(16)) for number in (0, 1, 2)]
     change = LeaderChangeMessage(version=0, leader_id=1, voters=voters, granting_voters=voters)
-    with (cluster.path / SEGMENT).open("ab") as file:
-        file.write(encode_controls([change], cluster.log.end_offset, 2, 5))
+    write_at_end(cluster, encode_controls([change], cluster.log.end_offset, 2, 5))
     assert "its voters are the controllers [0, 1, 2], and the only controller here is 0" in refusal_of(
         tmp_path
     )
@@ -331,9 +345,7 @@ def test_log_accepts_nothing_after_a_failed_write(tmp_path: Path) -> None:
 
 
 def test_directory_that_kafka_storage_has_formatted_begins_with_its_records(tmp_path: Path) -> None:
-    records = [FeatureLevelRecord(name="metadata.version", feature_level=25)]
-    data = encode_snapshot(((record, 0) for record in records), [], 0, 0, 0)
-    (tmp_path / "bootstrap.checkpoint").write_bytes(data)
+    format_directory(tmp_path)
     cluster = Cluster(tmp_path)
     assert cluster.controller.state.features == {"metadata.version": 25}
     cluster.restart()
@@ -354,9 +366,7 @@ def test_crash_between_the_first_epoch_and_the_first_records_loses_neither_featu
     tmp_path: Path, is_formatted: bool
 ) -> None:
     if is_formatted:
-        records = [FeatureLevelRecord(name="metadata.version", feature_level=25)]
-        data = encode_snapshot(((record, 0) for record in records), [], 0, 0, 0)
-        (tmp_path / "bootstrap.checkpoint").write_bytes(data)
+        format_directory(tmp_path)
     cluster = Cluster(tmp_path)
     segment = cluster.path / SEGMENT
     before, whole = cluster.controller.state.features, segment.read_bytes()
@@ -462,8 +472,7 @@ def test_timestamps_do_not_run_back_after_a_restart_with_an_earlier_clock(tmp_pa
     cluster.time_ms = 0
     cluster.controller.allocate_producer_ids()
     cluster.restart()
-    [segment] = segments_of(cluster.path)
-    times = [batch.timestamp_ms for batch in decode_batches(segment.read_bytes(), "log", 0)]
+    times = [batch.timestamp_ms for batch in batches_of(cluster)]
     assert times == sorted(times)
     assert times[-1] > 50_000
 
@@ -471,12 +480,10 @@ def test_timestamps_do_not_run_back_after_a_restart_with_an_earlier_clock(tmp_pa
 def test_snapshot_keeps_the_quorum_of_kraft_version_1(tmp_path: Path) -> None:
     cluster = with_topics(tmp_path)
     controls = [KRaftVersionRecord(version=0, k_raft_version=1), VotersRecord(version=0, voters=[])]
-    with (cluster.path / SEGMENT).open("ab") as file:
-        file.write(encode_controls(controls, cluster.log.end_offset, 1, 5))
+    write_at_end(cluster, encode_controls(controls, cluster.log.end_offset, 1, 5))
     cluster.restart()
     cluster.log.write_snapshot()
-    [name] = cluster.snapshots()
-    first, *rest = read_snapshot(cluster.files, str(cluster.path / name))
+    first, *rest = read_snapshot(cluster.files, str(only_snapshot(cluster)))
     assert [type(control) for control in first.controls] == [
         SnapshotHeaderRecord,
         KRaftVersionRecord,
@@ -496,8 +503,7 @@ def test_metadata_larger_than_the_limit_of_small_files_is_read(
     assert (cluster.path / SEGMENT).stat().st_size > 200
     cluster.restart()
     cluster.log.write_snapshot()
-    [name] = cluster.snapshots()
-    assert (cluster.path / name).stat().st_size > 200
+    assert only_snapshot(cluster).stat().st_size > 200
     cluster.restart()
 
 
@@ -517,9 +523,7 @@ def test_write_before_metadata_version_13_is_one_batch(
     for level, sizes in ((12, [25]), (13, [1, 10, 10, 5, 1])):
         cluster.controller.write([FeatureLevelRecord(name="metadata.version", feature_level=level)])
         cluster.controller.write([allocated(number) for number in range(25)])
-        [segment] = segments_of(cluster.path)
-        batches = [*decode_batches(segment.read_bytes(), "log", 0)]
-        assert [len(batch.records) for batch in batches[-len(sizes) :]] == sizes
+        assert [len(batch.records) for batch in batches_of(cluster)[-len(sizes) :]] == sizes
 
 
 def test_last_snapshot_stays_even_if_it_is_larger_than_the_retention(tmp_path: Path) -> None:
@@ -547,16 +551,14 @@ def test_snapshots_leave_one_file_open(tmp_path: Path) -> None:
 def test_snapshot_within_a_batch_is_refused(tmp_path: Path) -> None:
     cluster = with_topics(tmp_path)
     data = encode_snapshot(iter([(NoOpRecord(), 0)]), [], 1, 0, 0)
-    batches = decode_batches((cluster.path / SEGMENT).read_bytes(), "log", 0)
-    offset = next(one.base_offset + 1 for one in batches if one.next_offset > one.base_offset + 1)
-    (cluster.path / f"{offset:020d}-{1:010d}.checkpoint").write_bytes(data)
+    offset = next(one.base_offset + 1 for one in batches_of(cluster) if one.next_offset > one.base_offset + 1)
+    (cluster.path / snapshot_name(SnapshotId(offset, 1))).write_bytes(data)
     assert f"offset {offset} of the snapshot is within a batch" in refusal_of(tmp_path)
 
 
 def test_lower_epoch_is_refused(tmp_path: Path) -> None:
     cluster = with_topics(tmp_path)
-    with (cluster.path / SEGMENT).open("ab") as file:
-        file.write(encode_records([(NoOpRecord(), 0)], cluster.log.end_offset, 0, 5))
+    write_at_end(cluster, encode_records([(NoOpRecord(), 0)], cluster.log.end_offset, 0, 5))
     assert "has epoch 0 after 1" in refusal_of(tmp_path)
 
 
@@ -574,14 +576,14 @@ def test_damage_at_the_end_of_a_segment_before_others_is_refused(tmp_path: Path)
 def test_snapshot_without_its_header_is_refused(tmp_path: Path) -> None:
     cluster = with_topics(tmp_path)
     data = encode_controls([SnapshotFooterRecord(version=0)], 0, 1, 0)
-    (cluster.path / f"{2:020d}-{1:010d}.checkpoint").write_bytes(data)
+    (cluster.path / snapshot_name(SnapshotId(2, 1))).write_bytes(data)
     assert "does not begin with its header" in refusal_of(tmp_path)
 
 
 def test_snapshot_that_ends_after_its_header_is_refused(tmp_path: Path) -> None:
     cluster = with_topics(tmp_path)
     data = encode_controls([SnapshotHeaderRecord(version=0, last_contained_log_timestamp=5)], 0, 1, 0)
-    (cluster.path / f"{2:020d}-{1:010d}.checkpoint").write_bytes(data)
+    (cluster.path / snapshot_name(SnapshotId(2, 1))).write_bytes(data)
     assert "it has no footer" in refusal_of(tmp_path)
 
 
