@@ -48,3 +48,9 @@ def live(kafka_cluster: KafkaCluster) -> Iterator[LiveCluster]:
     yield cluster
     for wire in cluster.wires:
         wire.close()
+
+
+@pytest.fixture
+def wire(live: LiveCluster) -> RawClient:
+    """A connection to the leader of the first partition of topic "t", or to broker 0 without this topic."""
+    return live.leader() if "t" in live.cluster.topics() else live.connect()

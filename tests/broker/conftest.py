@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.connections import live
+from tests.connections import live, wire
 
-__all__ = ["live"]
+__all__ = ["live", "wire"]

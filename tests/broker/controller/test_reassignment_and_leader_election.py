@@ -234,12 +234,11 @@ def test_reassignment_can_be_cancelled_or_changed_and_reordering_needs_no_copy(l
 
 
 @pytest.mark.kafka(brokers=3)
-def test_reassignment_changed_before_its_end_has_kafkas_replicas(live: LiveCluster) -> None:
+def test_reassignment_changed_before_its_end_has_kafkas_replicas(live: LiveCluster, wire: RawClient) -> None:
     """Recorded from three brokers of 4.3.1 with throttled replication: an adding replica counts as present.
 
     A target without it lists it as adding and removing. Such a reassignment ends only by its cancellation.
     """
-    wire = live.connect()
     create(wire, topic_of("m", assignment={0: [0, 1]}))
     live.controls.pause_followers(brokers=[2])
     for target, shown in (

@@ -69,8 +69,7 @@ AUTHORIZED = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User
 
 
 @pytest.mark.kafka(brokers=1, config=AUTHORIZED)
-def test_networks_in_acls_are_checked(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_networks_in_acls_are_checked(wire: RawClient) -> None:
     assert [code for code, _ in created_for(wire, "10.0.0.0/8", "fe80::/10", "*", "a-host")] == ["NONE"] * 4
     ((code, message),) = created_for(wire, "10.0.0.0/33")
     assert code == "INVALID_REQUEST"

@@ -31,6 +31,7 @@ from tests.broker.support.admin_requests import (
 )
 from tests.broker.support.batches import batch
 from tests.broker.support.data_requests import produce
+from tests.broker.support.raw_client import RawClient
 from tests.connections import LiveCluster
 
 DONE = (name_of(NONE), None)
@@ -73,8 +74,7 @@ def test_topic_config_overrides_broker_and_default_configs(live: LiveCluster) ->
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_values_of_a_list_option_are_appended_and_subtracted(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_values_of_a_list_option_are_appended_and_subtracted(wire: RawClient) -> None:
     for how, value, expected in (
         (APPEND, "compact", "delete,compact"),
         (APPEND, "compact", "delete,compact"),
@@ -195,8 +195,7 @@ def test_invalid_alter_configs_requests_are_rejected_with_kafkas_messages(live: 
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"retention.ms": 5})})
-def test_alter_configs_replaces_all_set_options(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_alter_configs_replaces_all_set_options(wire: RawClient) -> None:
     resource = AlterConfigsRequestAlterConfigsResource(
         resource_type=TOPIC,
         resource_name="t",
@@ -269,8 +268,7 @@ def test_a_brokers_own_limits_change_while_it_runs(live: LiveCluster) -> None:
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_sensitive_configs_are_never_returned(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_sensitive_configs_are_never_returned(wire: RawClient) -> None:
     assert (
         alter(wire, BROKER, "0", ("sasl.jaas.config", SET, "hidden"), ("plugin.key", SET, "hidden")) == DONE
     )

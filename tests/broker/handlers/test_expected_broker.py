@@ -7,6 +7,7 @@ import pytest
 from pykafka2.errors import name_of
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.registry import ApiKey
+from tests.broker.support.raw_client import RawClient
 from tests.connections import LiveCluster
 
 OWN = "the broker's"
@@ -43,15 +44,13 @@ def test_expected_cluster_and_node_are_checked_in_kafkas_order(
 
 
 @pytest.mark.kafka(brokers=1, as_version="4.4")
-def test_rejected_connection_stays_open_for_another_request(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_rejected_connection_stays_open_for_another_request(wire: RawClient) -> None:
     assert name_of(wire.call(expecting("another", 0), 5).error_code) == "REBOOTSTRAP_REQUIRED"
     assert wire.call(expecting(None, -1), 5).error_code == 0
 
 
 @pytest.mark.kafka(brokers=1, as_version="4.3")
-def test_brokers_before_4_4_do_not_support_version_5(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_brokers_before_4_4_do_not_support_version_5(wire: RawClient) -> None:
     wire.send(expecting("another", 7), 5)
     _, response = wire.receive(ApiVersionsRequest, 0)
     assert name_of(response.error_code) == "UNSUPPORTED_VERSION"

@@ -45,8 +45,7 @@ def follower_end(live: LiveCluster) -> int:
 
 
 @one_broker
-def test_first_batch_is_returned_whole_despite_smaller_limits(live: LiveCluster) -> None:
-    wire = live.leader()
+def test_first_batch_is_returned_whole_despite_smaller_limits(wire: RawClient) -> None:
     fill(wire, 5)
     assert offsets(fetch(wire, "t", 0, 0, max_bytes=1)) == [0]
     assert offsets(fetch(wire, "t", 0, 0, partition_max_bytes=1)) == [0]
@@ -55,8 +54,7 @@ def test_first_batch_is_returned_whole_despite_smaller_limits(live: LiveCluster)
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 2})
-def test_only_the_first_batch_of_a_response_may_break_the_limits(live: LiveCluster) -> None:
-    wire = live.leader()
+def test_only_the_first_batch_of_a_response_may_break_the_limits(wire: RawClient) -> None:
     for partition in (0, 1):
         produce(wire, "t", partition, batch([b"x" * 100]))
     request = fetch_request(max_bytes=50, partition_max_bytes=10)
@@ -68,8 +66,8 @@ def test_only_the_first_batch_of_a_response_may_break_the_limits(live: LiveClust
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_fetch_above_the_high_watermark_is_empty_and_above_the_log_end_out_of_range(
     live: LiveCluster,
+    wire: RawClient,
 ) -> None:
-    wire = live.leader()
     fill(wire, 1)
     live.controls.pause_followers()
     for value in (b"a", b"b", b"c"):
@@ -99,8 +97,7 @@ def test_fetch_from_an_older_segment_does_not_wait(live: LiveCluster) -> None:
 
 
 @one_broker
-def test_a_fetch_with_an_error_does_not_wait(live: LiveCluster) -> None:
-    wire = live.leader()
+def test_a_fetch_with_an_error_does_not_wait(wire: RawClient) -> None:
     assert error_of(fetch(wire, "t", 0, 99, max_wait_ms=60_000)) == "OffsetOutOfRange"
     assert error_of(fetch(wire, "nosuch", 0, 0, max_wait_ms=60_000)) == "UnknownTopicOrPartition"
 
@@ -168,9 +165,8 @@ def test_every_fetch_version_by_name_returns_data_and_errors(live: LiveCluster, 
     ids=["latest", "earliest", "max timestamp", "earliest local", "long ago", "a record's", "too late"],
 )
 def test_list_offsets_finds_offsets_by_timestamp(
-    live: LiveCluster, timestamp: int, offset: int, found: int
+    wire: RawClient, timestamp: int, offset: int, found: int
 ) -> None:
-    wire = live.leader()
     fill(wire, 4)
     response = list_offsets(wire, timestamp=timestamp)
     assert (response.error_code, response.offset, response.timestamp) == (0, offset, found)
@@ -179,9 +175,9 @@ def test_list_offsets_finds_offsets_by_timestamp(
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_new_leader_responds_offset_not_available_until_its_high_watermark_advances(
     live: LiveCluster,
+    wire: RawClient,
 ) -> None:
     """A leader that was just elected still has the high watermark of a follower (KIP-207)."""
-    wire = live.leader()
     live.controls.pause_followers()
     fill_one = produce(wire, "t", 0, batch([b"x"]), acks=1)
     assert fill_one.error_code == 0
@@ -218,8 +214,7 @@ def test_list_offsets_of_a_new_leader_does_not_wait_for_an_open_transaction(live
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_replica_id_minus_2_gets_the_log_end_of_any_replica(live: LiveCluster) -> None:
-    wire = live.leader()
+def test_replica_id_minus_2_gets_the_log_end_of_any_replica(live: LiveCluster, wire: RawClient) -> None:
     fill(wire, 2)
     follower = live.connect(1 - live.leader_id())
     live.controls.pause_followers()
@@ -292,9 +287,8 @@ def test_fetch_with_unusual_limits_responds_like_kafka(
     ("timestamp", "first_version"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11), (-7, None)], ids=str
 )
 def test_special_timestamps_are_supported_from_their_versions_on(
-    live: LiveCluster, timestamp: int, first_version: int | None
+    wire: RawClient, timestamp: int, first_version: int | None
 ) -> None:
-    wire = live.leader()
     request = list_offsets_request(("t", 0), timestamp=timestamp)
     codes = {
         version: wire.call(request, version).topics[0].partitions[0].error_code for version in range(1, 12)

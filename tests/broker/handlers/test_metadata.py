@@ -40,8 +40,7 @@ def test_metadata_lists_brokers_topics_and_leaders(live: LiveCluster) -> None:
 
 @pytest.mark.kafka(brokers=1, topics={"a": 1, "b": 1})
 @pytest.mark.parametrize("version", range(14))
-def test_every_version_of_metadata_is_served(live: LiveCluster, version: int) -> None:
-    wire = live.connect()
+def test_every_version_of_metadata_is_served(wire: RawClient, version: int) -> None:
     found = metadata(wire, "a", version=version, create=version < 4)
     assert {topic.name for topic in found.topics} == {"a"}
     none = wire.call(MetadataRequest(topics=[]), version)
@@ -64,9 +63,8 @@ def test_metadata_by_topic_id(live: LiveCluster) -> None:
 @pytest.mark.parametrize("name", [None, "", "a", "absent"])
 @pytest.mark.parametrize("version", [10, 11])
 def test_versions_10_and_11_of_metadata_refuse_topic_ids(
-    live: LiveCluster, version: int, name: str | None
+    live: LiveCluster, wire: RawClient, version: int, name: str | None
 ) -> None:
-    wire = live.connect()
     for topic_id in (live.cluster.controller.image.topics["a"].id, b"\x09" * 16):
         topics = [MetadataRequestTopic(name="a"), MetadataRequestTopic(topic_id=topic_id, name=name)]
         by_name, by_id = wire.call(MetadataRequest(topics=topics), version).topics
@@ -118,8 +116,7 @@ def test_describe_configs_names_value_source_and_synonyms(live: LiveCluster) -> 
 
 
 @pytest.mark.kafka(brokers=3)
-def test_describe_cluster(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_describe_cluster(live: LiveCluster, wire: RawClient) -> None:
     live.controls.crash_broker(2)
     request = DescribeClusterRequest(include_cluster_authorized_operations=False)
     alive = wire.call(request, 2)
@@ -148,8 +145,7 @@ def test_find_coordinator_names_the_same_live_broker_everywhere(live: LiveCluste
 
 
 @pytest.mark.kafka(brokers=1)
-def test_init_producer_id_rejects_an_empty_id_and_a_wrong_coordinator(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_init_producer_id_rejects_an_empty_id_and_a_wrong_coordinator(wire: RawClient) -> None:
     for transactional_id, error in (("", "InvalidRequest"), ("tx", "NotCoordinator")):
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1000)
         assert error_name(wire.call(request, 5).error_code) == error

@@ -55,9 +55,8 @@ def test_cached_metadata_response_equals_a_new_one(live: LiveCluster, operations
 
 
 @one_broker
-def test_cluster_authorized_operations_are_returned_only_on_request(live: LiveCluster) -> None:
+def test_cluster_authorized_operations_are_returned_only_on_request(wire: RawClient) -> None:
     """The operations of the cluster alone are returned, too, whatever the first request wanted."""
-    wire = live.connect()
     for wanted in (False, True, False):
         request = MetadataRequest(topics=None, include_cluster_authorized_operations=wanted)
         assert (wire.call(request, 9).cluster_authorized_operations > 0) is wanted
@@ -120,8 +119,7 @@ def test_rule_that_replaces_a_response_does_not_change_the_cached_one(live: Live
 
 
 @one_broker
-def test_throttle_time_is_only_in_the_throttled_response(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_throttle_time_is_only_in_the_throttled_response(live: LiveCluster, wire: RawClient) -> None:
     for seconds in (0.001, 0.0):
         before = wire.call(about_all(12), 12)
         live.controls.throttle("wire", "Metadata", seconds, times=1)
@@ -143,8 +141,7 @@ def test_requests_of_two_connections_share_the_cached_topics(live: LiveCluster) 
 
 
 @one_broker
-def test_changing_a_history_entry_does_not_change_later_responses(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_changing_a_history_entry_does_not_change_later_responses(live: LiveCluster, wire: RawClient) -> None:
     before = wire.call(about_all(12), 12)
     for version in (12, 11, 12):
         for entry in live.history.entries("Metadata"):

@@ -257,8 +257,7 @@ def test_leader_change_ends_a_waiting_acks_all_produce_at_once(live: LiveCluster
 
 
 @one_broker
-def test_produce_to_a_missing_partition_is_unknown_topic_or_partition(live: LiveCluster) -> None:
-    wire = live.leader()
+def test_produce_to_a_missing_partition_is_unknown_topic_or_partition(wire: RawClient) -> None:
     for topic, partition in (("t", 7), ("t", -1), ("other", 0)):
         assert produce(wire, topic, partition, batch()).error_code == errors.UnknownTopicOrPartition.code
 

@@ -77,8 +77,7 @@ def test_request_of_a_newer_version_closes_the_connection(live: LiveCluster) -> 
 
 
 @pytest.mark.kafka(brokers=1, as_version="3.9")
-def test_broker_as_3_9_serves_version_0_of_consumer_groups_and_rejects_them(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_broker_as_3_9_serves_version_0_of_consumer_groups_and_rejects_them(wire: RawClient) -> None:
     response = api_versions(wire, 4)
     assert ranges(response)[ApiKey.CONSUMER_GROUP_HEARTBEAT] == (0, 0)
     assert {one.name: one.max_version_level for one in response.finalized_features} == {
@@ -332,8 +331,7 @@ def test_versions_that_4_0_removed_close_the_connection(live: LiveCluster, name:
 
 
 @pytest.mark.kafka(brokers=1, as_version="2.8")
-def test_version_0_of_create_and_delete_topics_is_served_as_2_8(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_version_0_of_create_and_delete_topics_is_served_as_2_8(live: LiveCluster, wire: RawClient) -> None:
     create, _ = older_requests()["CreateTopicsRequest v1"]
     assert [one.error_code for one in wire.call(create, 0).topics] == [0]
     assert live.cluster.topics() == ["made"]

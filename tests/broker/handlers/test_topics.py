@@ -78,8 +78,7 @@ def test_illegal_and_colliding_names_are_not_auto_created(live: LiveCluster) -> 
 
 
 @pytest.mark.kafka(brokers=1, topics={"a.b": 1})
-def test_topic_names_are_checked(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_topic_names_are_checked(wire: RawClient) -> None:
     for name, words in (
         ("", ILLEGAL + "the empty string is not allowed"),
         (".", ILLEGAL + "'.' is not allowed"),
@@ -159,8 +158,7 @@ INVALID_VALUES = [
 
 
 @pytest.mark.kafka(brokers=3)
-def test_invalid_create_topics_requests_are_rejected(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_invalid_create_topics_requests_are_rejected(live: LiveCluster, wire: RawClient) -> None:
     for arguments, error, words in INVALID_TOPICS:
         (result,) = create(wire, topic_of("t", **arguments))
         assert outcome(result) == (error, words)
@@ -215,8 +213,7 @@ def test_fenced_brokers_get_replicas_only_if_there_are_too_few_others(live: Live
 
 
 @pytest.mark.kafka(brokers=1, topics={"a": 1, "b": 1, "c": 1})
-def test_topics_are_deleted_once_by_name_or_id(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_topics_are_deleted_once_by_name_or_id(live: LiveCluster, wire: RawClient) -> None:
     ids = {name: topic.id for name, topic in live.cluster.controller.image.topics.items()}
     for topics, error, words in (
         (["nosuch"], "UNKNOWN_TOPIC_OR_PARTITION", "This server does not host this topic-partition."),

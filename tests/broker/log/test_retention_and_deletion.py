@@ -78,8 +78,7 @@ def test_apply_retention_deletes_the_segments_of_the_chosen_partitions(simulatio
 
 
 @one_broker
-def test_waiting_fetch_below_the_new_log_start_is_out_of_range(live: LiveCluster) -> None:
-    wire = live.leader(*KEY)
+def test_waiting_fetch_below_the_new_log_start_is_out_of_range(live: LiveCluster, wire: RawClient) -> None:
     produce(wire, *KEY, batch(timestamp=0))
     wire.send(fetch_request(*KEY, 0, max_wait_ms=10_000, min_bytes=10_000), 12)
     live.wait_for(lambda: live.cluster.broker(0).replicas.fetches.waiting() == 1)
@@ -122,8 +121,7 @@ def delete(
 
 
 @one_broker
-def test_delete_records_moves_the_log_start_offset(live: LiveCluster) -> None:
-    wire = live.leader(*KEY)
+def test_delete_records_moves_the_log_start_offset(live: LiveCluster, wire: RawClient) -> None:
     produce(wire, *KEY, batch([b"a", b"b", b"c"]))
     for version, offset, low in ((0, 1, 1), (1, 0, 1), (2, 2, 2), (2, -1, 3)):
         assert delete(wire, offset, version=version) == (low, "none")
@@ -140,8 +138,7 @@ def test_delete_records_moves_the_log_start_offset(live: LiveCluster) -> None:
         "both": Topic(configs={"cleanup.policy": "compact,delete"}),
     },
 )
-def test_invalid_delete_records_requests_are_rejected(live: LiveCluster) -> None:
-    wire = live.leader(*KEY)
+def test_invalid_delete_records_requests_are_rejected(live: LiveCluster, wire: RawClient) -> None:
     produce(wire, *KEY, batch())
     assert delete(wire, 2) == (-1, "OffsetOutOfRange")
     assert delete(wire, -2) == (-1, "OffsetOutOfRange")
@@ -161,8 +158,7 @@ def test_invalid_delete_records_requests_are_rejected(live: LiveCluster) -> None
 @pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_delete_records_waits_for_live_replicas_only(live: LiveCluster) -> None:
-    wire = live.leader(*KEY)
+def test_delete_records_waits_for_live_replicas_only(live: LiveCluster, wire: RawClient) -> None:
     produce(wire, *KEY, batch([b"a", b"b"]))
     leading = live.cluster.partition(*KEY).leader
     assert delete(wire, 1) == (1, "none")
@@ -265,8 +261,7 @@ def test_leader_change_completes_a_waiting_delete_records(simulation: Simulation
 
 @pytest.mark.kafka(brokers=1, topics={"t": 2, "u": 1})
 @pytest.mark.parametrize("version", range(1, 6))
-def test_describe_log_dirs_returns_partition_sizes(live: LiveCluster, version: int) -> None:
-    wire = live.leader(*KEY)
+def test_describe_log_dirs_returns_partition_sizes(wire: RawClient, version: int) -> None:
     produce(wire, "t", 1, batch())
 
     def sizes(topics: list[DescribableLogDirTopic] | None) -> dict[tuple[str, int], int]:
@@ -291,16 +286,14 @@ def move_replica(wire: RawClient, path: str, topic: str) -> str:
 
 
 @one_broker
-def test_replicas_can_only_move_to_the_directory_where_they_are(live: LiveCluster) -> None:
-    wire = live.leader(*KEY)
+def test_replicas_can_only_move_to_the_directory_where_they_are(wire: RawClient) -> None:
     assert move_replica(wire, "/tmp/kafka-logs", "t") == "none"
     assert move_replica(wire, "/elsewhere", "t") == "LogDirNotFound"
     assert move_replica(wire, "/tmp/kafka-logs", "nosuch") == "UnknownTopicOrPartition"
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 4}, config={"log.dirs": "/one, /two"})
-def test_replicas_are_spread_over_log_directories_and_moved(live: LiveCluster) -> None:
-    wire = live.leader(*KEY)
+def test_replicas_are_spread_over_log_directories_and_moved(live: LiveCluster, wire: RawClient) -> None:
     produce(wire, *KEY, batch())
 
     def places() -> dict[tuple[str, int], str]:

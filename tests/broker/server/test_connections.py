@@ -99,16 +99,14 @@ def test_invalid_request_bytes_close_only_that_connection(live: LiveCluster, dat
     assert_closes_only_the_sender(live, data)
 
 
-def test_bytes_after_the_body_are_ignored(live: LiveCluster) -> None:
+def test_bytes_after_the_body_are_ignored(wire: RawClient) -> None:
     """Kafka ignores them, too; librdkafka sends some after a Metadata request for all topics."""
-    wire = live.connect()
     wire.socket.sendall(framed(header(3, 0, 7) + struct.pack(">i", 0) + b"more"))
     assert wire.receive(MetadataRequest, 0)[0] == 7
     wire.call(METADATA, 12)
 
 
-def test_frame_can_arrive_byte_by_byte(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_frame_can_arrive_byte_by_byte(wire: RawClient) -> None:
     wire.send(METADATA, 12)
     wire.receive(MetadataRequest, 12)
     for byte in framed(header(3, 0, 77) + struct.pack(">i", 0)):
@@ -117,10 +115,7 @@ def test_frame_can_arrive_byte_by_byte(live: LiveCluster) -> None:
 
 
 @pytest.mark.parametrize("version", [6, 99, 32767])
-def test_unknown_version_of_api_versions_gets_a_response_in_version_0(
-    live: LiveCluster, version: int
-) -> None:
-    wire = live.connect()
+def test_unknown_version_of_api_versions_gets_a_response_in_version_0(wire: RawClient, version: int) -> None:
     wire.socket.sendall(framed(header(18, version, 5) + b"\x00whatever this is"))
     frame = wire.receive_frame()
     response = ApiVersionsResponse.decode(frame[4:], 0)
@@ -131,8 +126,7 @@ def test_unknown_version_of_api_versions_gets_a_response_in_version_0(
     wire.call(METADATA, 12)
 
 
-def test_response_header_of_api_versions_is_always_version_0(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_response_header_of_api_versions_is_always_version_0(wire: RawClient) -> None:
     wire.send(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
     frame = wire.receive_frame()
     # Header version 1 would put a byte for tagged fields behind the correlation id.
@@ -179,8 +173,7 @@ def test_response_that_cannot_be_encoded_closes_only_its_connection(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_acks_0_has_no_response(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_acks_0_has_no_response(live: LiveCluster, wire: RawClient) -> None:
     wire.send(produce_request("t", 0, batch([b"silent"]), acks=0), 12)
     # The next response is that of the next request.
     wire.call(METADATA, 12)
@@ -188,8 +181,7 @@ def test_acks_0_has_no_response(live: LiveCluster) -> None:
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_error_with_acks_0_closes_the_connection(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_error_with_acks_0_closes_the_connection(wire: RawClient) -> None:
     wire.send(produce_request("nosuch", 0, batch(), acks=0), 12)
     assert wire.is_closed_by_broker()
 
@@ -399,14 +391,12 @@ def test_client_that_sends_an_inter_broker_request_is_disconnected(
 
 
 @pytest.mark.kafka(brokers=1, config={"connections.max.idle.ms": 50})
-def test_idle_connections_are_closed(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_idle_connections_are_closed(wire: RawClient) -> None:
     wire.call(METADATA, 12)
     assert wire.is_closed_by_broker()
 
 
-def test_part_of_a_request_ends_the_idle_time(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_part_of_a_request_ends_the_idle_time(live: LiveCluster, wire: RawClient) -> None:
     wire.call(METADATA, 12)
     (processor,) = live.cluster.brokers[0].processors
     (connection,) = processor.connections
@@ -440,17 +430,15 @@ def test_processors_and_no_other_parts_run_at_the_end_of_a_long_turn(kafka_clust
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"connections.max.idle.ms": 50})
-def test_idle_connection_is_closed_while_its_request_waits(live: LiveCluster) -> None:
+def test_idle_connection_is_closed_while_its_request_waits(live: LiveCluster, wire: RawClient) -> None:
     """A long poll of more than connections.max.idle.ms gets no response, as in Kafka."""
-    wire = live.connect()
     wire.send(fetch_request("t", 0, 0, max_wait_ms=60_000), 12)
     assert wire.is_closed_by_broker()
     live.wait_for(lambda: live.cluster.brokers[0].replicas.fetches.waiting() == 0)
 
 
 @pytest.mark.kafka(brokers=1, config={"connections.max.idle.ms": -1})
-def test_negative_connections_max_idle_ms_closes_no_connection(live: LiveCluster) -> None:
-    wire = live.connect()
+def test_negative_connections_max_idle_ms_closes_no_connection(wire: RawClient) -> None:
     wire.call(METADATA, 12)
     wire.call(METADATA, 12)
 
@@ -666,10 +654,7 @@ def test_invalid_throttle_is_rejected(kafka_cluster: KafkaCluster) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_sasl_handshake_on_a_listener_without_sasl_is_an_illegal_state(
-    live: LiveCluster, version: int
-) -> None:
-    wire = live.connect()
+def test_sasl_handshake_on_a_listener_without_sasl_is_an_illegal_state(wire: RawClient, version: int) -> None:
     response = wire.call(SaslHandshakeRequest(mechanism="PLAIN"), version)
     assert (response.error_code, response.mechanisms) == (errors.IllegalSaslState.code, [])
     assert wire.call(SaslAuthenticateRequest(auth_bytes=b""), 2).error_code == errors.IllegalSaslState.code
@@ -779,10 +764,9 @@ def test_large_frame_does_not_keep_a_buffer_of_many_earlier_frames() -> None:
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_requests_and_responses_leave_the_registration_of_the_socket(
-    live: LiveCluster, monkeypatch: pytest.MonkeyPatch, count: int
+    wire: RawClient, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """Each change is a system call, and a client that waits for each response would cause two per request."""
-    wire = live.connect()
     wire.call(METADATA, 12)
     changes: list[int] = []
     modify = SocketSelector.modify
@@ -801,10 +785,9 @@ def test_requests_and_responses_leave_the_registration_of_the_socket(
 
 
 def test_connection_that_must_not_be_read_is_reported_once(
-    live: LiveCluster, monkeypatch: pytest.MonkeyPatch
+    live: LiveCluster, wire: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker unregisters its socket then, and sleeps until the response is sent."""
-    wire = live.connect()
     wire.call(METADATA, 12)
     reported: list[Connection] = []
     on_ready = Connection.on_ready

@@ -56,9 +56,8 @@ def stuff(wires: list[RawClient], data: bytes) -> int:
 
 @pytest.mark.gate
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_request_behind_a_large_response_gets_its_response(live: LiveCluster) -> None:
+def test_request_behind_a_large_response_gets_its_response(wire: RawClient) -> None:
     """It arrived with the request before, so no further byte makes the socket readable."""
-    wire = live.leader()
     wire.socket.setsockopt(
         socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17
     )  # otherwise the kernel keeps megabytes
@@ -166,9 +165,8 @@ def test_connections_with_endless_requests_take_turns(live: LiveCluster, respond
 
 @pytest.mark.gate
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_unread_responses_are_bounded(live: LiveCluster) -> None:
+def test_unread_responses_are_bounded(live: LiveCluster, wire: RawClient) -> None:
     """Responses behind a produce that waits for its replicas are kept up to a limit."""
-    wire = live.leader()
     filled(wire, 3)
     broker = live.leader_id()
     (connection,) = connections_of(live.cluster, broker)

@@ -22,6 +22,7 @@ from tests.broker.support.data_requests import (
     read,
     write,
 )
+from tests.broker.support.raw_client import RawClient
 from tests.connections import LiveCluster
 
 unverified = pytest.mark.kafka(
@@ -36,8 +37,7 @@ unverified = pytest.mark.kafka(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_a_transactional_batch_without_transactional_id_is_not_authorized(live: LiveCluster) -> None:
-    wire = live.leader()
+def test_a_transactional_batch_without_transactional_id_is_not_authorized(wire: RawClient) -> None:
     response = write(wire, None, in_transaction([b"x"], 7))
     assert response.error_code == errors.TransactionalIdAuthorizationFailed.code
     wire.send(produce_request("t", 0, in_transaction([b"x"], 7), acks=0), 12)
@@ -45,8 +45,7 @@ def test_a_transactional_batch_without_transactional_id_is_not_authorized(live: 
 
 
 @unverified
-def test_request_with_batches_of_two_producers_is_rejected(live: LiveCluster) -> None:
-    wire = live.leader()
+def test_request_with_batches_of_two_producers_is_rejected(wire: RawClient) -> None:
     request = produce_request("t", 0, in_transaction([b"x"], 7), transactional_id="tid")
     other = produce_request("t", 1, in_transaction([b"x"], 8), transactional_id="tid")
     request.topic_data[0].partition_data += other.topic_data[0].partition_data
@@ -59,8 +58,7 @@ def test_request_with_batches_of_two_producers_is_rejected(live: LiveCluster) ->
 
 
 @unverified
-def test_an_older_coordinator_or_producer_epoch_is_refused(live: LiveCluster) -> None:
-    wire = live.leader()
+def test_an_older_coordinator_or_producer_epoch_is_refused(wire: RawClient) -> None:
     write(wire, "tid", in_transaction([b"x"], 7, epoch=3))
     assert mark(wire, 7, committed=True, epoch=2) == errors.InvalidProducerEpoch.code
     assert mark(wire, 7, committed=True, epoch=3, coordinator_epoch=4) == 0
@@ -70,8 +68,7 @@ def test_an_older_coordinator_or_producer_epoch_is_refused(live: LiveCluster) ->
 
 
 @unverified
-def test_marker_of_transaction_version_2_must_have_a_higher_epoch(live: LiveCluster) -> None:
-    wire = live.leader()
+def test_marker_of_transaction_version_2_must_have_a_higher_epoch(wire: RawClient) -> None:
     write(wire, "tid", in_transaction([b"x"], 7, epoch=3))
     assert mark(wire, 7, committed=True, epoch=3, transaction_version=2) == errors.InvalidProducerEpoch.code
     assert mark(wire, 7, committed=True, epoch=4, transaction_version=2) == 0
@@ -106,8 +103,7 @@ def test_marker_response_waits_for_the_replicas(live: LiveCluster) -> None:
 
 
 @unverified
-def test_the_aborted_list_covers_the_returned_range(live: LiveCluster) -> None:
-    wire = live.leader()
+def test_the_aborted_list_covers_the_returned_range(wire: RawClient) -> None:
     write(wire, "a", in_transaction([b"bad"], 7))  # 0
     write(wire, "b", in_transaction([b"good"], 8))  # 1
     assert mark(wire, 7, committed=False) == 0  # 2
@@ -139,8 +135,7 @@ def test_end_of_a_transaction_wakes_a_waiting_read_committed_fetch(live: LiveClu
     topics={"t": 1},
     config={"transaction.partition.verification.enable": False, "log.roll.ms": 2**62},
 )
-def test_new_leader_has_open_and_aborted_transactions(live: LiveCluster) -> None:
-    wire = live.leader()
+def test_new_leader_has_open_and_aborted_transactions(live: LiveCluster, wire: RawClient) -> None:
     write(wire, "a", in_transaction([b"gone"], 7))
     assert mark(wire, 7, committed=False) == 0
     write(wire, "b", in_transaction([b"open"], 8))
@@ -156,8 +151,7 @@ def test_new_leader_has_open_and_aborted_transactions(live: LiveCluster) -> None
 
 
 @unverified
-def test_describe_producers_returns_epochs_sequences_and_open_transactions(live: LiveCluster) -> None:
-    wire = live.leader()
+def test_describe_producers_returns_epochs_sequences_and_open_transactions(wire: RawClient) -> None:
     produce(wire, "t", 0, batch([b"x"] * 3, producer_id=5, producer_epoch=1, base_sequence=0))
     write(wire, "a", in_transaction([b"x"], 7, epoch=2))
     found = producers_of(wire)
