@@ -182,12 +182,6 @@ def test_kip_360_producer_continues_with_an_epoch_bump_and_may_repeat_the_reques
     assert shard_bench.init(producer).error_code == FENCED
 
 
-def test_kip_360_a_newer_producer_fences_it(shard_bench: ShardTransactions) -> None:
-    producer = shard_bench.begin()
-    shard_bench.begin()
-    assert shard_bench.init(producer).error_code == FENCED
-
-
 def test_kip_360_other_producer_id_is_fenced_and_a_forgotten_one_starts_over(
     shard_bench: ShardTransactions,
 ) -> None:
