@@ -120,6 +120,19 @@ def test_elect_leaders_elects_preferred_replicas(live: LiveCluster) -> None:
 
 
 @pytest.mark.kafka(brokers=2)
+def test_partition_named_twice_in_one_election_begins_two_leader_epochs(live: LiveCluster) -> None:
+    """Kafka's electLeaders decides both before the records of the first are replayed."""
+    create(live.connect(), topic_of("e", assignment={0: [0, 1], 1: [0, 1]}))
+    for number in (0, 1):
+        live.controls.move_leader(("e", number), 1)
+    before = live.cluster.partition("e", 0).leader_epoch
+    assert elect(live.connect(), "e", 0, 0, 1) == {("e", 0): DONE, ("e", 1): DONE}
+    elected = [live.cluster.partition("e", number) for number in (0, 1)]
+    assert [(one.leader, one.leader_epoch) for one in elected] == [(0, before + 2), (0, before + 1)]
+    live.cluster.check()
+
+
+@pytest.mark.kafka(brokers=2)
 def test_unclean_election_elects_a_replica_outside_the_isr(live: LiveCluster) -> None:
     create(live.connect(1), topic_of("e", assignment={0: [0, 1]}), topic_of("f", assignment={0: [0]}))
     controls = live.controls

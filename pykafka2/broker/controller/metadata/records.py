@@ -206,7 +206,7 @@ def partition_after(before: PartitionImage, change: kafka.PartitionChangeRecord)
         before.partition_epoch + 1,
         before.adding if change.adding_replicas is None else tuple(change.adding_replicas),
         before.removing if change.removing_replicas is None else tuple(change.removing_replicas),
-        before.directories_of(replicas) if change.directories is None else tuple(change.directories),
+        tuple(change.directories or ()) or before.directories_of(replicas),
         before.elr if change.eligible_leader_replicas is None else tuple(change.eligible_leader_replicas),
         before.last_known_elr if change.last_known_elr is None else tuple(change.last_known_elr),
     )

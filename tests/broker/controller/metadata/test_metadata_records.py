@@ -388,6 +388,9 @@ def test_directories_follow_their_replicas() -> None:
         (ONE, TWO),
         (TWO, UNASSIGNED, UNASSIGNED),
     ]
+    # An empty list counts as none, as in Kafka.
+    state.replay([PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, directories=[])], 2)
+    assert state.topics["t"].partitions[0].directories == (ONE, TWO)
     record = changed(state, 1, directories=(TWO, THREE, UNASSIGNED), partition_epoch=9)
     assert isinstance(record, PartitionChangeRecord)
     assert record.directories == [TWO, THREE, UNASSIGNED]
