@@ -29,7 +29,7 @@ def register_again(
     register(controller, Registration(broker, ENDPOINTS, None, incarnation_id, directories, epoch))
 
 
-class World:
+class DirectoryBench:
     """A controller with three brokers of two directories each, and a topic of one partition, led by 0."""
 
     def __init__(self, *, directories: int = 2) -> None:
@@ -86,114 +86,114 @@ def test_directory_is_online_as_in_kafka(directory: bytes, online: tuple[bytes, 
 
 
 def test_replica_on_a_broker_with_one_directory_is_in_it_without_a_report() -> None:
-    world = World(directories=1)
-    assert world.partition.directories == tuple(DIRECTORIES[broker][0] for broker in range(3))
-    assert World().partition.directories == (UNASSIGNED,) * 3
+    bench = DirectoryBench(directories=1)
+    assert bench.partition.directories == tuple(DIRECTORIES[broker][0] for broker in range(3))
+    assert DirectoryBench().partition.directories == (UNASSIGNED,) * 3
 
 
 def test_reported_directory_is_stored_with_a_new_partition_epoch() -> None:
-    world = World()
-    world.assign(0, FIRST)
-    assert world.partition.directory_of(0) == FIRST
-    assert world.partition.partition_epoch == 1
-    world.assign(0, FIRST)
-    assert world.partition.partition_epoch == 1
-    world.assign(0, SECOND)
-    assert world.partition.directory_of(0) == SECOND
-    assert (world.partition.leader, world.partition.leader_epoch) == (0, 0)
+    bench = DirectoryBench()
+    bench.assign(0, FIRST)
+    assert bench.partition.directory_of(0) == FIRST
+    assert bench.partition.partition_epoch == 1
+    bench.assign(0, FIRST)
+    assert bench.partition.partition_epoch == 1
+    bench.assign(0, SECOND)
+    assert bench.partition.directory_of(0) == SECOND
+    assert (bench.partition.leader, bench.partition.leader_epoch) == (0, 0)
 
 
 def test_failed_directory_moves_the_leader_and_shrinks_the_isr() -> None:
-    world = World()
+    bench = DirectoryBench()
     for broker in range(3):
-        world.assign(broker, DIRECTORIES[broker][0])
-    world.heartbeat(0, SECOND)
-    assert world.partition.leader == 0
-    world.heartbeat(2, DIRECTORIES[2][0])
-    assert (world.partition.leader, world.partition.isr) == (0, (0, 1))
-    assert world.controller.image.brokers[0].directories == (FIRST,)
-    world.register(0, incarnation=2)
-    world.heartbeat(0, FIRST)
-    image = world.controller.image
-    assert (world.partition.leader, world.partition.isr) == (1, (1,))
+        bench.assign(broker, DIRECTORIES[broker][0])
+    bench.heartbeat(0, SECOND)
+    assert bench.partition.leader == 0
+    bench.heartbeat(2, DIRECTORIES[2][0])
+    assert (bench.partition.leader, bench.partition.isr) == (0, (0, 1))
+    assert bench.controller.image.brokers[0].directories == (FIRST,)
+    bench.register(0, incarnation=2)
+    bench.heartbeat(0, FIRST)
+    image = bench.controller.image
+    assert (bench.partition.leader, bench.partition.isr) == (1, (1,))
     assert image.brokers[0].directories == (SECOND,)
     assert not image.brokers[0].is_fenced
-    assert [image.is_online(world.partition, broker) for broker in range(3)] == [False, True, False]
+    assert [image.is_online(bench.partition, broker) for broker in range(3)] == [False, True, False]
 
 
 def test_replica_of_a_failed_directory_cannot_join_the_isr_or_lead() -> None:
-    world = World()
-    world.assign(0, FIRST)
-    world.heartbeat(0, FIRST)
+    bench = DirectoryBench()
+    bench.assign(0, FIRST)
+    bench.heartbeat(0, FIRST)
     change = IsrChange(
-        world.topic_id,
+        bench.topic_id,
         0,
-        world.partition.leader_epoch,
-        world.partition.partition_epoch,
+        bench.partition.leader_epoch,
+        bench.partition.partition_epoch,
         dict.fromkeys(range(3), -1),
     )
-    [error] = world.controller.alter_partitions(1, [change])
+    [error] = bench.controller.alter_partitions(1, [change])
     assert isinstance(error, IneligibleReplica)
     with pytest.raises(IneligibleReplica):
-        world.controller.move_leader("t", 0, 0)
-    world.register(0, incarnation=2)
-    world.controller.move_leader("t", 0, 0)
-    assert world.partition.leader == 0
+        bench.controller.move_leader("t", 0, 0)
+    bench.register(0, incarnation=2)
+    bench.controller.move_leader("t", 0, 0)
+    assert bench.partition.leader == 0
 
 
 def test_last_replica_in_sync_is_eligible_until_its_directory_is_back() -> None:
-    world = World()
-    world.assign(0, FIRST)
+    bench = DirectoryBench()
+    bench.assign(0, FIRST)
     for broker in (1, 2):
-        world.controller.fence_broker(broker)
-    world.heartbeat(0, FIRST)
-    assert (world.partition.leader, world.partition.isr, world.partition.elr) == (-1, (), (0,))
+        bench.controller.fence_broker(broker)
+    bench.heartbeat(0, FIRST)
+    assert (bench.partition.leader, bench.partition.isr, bench.partition.elr) == (-1, (), (0,))
     for broker in (1, 2):
-        world.heartbeat(broker)
-    assert (world.partition.leader, world.partition.isr, world.partition.elr) == (-1, (), (0,))
-    world.register(0, incarnation=2)
-    assert (world.partition.leader, world.partition.isr) == (0, (0,))
+        bench.heartbeat(broker)
+    assert (bench.partition.leader, bench.partition.isr, bench.partition.elr) == (-1, (), (0,))
+    bench.register(0, incarnation=2)
+    assert (bench.partition.leader, bench.partition.isr) == (0, (0,))
 
 
 @pytest.mark.parametrize("directory", [LOST, bytes([9] * 16)])
 def test_report_of_a_directory_that_does_not_work_moves_the_leader(directory: bytes) -> None:
-    world = World()
-    world.assign(0, directory)
-    assert (world.partition.leader, world.partition.isr) == (1, (1, 2))
+    bench = DirectoryBench()
+    bench.assign(0, directory)
+    assert (bench.partition.leader, bench.partition.isr) == (1, (1, 2))
 
 
 @pytest.mark.parametrize("directories", [(FIRST, SECOND), (SECOND,)])
 def test_leader_of_before_a_start_leads_again_if_its_directory_works(directories: tuple[bytes, ...]) -> None:
-    world = World()
-    world.assign(0, FIRST)
-    state = world.controller.state
+    bench = DirectoryBench()
+    bench.assign(0, FIRST)
+    state = bench.controller.state
     fenced = [FenceBrokerRecord(id=broker.id, epoch=broker.epoch) for broker in state.brokers.values()]
     state.replay(fenced, state.image.version)  # as at a start of all brokers
-    before = world.partition
+    before = bench.partition
     for broker in range(3):
         known = directories if broker == 0 else DIRECTORIES[broker]
-        register_again(world.controller, broker, 9, known)
+        register_again(bench.controller, broker, 9, known)
     works = FIRST in directories
-    assert (world.partition.isr, world.partition.elr) == (((0, 1, 2), ()) if works else ((), (0, 1, 2)))
+    assert (bench.partition.isr, bench.partition.elr) == (((0, 1, 2), ()) if works else ((), (0, 1, 2)))
     for broker in range(3):
-        world.heartbeat(broker)
-    assert world.partition.leader == (0 if works else 1)
-    assert world.partition.isr == ((0, 1, 2) if works else (1,))
-    assert world.partition.leader_epoch == before.leader_epoch + (1 if works else 2)
+        bench.heartbeat(broker)
+    assert bench.partition.leader == (0 if works else 1)
+    assert bench.partition.isr == ((0, 1, 2) if works else (1,))
+    assert bench.partition.leader_epoch == before.leader_epoch + (1 if works else 2)
 
 
 def test_last_directory_of_a_broker_stays_registered() -> None:
-    world = World(directories=1)
-    world.heartbeat(0, FIRST)
-    assert world.controller.image.brokers[0].directories == (FIRST,)
+    bench = DirectoryBench(directories=1)
+    bench.heartbeat(0, FIRST)
+    assert bench.controller.image.brokers[0].directories == (FIRST,)
 
 
 def test_invalid_assignments_are_rejected_one_by_one() -> None:
-    world = World()
-    world.controller.create_topic(NewTopic("other", assignment={0: (1, 2)}))
-    other = world.controller.image.topics["other"].id
-    refusals = world.controller.assign_directories(
-        0, [(bytes(16), 0, FIRST), (world.topic_id, 7, FIRST), (other, 0, FIRST), (world.topic_id, 0, FIRST)]
+    bench = DirectoryBench()
+    bench.controller.create_topic(NewTopic("other", assignment={0: (1, 2)}))
+    other = bench.controller.image.topics["other"].id
+    refusals = bench.controller.assign_directories(
+        0, [(bytes(16), 0, FIRST), (bench.topic_id, 7, FIRST), (other, 0, FIRST), (bench.topic_id, 0, FIRST)]
     )
     assert [type(refusal) for refusal in refusals] == [
         UnknownTopicId,
@@ -201,4 +201,4 @@ def test_invalid_assignments_are_rejected_one_by_one() -> None:
         NotLeaderOrFollower,
         type(None),
     ]
-    assert world.partition.directory_of(0) == FIRST
+    assert bench.partition.directory_of(0) == FIRST

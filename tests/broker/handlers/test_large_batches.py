@@ -241,7 +241,7 @@ def test_many_small_batches_of_one_request_are_checked_in_slices(
     wire: RawClient, monkeypatch: pytest.MonkeyPatch, resumed: list[Any]
 ) -> None:
     """A request of 10 MB can have a thousand partitions with two thousand records each."""
-    monkeypatch.setattr("pykafka2.broker.handlers.produce.MAX_UNSLICED_RECORDS", 3_000, raising=False)
+    monkeypatch.setattr("pykafka2.broker.handlers.produce.MAX_UNSLICED_RECORDS", 3_000)
     records = large_batch(
         b"".join(encode_record(0, delta, b"k", None, []) for delta in range(SLICE)), SLICE, "none"
     )
@@ -251,13 +251,11 @@ def test_many_small_batches_of_one_request_are_checked_in_slices(
 
 
 @pytest.mark.gate
-def test_walks_together_decompress_no_more_than_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validations_together_decompress_no_more_than_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pykafka2.broker.log.record_validation.MOST_OPEN_BYTES", 2 << 20)
     record = record_of_headers(400_000)
-    open_validations, validations = (
-        OpenValidations(),
-        [validation_of(large_batch(record, 1)) for _ in range(8)],
-    )
+    open_validations = OpenValidations()
+    validations = [validation_of(large_batch(record, 1)) for _ in range(8)]
     most = 0
     unfinished = [*validations]
     while unfinished:

@@ -34,13 +34,13 @@ def left(cluster: KafkaCluster, key: tuple[str, int], broker: int) -> list[tuple
 
 
 def test_background_cleaner_compacts_every_replica() -> None:
-    with Simulation(seed=27) as world:
+    with Simulation(seed=27) as simulation:
         topics = {name: Topic(2, 2, configs=QUICK) for name in ("first", "second")}
-        cluster = world.cluster(brokers=2, topics=topics, config={"log.cleaner.backoff.ms": 500})
+        cluster = simulation.cluster(brokers=2, topics=topics, config={"log.cleaner.backoff.ms": 500})
         for number in range(4):
             for key in KEYS:
                 append(cluster, key, (b"a", b"%d" % number), (b"b", b"x"), at=T0 + 2000 * number)
-        world.run_for(5)
+        simulation.run_for(5)
         for key in KEYS:
             for broker in range(2):
                 # The last segment is active.
@@ -48,19 +48,19 @@ def test_background_cleaner_compacts_every_replica() -> None:
 
 
 def test_follower_that_is_behind_gets_the_remaining_records() -> None:
-    with Simulation(seed=28) as world:
-        cluster = world.cluster(brokers=2, topics={"t": Topic(1, 2, configs=COMPACTED)})
+    with Simulation(seed=28) as simulation:
+        cluster = simulation.cluster(brokers=2, topics={"t": Topic(1, 2, configs=COMPACTED)})
         key = ("t", 0)
         append(cluster, key, (b"a", b"1"))
-        world.run_for(1)
+        simulation.run_for(1)
         follower = 1 - cluster.partition(*key).leader
         cluster.controls.kill_broker(follower)
-        world.run_for(40)
+        simulation.run_for(40)
         append(cluster, key, (b"a", b"2"), (b"b", b"3"))
         append(cluster, key, (b"a", b"4"))
         assert cluster.controls.compact("t") == 2
         cluster.controls.restart_broker(follower)
-        world.run_for(10)
+        simulation.run_for(10)
         for broker in range(2):
             assert [row for row in left(cluster, key, broker) if row[0]] == [(2, b"3"), (3, b"4")]
             assert cluster.log(*key, broker=broker).log_end_offset == 4
@@ -68,19 +68,19 @@ def test_follower_that_is_behind_gets_the_remaining_records() -> None:
         assert left(cluster, key, follower) == [(2, b"3"), (3, b"4")]
         # The former follower can lead, although its log had other segments.
         cluster.controls.move_leader(key, follower)
-        world.run_for(1)
+        simulation.run_for(1)
         append(cluster, key, (b"a", b"5"))
-        world.run_for(2)
+        simulation.run_for(2)
         assert [left(cluster, key, broker)[-1] for broker in range(2)] == [(4, b"5")] * 2
 
 
 def test_compact_leaves_out_stopped_brokers() -> None:
-    with Simulation(seed=29) as world:
-        cluster = world.cluster(brokers=2, topics={"t": Topic(1, 2, configs=COMPACTED)})
+    with Simulation(seed=29) as simulation:
+        cluster = simulation.cluster(brokers=2, topics={"t": Topic(1, 2, configs=COMPACTED)})
         key = ("t", 0)
         for value in (b"1", b"2"):
             append(cluster, key, (b"a", value))
-        world.run_for(1)
+        simulation.run_for(1)
         follower = 1 - cluster.partition(*key).leader
         cluster.controls.stop_broker(follower)
         assert cluster.controls.compact("t") == 1

@@ -17,7 +17,7 @@ def simulated() -> Iterator[Simulation]:
 
 
 @pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
-def world(simulated: Simulation, request: pytest.FixtureRequest) -> ClusterTransactions:
+def cluster_bench(simulated: Simulation, request: pytest.FixtureRequest) -> ClusterTransactions:
     return ClusterTransactions(simulated, transaction_version=request.param)
 
 

@@ -43,14 +43,18 @@ def test_produce_adds_its_partition_to_the_transaction(new: ClusterTransactions)
 @pytest.mark.parametrize("patience_ms", [100, 5_000])
 def test_batch_right_after_the_end_waits_for_the_markers(simulated: Simulation, patience_ms: int) -> None:
     """The next transaction begins while the one before is being ended: the leader verifies it again."""
-    world = ClusterTransactions(simulated, config={"add.partitions.to.txn.retry.backoff.max.ms": patience_ms})
-    producer = Producer(world).begin()
+    cluster_bench = ClusterTransactions(
+        simulated, config={"add.partitions.to.txn.retry.backoff.max.ms": patience_ms}
+    )
+    producer = Producer(cluster_bench).begin()
     producer.send(b"x", "u", 1)
-    world.cluster.controls.pause_followers(B)
+    cluster_bench.cluster.controls.pause_followers(B)
     assert producer.end() == 0
-    assert world.cluster.transaction("tid").state == "PrepareCommit"
+    assert cluster_bench.cluster.transaction("tid").state == "PrepareCommit"
     started = simulated.now
-    simulated.spawn(lambda: (simulated.sleep(0.5), world.cluster.controls.resume_followers()), "later")
+    simulated.spawn(
+        lambda: (simulated.sleep(0.5), cluster_bench.cluster.controls.resume_followers()), "later"
+    )
     code = producer.write([b"y"]).error_code
     if patience_ms == 100:
         assert (code, round(simulated.now - started, 1)) == (CONCURRENT, 0.1)
@@ -61,92 +65,92 @@ def test_batch_right_after_the_end_waits_for_the_markers(simulated: Simulation, 
 # ---------------------------------------------------------------------- timeouts, markers
 
 
-def test_marker_is_written_after_its_leader_becomes_reachable(world: ClusterTransactions) -> None:
+def test_marker_is_written_after_its_leader_becomes_reachable(cluster_bench: ClusterTransactions) -> None:
     """The decision is final; the marker is written when the partition has a leader again."""
-    producer = Producer(world).begin()
-    leader = world.leader("u", 1)
-    coordinator = world.find("tid")
+    producer = Producer(cluster_bench).begin()
+    leader = cluster_bench.leader("u", 1)
+    coordinator = cluster_bench.find("tid")
     if leader == coordinator:
-        world.cluster.controls.move_coordinator("tid", (leader + 1) % 3, kind="transaction")
-        world.simulation.run_for(0.1)
+        cluster_bench.cluster.controls.move_coordinator("tid", (leader + 1) % 3, kind="transaction")
+        cluster_bench.simulation.run_for(0.1)
     producer.send(b"x")
     producer.send(b"y", "u", 1)
-    world.cluster.controls.cut_link(world.find("tid"), world.leader("u", 1))
+    cluster_bench.cluster.controls.cut_link(cluster_bench.find("tid"), cluster_bench.leader("u", 1))
     producer.end()
-    world.simulation.run_for(2)
-    assert world.cluster.transaction("tid").state == "PrepareCommit"
-    world.cluster.controls.heal()
-    world.until("CompleteCommit")
-    assert (world.values(), world.values("u", 1)) == ([b"x"], [b"y"])
+    cluster_bench.simulation.run_for(2)
+    assert cluster_bench.cluster.transaction("tid").state == "PrepareCommit"
+    cluster_bench.cluster.controls.heal()
+    cluster_bench.until("CompleteCommit")
+    assert (cluster_bench.values(), cluster_bench.values("u", 1)) == ([b"x"], [b"y"])
 
 
 @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
 def test_new_coordinator_finishes_the_end_of_a_transaction_of_a_crashed_one(
-    world: ClusterTransactions, committed: bool
+    cluster_bench: ClusterTransactions, committed: bool
 ) -> None:
-    producer = Producer(world).begin()
+    producer = Producer(cluster_bench).begin()
     producer.send(b"x")
     producer.send(b"y", "u", 1)
-    world.cluster.controls.pause_followers(B)
+    cluster_bench.cluster.controls.pause_followers(B)
     assert producer.end(committed=committed) == 0
-    assert world.state == ("PrepareCommit" if committed else "PrepareAbort")
-    dead = world.find("tid")
-    world.cluster.controls.crash_broker(dead)
-    world.cluster.controls.resume_followers()
-    world.until("CompleteCommit" if committed else "CompleteAbort")
-    assert world.cluster.transaction("tid").coordinator != dead
-    assert world.values() == ([b"x"] if committed else [])
-    assert world.values("u", 1) == ([b"y"] if committed else [])
+    assert cluster_bench.state == ("PrepareCommit" if committed else "PrepareAbort")
+    dead = cluster_bench.find("tid")
+    cluster_bench.cluster.controls.crash_broker(dead)
+    cluster_bench.cluster.controls.resume_followers()
+    cluster_bench.until("CompleteCommit" if committed else "CompleteAbort")
+    assert cluster_bench.cluster.transaction("tid").coordinator != dead
+    assert cluster_bench.values() == ([b"x"] if committed else [])
+    assert cluster_bench.values("u", 1) == ([b"y"] if committed else [])
     producer.begin()
     producer.send(b"z")
     assert producer.end() == 0
 
 
-def test_transaction_survives_a_move_of_its_coordinator(world: ClusterTransactions) -> None:
-    producer = Producer(world).begin()
+def test_transaction_survives_a_move_of_its_coordinator(cluster_bench: ClusterTransactions) -> None:
+    producer = Producer(cluster_bench).begin()
     producer.send(b"x")
-    before = world.cluster.transaction("tid")
+    before = cluster_bench.cluster.transaction("tid")
     to = (before.coordinator + 1) % 3
-    world.cluster.controls.move_coordinator("tid", to, kind="transaction")
-    world.simulation.run_for(0.1)
-    after = world.cluster.transaction("tid")
+    cluster_bench.cluster.controls.move_coordinator("tid", to, kind="transaction")
+    cluster_bench.simulation.run_for(0.1)
+    after = cluster_bench.cluster.transaction("tid")
     assert (after.state, after.partitions, after.coordinator) == ("Ongoing", before.partitions, to)
     producer.send(b"y", "u", 1)
     assert producer.end() == 0
-    world.until("CompleteCommit")
-    assert (world.values(), world.values("u", 1)) == ([b"x"], [b"y"])
+    cluster_bench.until("CompleteCommit")
+    assert (cluster_bench.values(), cluster_bench.values("u", 1)) == ([b"x"], [b"y"])
 
 
-def test_deleted_topic_does_not_block_the_end_of_its_transaction(world: ClusterTransactions) -> None:
-    producer = Producer(world).begin()
+def test_deleted_topic_does_not_block_the_end_of_its_transaction(cluster_bench: ClusterTransactions) -> None:
+    producer = Producer(cluster_bench).begin()
     producer.send(b"x")
     producer.send(b"y", "u", 1)
-    world.cluster.controls.pause_followers(B)
+    cluster_bench.cluster.controls.pause_followers(B)
     assert producer.end() == 0
-    world.cluster.delete_topic("u")
-    world.cluster.controls.resume_followers()
-    world.until("CompleteCommit")
-    assert world.values() == [b"x"]
+    cluster_bench.cluster.delete_topic("u")
+    cluster_bench.cluster.controls.resume_followers()
+    cluster_bench.until("CompleteCommit")
+    assert cluster_bench.values() == [b"x"]
 
 
 # ---------------------------------------------------------------------- coordinators, queries
 
 
-def test_other_brokers_respond_not_coordinator(world: ClusterTransactions) -> None:
-    producer = Producer(world).begin()
-    other = (world.find("tid") + 1) % 3
+def test_other_brokers_respond_not_coordinator(cluster_bench: ClusterTransactions) -> None:
+    producer = Producer(cluster_bench).begin()
+    other = (cluster_bench.find("tid") + 1) % 3
     request = InitProducerIdRequest(transactional_id="tid", transaction_timeout_ms=1000)
-    assert world.call_broker(other, request, 5).error_code == errors.NotCoordinator.code
-    world.cluster.controls.hold_loading()
-    world.cluster.controls.move_coordinator("tid", other, kind="transaction")
+    assert cluster_bench.call_broker(other, request, 5).error_code == errors.NotCoordinator.code
+    cluster_bench.cluster.controls.hold_loading()
+    cluster_bench.cluster.controls.move_coordinator("tid", other, kind="transaction")
     assert producer.try_init().error_code == errors.CoordinatorLoadInProgress.code
-    world.cluster.controls.release_loading()
-    world.simulation.run_for(0.05)
+    cluster_bench.cluster.controls.release_loading()
+    cluster_bench.simulation.run_for(0.05)
     assert producer.init() == 0
 
 
-def test_describe_and_list_transactions(world: ClusterTransactions) -> None:
-    one, two = Producer(world, "one").begin(), Producer(world, "two").begin()
+def test_describe_and_list_transactions(cluster_bench: ClusterTransactions) -> None:
+    one, two = Producer(cluster_bench, "one").begin(), Producer(cluster_bench, "two").begin()
     one.send(b"x")
     described = one.call(DescribeTransactionsRequest(transactional_ids=["one"]), 0).transaction_states[0]
     assert (described.transaction_state, described.producer_id) == ("Ongoing", one.id)
@@ -160,11 +164,11 @@ def test_describe_and_list_transactions(world: ClusterTransactions) -> None:
     listed = [
         state.transactional_id
         for broker in range(3)
-        for state in world.call_broker(broker, request, 2).transaction_states
+        for state in cluster_bench.call_broker(broker, request, 2).transaction_states
     ]
     assert listed == ["one"]
-    assert [view.transactional_id for view in world.cluster.transactions() if view.is_open] == ["one"]
-    assert two.end(committed=False) == (0 if world.version == 2 else INVALID_STATE)
+    assert [view.transactional_id for view in cluster_bench.cluster.transactions() if view.is_open] == ["one"]
+    assert two.end(committed=False) == (0 if cluster_bench.version == 2 else INVALID_STATE)
 
 
 def test_coordinator_uses_the_finalized_transaction_version(new: ClusterTransactions) -> None:
@@ -186,7 +190,7 @@ def test_coordinator_uses_the_finalized_transaction_version(new: ClusterTransact
 
 
 def test_unused_transactional_id_expires(simulated: Simulation) -> None:
-    world = ClusterTransactions(
+    cluster_bench = ClusterTransactions(
         simulated,
         brokers=1,
         config={
@@ -194,9 +198,9 @@ def test_unused_transactional_id_expires(simulated: Simulation) -> None:
             "transaction.remove.expired.transaction.cleanup.interval.ms": 10_000,
         },
     )
-    Producer(world).begin()
+    Producer(cluster_bench).begin()
     simulated.run_for(50)
-    assert world.cluster.transaction("tid").state == "Empty"
+    assert cluster_bench.cluster.transaction("tid").state == "Empty"
     simulated.run_for(25)
     with pytest.raises(errors.TransactionalIdNotFound):
-        world.cluster.transaction("tid")
+        cluster_bench.cluster.transaction("tid")

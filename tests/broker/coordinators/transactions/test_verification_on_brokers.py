@@ -1,6 +1,6 @@
 """Requests of leaders and group coordinators to transaction coordinators, in virtual time.
 
-Tests with `world` run with transaction.version 1 and 2.
+Tests with `cluster_bench` run with transaction.version 1 and 2.
 """
 
 from __future__ import annotations
@@ -109,56 +109,58 @@ def test_later_requests_of_a_connection_wait_for_a_verification(old: ClusterTran
 
 def test_without_verification_only_newer_producers_add_partitions(simulated: Simulation) -> None:
     """With the option off, a batch whose partition was not added leaves a hanging transaction (KIP-890)."""
-    world = ClusterTransactions(simulated, config={"transaction.partition.verification.enable": False})
-    producer = Producer(world).begin()
+    cluster_bench = ClusterTransactions(
+        simulated, config={"transaction.partition.verification.enable": False}
+    )
+    producer = Producer(cluster_bench).begin()
     assert producer.write([b"x"], version=TV1_PRODUCE).error_code == 0
-    assert world.cluster.transaction("tid").state == "Empty"
+    assert cluster_bench.cluster.transaction("tid").state == "Empty"
     assert producer.write([b"y"], "u", 1).error_code == 0
-    assert world.cluster.transaction("tid").partitions == (B,)
+    assert cluster_bench.cluster.transaction("tid").partitions == (B,)
     assert producer.end() == 0
-    world.until("CompleteCommit")
-    assert (world.read().last_stable_offset, world.values("u", 1)) == (0, [b"y"])
+    cluster_bench.until("CompleteCommit")
+    assert (cluster_bench.read().last_stable_offset, cluster_bench.values("u", 1)) == (0, [b"y"])
 
 
 # ---------------------------------------------------------------------- offsets
 
 
-def test_offsets_of_a_transaction_are_invisible_until_it_commits(world: ClusterTransactions) -> None:
-    producer = Producer(world).begin()
-    if world.version == 1:
+def test_offsets_of_a_transaction_are_invisible_until_it_commits(cluster_bench: ClusterTransactions) -> None:
+    producer = Producer(cluster_bench).begin()
+    if cluster_bench.version == 1:
         assert producer.add_offsets("g") == 0
     assert producer.commit_offset("g", 5) == 0
-    pending = world.offset("g")
+    pending = cluster_bench.offset("g")
     assert (pending.error_code, pending.committed_offset) == (errors.UnstableOffsetCommit.code, -1)
-    assert world.offset("g", stable=False).committed_offset == -1
+    assert cluster_bench.offset("g", stable=False).committed_offset == -1
     assert producer.end() == 0
-    world.until("CompleteCommit")
-    assert world.offset("g").committed_offset == 5
+    cluster_bench.until("CompleteCommit")
+    assert cluster_bench.offset("g").committed_offset == 5
 
 
-def test_offsets_of_an_aborted_transaction_are_discarded(world: ClusterTransactions) -> None:
-    producer = Producer(world).begin()
-    if world.version == 1:
+def test_offsets_of_an_aborted_transaction_are_discarded(cluster_bench: ClusterTransactions) -> None:
+    producer = Producer(cluster_bench).begin()
+    if cluster_bench.version == 1:
         assert producer.add_offsets("g") == 0
     assert producer.commit_offset("g", 5) == 0
     assert producer.end(committed=False) == 0
-    world.until("CompleteAbort")
-    found = world.offset("g")
+    cluster_bench.until("CompleteAbort")
+    found = cluster_bench.offset("g")
     assert (found.error_code, found.committed_offset) == (0, -1)
 
 
-def test_pending_offsets_survive_a_move_of_the_group_coordinator(world: ClusterTransactions) -> None:
-    producer = Producer(world).begin()
-    if world.version == 1:
+def test_pending_offsets_survive_a_move_of_the_group_coordinator(cluster_bench: ClusterTransactions) -> None:
+    producer = Producer(cluster_bench).begin()
+    if cluster_bench.version == 1:
         assert producer.add_offsets("g") == 0
     assert producer.commit_offset("g", 5) == 0
-    to = (world.find("g", "group") + 1) % 3
-    world.cluster.controls.move_coordinator("g", to)
-    world.simulation.run_for(0.1)
-    assert world.offset("g").error_code == errors.UnstableOffsetCommit.code
+    to = (cluster_bench.find("g", "group") + 1) % 3
+    cluster_bench.cluster.controls.move_coordinator("g", to)
+    cluster_bench.simulation.run_for(0.1)
+    assert cluster_bench.offset("g").error_code == errors.UnstableOffsetCommit.code
     assert producer.end() == 0
-    world.until("CompleteCommit")
-    assert world.offset("g").committed_offset == 5
+    cluster_bench.until("CompleteCommit")
+    assert cluster_bench.offset("g").committed_offset == 5
 
 
 def test_offset_commit_of_a_group_that_was_not_added_is_rejected(old: ClusterTransactions) -> None:
@@ -168,10 +170,10 @@ def test_offset_commit_of_a_group_that_was_not_added_is_rejected(old: ClusterTra
     assert old.offset("g").committed_offset == -1
 
 
-def test_offset_commit_of_a_fenced_producer_is_rejected(world: ClusterTransactions) -> None:
-    first = Producer(world).begin()
-    second = Producer(world).begin()
-    if world.version == 1:
+def test_offset_commit_of_a_fenced_producer_is_rejected(cluster_bench: ClusterTransactions) -> None:
+    first = Producer(cluster_bench).begin()
+    second = Producer(cluster_bench).begin()
+    if cluster_bench.version == 1:
         assert first.add_offsets("g") == FENCED
         assert second.add_offsets("g") == 0
     assert first.commit_offset("g", 5) == INVALID_EPOCH

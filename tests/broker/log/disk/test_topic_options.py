@@ -19,7 +19,7 @@ from tests.broker.support.raw_client import RawClient
 Options = dict[str, str]
 
 
-class World:
+class TopicOnDisk:
     """A topic of one partition on a broker with a data directory."""
 
     def __init__(self, cluster: KafkaCluster, path: Path) -> None:
@@ -42,10 +42,10 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[Callable[[Options], World]]:
+def start(tmp_path: Path) -> Iterator[Callable[[Options], TopicOnDisk]]:
     clusters: list[KafkaCluster] = []
 
-    def start(options: Options) -> World:
+    def started(options: Options) -> TopicOnDisk:
         cluster = KafkaCluster(
             1,
             {"t": Topic(1, configs=options)},
@@ -54,17 +54,17 @@ def world(tmp_path: Path) -> Iterator[Callable[[Options], World]]:
         )
         cluster.start()
         clusters.append(cluster)
-        return World(cluster, tmp_path)
+        return TopicOnDisk(cluster, tmp_path)
 
-    yield start
+    yield started
     for cluster in clusters:
         cluster.close()
 
 
 def test_index_interval_of_a_topic_acts_and_changes_while_it_is_in_use(
-    world: Callable[[Options], World],
+    start: Callable[[Options], TopicOnDisk],
 ) -> None:
-    one = world({"index.interval.bytes": "2000"})
+    one = start({"index.interval.bytes": "2000"})
     one.produce(10)
     assert one.segments()[0].offsets.count == 4
     one.alter({"index.interval.bytes": "100000"})
@@ -75,8 +75,8 @@ def test_index_interval_of_a_topic_acts_and_changes_while_it_is_in_use(
     assert one.segments()[0].offsets.count == 9
 
 
-def test_full_index_of_a_topic_rolls_its_segment(world: Callable[[Options], World]) -> None:
-    one = world({"index.interval.bytes": "0", "segment.index.bytes": "80"})
+def test_full_index_of_a_topic_rolls_its_segment(start: Callable[[Options], TopicOnDisk]) -> None:
+    one = start({"index.interval.bytes": "0", "segment.index.bytes": "80"})
     one.produce(25)
     assert [segment.base_offset for segment in one.segments()] == [0, 11, 22]
     one.alter({"segment.index.bytes": "40"})
@@ -84,8 +84,8 @@ def test_full_index_of_a_topic_rolls_its_segment(world: Callable[[Options], Worl
     assert [segment.base_offset for segment in one.segments()] == [0, 11, 22, 28]
 
 
-def test_delay_of_deleted_files_is_that_of_the_topic(world: Callable[[Options], World]) -> None:
-    one = world({"file.delete.delay.ms": "3600000", "segment.bytes": "1048576", "retention.ms": "1000"})
+def test_delay_of_deleted_files_is_that_of_the_topic(start: Callable[[Options], TopicOnDisk]) -> None:
+    one = start({"file.delete.delay.ms": "3600000", "segment.bytes": "1048576", "retention.ms": "1000"})
 
     def delete() -> None:
         one.produce(2, timestamp=1000)
@@ -103,8 +103,8 @@ def test_delay_of_deleted_files_is_that_of_the_topic(world: Callable[[Options], 
     one.cluster.wait_until(lambda: deleted() == kept)
 
 
-def test_segment_limits_of_a_topic_change_while_it_is_in_use(world: Callable[[Options], World]) -> None:
-    one = world({})
+def test_segment_limits_of_a_topic_change_while_it_is_in_use(start: Callable[[Options], TopicOnDisk]) -> None:
+    one = start({})
     one.produce(4)
     one.alter({"segment.bytes": "1048576"})
     one.produce(2, 600_000)
@@ -115,8 +115,10 @@ def test_segment_limits_of_a_topic_change_while_it_is_in_use(world: Callable[[Op
     assert [segment.base_offset for segment in one.segments()] == [0, 5, 7]
 
 
-def test_jitter_rolls_segments_earlier_by_less_than_its_limit(world: Callable[[Options], World]) -> None:
-    one = world({"segment.ms": "100000", "segment.jitter.ms": "90000"})
+def test_jitter_rolls_segments_earlier_by_less_than_its_limit(
+    start: Callable[[Options], TopicOnDisk],
+) -> None:
+    one = start({"segment.ms": "100000", "segment.jitter.ms": "90000"})
     for number in range(400):
         one.produce(1, 10, timestamp=1_700_000_000_000 + number * 1000)
     bases = [segment.base_offset for segment in one.segments()]
