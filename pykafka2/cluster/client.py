@@ -444,9 +444,10 @@ class ClusterClient:
 
     def _on_lost(self, link: NodeLink, error: KafkaError) -> None:
         """Refresh metadata and coordinators after a lost connection; both can be out of date."""
-        if link.purpose is Purpose.COORDINATOR:
+        is_misrouted = isinstance(error, MisroutedConnection)
+        if link.purpose is Purpose.COORDINATOR or is_misrouted:
             self.coordinators.forget_node(link.node.id)
-        if isinstance(error, MisroutedConnection):
+        if is_misrouted:
             self.nodes.forget_address(link.node)
             self.nodes.rebootstrap()
             self.metadata.request_update(error)

@@ -8,9 +8,14 @@ from typing import Any
 import pytest
 
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.driver.pollable import ToNode
+from pykafka2.driver.pollable import GROUP, ToCoordinator, ToNode
 from pykafka2.errors import MisroutedConnection
 from pykafka2.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from pykafka2.protocol.messages.coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from pykafka2.protocol.registry import API_KEYS
 from tests.cluster.scripted import Answer, ScriptedBroker, ScriptedCluster
@@ -105,6 +110,34 @@ def test_misrouted_address_is_forgotten_until_metadata_names_it_again(world: Scr
         world.runtime.run_for(1)
     assert len(stranger.requests(ApiVersionsRequest)) == 1
     assert (client.metadata.node(0) is None, client.metadata.node(1)) == (False, None)
+    client.close()
+
+
+def test_requests_find_the_coordinator_after_its_address_was_taken(world: ScriptedCluster) -> None:
+    """Another connection of the node finds out, while the coordinator's own is closed."""
+    coordinator = world.brokers[1]
+
+    def find(request: FindCoordinatorRequest, broker: ScriptedBroker) -> Answer:
+        found = [
+            Coordinator(key=key, node_id=coordinator.id, host=coordinator.host, port=coordinator.port)
+            for key in request.coordinator_keys
+        ]
+        return FindCoordinatorResponse(coordinators=found)
+
+    world.on(FindCoordinatorRequest, find)
+    client = client_of(world, connections_max_idle_ms=2000)
+    groups = [ToCoordinator(GROUP, "g"), ToCoordinator(GROUP, "h")]
+    before = [Sent(client, group) for group in groups]
+    world.runtime.run_for(10)
+    assert [one.send.sent_to for one in before] == [1, 1]
+    moved, _ = swap(world)
+    moved.is_up = False
+    coordinator = world.brokers[2]
+    Sent(client, ToNode(1), timeout=20)
+    world.runtime.run_for(2)
+    after = [Sent(client, group, timeout=20) for group in groups]
+    world.runtime.run_for(2)
+    assert [one.send.sent_to for one in after if one.response] == [2, 2]
     client.close()
 
 
