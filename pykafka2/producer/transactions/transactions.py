@@ -11,7 +11,7 @@ import them. It also loads the handle, because a fork during a later import woul
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +27,7 @@ from pykafka2.errors import (
 )
 from pykafka2.option_fields import INT32_MAX, Because, sendable_text
 from pykafka2.producer.transactions.state import Call, TransactionState, TransactionStatus
+from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.types import ConsumerGroupMetadata
 
 if TYPE_CHECKING:
@@ -344,6 +345,12 @@ def checked_group(group: Any) -> ConsumerGroupMetadata:
     for name in ("group_id", "member_id", "group_instance_id"):
         _sendable(f"group_metadata.{name}", getattr(group, name) or "")
     topic_ids = getattr(group, "topic_ids", {})  # metadata of other clients has none
+    if not isinstance(topic_ids, Mapping) or not all(
+        type(topic_id) is bytes and len(topic_id) == len(ZERO_UUID) for topic_id in topic_ids.values()
+    ):
+        raise IllegalArgument(
+            f"group_metadata.topic_ids={topic_ids!r}: topic_ids must map partitions to ids of 16 bytes"
+        )
     return ConsumerGroupMetadata(*(getattr(group, name) for name in fields), topic_ids=topic_ids)
 
 

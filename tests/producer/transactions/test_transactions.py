@@ -485,6 +485,16 @@ class TestOffsets:
             ),
             ({ORDERS: OffsetAndMetadata(1)}, ConsumerGroupMetadata("g", "x"), "generation_id must be an int"),  # type: ignore[arg-type]
             ({ORDERS: OffsetAndMetadata(1)}, ConsumerGroupMetadata("g", 1, 7), "member_id and"),  # type: ignore[arg-type]
+            (
+                {ORDERS: OffsetAndMetadata(1)},
+                ConsumerGroupMetadata("g", topic_ids={ORDERS: "id"}),  # type: ignore[dict-item]
+                "topic_ids must map partitions to ids of 16 bytes",
+            ),
+            (
+                {ORDERS: OffsetAndMetadata(1)},
+                ConsumerGroupMetadata("g", topic_ids=[ORDERS]),
+                "topic_ids must",
+            ),  # type: ignore[arg-type]
             ({ORDERS: OffsetAndMetadata(1)}, 5, "group_metadata=5"),
             ({ORDERS: OffsetAndMetadata(1)}, ConsumerGroupMetadata(None), "the group_id of a consumer"),  # type: ignore[arg-type]
         ],
