@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 
 Encoded = bytes
 """Headers as a record has them."""
+
+POSITIONAL: Final = ""
+"""Stands for a parameter that callers cannot name."""
 
 
 @attrs.define
@@ -113,6 +116,8 @@ class Interceptors:
                 try:
                     if argument is None:
                         interceptor.on_acknowledgement(metadata, error)
+                    elif argument == POSITIONAL:
+                        interceptor.on_acknowledgement(metadata, error, self._pairs_of(headers))
                     else:
                         interceptor.on_acknowledgement(metadata, error, **{argument: self._pairs_of(headers)})
                 except BaseException as raised:
@@ -154,16 +159,22 @@ class Interceptors:
 
 
 def _header_argument(interceptor: Any) -> str | None:
-    """Return the name of the parameter of `on_acknowledgement` for headers; None if it has none."""
+    """Return the name of the parameter of `on_acknowledgement` for headers; None if it has none.
+
+    `POSITIONAL` if it has no name for callers.
+    """
     try:
         parameters = [*inspect.signature(interceptor.on_acknowledgement).parameters.values()]
     except (AttributeError, TypeError, ValueError):  # no method, or one without a signature
         return None
     named = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    required = [one.name for one in named if one.default is one.empty]
     if any(one.name == "headers" for one in named):
         return "headers"
-    return required[2] if len(required) == 3 else None
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    required = [one for one in parameters if one.default is one.empty and one.kind not in variadic]
+    if len(required) != 3:
+        return None
+    return POSITIONAL if required[2].kind is inspect.Parameter.POSITIONAL_ONLY else required[2].name
 
 
 def fields_of(record: ProducerRecord) -> tuple[str, Any, Any, GivenHeaders | None, int | None, int | None]:

@@ -180,6 +180,10 @@ def test_only_a_parameter_for_headers_gets_them() -> None:
         def on_acknowledgement(self, metadata: Any, error: Any, sent: Headers) -> None:
             calls.append(("third", sent))
 
+    class Positional:
+        def on_acknowledgement(self, metadata: Any, error: Any, headers: Headers, /) -> None:
+            calls.append(("positional", headers))
+
     class Default:
         def on_acknowledgement(self, metadata: Any, error: Any, log: str = "mine") -> None:
             calls.append(("default", log))
@@ -188,6 +192,15 @@ def test_only_a_parameter_for_headers_gets_them() -> None:
         def on_acknowledgement(self, *args: Any) -> None:
             calls.append(("any", len(args)))
 
-    interceptors = Interceptors((Named(), Third(), Default(), Variadic(), ProducerInterceptor()))
+    interceptors = Interceptors(
+        (Named(), Third(), Positional(), Default(), Variadic(), ProducerInterceptor())
+    )
     interceptors.on_acknowledgement(None, KafkaError("no"), b"\x02\x02a\x02b")
-    assert calls == [("named", [("a", b"b")]), ("third", [("a", b"b")]), ("default", "mine"), ("any", 2)]
+    headers = [("a", b"b")]
+    assert calls == [
+        ("named", headers),
+        ("third", headers),
+        ("positional", headers),
+        ("default", "mine"),
+        ("any", 2),
+    ]
