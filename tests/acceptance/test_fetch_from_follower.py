@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
 import pytest
 
 from pykafka2 import errors
@@ -128,6 +129,19 @@ def test_replica_out_of_sync_or_without_the_offset_is_not_preferred(scene: Scene
     assert scene.fetch(scene.leader, 0, rack=rack).preferred_read_replica == -1
     cluster.controls.expand_isr(KEY, scene.near)
     assert scene.fetch(scene.leader, 0, rack=rack).preferred_read_replica == scene.near
+
+
+def test_fenced_replica_or_one_without_the_first_records_is_not_preferred(scene: Scene) -> None:
+    rack, broker = scene.rack(scene.near), scene.cluster.brokers[scene.leader]
+    with scene.cluster.lock:
+        broker.replicas.replicas[KEY].followers[scene.near].log_start_offset = 2
+    preferred = [scene.fetch(scene.leader, offset, rack=rack).preferred_read_replica for offset in (1, 2)]
+    assert preferred == [-1, scene.near]
+    with scene.cluster.lock:  # the broker is fenced, but still in the ISR
+        fenced = attrs.evolve(broker.image.brokers[scene.near], is_fenced=True)
+        hosted = broker.replicas.hosted
+        hosted.image = attrs.evolve(broker.image, brokers={**broker.image.brokers, scene.near: fenced})
+    assert scene.fetch(scene.leader, 2, rack=rack).preferred_read_replica == -1
 
 
 def test_a_stopped_one_is_not_preferred(scene: Scene) -> None:

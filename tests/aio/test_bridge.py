@@ -13,7 +13,7 @@ import pytest
 
 from pykafka2.aio.bridge import Bridge, Call
 from pykafka2.aio.call_queue import CallQueue
-from pykafka2.aio.runtime import CallCancelled
+from pykafka2.aio.runtime import CallCancelled, CallCondition, HelperCall, LoopRuntime
 from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Outcome
 from pykafka2.driver.thread_driver import ThreadRuntime
@@ -291,6 +291,58 @@ def test_cancelled_wait_for_the_turn_neither_skips_the_line_nor_blocks_it(bridge
         assert calls.begun == ["first", "third"]
 
     run(program())
+
+
+def test_wait_for_the_turn_ends_at_its_timeout_and_keeps_the_order(bridge: Bridge) -> None:
+    async def program() -> None:
+        queue, calls = CallQueue(), Calls(bridge)
+        await queue.start(calls.begin("first"))
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                await queue.start(calls.begin("late"), 0.0)
+        waiting = await started(queue.start(calls.begin("third"), 60.0))
+        assert calls.begun == ["first"]
+        await calls.end("first")
+        await waiting
+        assert calls.begun == ["first", "third"]
+
+    run(program())
+
+
+def test_call_cancelled_before_it_begins_does_not_run(threads: ThreadRuntime) -> None:
+    runtime, ran = LoopRuntime(threads), []
+    call, cancelled = HelperCall(), HelperCall()
+    cancelled.is_cancelled = True
+    for one in (cancelled, call):
+        if one.is_cancelled:
+            with pytest.raises(CallCancelled):
+                runtime.run_call(one, lambda: ran.append("cancelled"))
+        else:
+            runtime.run_call(one, lambda: ran.append("run"))
+    assert ran == ["run"]
+    with pytest.raises(CallCancelled):
+        runtime.run_call(call, lambda: ran.append("again"))
+    assert ran == ["run"]
+
+
+def test_wait_releases_a_lock_held_twice_and_acquires_it_twice_again() -> None:
+    lock = CallCondition()
+    acquired: list[str] = []
+
+    def acquire_and_release() -> None:
+        with lock:
+            acquired.append("another thread")
+
+    def wait() -> bool:
+        other = threading.Thread(target=acquire_and_release, daemon=True)
+        other.start()
+        other.join(10)
+        return bool(acquired)
+
+    with lock, lock:
+        assert lock.run_released(wait)
+    with pytest.raises(RuntimeError):
+        lock.release()  # it was released as often as acquired
 
 
 def test_call_that_cannot_begin_lets_the_next_one_begin(bridge: Bridge) -> None:

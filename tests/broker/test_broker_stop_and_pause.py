@@ -15,10 +15,11 @@ from pykafka2.broker.lifecycle import BrokerState
 from pykafka2.protocol.messages.broker_lifecycle import AllocateProducerIdsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
-from pykafka2.testing.cluster import KafkaCluster
+from pykafka2.protocol.struct import Request
+from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
 from tests.broker.support.batches import batch
-from tests.broker.support.data_requests import produce_request
+from tests.broker.support.data_requests import delete_records_request, fetch_request, produce_request
 from tests.broker.support.leaders import settled
 from tests.broker.support.raw_client import RawClient
 from tests.connections import LiveCluster
@@ -72,6 +73,28 @@ def test_crash_drops_requests_held_by_a_fault_rule(simulation: Simulation) -> No
     cluster.controls.crash_broker(0)
     assert cluster.controls.held() == 0
     wire.close()
+
+
+def test_crash_drops_requests_that_wait_for_replicas_or_records(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=2, topics={"t": Topic(assignment=[[0, 1]])})
+    cluster.controls.pause_followers()
+    simulation.run_for(1)
+    address, replicas = cluster.brokers[0].address, cluster.brokers[0].replicas
+    waiting = [replicas.produces, replicas.fetches, replicas.deletes]
+    requests: list[tuple[Request[Any], int]] = [
+        (produce_request("t", 0, batch(), timeout_ms=60_000), 12),
+        (fetch_request("t", 0, 1, max_wait_ms=60_000), 12),
+        (delete_records_request("t", 0, 0, timeout_ms=60_000), 2),
+    ]
+    wires = [RawClient(address, simulation=simulation) for _ in requests]
+    for wire, (request, version) in zip(wires, requests, strict=True):
+        wire.send(request, version)
+    simulation.run_for(1)
+    assert waiting[0].waiting() == 1
+    cluster.controls.crash_broker(0)
+    assert [one.watched() for one in waiting] == [0, 0, 0]
+    for wire in wires:
+        wire.close()
 
 
 def test_crash_drops_requests_on_a_slow_link(simulation: Simulation) -> None:

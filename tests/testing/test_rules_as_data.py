@@ -201,6 +201,20 @@ def test_rule_with_reset_resets_the_connection(live: LiveCluster) -> None:
 
 
 @one_broker
+@pytest.mark.parametrize("then", ["apply_then_lose_reply", "replay"])
+def test_lost_reply_and_replay_reset_the_connection_by_default(live: LiveCluster, then: str) -> None:
+    for reset in (None, False):
+        live.controls.rule(api="Produce", then=then, times=1, reset=reset)
+        wire = live.leader()
+        wire.send(produce_request("t", 0, batch()), 12)
+        if reset is None:
+            with pytest.raises(ConnectionResetError):
+                wire.socket.recv(1)
+        else:
+            assert wire.socket.recv(1) == b""
+
+
+@one_broker
 def test_a_frame_from_a_dead_connection_arrives_late(live: LiveCluster) -> None:
     controls = live.controls
     controls.rule(api="Produce", times=1, then="replay")

@@ -233,8 +233,7 @@ class Faults:
         marks = context.faults
         if marks is None or marks.reshape is None or response is None:
             return response
-        reshape, marks.reshape = marks.reshape, None
-        return reshape(response)
+        return marks.reshape(response)
 
     def send(
         self, target: Target, context: RequestContext, response: Response | None, was: Response | None

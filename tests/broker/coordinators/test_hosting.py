@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pykafka2 import errors
@@ -281,3 +283,26 @@ def test_restarted_coordinator_knows_the_topics_of_before(simulation: Simulation
     world.begin(name="another")  # once it has loaded its log
     codes = world.try_add(producer, [("t", 0), ("absent", 0)], version=3)
     assert codes == [errors.OperationNotAttempted.code, errors.UnknownTopicOrPartition.code]
+
+
+def test_due_time_of_coordinators_follows_the_timeouts_of_transactions(simulation: Simulation) -> None:
+    world = ClusterTransactions(simulation, brokers=1)
+    found = []
+    for number in (1, 2):
+        producer = world.begin(name=f"tid-{number}", timeout_ms=number * 10_000)
+        assert world.add(producer, name=f"tid-{number}") == {0}
+        found += check_due(world.cluster)
+    assert max(found) < FOREVER
+    simulation.run_for(30)
+    check_due(world.cluster)
+    assert [world.state_of(f"tid-{number}") for number in (1, 2)] == ["CompleteAbort"] * 2
+
+
+@pytest.mark.parametrize("kind", ["groups", "transactions"])
+def test_bug_in_a_timer_of_a_coordinator_is_a_problem(simulation: Simulation, kind: str) -> None:
+    cluster = simulation.cluster(brokers=1)
+    hosted = cluster.running.brokers[0].coordinators
+    with cluster.lock:
+        service: Any = getattr(hosted, kind)
+        service.on_problem("planted", ZeroDivisionError())
+    assert [one.where for one in cluster.problems.take()] == ["planted"]

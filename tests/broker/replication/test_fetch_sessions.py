@@ -435,6 +435,25 @@ def test_resolved_topic_id_is_checked_against_the_acls() -> None:
     assert isinstance(current.error, TopicAuthorizationFailed)
 
 
+def test_forgotten_old_topic_leaves_the_recreated_one_watched() -> None:
+    sessions = FetchSessionCache(10, SeededEntropy(1))
+    old, new = (FetchInfo("t", bytes([number] * 16), 0, 0, 1000) for number in (7, 8))
+    session = sessions.create([FetchPartitionData(old)], uses_topic_ids=True, replica_id=-1, now=0.0)
+    assert session is not None
+    for infos, forgotten in (([new], []), ([], [(old.topic_id, 0)])):
+        sessions.incremental(
+            session.id,
+            session.epoch,
+            uses_topic_ids=True,
+            infos=infos,
+            forgotten=forgotten,
+            name_of=lambda topic_id: None,
+            now=1.0,
+        )
+    assert list(session.partitions) == [(new.topic_id, 0)]
+    assert list(sessions.moved(("t", 0))) == [session]
+
+
 def test_recreated_topic_does_not_wake_the_session_of_the_deleted_one() -> None:
     """The session watched the old topic by its name, which is also the name of the new one."""
     sessions = FetchSessionCache(10, SeededEntropy(1))

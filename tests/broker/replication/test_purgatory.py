@@ -182,6 +182,33 @@ def test_each_operation_completes_exactly_once(story: list[tuple[str, object, in
     assert len(wheel) == 0
 
 
+def test_operation_completed_elsewhere_does_not_expire() -> None:
+    wheel = TimingWheel(0.0)
+    purgatory: Purgatory[str] = Purgatory("test", wheel)
+    operations = [Wanted(0.5, {"a"}, set()) for _ in range(2)]
+    for operation in operations:
+        purgatory.try_complete_else_watch(operation, ["a"], 0.0)
+    assert operations[0].force_complete(0.1)
+    wheel.advance(1.0)
+    assert [(one.completions, one.expirations) for one in operations] == [(1, 0), (1, 1)]
+
+
+def test_operations_dropped_by_a_crash_never_complete() -> None:
+    wheel = TimingWheel(0.0)
+    purgatory: Purgatory[str] = Purgatory("test", wheel)
+    granted: set[str] = set()
+    operations = [Wanted(0.5, {key}, granted) for key in ("a", "b")]
+    for operation in operations:
+        purgatory.try_complete_else_watch(operation, ["a", "b"], 0.0)
+    purgatory.discard_all()
+    granted |= {"a", "b"}
+    assert [purgatory.check(key, 0.1) for key in ("a", "b")] == [0, 0]
+    assert not any(operation.try_complete(None, 0.1) for operation in operations)
+    wheel.advance(1.0)
+    assert [one.completions for one in operations] == [0, 0]
+    assert (purgatory.waiting(), len(wheel)) == (0, 0)
+
+
 class Failing(Wanted):
     """An operation whose completion raises, as with a response that cannot be encoded."""
 

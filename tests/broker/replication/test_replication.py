@@ -171,6 +171,23 @@ def test_fetch_from_before_a_follower_crash_is_ignored(simulation: Simulation) -
             assert known == (0 if stale < epoch else 1)
 
 
+def test_first_record_of_a_new_topic_is_replicated_without_the_wait_of_a_fetch(
+    simulation: Simulation,
+) -> None:
+    """The follower's fetch, which waits for other partitions, ends when the leader gets a new one."""
+    cluster = simulation.cluster(
+        brokers=2,
+        topics={"t": Topic(assignment=[[0, 1]])},
+        config={"replica.fetch.wait.max.ms": 20_000, "replica.lag.time.max.ms": 60_000},
+    )
+    simulation.run_for(1)
+    for name in ("new", "newer"):
+        cluster.create_topic(name, assignment=[[0, 1]])
+        try_append(cluster, (name, 0), b"x")
+        simulation.run_for(1)
+        assert marks(cluster, (name, 0))[0] == 1
+
+
 def test_a_delayed_link_delays_and_keeps_the_order(simulation: Simulation) -> None:
     cluster = replicated(simulation)
     leading = cluster.partition(*KEY).leader

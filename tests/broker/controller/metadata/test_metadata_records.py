@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pykafka2.broker.base.features import LATEST
+from pykafka2.broker.base.features import LATEST, SUPPORTED
 from pykafka2.broker.base.image import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
@@ -35,9 +35,11 @@ from pykafka2.broker.controller.metadata.image import MetadataImage
 from pykafka2.broker.controller.metadata.log import MetadataLog
 from pykafka2.broker.controller.metadata.records import (
     acl_record,
+    broker_of,
     partition_change,
     quota_record,
     registration_changes,
+    registration_of,
     scram_records,
 )
 from pykafka2.broker.controller.metadata.recovery import check_features
@@ -52,8 +54,10 @@ from pykafka2.protocol.messages.metadata_records import (
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     EndTransactionRecord,
+    EntityData,
     FeatureLevelRecord,
     FenceBrokerRecord,
     PartitionChangeRecord,
@@ -179,6 +183,37 @@ def registered(broker_id: int, *, epoch: int = 5, **fields: object) -> BrokerIma
     endpoints = (Endpoint("PLAINTEXT", "host", 9092), Endpoint("SSL", "host", 9093, 1))
     image = BrokerImage(broker_id, "host", 9092, None, epoch, is_fenced=False, endpoints=endpoints)
     return attrs.evolve(image, incarnation_id=ONE, **fields)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"is_fenced": True},
+        {"is_shutting_down": True, "rack": "a", "directories": (ONE, TWO)},
+    ],
+    ids=["fenced", "shutting down"],
+)
+def test_registration_has_every_field_of_its_broker(fields: dict[str, Any]) -> None:
+    broker = registered(3, **fields)
+    record = registration_of(broker)
+    assert broker_of(record) == broker
+    levels = {one.name: (one.min_supported_version, one.max_supported_version) for one in record.features}
+    assert levels == {name: (one.lowest, one.highest) for name, one in SUPPORTED.items()}
+    assert "metadata.version" in levels
+
+
+def test_broker_without_endpoints_registers_its_address_as_plaintext() -> None:
+    broker = broker_of(registration_of(registered(3, endpoints=())))
+    assert (broker.host, broker.port) == ("host", 9092)
+    assert broker.endpoints == (Endpoint("PLAINTEXT", "host", 9092),)
+
+
+def test_fencing_leaves_the_record_of_the_registration_unchanged() -> None:
+    state = new_state()
+    records = [registration_of(registered(number)) for number in (1, 2)]
+    state.replay([*records, FenceBrokerRecord(id=1, epoch=5)], 0)
+    assert [one.fenced for one in records] == [False, False]
+    assert {number: one.is_fenced for number, one in state.image.brokers.items()} == {1: True, 2: False}
 
 
 def test_controlled_shutdown_is_ended_by_a_whole_registration() -> None:
@@ -477,6 +512,8 @@ def test_deleted_topic_leaves_nothing_to_a_topic_of_its_name() -> None:
     records = [RemoveTopicRecord(topic_id=TOPIC_ID), TopicRecord(name="t", topic_id=OTHER_ID), again]
     state.replay(records, 1)
     assert (state.extras, state.next_host) == ({}, 1)
+    assert state.replay([RemoveTopicRecord(topic_id=OTHER_ID)], 2) == {"t": None}
+    state.replay([TopicRecord(name="t", topic_id=OTHER_ID), again], 3)
     assert [one for one in state.snapshot() if isinstance(one, PartitionRecord)] == [again]
 
 
@@ -540,6 +577,24 @@ def test_change_of_a_missing_partition_is_corrupt_data() -> None:
 
 
 # ---------------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_quota_of_an_entity_is_found_in_any_order_of_its_parts(is_reversed: bool) -> None:
+    user, client = (EntityData(entity_type=kind, entity_name="a") for kind in ("user", "client-id"))
+    records = [
+        ClientQuotaRecord(entity=entity, key=key, value=1.0, remove=remove)
+        for entity, key, remove in (
+            ([user, client], "producer_byte_rate", False),
+            ([user, client], "consumer_byte_rate", False),
+            ([client, user], "producer_byte_rate", True),
+        )
+    ]
+    for record in records:
+        record.entity = record.entity[::-1] if is_reversed else record.entity
+    state = new_state()
+    state.replay(records, 0)
+    assert [*state.image.quotas.values()] == [{"consumer_byte_rate": 1.0}]
 
 
 def topic_option(topic: str, name: str, value: str | None) -> ConfigRecord:
