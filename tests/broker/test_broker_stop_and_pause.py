@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pykafka2.broker.lifecycle import BrokerState
+from pykafka2.errors import IllegalState
 from pykafka2.protocol.messages.broker_lifecycle import AllocateProducerIdsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
@@ -216,6 +217,24 @@ def test_controlled_shutdown_enable_decides_whether_leaders_move_first(
 
 
 # ---------------------------------------------------------------------- paused brokers
+
+
+def test_stop_of_a_paused_broker_does_not_wait_for_the_controller(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=3)
+    simulation.run_for(1)
+    for broker in (1, 2):
+        cluster.controls.pause_broker(broker)
+        began = simulation.now
+        cluster.controls.stop_broker(broker)
+        assert simulation.now - began < 1
+
+
+def test_running_broker_does_not_start_again(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=2)
+    for broker in cluster.running.brokers:
+        with pytest.raises(IllegalState, match=f"broker {broker.id} is running"):
+            broker.start()
+        assert broker.is_running
 
 
 def test_resumed_controller_expires_no_session_before_it_reads_the_heartbeats(simulation: Simulation) -> None:

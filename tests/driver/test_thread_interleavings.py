@@ -45,6 +45,16 @@ def test_check_during_a_predicate_causes_one_more_evaluation() -> None:
     assert unparked == [True], "no thread checks, and it does not hold"
 
 
+def test_condition_that_a_check_has_found_true_counts_although_it_is_over() -> None:
+    values, unparked = iter([False, True, False, False]), list[bool]()
+    watched = Watched(lambda: next(values), lambda: unparked.append(True))
+    for expected in (0, 1):
+        watched.check()
+        assert len(unparked) == expected
+    assert watched.look()
+    assert watched.look()
+
+
 def test_predicate_that_raises_wakes_its_waiter() -> None:
     def broken() -> bool:
         raise ValueError("a bug")

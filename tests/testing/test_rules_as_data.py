@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykafka2.broker.base.arguments import error_class, error_name
+from pykafka2.broker.base.image import ClusterImage
+from pykafka2.broker.faults.partial_errors import partitions_of
 from pykafka2.broker.faults.rule import RULE_KEYS, Action, FaultRule
 from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.errors import ConfigurationError, FetchSessionIdNotFound, NotLeaderOrFollower
@@ -23,6 +25,11 @@ from pykafka2.protocol.messages.group_admin import DescribeGroupsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykafka2.protocol.messages.produce import ProduceRequest, ProduceResponse
 from pykafka2.protocol.messages.topics import DeleteTopicsRequest
+from pykafka2.protocol.messages.transaction import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.controls.rules import Matching
 from pykafka2.types import TopicPartition
@@ -130,6 +137,22 @@ def test_half_a_frame_between_brokers_fails_the_request(live: LiveCluster) -> No
     rule = controls.rule(api="AlterPartition", then="half_frame", between_brokers=True, times=2)
     controls.shrink_isr(("t", 0), 0)
     live.wait_for(lambda: rule.fired == 2)
+
+
+def test_topics_of_every_form_of_a_request_are_found() -> None:
+    image = ClusterImage(0, "", {}, {}, {}, {})
+    topics = [AddPartitionsToTxnTopic(name=name, partitions=[0, 1]) for name in ("t", "u")]
+    old = AddPartitionsToTxnRequest(v3_and_below_topics=topics)
+    new = AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnTransaction(
+                transactional_id=name, producer_id=1, producer_epoch=0, verify_only=False, topics=[topic]
+            )
+            for name, topic in zip("ab", topics, strict=True)
+        ]
+    )
+    for request in (old, new):
+        assert [*partitions_of(request, image)] == [("t", 0), ("t", 1), ("u", 0), ("u", 1)]
 
 
 # ---------------------------------------------------------------------- what happens to them

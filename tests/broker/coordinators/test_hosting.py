@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from pykafka2 import errors
+from pykafka2.broker.coordinators.coordinators import caller_of
 from pykafka2.broker.coordinators.internal_topics import partition_for
 from pykafka2.broker.coordinators.replay import record_of
+from pykafka2.broker.faults.engine import DeadOrigin
+from pykafka2.broker.security.principal import Caller
+from pykafka2.broker.server.request_context import ReceivedRequest, RequestContext
 from pykafka2.clock import FOREVER
 from pykafka2.errors import ConfigurationError, CoordinatorNotAvailable, GroupIdNotFound
 from pykafka2.protocol.messages.coordinator import Coordinator, FindCoordinatorRequest
@@ -84,6 +89,9 @@ def test_due_time_of_coordinators_follows_elections_timers_and_held_loading(simu
         home = cluster.coordinator("g")
         one = cluster.running.brokers[home].coordinators
         epoch, before = one.epochs[PARTITION], one.due
+        assert (
+            epoch == cluster.controller.image.topics[PARTITION[0]].partitions[PARTITION[1]].leader_epoch > 0
+        )
         for _ in range(2):
             one._resign(PARTITION)
             assert check_due(cluster)[home] >= before
@@ -306,3 +314,36 @@ def test_bug_in_a_timer_of_a_coordinator_is_a_problem(simulation: Simulation, ki
         service: Any = getattr(hosted, kind)
         service.on_problem("planted", ZeroDivisionError())
     assert [one.where for one in cluster.problems.take()] == ["planted"]
+
+
+def test_coordinators_see_grown_and_recreated_topics(simulation: Simulation) -> None:
+    world = ClusterTransactions(simulation, brokers=1)
+    world.begin()
+    cluster = world.cluster
+    hosted = cluster.running.brokers[0].coordinators
+    notified: list[str] = []
+    with cluster.lock:
+        for name in ("groups", "transactions"):
+            service: Any = getattr(hosted, name)
+            service.on_topics = lambda *topics, name=name: notified.append(name)
+    image = cluster.controller.image
+    changed = image.topics["t"]
+    recreated, grown = (
+        attrs.evolve(changed, id=bytes([9] * 16)),
+        attrs.evolve(changed, partitions=(*changed.partitions, changed.partitions[0])),
+    )
+    for topic in (changed, recreated, grown, None):
+        with cluster.lock:
+            hosted.apply(image, {"t": topic}, simulation.now)
+            hosted.apply(image, {"t": topic} if topic else {}, simulation.now)
+    assert notified == ["groups", "transactions"] * 3
+    with cluster.lock:
+        for name in ("groups", "transactions"):
+            del getattr(hosted, name).on_topics
+
+
+@pytest.mark.parametrize(("peer", "host"), [("127.0.0.1:5000", "/127.0.0.1"), ("[::1]:5000", "/::1")])
+def test_host_of_a_caller_starts_with_a_slash_and_has_no_brackets(peer: str, host: str) -> None:
+    received = ReceivedRequest(FindCoordinatorRequest(), 4, 1, None, 10, 0.0)
+    caller = caller_of(RequestContext(DeadOrigin(peer, Caller()), received))
+    assert (caller.client_host, caller.client_id, caller.version) == (host, "", 4)

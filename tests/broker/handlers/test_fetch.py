@@ -61,6 +61,12 @@ def test_only_the_first_batch_of_a_response_may_break_the_limits(wire: RawClient
     request.topics[0].partitions += fetch_request(partition=1, partition_max_bytes=10).topics[0].partitions
     got = wire.call(request, 12).responses[0].partitions
     assert [offsets(data) for data in got] == [[0], []]
+    size = len(batch([b"x" * 100]))
+    for max_bytes, expected in ((2 * size - 1, [[0], []]), (2 * size, [[0], [0]])):
+        request = fetch_request(max_bytes=max_bytes)
+        request.topics[0].partitions += fetch_request(partition=1).topics[0].partitions
+        got = wire.call(request, 12).responses[0].partitions
+        assert [offsets(data) for data in got] == expected, "all partitions share max_bytes"
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})

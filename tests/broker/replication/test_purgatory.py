@@ -193,6 +193,20 @@ def test_operation_completed_elsewhere_does_not_expire() -> None:
     assert [(one.completions, one.expirations) for one in operations] == [(1, 0), (1, 1)]
 
 
+def test_completed_and_discarded_operations_leave_neither_timers_nor_keys() -> None:
+    wheel = TimingWheel(0.0)
+    purgatory: Purgatory[str] = Purgatory("test", wheel)
+    kept = Wanted(9.0, {"never"}, set())
+    purgatory.try_complete_else_watch(kept, ["kept"], 0.0)
+    for number in range(PURGE_INTERVAL):
+        operation = Wanted(9.0, {"never"}, set())
+        purgatory.try_complete_else_watch(operation, [f"key {number}"], 0.0)
+        purgatory.discard(operation)
+        purgatory.discard(operation)
+    assert (purgatory.waiting(), len(wheel)) == (1, 1)
+    assert [purgatory.is_watched(key) for key in ("kept", "key 0")] == [True, False]
+
+
 def test_operations_dropped_by_a_crash_never_complete() -> None:
     wheel = TimingWheel(0.0)
     purgatory: Purgatory[str] = Purgatory("test", wheel)

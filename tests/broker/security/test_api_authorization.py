@@ -458,6 +458,7 @@ def test_listed_groups_and_transactions_require_describe(cluster: KafkaCluster, 
     assert listed() == [GROUP]
     cluster.acls.revoke()
     assert listed() == []
+    assert cluster.acls.denials() == [], "a filtered group is no denial"
     cluster.acls.allow(ME, "DESCRIBE", cluster=True)
     assert listed() == [GROUP]
 
@@ -531,6 +532,20 @@ def test_duplicate_topics_of_create_partitions_are_an_invalid_request_without_an
         OTHER_TOPIC: "TOPIC_AUTHORIZATION_FAILED",
     }
     assert [one.facts["resource"] for one in cluster.acls.denials()] == [OTHER_TOPIC]
+    (denied,) = (one for one in results if one.name == OTHER_TOPIC)
+    assert denied.error_message is None
+
+
+def test_request_without_its_right_on_the_cluster_has_kafkas_message(
+    cluster: KafkaCluster, wire: RawClient
+) -> None:
+    for api, version, fields in (
+        ("DescribeAcls", 3, ANY_RULE),
+        ("ListPartitionReassignments", 0, {"topics": None, "timeout_ms": 1000}),
+    ):
+        response = ask(wire, api, version, **fields)
+        assert codes_in(response) == {"CLUSTER_AUTHORIZATION_FAILED"}
+        assert response.error_message == "Cluster authorization failed."
 
 
 def test_denied_configs_of_loggers_and_brokers_have_no_message(

@@ -546,6 +546,19 @@ def test_record_of_an_unknown_topic_is_corrupt_data(record: MetadataRecord) -> N
         new_state().apply(record)
 
 
+@pytest.mark.parametrize(("name", "topic_id"), [("t", OTHER_ID), ("other", TOPIC_ID)])
+def test_second_topic_of_a_name_or_an_id_is_corrupt_data(name: str, topic_id: bytes) -> None:
+    with pytest.raises(CorruptData, match=f"topic '{name}' with id .* is created twice"):
+        with_partitions(partition(0)).apply(TopicRecord(name=name, topic_id=topic_id))
+
+
+def test_option_of_a_deleted_topic_is_left_out() -> None:
+    state = with_partitions(partition(0))
+    records = [RemoveTopicRecord(topic_id=TOPIC_ID), topic_option("t", "retention.ms", "1")]
+    state.replay([*records, topic_option("never", "retention.ms", "1")], 1)
+    assert [one for one in state.snapshot() if isinstance(one, ConfigRecord)] == []
+
+
 def test_missing_partition_is_corrupt_data() -> None:
     with pytest.raises(CorruptData, match=r"topic 't' has the partitions \[1\]"):
         with_partitions(partition(1))
@@ -569,10 +582,11 @@ def test_other_number_of_directories_than_replicas_is_corrupt_data() -> None:
         )
 
 
-def test_change_of_a_missing_partition_is_corrupt_data() -> None:
-    with pytest.raises(CorruptData, match="partition t-2 changes, but does not exist"):
+@pytest.mark.parametrize("number", [-1, 2])
+def test_change_of_a_missing_partition_is_corrupt_data(number: int) -> None:
+    with pytest.raises(CorruptData, match=f"partition t-{number} changes, but does not exist"):
         with_partitions(partition(0), partition(1)).apply(
-            PartitionChangeRecord(partition_id=2, topic_id=TOPIC_ID)
+            PartitionChangeRecord(partition_id=number, topic_id=TOPIC_ID)
         )
 
 
