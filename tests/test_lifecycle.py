@@ -51,6 +51,20 @@ def in_child(check: Callable[[], bool]) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+@pytest.mark.parametrize("kind", [KafkaProducer, KafkaConsumer])
+def test_each_call_of_a_closed_client_raises_an_error_of_its_own(kind: type[Any]) -> None:
+    """One error for all calls would keep the traceback of each of them."""
+    client = kind(bootstrap_servers="127.0.0.1:1")
+    client.close()
+    raised = []
+    for _ in range(2):
+        with pytest.raises(ClientClosed) as caught:
+            client.partitions_for("t") if kind is KafkaProducer else client.assignment()
+        raised.append(caught.value)
+    assert raised[0] is not raised[1]
+    assert str(raised[0]) == str(raised[1])
+
+
 def test_a_client_that_is_dropped_unclosed_is_reported_and_released() -> None:
     released: list[str] = []
     clients = [Client()]

@@ -251,6 +251,28 @@ def test_reset_ends_the_slowness_of_every_controller(kafka_cluster: KafkaCluster
     assert kafka_cluster.topics() == ["fast", "slow", "t"]
 
 
+@pytest.mark.kafka(brokers=2, topics={"t": 2})
+def test_reset_ends_cut_links_held_loading_and_refused_mechanisms(kafka_cluster: KafkaCluster) -> None:
+    controls, running = kafka_cluster.controls, kafka_cluster.running
+    controls.hold_loading()
+    controls.refuse_mechanism("PLAIN")
+    controls.refuse_mechanism("SCRAM-SHA-256")
+    controls.cut_link(0, 1)
+    controls.delay_client("app", 600.0)
+
+    def effects() -> list[bool]:
+        return [
+            *(broker.coordinators.is_loading_held for broker in running.brokers),
+            bool(running.shared.credentials.refused_mechanisms),
+            *(running.links.is_cut(one, 1 - one) for one in (0, 1)),
+            running.faults.is_active,
+        ]
+
+    assert all(effects())
+    controls.reset()
+    assert not any(effects())
+
+
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
 def test_a_crash_resets_connections(live: LiveCluster) -> None:
     wire = live.connect(1)
