@@ -5,6 +5,8 @@ The checks that fail after a step name the files that are still to be changed.
 
 from __future__ import annotations
 
+import ast
+import importlib
 import os
 import re
 import shutil
@@ -15,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.gate]
+from tests.broker import conftest
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("pykafka2", "tests", "docs")
@@ -54,6 +56,22 @@ def block(title: str, start: str) -> str:
         if lines.startswith(start):
             return lines
     raise LookupError(f"{title}: no block starts with {start}")
+
+
+def test_example_of_an_api_uses_names_and_fixtures_that_exist() -> None:
+    """A change of the broker's test support shows here at once, not only in the gate."""
+    handler, test, *_ = files_of("Add an API")
+    for path in (handler, test):
+        tree = ast.parse(block("Add an API", f"# {path}"))
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        for node in imports:
+            if node.module and "group_notes" not in node.module:
+                module = importlib.import_module(node.module)
+                assert [name.name for name in node.names if not hasattr(module, name.name)] == [], node.module
+    used = {
+        argument.arg for node in ast.walk(tree) if isinstance(node, ast.arguments) for argument in node.args
+    }
+    assert used <= set(conftest.__all__)
 
 
 class Copy:
@@ -130,6 +148,8 @@ def declare_the_message(copy: Copy) -> None:
     copy.changed.clear()
 
 
+@pytest.mark.gate
+@pytest.mark.slow
 def test_an_api_takes_five_files(copy: Copy) -> None:
     handler, test, fidelity, recorded, changelog = files_of("Add an API")
     declare_the_message(copy)
@@ -158,6 +178,8 @@ PLANTS: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.gate
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_wrong_declaration_of_an_api_is_seen(copy: Copy, plant: str) -> None:
     handler, *_ = files_of("Add an API")
@@ -171,6 +193,8 @@ def test_a_wrong_declaration_of_an_api_is_seen(copy: Copy, plant: str) -> None:
     assert re.search("ListGroupNotes|1000", output), output[-3000:]
 
 
+@pytest.mark.gate
+@pytest.mark.slow
 def test_a_consumer_option_takes_four_files(copy: Copy) -> None:
     title = "Add an option of the consumer"
     options, effect, test, page = files_of(title)
