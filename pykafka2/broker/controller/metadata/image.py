@@ -271,9 +271,8 @@ class MetadataImage:
         self._set_extras(record.topic_id, number, values.extras_after(extras, record))
 
     def _set_partition(self, name: str, number: int, partition: PartitionImage) -> None:
-        replicas, directories = len(partition.replicas), len(partition.directories)
-        if directories and directories != replicas:
-            raise CorruptData(f"partition {name}-{number} has {replicas} replicas, {directories} directories")
+        if len(partition.directories) not in (0, len(partition.replicas)):
+            raise CorruptData(f"partition {name}-{number} has another number of directories than of replicas")
         self._partitions.setdefault(name, {})[number] = partition
 
     def _set_extras(self, topic_id: bytes, number: int, extras: values.Extras) -> None:
@@ -337,20 +336,18 @@ class MetadataImage:
             self._own("acls").pop(acl, None)
 
     def _user_scram_credential(self, record: kafka.UserScramCredentialRecord) -> None:
-        if record.mechanism not in KINDS.values():
-            raise CorruptData(
-                f"user {record.name!r} has a credential of the unknown SCRAM mechanism {record.mechanism}"
-            )
-        known = self.scram_users.get(record.name, {})
+        user, number = record.name, record.mechanism
+        if number not in KINDS.values():
+            raise CorruptData(f"user {user!r} has a credential of the unknown SCRAM mechanism {number}")
         credential = ScramCredential(
             bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations
         )
-        self._own("scram_users")[record.name] = {**known, ScramMechanism(record.mechanism): credential}
+        known = self.scram_users.get(user, {})
+        self._own("scram_users")[user] = {**known, ScramMechanism(number): credential}
 
     def _remove_user_scram_credential(self, record: kafka.RemoveUserScramCredentialRecord) -> None:
         users = self._own("scram_users")
-        known = users.pop(record.name, {})
-        left = {kind: credential for kind, credential in known.items() if kind != record.mechanism}
+        left = {kind: one for kind, one in users.pop(record.name, {}).items() if kind != record.mechanism}
         if left:
             users[record.name] = left
 

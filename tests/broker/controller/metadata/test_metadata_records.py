@@ -571,10 +571,10 @@ def test_negative_partition_is_corrupt_data() -> None:
 
 def test_other_number_of_directories_than_replicas_is_corrupt_data() -> None:
     """Kafka's PartitionRegistration rejects it as well."""
-    with pytest.raises(CorruptData, match="partition t-1 has 2 replicas, 1 directories"):
+    with pytest.raises(CorruptData, match="partition t-1 has another number of directories than of replicas"):
         with_partitions(partition(0), partition(1, directories=[ONE]))
     state = with_partitions(partition(0), partition(1))
-    with pytest.raises(CorruptData, match="partition t-1 has 1 replicas, 2 directories"):
+    with pytest.raises(CorruptData, match="partition t-1 has another number of directories"):
         state.apply(
             PartitionChangeRecord(
                 partition_id=1, topic_id=TOPIC_ID, replicas=[0], isr=[0], directories=[ONE, TWO]
