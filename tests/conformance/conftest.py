@@ -49,7 +49,9 @@ def _parameters(item: pytest.Item) -> dict[str, object]:
 
 
 def _needs_server(item: pytest.Item) -> bool:
-    return _parameters(item).get("cluster") == "apache" or "real_kafka" in getattr(item, "fixturenames", ())
+    parameters = _parameters(item)
+    is_chosen = parameters.get("cluster") == "apache" or parameters.get("kafka") == "4.4"
+    return is_chosen or "real_kafka" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(scope="session")

@@ -54,7 +54,7 @@ HEAD = """\
 # Options of the {title}
 
 Keyword arguments of `{client}`, or a mapping as its first argument. Dots and underscores mean the same
-(`{dotted}`, `{name}`). Names and defaults are those of Apache Kafka 4.3.1's {title}, except that the
+(`{dotted}`, `{name}`). Names and defaults are those of Apache Kafka 4.4.0's {title}, except that the
 kernel sizes socket buffers. Numbers can be text (`"5"`), as in property files.
 
 The constructor raises [`ConfigurationError`](errors.md#configurationerror) for an invalid value, and

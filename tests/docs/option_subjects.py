@@ -1,7 +1,7 @@
 """Data of the option pages beside the option tables: subject, importance, origin, when to change an option.
 
 The consumer's own options have them in a string below their field, which costs nothing at run time; those of
-the other clients are here. The importance is that of Apache Kafka 4.3.1's documentation; options that its
+the other clients are here. The importance is that of Apache Kafka 4.4.0's documentation; options that its
 clients do not have got one of the same meaning. A page fails to build without an entry for each option, and
 with an entry for none.
 """
