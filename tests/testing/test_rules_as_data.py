@@ -158,6 +158,21 @@ def test_topics_of_every_form_of_a_request_are_found() -> None:
 # ---------------------------------------------------------------------- what happens to them
 
 
+@pytest.mark.parametrize("ends", ["clear", "remove_rule"])
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_swallowed_fetch_of_a_follower_is_sent_again_after_the_rule(live: LiveCluster, ends: str) -> None:
+    """Links between brokers have no request timeout, so the follower would wait for good."""
+    rule = live.controls.rule(api="Fetch", then="swallow", between_brokers=True)
+    live.wait_for(lambda: rule.fired > 0)
+    wire = live.leader()
+    wire.send(produce_request("t", 0, batch()), 12)
+    if ends == "clear":
+        live.controls.clear()
+    else:
+        live.controls.remove_rule(rule)
+    assert partition_of(wire.receive(ProduceRequest, 12)[1]).error_code == 0
+
+
 @one_broker
 def test_swallow_leaves_the_connection_open_and_silent(live: LiveCluster) -> None:
     rule = live.controls.rule(api="Produce", times=1, then="swallow")

@@ -87,6 +87,8 @@ class Faults:
         self._on_fired = on_fired
         self._apis = apis
         self._held: list[Held] = []
+        self._swallowed: list[tuple[FaultRule, RequestContext]] = []
+        """Requests between brokers without a response. Their links have no timeout, unlike a client's."""
 
     def _note_active(self) -> None:
         self.is_active = bool(self.rules.active) or self.client_links.is_active
@@ -108,11 +110,21 @@ class Faults:
         """Remove a rule and release the requests it holds. No effect if it is spent or removed."""
         self.rules.expire(rule)
         self._release([held for held in self._incomplete() if held.rule is rule])
+        self._fail_swallowed(rule)
 
     def clear(self) -> None:
         """Remove all rules and release held requests; client links stay."""
         self.rules.clear()
         self.release(None)
+        self._fail_swallowed()
+
+    def _fail_swallowed(self, rule: FaultRule | None = None) -> None:
+        """End the swallowed requests between brokers (of one rule), so that their senders try again."""
+        ended = [context for known, context in self._swallowed if rule in (None, known)]
+        self._swallowed = [entry for entry in self._swallowed if rule not in (None, entry[0])]
+        for context in ended:
+            if not context.is_complete:
+                context.close()
 
     # ------------------------------------------------------------------ held requests
 
@@ -197,7 +209,10 @@ class Faults:
             self._replay(rule, target, context, now)
         elif action is Action.STALE_METADATA and rule.image is not None:
             _respond_from(rule.image, target, context, now)
-        elif action is not Action.SWALLOW:
+        elif action is Action.SWALLOW:
+            if context.is_from_broker:
+                self._swallowed.append((rule, context))
+        else:
             return False  # the other actions apply to the response
         return True
 

@@ -47,7 +47,10 @@ class Action(Enum):
     HOLD = "hold"
     """Holds it unprocessed until `controls.release`."""
     SWALLOW = "swallow"
-    """Neither processes it nor responds; the connection stays open and silent."""
+    """Neither processes it nor responds; the connection stays open and silent.
+
+    A request between brokers fails once the rule is removed, because their links have no request timeout.
+    """
     LOSE_REPLY = "apply_then_lose_reply"
     """Processes it; instead of sending the response, resets the connection."""
     HALF_FRAME = "half_frame"
