@@ -13,7 +13,7 @@ import attrs
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from pykafka2.broker.coordinators.groups.classic.state import ClassicGroup, GroupState
 from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup, ConsumerGroupState
@@ -172,6 +172,9 @@ class GroupMachine(RuleBasedStateMachine):
             self.all_act()
             self.bench.advance(1.0)
 
+    def owned_by(self, clients: Iterable[Any]) -> list[int]:
+        return sorted(partition for client in clients for partition in client.owned)
+
     @rule(count=st.integers(1, 4))
     def some_rounds(self, count: int) -> None:
         self.rounds(count)
@@ -188,6 +191,12 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(who=WHO)
     def client_stalls_or_comes_back(self, who: int) -> None:
         self.clients[who].stalled = not self.clients[who].stalled
+
+    @rule(who=WHO)
+    def one_append_fails(self, who: int) -> None:
+        self.bench.log.fails_with = NotEnoughReplicas()
+        self.clients[who].step()
+        self.bench.log.fails_with = None
 
 
 class ClassicMachine(GroupMachine):
@@ -235,13 +244,6 @@ class ClassicMachine(GroupMachine):
         group = self.bench.shard.groups.get(GROUP)
         # The last generation may be incomplete, so that it is not in the log.
         self.generation = group.generation if isinstance(group, ClassicGroup) else 0
-
-    @precondition(lambda self: self.bench.log.fails_with is None)
-    @rule(who=WHO)
-    def one_append_fails(self, who: int) -> None:
-        self.bench.log.fails_with = NotEnoughReplicas()
-        self.clients[who].step()
-        self.bench.log.fails_with = None
 
     @invariant()
     def a_generation_never_falls(self) -> None:
@@ -309,9 +311,7 @@ class ClassicMachine(GroupMachine):
         group = self.bench.classic()
         assert group.state is GroupState.STABLE
         assert {client.member_id for client in self.clients} == set(group.members)
-        assert sorted(partition for client in self.clients for partition in client.owned) == list(
-            range(PARTITIONS)
-        )
+        assert self.owned_by(self.clients) == [*range(PARTITIONS)]
 
 
 @attrs.define
@@ -414,12 +414,6 @@ class ModernMachine(GroupMachine):
     def coordinator_moves(self) -> None:
         self.bench.reload()
 
-    @rule(who=WHO)
-    def one_append_fails(self, who: int) -> None:
-        self.bench.log.fails_with = NotEnoughReplicas()
-        self.clients[who].step()
-        self.bench.log.fails_with = None
-
     @invariant()
     def an_epoch_never_falls(self) -> None:
         group = self.bench.shard.groups.get(GROUP)
@@ -489,9 +483,7 @@ class ModernMachine(GroupMachine):
         group = self.bench.consumer()
         assert group.state is ConsumerGroupState.STABLE
         assert set(group.members) == {client.member_id for client in self.clients}
-        assert sorted(partition for client in self.clients for partition in client.owned) == list(
-            range(PARTITIONS)
-        )
+        assert self.owned_by(self.clients) == [*range(PARTITIONS)]
 
 
 LIMITS = settings(
