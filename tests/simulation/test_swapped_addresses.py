@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pykafka2 import KafkaConsumer, KafkaProducer
+from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from pykafka2.testing import Topic
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.simulation import Simulation
@@ -81,12 +82,15 @@ class Side:
         return {entry.api for entry in entries if (entry.client_id or "").endswith(f"-{name}")}
 
 
-def swapped(simulation: Simulation, sides: dict[str, Side]) -> None:
+def swapped(
+    simulation: Simulation, sides: dict[str, Side], meanwhile: Callable[[], None] = lambda: None
+) -> None:
     """Stop both clusters, then start them at the other's addresses; the clients go on meanwhile."""
     for side in sides.values():
         side.send(4)
         side.cluster.close()
         side.send(4)
+    meanwhile()
     simulation.sleep(5)
     for name, side in sides.items():
         side.cluster = start(simulation, name, SWAPPED[name], has_sasl=side.has_sasl)
@@ -138,3 +142,71 @@ def check_strangers(simulation: Simulation) -> None:
         side.receive(10)
     strangers = sides["a"].requests_of("b") | sides["b"].requests_of("a")
     assert strangers > {"ApiVersions"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_transactions_groups_and_admins_stay_with_their_own_cluster(protocol: str) -> None:
+    """A transaction is open while the clusters swap addresses, and its offsets are committed afterwards."""
+    with Simulation(3) as simulation:
+        check_transactions(simulation, protocol)
+
+
+def check_transactions(simulation: Simulation, protocol: str) -> None:
+    sides = {name: Side(simulation, name) for name in ADDRESSES}
+    clients = {}
+    for name, side in sides.items():
+        servers = f"host-1:{ADDRESSES[name][1]}"
+        copier: KafkaProducer[Any, Any] = simulation.producer(
+            side.cluster,
+            client_id=f"copier-{name}",
+            bootstrap_servers=servers,
+            transactional_id="copier",
+            transaction_timeout_ms=600_000,
+        )
+        reader: KafkaConsumer[Any, Any] = simulation.consumer(
+            side.cluster,
+            "orders",
+            client_id=f"reader-{name}",
+            bootstrap_servers=servers,
+            group_id="copies",
+            group_protocol=protocol,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        admin = KafkaAdminClient(
+            runtime=simulation.runtime.at(f"admin-{name}"),
+            client_id=f"admin-{name}",
+            bootstrap_servers=servers,
+        )
+        clients[name] = copier, reader, admin
+        side.send(10)
+        side.producer.flush(60)
+        copier.init_transactions()
+        assert admin.describe_cluster().cluster_id == side.cluster_id
+        copied = 0
+        while copied < 10:
+            copied += sum(map(len, reader.poll(timeout_ms=1000).values()))
+        copier.begin_transaction()
+        copier.send("orders", f"{name}-copy-1".encode(), partition=0).result(60)
+
+    def copy() -> None:
+        for name, (copier, _, _) in clients.items():
+            for number in (0, 1):
+                copier.send("orders", f"{name}-copy-2".encode(), partition=number)
+
+    swapped(simulation, sides, copy)
+    for name, side in sides.items():
+        copier, reader, admin = clients[name]
+        copier.send_offsets_to_transaction(reader.next_offsets(), reader.group_metadata(), timeout=120)
+        copier.commit_transaction(timeout=120)
+        assert admin.describe_cluster().cluster_id == side.cluster_id
+        other = "b" if name == "a" else "a"
+        assert side.requests_of(other) <= {"ApiVersions"}
+        assert {"EndTxn", "TxnOffsetCommit"} <= side.requests_of(name)
+        committed = admin.list_group_offsets("copies")
+        assert sum(one.offset for one in committed.values()) == 10
+        values = [value for number in (0, 1) for value in side.cluster.log("orders", number).values()]
+        assert {value.partition(b"-")[0] for value in values} == {name.encode()}
+        assert values.count(f"{name}-copy-2".encode()) == 2
+        admin.close()
