@@ -29,6 +29,7 @@ from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.protocol.messages.share_fetch import ShareFetchRequest
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.protocol.struct import Request
+from pykafka2.testing import STANDARD_AUTHORIZER
 from pykafka2.testing.cluster import KafkaCluster
 from pykafka2.testing.controls.controls import Controls
 from pykafka2.testing.remote.proxies import RULE_RESULTS
@@ -251,14 +252,17 @@ def test_reset_ends_the_slowness_of_every_controller(kafka_cluster: KafkaCluster
     assert kafka_cluster.topics() == ["fast", "slow", "t"]
 
 
-@pytest.mark.kafka(brokers=2, topics={"t": 2})
-def test_reset_ends_cut_links_held_loading_and_refused_mechanisms(kafka_cluster: KafkaCluster) -> None:
+@pytest.mark.kafka(brokers=2, topics={"t": 2}, config={"authorizer.class.name": STANDARD_AUTHORIZER})
+def test_reset_ends_the_effects_of_links_loading_security_and_quotas(kafka_cluster: KafkaCluster) -> None:
     controls, running = kafka_cluster.controls, kafka_cluster.running
     controls.hold_loading()
     controls.refuse_mechanism("PLAIN")
     controls.refuse_mechanism("SCRAM-SHA-256")
     controls.cut_link(0, 1)
     controls.delay_client("app", 600.0)
+    for name in ("app", "other"):
+        controls.set_quota(client_id=name, producer_byte_rate=1000)
+        controls.allow_access(f"User:{name}", "READ", topic="t")
 
     def effects() -> list[bool]:
         return [
@@ -266,6 +270,8 @@ def test_reset_ends_cut_links_held_loading_and_refused_mechanisms(kafka_cluster:
             bool(running.shared.credentials.refused_mechanisms),
             *(running.links.is_cut(one, 1 - one) for one in (0, 1)),
             running.faults.is_active,
+            len(controls.quotas()) > 0,
+            len(controls.access_rules()) > 0,
         ]
 
     assert all(effects())

@@ -328,11 +328,9 @@ def test_coordinators_see_grown_and_recreated_topics(simulation: Simulation) -> 
             service.on_topics = lambda *topics, name=name: notified.append(name)
     image = cluster.controller.image
     changed = image.topics["t"]
-    recreated, grown = (
-        attrs.evolve(changed, id=bytes([9] * 16)),
-        attrs.evolve(changed, partitions=(*changed.partitions, changed.partitions[0])),
-    )
-    for topic in (changed, recreated, grown, None):
+    grown = attrs.evolve(changed, partitions=(*changed.partitions, changed.partitions[0]))
+    recreated = attrs.evolve(grown, id=bytes([9] * 16))
+    for topic in (changed, grown, recreated, None):
         with cluster.lock:
             hosted.apply(image, {"t": topic}, simulation.now)
             hosted.apply(image, {"t": topic} if topic else {}, simulation.now)
