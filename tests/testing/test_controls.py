@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from pykafka2.broker.faults.rule import FaultRule, RuleList
 from pykafka2.errors import (
     ConfigurationError,
     KafkaError,
@@ -360,6 +361,17 @@ def test_a_paused_broker_keeps_its_connections_and_answers_later(live: LiveClust
     live.controls.restart_broker(1)
     assert live.connect(1).call(MetadataRequest(topics=[]), 12).brokers
     live.controls.pause_broker(1)  # and a cluster with a paused broker closes
+
+
+def test_numbers_of_rules_restart_only_if_there_are_none() -> None:
+    rules: RuleList[FaultRule] = RuleList("rule", "rules")
+    numbers = []
+    for is_cleared in (False, False, True, True):
+        if is_cleared:
+            rules.clear()
+        rules.forget_numbers()
+        numbers.append(rules.add(FaultRule(then="hold")).id)
+    assert numbers == [1, 2, 1, 1]
 
 
 def test_controls_that_return_a_rule_return_it_from_another_process_too() -> None:

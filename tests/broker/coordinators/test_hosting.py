@@ -345,3 +345,16 @@ def test_host_of_a_caller_starts_with_a_slash_and_has_no_brackets(peer: str, hos
     received = ReceivedRequest(FindCoordinatorRequest(), 4, 1, None, 10, 0.0)
     caller = caller_of(RequestContext(DeadOrigin(peer, Caller()), received))
     assert (caller.client_host, caller.client_id, caller.version) == (host, "", 4)
+
+
+@pytest.mark.parametrize(
+    ("release", "flags"), [("3.9", (True, True)), ("4.3", (False, True)), ("4.4", (False, False))]
+)
+def test_group_coordinator_has_the_differences_of_its_release(
+    simulation: Simulation, release: str, flags: tuple[bool, bool]
+) -> None:
+    cluster = simulation.cluster(brokers=2, as_version=release)
+    with cluster.lock:
+        for broker in cluster.running.brokers:
+            settings = broker.coordinators.groups.settings
+            assert (settings.is_before_4_0, settings.is_before_4_4) == flags

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykafka2.broker.security.acls import Acl, AclFilter, network_of
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.faults.engine import DeadOrigin
+from pykafka2.broker.handlers import authorization
+from pykafka2.broker.security.acls import NO_ACLS, Acl, AclFilter, network_of
 from pykafka2.broker.security.authorizer import OPERATIONS_ON, Authorizer, Rights, Settings
 from pykafka2.broker.security.principal import Caller, Principal
+from pykafka2.broker.server.request_context import ReceivedRequest, RequestContext
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.acl_terms import Operation, PatternType, Permission, ResourceType
+from pykafka2.protocol.messages.metadata import MetadataRequest
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 READ, WRITE, DESCRIBE, ALL = Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.ALL
@@ -316,3 +323,15 @@ def test_decisions_of_all_callers_together_are_limited(monkeypatch: pytest.Monke
                 assert one.may(READ, TOPIC, f"t{number}") is (number == 7)
                 assert sum(len(each.decided) for each in known) <= 100
     assert sum(len(each.decided) for each in known) > 20
+
+
+def test_gate_keeps_the_rights_of_a_limited_number_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authorization, "MAX_CALLERS", 3)
+    unused: Any = None
+    gate = authorization.Gate(0, BrokerConfig(None, made={}), unused, unused)
+    request = ReceivedRequest(MetadataRequest(topics=[]), 12, 1, "app", 10, 0.0)
+    callers = [Caller(Principal("User", f"user-{number}")) for number in range(8)]
+    for caller in [*callers, *callers[:2]]:
+        access = gate.access(RequestContext(DeadOrigin("peer", caller), request), NO_ACLS)
+        assert access.rights.principal == str(caller.principal)
+        assert len(gate._rights) <= 3
