@@ -192,8 +192,9 @@ class CommitCalls(Owned):
         """Continue at the committed offsets of these or all assigned partitions; return the offsets.
 
         A partition without a committed offset stays at its position; its offset is None. Raise the errors of
-        `committed`, and
+        `committed`, too.
 
+        Raises:
             IllegalState: there is no group_id, a partition is not assigned, or no partition is.
         """
         core = self._core
