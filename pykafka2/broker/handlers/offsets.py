@@ -131,6 +131,8 @@ def first_at(log: PartitionLog, timestamp: int, max_record_bytes: int | None = N
         for count, row in enumerate(rows, 1):
             if row is STILL_READING or not count % SLICE:
                 yield len(body)
+            if row is STILL_READING:
+                continue
             if sizes is not None:
                 sizes.check(1)
             offset, at, _, _, _ = row

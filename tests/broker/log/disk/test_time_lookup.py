@@ -11,6 +11,9 @@ from pykafka2.broker.log.disk.real_files import RealFile
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.segments import RollLimits
 from pykafka2.compression.steps import finish
+from pykafka2.errors import InvalidRecord
+from pykafka2.records.decoder import HEADERS_AT_ONCE
+from pykafka2.records.encoder import BatchBuilder
 from tests.broker.log.disk.on_disk import StorageOnDisk
 from tests.broker.support.batches import batch, view
 
@@ -69,3 +72,20 @@ def test_latest_record_below_the_log_start_is_not_found(disk: StorageOnDisk, log
     log.advance_high_watermark(3)
     log.advance_log_start(2)
     assert finish(latest(log))[:2] == (2, 300)
+
+
+@pytest.mark.parametrize(("wanted", "is_found"), [(1000, True), (1001, False)])
+def test_lookup_fails_only_with_a_large_record_that_it_meets(
+    disk: StorageOnDisk, log: PartitionLog, wanted: int, is_found: bool
+) -> None:
+    """The first record has so many headers that decoding it pauses."""
+    builder = BatchBuilder("gzip", max_bytes=1 << 30)
+    builder.append(1000, None, b"v", [("", b"")] * 3 * HEADERS_AT_ONCE)
+    builder.append(1001, None, b"v" * 500_000)
+    log.append_as_leader(view(builder.build()), 0)
+    steps = first_at(log, wanted, 400_000)
+    if is_found:
+        assert finish(steps)[:2] == (0, 1000)
+    else:
+        with pytest.raises(InvalidRecord, match="500008 bytes decompressed"):
+            finish(steps)
