@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykafka2.broker.log.validation import ALWAYS_WALKED
+from pykafka2.broker.log.validation import ALWAYS_CHECKED
 from pykafka2.testing.cluster import KafkaCluster
 from tests.broker.support.batches import batch
 from tests.broker.support.forged_batches import APACHE, DIFFERENT, GZIP, answers
@@ -25,7 +25,7 @@ def test_forged_batches_get_kafkas_codes_in_both_modes(mode: str) -> None:
 
 @pytest.mark.parametrize(("mode", "code"), [("headers", 0), ("strict", -1)])
 def test_only_strict_reads_the_records_of_a_large_batch(mode: str, code: int) -> None:
-    count = ALWAYS_WALKED + 1
+    count = ALWAYS_CHECKED + 1
     config = {"log.validate": mode, "auto.create.topics.enable": False}
     with KafkaCluster(brokers=1, config=config) as cluster, RawClient(cluster.bootstrap_servers) as wire:
         create_topics(wire, topics={"plain": {}})
