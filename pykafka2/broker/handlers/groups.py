@@ -347,14 +347,25 @@ def support_of(version: int) -> TransactionSupport:
 def handle_txn_offset_commit(
     services: Services, context: RequestContext, request: TxnOffsetCommitRequest, now: float
 ) -> None:
-    """Verify, then submit to the group coordinator, which responds."""
+    """Verify, then submit to the group coordinator, which responds.
+
+    A verification can start the transaction, so there is none if no partition exists.
+    """
     from pykafka2.broker.coordinators.transactions.verifier import VerificationRequest, for_offsets
 
     coordinators = services.coordinators
     key = (OFFSETS_TOPIC, partition_for(request.group_id, coordinators.groups.partitions))
 
+    missing = coordinators.groups.missing_in(request, context.version)
+    if missing.are_all:
+        submit_to_groups(services, context, request, now)
+        return
+
     def fail(code: int) -> None:
-        services.responses.refuse(context, code)
+        if not context.is_complete:
+            response = services.responses.refusal_of(context, request, code)
+            missing.add_to(response)
+            context.respond(response)
 
     def proceed(guard: VerificationGuard | None, at: float) -> None:
         if not coordinators.coordinates(key):

@@ -567,9 +567,36 @@ class Producer:
         partition: int = 0,
     ) -> int:
         """Send TxnOffsetCommit for one partition. Return its error code."""
-        committed = TxnOffsetCommitRequestPartition(
-            partition_index=partition, committed_offset=offset, committed_metadata=""
+        places = {topic: [partition]}
+        (result,) = self.commit_offsets(
+            group, offset, places, version=version, generation=generation, member=member
         )
+        return result[1][0]
+
+    def commit_offsets(
+        self,
+        group: str,
+        offset: int,
+        places: Mapping[str, Sequence[int]],
+        *,
+        version: int | None = None,
+        generation: int = -1,
+        member: str = "",
+        to: int | None = None,
+    ) -> list[tuple[str, list[int]]]:
+        """Send TxnOffsetCommit, `to` a broker or to the coordinator. Return topics with error codes."""
+        topics = [
+            TxnOffsetCommitRequestTopic(
+                name=name,
+                partitions=[
+                    TxnOffsetCommitRequestPartition(
+                        partition_index=number, committed_offset=offset, committed_metadata=""
+                    )
+                    for number in numbers
+                ],
+            )
+            for name, numbers in places.items()
+        ]
         request = TxnOffsetCommitRequest(
             transactional_id=self.name,
             group_id=group,
@@ -577,9 +604,9 @@ class Producer:
             producer_epoch=self.epoch,
             generation_id_or_member_epoch=generation,
             member_id=member,
-            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[committed])],
+            topics=topics,
         )
         usual = 5 if self.adds_by_producing else 4
-        coordinator = self.world.find(group, "group")
+        coordinator = self.world.find(group, "group") if to is None else to
         response = self.world.call_broker(coordinator, request, version or usual)
-        return response.topics[0].partitions[0].error_code
+        return [(topic.name, [one.error_code for one in topic.partitions]) for topic in response.topics]

@@ -5,7 +5,10 @@ Kafka's rules; offsets.py stores the offsets.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, cast
+
+import attrs
 
 from pykafka2.broker.coordinators.groups.classic.state import ClassicGroup, GroupState
 from pykafka2.broker.coordinators.groups.consumer.state import ConsumerGroup
@@ -326,11 +329,26 @@ def _absent(partition: int, code: int) -> wire.OffsetFetchResponsePartitions:
 Commit = wire.OffsetCommitRequest | transaction.TxnOffsetCommitRequest
 
 
-def missing_partitions(request: Commit, version: int, topics: Topics | None) -> dict[tuple[int, int], int]:
-    """Return the missing partitions of a commit: their positions in the request, with an error code each."""
+@attrs.define(frozen=True)
+class Missing:
+    """The partitions of a commit that do not exist, which the broker rejects without their group."""
+
+    codes: Mapping[tuple[int, int], int]
+    """Error codes by the positions of topic and partition in the request."""
+    are_all: bool
+    """Whether no partition of the request exists; also if it has none."""
+
+    def add_to(self, response: Any) -> None:
+        """Set their errors in the response, whatever error their group has."""
+        for (topic, partition), code in self.codes.items():
+            response.topics[topic].partitions[partition].error_code = code
+
+
+def missing_partitions(request: Commit, version: int, topics: Topics | None) -> Missing:
+    """Return the missing partitions of a commit."""
     missing: dict[tuple[int, int], int] = {}
     if topics is None:
-        return missing
+        return Missing(missing, are_all=False)
     topic_list: list[Any] = [*request.topics]
     is_transactional = isinstance(request, transaction.TxnOffsetCommitRequest)
     first = FIRST_TRANSACTIONAL_COMMIT_WITH_TOPIC_IDS if is_transactional else FIRST_COMMIT_WITH_TOPIC_IDS
@@ -344,4 +362,4 @@ def missing_partitions(request: Commit, version: int, topics: Topics | None) -> 
         for place, partition in enumerate(topic.partitions):
             if not 0 <= partition.partition_index < count:
                 missing[at, place] = code
-    return missing
+    return Missing(missing, are_all=len(missing) == sum(len(topic.partitions) for topic in topic_list))

@@ -10,6 +10,8 @@ from typing import Any
 
 from pykafka2.broker.coordinators.groups.offset_requests import (
     FIRST_OFFSET_FETCH_WITH_GROUPS,
+    Commit,
+    Missing,
     missing_partitions,
 )
 from pykafka2.broker.coordinators.groups.shard import GroupShard
@@ -95,28 +97,26 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
             return self._submit_commit(caller, request, now)
         return super().submit(caller, request, now)
 
-    def _submit_commit(
-        self,
-        caller: Caller,
-        request: committed_offsets.OffsetCommitRequest | transaction.TxnOffsetCommitRequest,
-        now: float,
-    ) -> Deferred[Any]:
+    def _submit_commit(self, caller: Caller, request: Commit, now: float) -> Deferred[Any]:
         """Submit a commit without the missing partitions, which the broker rejects itself."""
-        missing = missing_partitions(request, caller.version, self._topics)
-        if not missing:
-            return super().submit(caller, request, now)
+        missing = self.missing_in(request, caller.version)
         whole: Deferred[Any] = Deferred(request, caller.version)
 
         def complete(response: Any) -> None:
-            for place, code in missing.items():
-                response.topics[place[0]].partitions[place[1]].error_code = code
+            missing.add_to(response)
             whole.complete(response)
 
-        if len(missing) == sum(len(topic.partitions) for topic in request.topics):
+        if missing.are_all:
             complete(refusal(request, caller.version, 0))
-        else:
-            super().submit(caller, request, now).then(complete)
+            return whole
+        if not missing.codes:
+            return super().submit(caller, request, now)
+        super().submit(caller, request, now).then(complete)
         return whole
+
+    def missing_in(self, request: Commit, version: int) -> Missing:
+        """Return the partitions of a commit that do not exist. If none exists, its group is not looked up."""
+        return missing_partitions(request, version, self._topics)
 
     def split(self, request: Request[Any], version: int) -> Split | None:
         if isinstance(request, group_admin.DescribeGroupsRequest):

@@ -21,6 +21,7 @@ CONCURRENT = errors.ConcurrentTransactions.code
 FENCED = errors.ProducerFenced.code
 INVALID_EPOCH = errors.InvalidProducerEpoch.code
 INVALID_STATE = errors.InvalidTxnState.code
+UNKNOWN = errors.UnknownTopicOrPartition.code
 
 
 # ---------------------------------------------------------------------- verification
@@ -168,6 +169,33 @@ def test_offset_commit_of_a_group_that_was_not_added_is_rejected(old: ClusterTra
     assert producer.commit_offset("g", 5, version=3) == INVALID_STATE
     assert producer.commit_offset("g", 5, version=4) == errors.TransactionAbortable.code
     assert old.offset("g").committed_offset == -1
+
+
+@pytest.mark.parametrize("places", [{"u": [7]}, {"missing": [0], "t": [-1, 9]}, {}])
+def test_offset_commit_of_missing_partitions_does_not_start_the_transaction(
+    cluster_bench: ClusterTransactions, places: dict[str, list[int]]
+) -> None:
+    producer = Producer(cluster_bench).begin()
+    expected = [(name, [UNKNOWN] * len(numbers)) for name, numbers in places.items()]
+    coordinator = cluster_bench.find("g", "group")
+    for broker in (coordinator, (coordinator + 1) % 3):
+        for version in (3, 4, 5):
+            assert producer.commit_offsets("g", 5, places, version=version, to=broker) == expected
+    assert cluster_bench.state == "Empty"
+
+
+def test_missing_partitions_keep_their_error_when_the_commit_of_others_fails(
+    cluster_bench: ClusterTransactions,
+) -> None:
+    producer = Producer(cluster_bench).begin()
+    places = {"t": [9, 0], "missing": [0], "u": [0]}
+    other = (cluster_bench.find("g", "group") + 1) % 3
+    moved = errors.NotCoordinator.code
+    found = producer.commit_offsets("g", 5, places, to=other)
+    assert found == [("t", [UNKNOWN, moved]), ("missing", [UNKNOWN]), ("u", [moved])]
+    Producer(cluster_bench).begin()
+    found = producer.commit_offsets("g", 5, places)
+    assert found == [("t", [UNKNOWN, INVALID_EPOCH]), ("missing", [UNKNOWN]), ("u", [INVALID_EPOCH])]
 
 
 def test_offset_commit_of_a_fenced_producer_is_rejected(cluster_bench: ClusterTransactions) -> None:
