@@ -173,7 +173,7 @@ def _new_state(
     It has the credentials of the users, like that of `kafka-storage format --add-scram` (KIP-900).
     """
     state = MetadataImage(cluster_id, context.config, entropy, arguments.finalised_features())
-    state.first_host = first_host(arguments.seed)
+    state.first_host, state.supported = first_host(arguments.seed), arguments.release.supported
     if state.image.has_eligible_replicas:
         for safety in safety_records(state, context.config):
             state.apply(safety)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import KafkaAdminClient
+from pykafka2.broker.base.features import release_of
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, NewTopic
 from pykafka2.broker.controller.metadata.image import MetadataImage
@@ -339,3 +340,23 @@ def test_brokers_of_before_are_fenced_in_the_metadata_log_at_the_next_start(tmp_
     state, reopened = open_metadata(place, new, BrokerConfig(), lambda: 1)
     assert [broker.is_fenced for broker in state.brokers.values()] == [True, True]
     assert (state.image.version, reopened.end_offset) == (end, end)
+
+
+def test_brokers_register_the_features_of_the_release_that_the_cluster_imitates(tmp_path: Path) -> None:
+    def registered(as_version: str) -> dict[str, tuple[int, int]]:
+        with KafkaCluster(2, data_dir=tmp_path, as_version=as_version):
+            pass
+        place = MetadataPlace(RealFiles(), str(tmp_path / "broker-0"), 0)
+        new = MetadataImage("A" * 22, BrokerConfig(), SeededEntropy(1))
+        state, _ = open_metadata(place, new, BrokerConfig(), lambda: 1)
+        first, second = (
+            {one.name: (one.min_supported_version, one.max_supported_version) for one in broker.features}
+            for broker in state.registrations.values()
+        )
+        assert first == second
+        return first
+
+    for as_version, level in (("4.3", 30), ("4.4", 33), ("3.5", 11)):  # an upgrade and a downgrade
+        levels = {name: (one.lowest, one.highest) for name, one in release_of(as_version).supported.items()}
+        assert registered(as_version) == levels
+        assert levels["metadata.version"][1] == level

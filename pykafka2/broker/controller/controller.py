@@ -172,7 +172,8 @@ class Controller:
         self.write([*self._registered(broker), *self._elections(is_affected, self._image_with(broker))])
 
     def _registered(self, broker: BrokerImage) -> list[MetadataRecord]:
-        return registration_changes(broker, self.state.registrations.get(broker.id))
+        known = self.state.registrations.get(broker.id)
+        return registration_changes(broker, known, self.state.supported)
 
     def return_broker(self, broker: BrokerImage) -> None:
         """Register a fenced broker again. If it leads partitions since before a start, they begin an epoch.

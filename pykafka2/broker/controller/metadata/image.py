@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import attrs
 
-from pykafka2.broker.base.features import IMPLEMENTED, LATEST, METADATA_VERSION
+from pykafka2.broker.base.features import IMPLEMENTED, LATEST, METADATA_VERSION, SUPPORTED, Levels
 from pykafka2.broker.base.image import (
     ALL_BROKERS,
     INTERNAL_TOPICS,
@@ -75,6 +75,8 @@ class MetadataImage:
         """The records of all tokens; without delegation.token.secret.key they are not usable."""
         self.first_host = 0
         """The host at which placement starts, from the cluster's seed."""
+        self.supported: Mapping[str, Levels] = SUPPORTED
+        """The levels of features that brokers register, those of the release that the cluster imitates."""
         self.image = ClusterImage(0, cluster_id, {}, {}, {}, self.features)
         self._config = config
         self._entropy = entropy
@@ -114,7 +116,7 @@ class MetadataImage:
     def empty(self) -> MetadataImage:
         """Return the metadata of the same cluster before its first record."""
         other = MetadataImage(self.image.cluster_id, self._config, self._entropy, {})
-        other.first_host = self.first_host
+        other.first_host, other.supported = self.first_host, self.supported
         return other
 
     @property

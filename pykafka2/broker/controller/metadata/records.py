@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from pykafka2.broker.base.features import SUPPORTED
+from pykafka2.broker.base.features import SUPPORTED, Levels
 from pykafka2.broker.base.image import UNASSIGNED, BrokerImage, Endpoint, PartitionImage
 from pykafka2.broker.quotas.entities import QuotaEntity
 from pykafka2.broker.security.acls import Acl
@@ -25,17 +25,14 @@ from pykafka2.protocol.struct import MetadataRecord
 
 NO_LEADER_CHANGE: Final = -2
 
-_FEATURES: Final = [
-    kafka.BrokerFeature(name=name, min_supported_version=one.lowest, max_supported_version=one.highest)
-    for name, one in SUPPORTED.items()
-]
-
 
 # ---------------------------------------------------------------------- brokers
 
 
-def registration_of(broker: BrokerImage) -> kafka.RegisterBrokerRecord:
-    """Return the record that registers a broker."""
+def registration_of(
+    broker: BrokerImage, supported: Mapping[str, Levels] = SUPPORTED
+) -> kafka.RegisterBrokerRecord:
+    """Return the record that registers a broker, with the `supported` levels of features."""
     return kafka.RegisterBrokerRecord(
         broker_id=broker.id,
         incarnation_id=broker.incarnation_id or UNASSIGNED,
@@ -46,7 +43,12 @@ def registration_of(broker: BrokerImage) -> kafka.RegisterBrokerRecord:
             )
             for one in broker.endpoints or (Endpoint("PLAINTEXT", broker.host, broker.port),)
         ],
-        features=_FEATURES,
+        features=[
+            kafka.BrokerFeature(
+                name=name, min_supported_version=one.lowest, max_supported_version=one.highest
+            )
+            for name, one in supported.items()
+        ],
         rack=broker.rack,
         fenced=broker.is_fenced,
         in_controlled_shutdown=broker.is_shutting_down,
@@ -55,14 +57,16 @@ def registration_of(broker: BrokerImage) -> kafka.RegisterBrokerRecord:
 
 
 def registration_changes(
-    broker: BrokerImage, known: kafka.RegisterBrokerRecord | None
+    broker: BrokerImage,
+    known: kafka.RegisterBrokerRecord | None,
+    supported: Mapping[str, Levels] = SUPPORTED,
 ) -> list[MetadataRecord]:
     """Return the record that registers a broker, or changes its registration; none if nothing changes.
 
-    Only a registration with a new epoch changes a broker's endpoints and its rack.
+    Only a registration with a new epoch changes a broker's endpoints, its rack and its `supported` features.
     """
     if known is None or known.broker_epoch != broker.epoch:
-        return [registration_of(broker)]
+        return [registration_of(broker, supported)]
     wanted = copy(known)
     wanted.fenced, wanted.in_controlled_shutdown = broker.is_fenced, broker.is_shutting_down
     wanted.log_dirs = sorted(broker.directories)
