@@ -135,6 +135,27 @@ def test_topic_recreated_after_the_read_never_gets_its_old_offsets(
     assert copier.committed == {}
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_next_offsets_are_of_the_recreated_topic_once_it_was_polled(
+    simulation: Simulation, protocol: str
+) -> None:
+    copier = Copier(simulation, protocol=protocol)
+    copier.consume()
+    copier.producer.begin_transaction()
+    copier.recreate("orders")
+    expected = {ORDERS: 0, REFUNDS: 3}
+    for _ in range(100):
+        copier.consumer.poll(timeout_ms=500)
+        offsets = copier.consumer.next_offsets()
+        if {partition: one.offset for partition, one in offsets.items()} == expected:
+            break
+    copier.producer.send_offsets_to_transaction(offsets, copier.consumer.group_metadata())
+    copier.producer.commit_transaction()
+    simulation.sleep(1)
+    assert copier.committed == expected
+    assert copier.requests()[-1][0] == 6
+
+
 def test_topic_recreated_before_the_commit_never_gets_its_old_offsets(simulation: Simulation) -> None:
     copier = Copier(simulation)
     copier.consume()
