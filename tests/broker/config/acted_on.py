@@ -57,6 +57,7 @@ ACTED_ON: Final[frozenset[str]] = frozenset(
         "max.connections",
         "max.connections.per.ip",
         "max.connections.per.ip.overrides",
+        "max.decompressed.message.bytes",
         "max.incremental.fetch.session.cache.slots",
         "max.pipelined.bytes",
         "max.pipelined.requests",
