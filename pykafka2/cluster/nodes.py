@@ -224,7 +224,9 @@ class Nodes:
     def forget_address(self, node: Node) -> None:
         """Forget the address of a node that is not there; no link connects to it (KIP-1242)."""
         self._metadata.forget_address(node)
-        self._hints.pop(node.id, None)
+        hint = self._hints.get(node.id)
+        if hint is not None and (hint.host, hint.port) == (node.host, node.port):
+            del self._hints[node.id]
         for purpose in Purpose:
             link = self._links.get((node.id, purpose))
             if link is not None and (link.node.host, link.node.port) == (node.host, node.port):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from pykafka2 import KafkaAdminClient, KafkaProducer, TopicPartition
+from pykafka2 import KafkaConsumer as SyncConsumer
 from pykafka2.aio import KafkaConsumer
 from pykafka2.errors import ClientClosed, NoBrokersAvailable, OffsetOutOfRange
 from pykafka2.records.columns import Columns
@@ -41,6 +42,44 @@ def test_two_ranges_are_read_at_the_same_time(kafka_cluster: KafkaCluster) -> No
             first, second = await asyncio.gather(*map(offsets_of, ranges))
             assert (first, second) == (list(range(3, 28)), list(range(11)))
             assert await offsets_of(consumer.read_range(FIRST, 5, 5)) == []
+
+    run(program())
+
+
+def test_arguments_reach_the_sync_consumer(monkeypatch: pytest.MonkeyPatch, kafka_cluster: KafkaCluster) -> None:
+    calls: list[tuple[object, ...]] = []
+
+    def read_range(
+        self: object, partition: TopicPartition, start: int, end: int, *, isolation: str, max_bytes: int
+    ) -> Iterator[Columns]:
+        calls.append((partition, start, end, isolation, max_bytes))
+        return iter(())
+
+    def bootstrap(self: object, timeout_ms: float | None, refresh: bool) -> None:
+        calls.append((timeout_ms, refresh))
+
+    monkeypatch.setattr(SyncConsumer, "read_range", read_range)
+    monkeypatch.setattr(SyncConsumer, "bootstrap", bootstrap)
+
+    async def program() -> None:
+        async with KafkaConsumer(bootstrap_servers=kafka_cluster.bootstrap_servers) as consumer:
+            calls.clear()
+            pieces = consumer.read_range(FIRST, 3, 8, isolation="read_committed", max_bytes=100)
+            assert await offsets_of(pieces) == []
+            await consumer.bootstrap(7_000, refresh=True)
+
+    run(program())
+    assert calls == [(FIRST, 3, 8, "read_committed", 100), (7_000, True)]
+
+
+def test_tasks_that_share_a_range_get_each_record_once(kafka_cluster: KafkaCluster) -> None:
+    fill(kafka_cluster, 60)
+
+    async def program() -> None:
+        async with KafkaConsumer(bootstrap_servers=kafka_cluster.bootstrap_servers) as consumer:
+            pieces = consumer.read_range(FIRST, 0, 60, max_bytes=100)
+            found = await asyncio.gather(*(offsets_of(pieces) for _ in range(3)))
+            assert sorted(sum(found, [])) == list(range(60))
 
     run(program())
 

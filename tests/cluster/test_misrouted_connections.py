@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from pykafka2.cluster.client import ClusterClient
+from pykafka2.cluster.link import Purpose
+from pykafka2.cluster.snapshot import Node
 from pykafka2.driver.pollable import GROUP, ToCoordinator, ToNode
 from pykafka2.errors import MisroutedConnection
 from pykafka2.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -110,6 +112,38 @@ def test_misrouted_address_is_forgotten_until_metadata_names_it_again(world: Scr
         world.runtime.run_for(1)
     assert len(stranger.requests(ApiVersionsRequest)) == 1
     assert (client.metadata.node(0) is None, client.metadata.node(1)) == (False, None)
+    assert client.metadata.snapshot.cluster_id == "scripted"
+    client.close()
+
+
+def test_address_that_has_changed_meanwhile_is_kept(world: ScriptedCluster) -> None:
+    client = client_of(world)
+    Sent(client, ToNode(1))
+    hinted = Node(7, "broker-7", 9092)
+    client.nodes.hint(hinted)
+    world.runtime.run_for(1)
+    for node_id in (1, 7):
+        client.nodes.forget_address(Node(node_id, "before", 9092))
+    sent = Sent(client, ToNode(1), timeout=20)
+    world.runtime.run_for(1)
+    assert isinstance(sent.response, HeartbeatResponse)
+    found = client.nodes.link(7, world.now, Purpose.COORDINATOR)
+    assert found is not None
+    assert found.node == hinted
+    client.nodes.forget_address(hinted)
+    assert client.nodes.link(7, world.now) is None
+    client.close()
+
+
+def test_other_endpoints_of_a_misrouted_address_are_not_tried(world: ScriptedCluster) -> None:
+    client = client_of(world)
+    _, stranger = swap(world)
+    resolve = world.network.resolve
+    world.network.resolve = lambda host, port, **options: resolve(host, port, **options) * 2  # type: ignore[method-assign]
+    sent = Sent(client, ToNode(1), timeout=20)
+    world.runtime.run_for(2)
+    assert isinstance(sent.error, MisroutedConnection)
+    assert len(stranger.requests(ApiVersionsRequest)) == 1
     client.close()
 
 

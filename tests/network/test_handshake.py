@@ -186,6 +186,15 @@ def test_broker_without_api_versions_5_checks_nothing() -> None:
     assert finish(script, api_versions_response({18: (0, 4)})).versions.ranges[18] == (0, 4)
 
 
+@pytest.mark.parametrize(("highest", "chosen"), [(9, 4), (5, 4), (3, 3), (0, 0), (-1, 0)])
+def test_version_after_a_rejection_is_below_the_rejected_one(highest: int, chosen: int) -> None:
+    script = handshake("node 7", expected=EXPECTED)
+    assert advance(script, None).version == 5
+    rejection = api_versions_response({18: (0, highest)})
+    rejection.error_code = 35
+    assert advance(script, rejection).version == chosen
+
+
 def test_broker_that_is_another_one_ends_the_handshake_as_misrouted() -> None:
     script = handshake("node 7 (b:9092)", expected=EXPECTED)
     advance(script, None)

@@ -12,6 +12,7 @@ from pykafka2.protocol.messages.acls import (
     DeleteAclsRequest,
     DescribeAclsRequest,
 )
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pykafka2.testing import STANDARD_AUTHORIZER
 from tests.acl_filters import ANY_RULE
 from tests.broker.support.raw_client import RawClient
@@ -88,3 +89,30 @@ def test_networks_in_acls_need_metadata_version_32(live: LiveCluster) -> None:
 @pytest.mark.kafka(brokers=1, config=AUTHORIZED, as_version="4.3")
 def test_brokers_before_4_4_take_any_text_as_a_host(live: LiveCluster) -> None:
     assert [code for code, _ in created_for(live.connect(), "10.0.0.0/8", "10.0.0.0/33", "")] == ["NONE"] * 3
+
+
+OPEN_WITHOUT_RULES = {"authorizer.class.name": STANDARD_AUTHORIZER, "allow.everyone.if.no.acl.found": True}
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        pytest.param(
+            code,
+            marks=pytest.mark.kafka(brokers=1, topics={"t": 1}, config=OPEN_WITHOUT_RULES, as_version=release),
+        )
+        for release, code in [("4.3", "TOPIC_AUTHORIZATION_FAILED"), ("4.4", "NONE")]
+    ],
+)
+def test_networks_in_acls_match_hosts_since_4_4(wire: RawClient, expected: str) -> None:
+    rule = AclCreation(
+        resource_type=2,
+        resource_name="t",
+        principal="User:ANONYMOUS",
+        host="127.0.0.0/8",
+        operation=3,
+        permission_type=3,
+    )
+    assert [one.error_code for one in wire.call(CreateAclsRequest(creations=[rule]), 3).results] == [0]
+    asked = MetadataRequest(topics=[MetadataRequestTopic(topic_id=bytes(16), name="t")])
+    assert [name_of(one.error_code) for one in wire.call(asked, 12).topics] == [expected]

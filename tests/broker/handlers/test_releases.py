@@ -15,7 +15,11 @@ from pykafka2.broker.handlers.api import APIS, client_ranges, load
 from pykafka2.errors import ConfigurationError, UnknownOption, name_of
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.cluster import DescribeClusterRequest, FeatureUpdateKey, UpdateFeaturesRequest
-from pykafka2.protocol.messages.consumer_group import ConsumerGroupHeartbeatRequest
+from pykafka2.protocol.messages.consumer_group import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+)
+from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.group import JoinGroupRequest, JoinGroupRequestProtocol
 from pykafka2.protocol.messages.group_admin import DescribeGroupsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
@@ -457,3 +461,38 @@ def test_cluster_in_another_process_responds_like_the_release() -> None:
         RawClient(cluster.bootstrap_servers) as wire,
     ):
         assert ranges(api_versions(wire, 3))[ApiKey.FETCH] == (4, 12)
+
+
+def epochs_of_a_group_that_all_have_left(live: LiveCluster) -> tuple[int, int]:
+    """Return the epochs of a KIP-848 group and of its target assignment, after its only member has left."""
+    wire = live.connect()
+
+    def beat(epoch: int) -> int:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            member_epoch=epoch,
+            rebalance_timeout_ms=1000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )
+        return wire.call(request, 1).error_code
+
+    wire.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)  # creates __consumer_offsets
+    live.wait_for(lambda: beat(0) == 0)
+    assert beat(-1) == 0
+    (group,) = wire.call(ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False), 1).groups
+    assert (group.error_code, group.group_state) == (0, "Empty")
+    return group.group_epoch, group.assignment_epoch
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1}, as_version="4.3")
+def test_group_that_all_have_left_keeps_its_assignment_epoch_before_4_4(live: LiveCluster) -> None:
+    group_epoch, assignment_epoch = epochs_of_a_group_that_all_have_left(live)
+    assert assignment_epoch < group_epoch
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1})
+def test_group_that_all_have_left_begins_an_assignment_epoch_since_4_4(live: LiveCluster) -> None:
+    group_epoch, assignment_epoch = epochs_of_a_group_that_all_have_left(live)
+    assert assignment_epoch == group_epoch

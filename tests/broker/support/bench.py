@@ -284,8 +284,7 @@ class Bench:
         version: int = 5,
         topic_id: bytes | None = None,
     ) -> int:
-        response = self.call(
-            TxnOffsetCommitRequest(
+        request = TxnOffsetCommitRequest(
                 transactional_id="mover",
                 group_id=self.group_id if group_id is None else group_id,
                 producer_id=producer.id,
@@ -303,10 +302,10 @@ class Bench:
                         ],
                     )
                 ],
-            ),
-            version,
-        )
-        return response.topics[0].partitions[0].error_code
+            )
+        (topic,) = self.call(request, version).topics
+        assert (topic.name, topic.topic_id) == (request.topics[0].name, request.topics[0].topic_id)
+        return topic.partitions[0].error_code
 
     def fetch(
         self,

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from pykafka2 import KafkaProducer
+from pykafka2.errors import ConfigurationError
 from pykafka2.producer.partitioning.sticky import NodeDelays, StickyChoice
 from pykafka2.producer.partitioning.topic_route import Route
 from pykafka2.protocol.messages.produce import ProduceRequest
@@ -306,6 +308,12 @@ def test_partitioner_ignore_keys_spreads_records_with_a_key(
     assert {delivery.result(0).partition for delivery in deliveries} == set(range(6))
     bulk = producer.send_many("spread", [b"x" * 100] * 200, keys=[b"same"] * 200)
     assert {batch.partition for batch in bulk.result(10)} == set(range(6))
+
+
+@pytest.mark.parametrize("rack", ["", " "])
+def test_rack_aware_partitioner_needs_a_rack(rack: str) -> None:
+    with pytest.raises(ConfigurationError, match="partitioner_rack_aware=True needs client_rack"):
+        KafkaProducer(bootstrap_servers="b:9092", partitioner_rack_aware=True, client_rack=rack)
 
 
 def test_topics_that_were_sent_to_once_keep_no_metadata_of_that_time() -> None:
