@@ -46,7 +46,9 @@ def test_two_ranges_are_read_at_the_same_time(kafka_cluster: KafkaCluster) -> No
     run(program())
 
 
-def test_arguments_reach_the_sync_consumer(monkeypatch: pytest.MonkeyPatch, kafka_cluster: KafkaCluster) -> None:
+def test_arguments_reach_the_sync_consumer(
+    monkeypatch: pytest.MonkeyPatch, kafka_cluster: KafkaCluster
+) -> None:
     calls: list[tuple[object, ...]] = []
 
     def read_range(
@@ -79,7 +81,7 @@ def test_tasks_that_share_a_range_get_each_record_once(kafka_cluster: KafkaClust
         async with KafkaConsumer(bootstrap_servers=kafka_cluster.bootstrap_servers) as consumer:
             pieces = consumer.read_range(FIRST, 0, 60, max_bytes=100)
             found = await asyncio.gather(*(offsets_of(pieces) for _ in range(3)))
-            assert sorted(sum(found, [])) == list(range(60))
+            assert sorted(offset for offsets in found for offset in offsets) == list(range(60))
 
     run(program())
 

@@ -204,3 +204,17 @@ def test_only_a_parameter_for_headers_gets_them() -> None:
         ("default", "mine"),
         ("any", 2),
     ]
+
+
+@pytest.mark.parametrize("own", [[("a", b"b")], b"\x02\x02a\x02b"])
+def test_each_interceptor_has_a_list_of_headers_of_its_own(own: Any) -> None:
+    seen: list[Headers] = []
+
+    class Changing:
+        def on_acknowledgement(self, metadata: Any, error: Any, headers: Headers) -> None:
+            seen.append([*headers])
+            headers.clear()
+
+    Interceptors((Changing(), Changing())).on_acknowledgement(None, KafkaError("no"), own)
+    assert seen == [[("a", b"b")]] * 2
+    assert own

@@ -99,7 +99,9 @@ OPEN_WITHOUT_RULES = {"authorizer.class.name": STANDARD_AUTHORIZER, "allow.every
     [
         pytest.param(
             code,
-            marks=pytest.mark.kafka(brokers=1, topics={"t": 1}, config=OPEN_WITHOUT_RULES, as_version=release),
+            marks=pytest.mark.kafka(
+                brokers=1, topics={"t": 1}, config=OPEN_WITHOUT_RULES, as_version=release
+            ),
         )
         for release, code in [("4.3", "TOPIC_AUTHORIZATION_FAILED"), ("4.4", "NONE")]
     ],
@@ -114,5 +116,5 @@ def test_networks_in_acls_match_hosts_since_4_4(wire: RawClient, expected: str) 
         permission_type=3,
     )
     assert [one.error_code for one in wire.call(CreateAclsRequest(creations=[rule]), 3).results] == [0]
-    asked = MetadataRequest(topics=[MetadataRequestTopic(topic_id=bytes(16), name="t")])
-    assert [name_of(one.error_code) for one in wire.call(asked, 12).topics] == [expected]
+    request = MetadataRequest(topics=[MetadataRequestTopic(topic_id=bytes(16), name="t")])
+    assert [name_of(one.error_code) for one in wire.call(request, 12).topics] == [expected]

@@ -481,7 +481,9 @@ def epochs_of_a_group_that_all_have_left(live: LiveCluster) -> tuple[int, int]:
     wire.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)  # creates __consumer_offsets
     live.wait_for(lambda: beat(0) == 0)
     assert beat(-1) == 0
-    (group,) = wire.call(ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False), 1).groups
+    (group,) = wire.call(
+        ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False), 1
+    ).groups
     assert (group.error_code, group.group_state) == (0, "Empty")
     return group.group_epoch, group.assignment_epoch
 

@@ -118,7 +118,11 @@ def test_record_above_max_decompressed_message_bytes_is_rejected_if_it_was_compr
         with pytest.raises(InvalidRecord, match=words):
             validate(batch, rejects, NOW_MS, strict=False)
     else:
-        assert validate(batch, rejects, NOW_MS, strict=False) is batch
+        assert not rejects.need_decoding(batch, NOW_MS)
+        decodes = attrs.evolve(rejects, before_ms=1000)
+        assert decodes.need_decoding(batch, NOW_MS)
+        for rules in (rejects, decodes):
+            assert validate(batch, rules, NOW_MS, strict=False) is batch
 
 
 @pytest.mark.parametrize("count", [ALWAYS_CHECKED, ALWAYS_CHECKED + 10])

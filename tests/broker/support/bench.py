@@ -285,24 +285,24 @@ class Bench:
         topic_id: bytes | None = None,
     ) -> int:
         request = TxnOffsetCommitRequest(
-                transactional_id="mover",
-                group_id=self.group_id if group_id is None else group_id,
-                producer_id=producer.id,
-                producer_epoch=producer.epoch,
-                generation_id_or_member_epoch=generation,
-                member_id=member,
-                topics=[
-                    TxnOffsetCommitRequestTopic(
-                        name="orders" if version < 6 else "",
-                        topic_id=(topic_id or self.topic_id("orders")) if version >= 6 else bytes(16),
-                        partitions=[
-                            TxnOffsetCommitRequestPartition(
-                                partition_index=partition, committed_offset=offset, committed_metadata=""
-                            )
-                        ],
-                    )
-                ],
-            )
+            transactional_id="mover",
+            group_id=self.group_id if group_id is None else group_id,
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            generation_id_or_member_epoch=generation,
+            member_id=member,
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name="orders" if version < 6 else "",
+                    topic_id=(topic_id or self.topic_id("orders")) if version >= 6 else bytes(16),
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(
+                            partition_index=partition, committed_offset=offset, committed_metadata=""
+                        )
+                    ],
+                )
+            ],
+        )
         (topic,) = self.call(request, version).topics
         assert (topic.name, topic.topic_id) == (request.topics[0].name, request.topics[0].topic_id)
         return topic.partitions[0].error_code

@@ -80,11 +80,44 @@ def test_seek_to_committed_returns_the_offsets_and_reads_from_them(kafka_cluster
             consumer.seek_to_committed(TopicPartition("bills", 0))
 
 
+def test_unassigned_partitions_are_committed_without_the_others(kafka_cluster: KafkaCluster) -> None:
+    fill(kafka_cluster, 5, 0, 1)
+    options: dict[str, Any] = {"enable_auto_commit": True, "auto_commit_interval_ms": 3_600_000}
+    with consumer_of(kafka_cluster, group_id="g", **options) as consumer:
+        consumer.assign([FIRST, SECOND])
+        read(consumer, 10)
+        consumer.incremental_unassign([FIRST])
+        kafka_cluster.wait_until(lambda: consumer.committed(FIRST) == 5)
+        assert consumer.committed(SECOND) is None
+        assert [*consumer.next_offsets()] == [SECOND]
+
+
 def test_seek_to_committed_without_a_group_raises(kafka_cluster: KafkaCluster) -> None:
     with consumer_of(kafka_cluster) as consumer:
         consumer.assign([FIRST])
         with pytest.raises(IllegalState, match=r"seek_to_committed\(\) needs a consumer with group_id"):
             consumer.seek_to_committed()
+
+
+@pytest.mark.parametrize("sessions", [True, False])
+def test_last_poll_timestamp_of_a_paused_partition_stands_still(
+    kafka_cluster: KafkaCluster, sessions: bool
+) -> None:
+    fill(kafka_cluster, 1, 0, 1)
+    with consumer_of(
+        kafka_cluster, "orders", fetch_max_wait_ms=5, enable_incremental_fetch_sessions=sessions
+    ) as consumer:
+
+        def at(partition: TopicPartition) -> int:
+            return consumer.last_poll_timestamp(partition) or 0
+
+        read(consumer, 2)
+        consumer.pause(FIRST)
+        paused_at = at(SECOND)
+        kafka_cluster.wait_until(lambda: at(SECOND) > paused_at + 100)  # no fetch of FIRST is in flight
+        last = at(FIRST)
+        kafka_cluster.wait_until(lambda: at(SECOND) > last + 500)
+        assert at(FIRST) < last + 100
 
 
 @pytest.mark.parametrize("sessions", [True, False])

@@ -89,3 +89,18 @@ def test_lookup_fails_only_with_a_large_record_that_it_meets(
     else:
         with pytest.raises(InvalidRecord, match="500008 bytes decompressed"):
             finish(steps)
+
+
+@pytest.mark.parametrize("compression", ["gzip", "none"])
+def test_large_records_fail_a_lookup_if_they_are_compressed(
+    disk: StorageOnDisk, log: PartitionLog, compression: str
+) -> None:
+    builder = BatchBuilder(compression, max_bytes=1 << 30)
+    builder.append(1000, None, b"v" * 500)
+    log.append_as_leader(view(builder.build()), 0)
+    for steps in (first_at(log, 1000, 400), latest(log, 400)):
+        if compression == "none":
+            assert finish(steps)[:2] == (0, 1000)
+        else:
+            with pytest.raises(InvalidRecord, match="507 bytes decompressed"):
+                finish(steps)
