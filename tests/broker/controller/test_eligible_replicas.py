@@ -54,7 +54,8 @@ def partition(isr: Ids, leader: int, elr: Ids = (), last: Ids = ()) -> Partition
 def test_replicas_that_left_a_small_isr_are_eligible(
     isr: Ids, min_isr: int | None, lost: int, expected: Ids
 ) -> None:
-    assert eligible_after(partition((0, 1), 0, elr=(2,)), isr, min_isr, lost) == expected
+    for elr in ((2,), (2, 7)):  # broker 7 has left the replicas
+        assert eligible_after(partition((0, 1), 0, elr=elr), isr, min_isr, lost) == expected
 
 
 ELECTIONS: dict[str, tuple[PartitionImage, Ids, dict[str, object], PartitionImage | None]] = {
@@ -94,6 +95,9 @@ ELECTIONS: dict[str, tuple[PartitionImage, Ids, dict[str, object], PartitionImag
         partition((0,), 0),
     ),
     "and no other": (partition((), -1, (), (0,)), (1, 2), {}, None),
+    "not while others are eligible": (partition((), -1, (1,), (0,)), (0,), {}, None),
+    "not if several led before": (partition((), -1, (), (0, 1)), (0, 1), {}, None),
+    "the first that led stays known": (partition((0,), 0, (), (2,)), (), {}, partition((), -1, (0,), (2,))),
     "a lost one is not eligible": (
         partition((), -1, (0, 1), (0,)),
         (),
