@@ -49,9 +49,10 @@ def outcome(
 
 
 def may_lose(acks: int | str, min_in_sync: int, replicas: str, *, unclean: bool) -> bool:
-    if replicas == FOLLOWING:
-        return acks != "all"  # a follower in sync is elected, cleanly, and has not copied it yet
-    return unclean and (acks != "all" or min_in_sync == 1)
+    if replicas == FOLLOWING or min_in_sync == 2:
+        # A follower in sync, or an eligible one (KIP-966), is elected cleanly and has not copied it yet.
+        return acks != "all"
+    return unclean
 
 
 @pytest.mark.gate

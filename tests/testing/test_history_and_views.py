@@ -138,7 +138,7 @@ def test_in_flight_of_one_client(live: LiveCluster) -> None:
 def test_in_flight_maximum_is_kept_for_the_latest_clients() -> None:
     """Each name of a client was kept for ever."""
     history = History()
-    origin: Any = SimpleNamespace(peer="p", is_broker=False, parts=("a", "b"))
+    origin: Any = SimpleNamespace(peer="p", is_broker=False, parts=("a", "b"), authentication=None)
     for number in range(2 * MAX_CLIENTS):
         for client in (f"client-{number}", "kept"):
             received = ReceivedRequest(MetadataRequest(topics=[]), 12, 1, client, 10, 0.0)
