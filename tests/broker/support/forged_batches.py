@@ -37,10 +37,7 @@ DIFFERENT: Final[dict[str, tuple[int, str]]] = {
     "offset delta 1": (87, READER),
     "offset delta -1": (87, READER),
     "plain of two records whose offsets are both 0": (87, READER),
-    **{
-        f"compressed, record length {what}": (87, READER)
-        for what in ("too small", "too large", "zero")
-    },
+    **{f"compressed, record length {what}": (87, READER) for what in ("too small", "too large", "zero")},
     **{
         f"{kind}{what} length -2": (87, READER)
         for kind in ("", "compressed, ")
