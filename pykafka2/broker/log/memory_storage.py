@@ -47,6 +47,7 @@ class MemoryLogStorage:
         self._all_dirs = all_dirs
         self._logs: dict[tuple[bytes, int], PartitionLog] = {}
         self._removed_bytes = 0
+        self._is_open = False
         self._clean_epoch = -1
 
     @property
@@ -82,6 +83,7 @@ class MemoryLogStorage:
 
     def start(self) -> None:
         """Logs in memory outlive the broker."""
+        self._is_open = True
 
     def begin_flush(self, on_progress: Callable[[], object]) -> None:
         """Memory needs no flush."""
@@ -91,8 +93,10 @@ class MemoryLogStorage:
         return 0
 
     def stop(self, *, is_clean: bool, broker_epoch: int) -> None:
-        """Logs in memory outlive the broker; but a crash counts as one, as on disk."""
-        self._clean_epoch = broker_epoch if is_clean else -1
+        """Logs in memory outlive the broker; but a crash counts as one until the next start, as on disk."""
+        if self._is_open:
+            self._is_open = False
+            self._clean_epoch = broker_epoch if is_clean else -1
 
     def run(self, now: float) -> float:
         return FOREVER

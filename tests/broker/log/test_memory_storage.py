@@ -167,3 +167,16 @@ def test_logs_of_topics_deleted_while_their_broker_was_down_are_removed(live: Li
     live.controls.restart_broker(1)
     live.wait_for(lambda: broker.logs.find(found.topic_id, 0) is None)
     assert broker.logs.find(kept.topic_id, 0) is kept
+
+
+def test_crash_is_no_clean_shutdown_though_the_broker_is_stopped_again() -> None:
+    """`restart_broker` stops a broker that has crashed, too. Its epoch would keep it eligible (KIP-966)."""
+    storages = MemoryLogStorages()
+    crashed, stopped = storages.new(), storages.new()
+    for storage in (crashed, stopped):
+        storage.start()
+    crashed.stop(is_clean=False, broker_epoch=7)
+    crashed.stop(is_clean=True, broker_epoch=7)
+    stopped.stop(is_clean=True, broker_epoch=8)
+    stopped.stop(is_clean=False, broker_epoch=8)
+    assert (crashed.clean_epoch, stopped.clean_epoch) == (-1, 8)
