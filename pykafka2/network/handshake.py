@@ -100,7 +100,7 @@ def negotiate(
     if response.error_code == RebootstrapRequired.code and expected is not None:
         raise MisroutedConnection(
             f"{broker}: its address belongs to another broker or cluster now, not to node {expected.node_id} "
-            f"of cluster {expected.cluster_id}; the client restarts from bootstrap_servers"
+            f"of cluster {shown(expected.cluster_id)}; the client restarts from bootstrap_servers"
         )
     if response.error_code:
         raise error_of(response.error_code, f"{broker} rejected ApiVersions version {version}")

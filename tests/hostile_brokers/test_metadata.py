@@ -132,7 +132,13 @@ LIES = [
         "Metadata",
         setting(("topics.*.partitions.*.replica_nodes", [-1, 9, 9])),
     ),
-    Lie("metadata: another cluster", "Metadata", setting(("cluster_id", "c\n" * 10_000))),
+    Lie(
+        "metadata: another cluster",
+        "Metadata",
+        setting(("cluster_id", "c\n" * 10_000)),
+        FAILS,
+        "its address belongs to another broker or cluster",
+    ),
     Lie("metadata: no cluster id", "Metadata", setting(("cluster_id", None))),
     Lie("metadata: an unknown controller", "Metadata", setting(("controller_id", -5))),
     Lie(

@@ -58,10 +58,10 @@ def controller_elects_anybody(world: World, patch: pytest.MonkeyPatch) -> None:
     """Any live replica may lead, in sync or not, although unclean elections are off."""
     elect = elections.elect
 
-    def unclean(partition: PartitionImage, is_eligible: Any, *, unclean: bool) -> PartitionImage:
+    def unclean(partition: PartitionImage, is_eligible: Any, **how: Any) -> PartitionImage:
         alive = [replica for replica in partition.replicas if is_eligible(replica)]
         if partition.leader in alive or not alive:
-            return elect(partition, is_eligible, unclean=unclean)
+            return elect(partition, is_eligible, **how)
         outside = [replica for replica in alive if replica not in partition.isr]
         chosen = (outside or alive)[0]
         return elections.moved(partition, chosen, (chosen,))

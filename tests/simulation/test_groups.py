@@ -86,7 +86,7 @@ def replies_do_not_wait_for_replicas(world: World, patch: pytest.MonkeyPatch) ->
     """A commit is answered before it is on any follower; its coordinator crashes, and it is gone."""
     patch.setattr(
         ShardRuntime,
-        "_reply",
+        "_respond",
         lambda self, deferred, response, now: deferred.complete(response),
     )
 
