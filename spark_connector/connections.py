@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from pykafka2 import KafkaAdminClient, KafkaConsumer
 from pykafka2.errors import ConfigurationError, UnknownOption
-from spark_connector.options.kafka_options import OF_CONSUMERS
+from spark_connector.options.kafka_options import NOT_OF_ADMINS, OF_CONSUMERS
 
 MOST_KEPT = 8
 """Clients per thread; the least recently used one is closed first.  Clients last used by another live thread
@@ -108,7 +108,8 @@ def new_consumer(options: Mapping[str, str]) -> KafkaConsumer:
 
 def new_admin(options: Mapping[str, str]) -> KafkaAdminClient:
     """Return an admin client with those options of a consumer that it shares."""
-    shared = {name: value for name, value in options.items() if name not in OF_CONSUMERS}
+    others = OF_CONSUMERS | NOT_OF_ADMINS
+    shared = {name: value for name, value in options.items() if name not in others}
     return KafkaAdminClient({"client.id": "pykafka2-spark", **shared})
 
 

@@ -61,6 +61,7 @@ OF_PRODUCERS = frozenset(
         "partitioner.availability.timeout.ms",
         "partitioner.class",
         "partitioner.ignore.keys",
+        "partitioner.rack.aware",
         "retries",
         "transaction.timeout.ms",
         "transaction.two.phase.commit.enable",
@@ -75,7 +76,6 @@ OF_CONSUMERS = frozenset(
         "auto.commit.interval.ms",
         "auto.offset.reset",
         "check.crcs",
-        "client.rack",
         "consumer.timeout.ms",
         "default.offset.commit.callback",
         "enable.auto.commit",
@@ -101,6 +101,8 @@ OF_CONSUMERS = frozenset(
     }
 )
 """Options that only consumers have; a sink ignores them."""
+NOT_OF_ADMINS = frozenset({"client.rack"})
+"""Options that consumers and producers have, and admin clients lack."""
 SECRET = re.compile(r"password|secret|token|credential|jaas|\.key$|keystore\.key|\.pem$")
 
 

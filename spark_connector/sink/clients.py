@@ -21,7 +21,7 @@ from pykafka2 import (
 )
 from pykafka2.errors import ConfigurationError, KafkaError, UnknownOption
 from spark_connector import connections
-from spark_connector.options.kafka_options import OF_PRODUCERS
+from spark_connector.options.kafka_options import NOT_OF_ADMINS, OF_PRODUCERS
 
 CLIENT_ID = "pykafka2-spark"
 
@@ -31,7 +31,8 @@ _offset_lookup = threading.Lock()
 
 def shared_options(kafka: Mapping[str, str]) -> dict[str, str]:
     """Return the options that every client accepts."""
-    shared = {name: value for name, value in kafka.items() if _dotted(name) not in OF_PRODUCERS}
+    others = OF_PRODUCERS | NOT_OF_ADMINS
+    shared = {name: value for name, value in kafka.items() if _dotted(name) not in others}
     return {"client.id": CLIENT_ID, **shared}
 
 

@@ -28,7 +28,7 @@ from pykafka2.errors import ConfigurationError, UnknownOption
 from pykafka2.options import OptionTable
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from spark_connector import WrongSchema, connections, exactly_once_batches
-from spark_connector.options.kafka_options import OF_CONSUMERS, OF_PRODUCERS
+from spark_connector.options.kafka_options import NOT_OF_ADMINS, OF_CONSUMERS, OF_PRODUCERS
 from spark_connector.options.sink_options import TRANSACTION_MS
 from spark_connector.options.source_options import source_options
 from spark_connector.sink.clients import kept_admin, new_producer, shared_options
@@ -217,6 +217,8 @@ def test_lists_of_the_other_clients_options_are_complete() -> None:
         "max.in.flight.requests.per.connection",  # a consumer ignores it, too
         "retries",  # an admin client has it
     }
+    refused = {"interceptors", "interceptor.classes"}
+    assert (consumers & producers) - admins - OF_PRODUCERS - refused == NOT_OF_ADMINS
 
 
 def test_shared_client_options_are_accepted_by_every_client() -> None:
@@ -227,9 +229,11 @@ def test_shared_client_options_are_accepted_by_every_client() -> None:
         "request.timeout.ms": "20000",
         "retry.backoff.ms": "50",
         "client.id": "mine",
+        "client.rack": "a",
     }
     shared = shared_options(options)
-    assert set(shared) == set(options) - OF_PRODUCERS
+    assert set(shared) == set(options) - OF_PRODUCERS - NOT_OF_ADMINS
+    connections.new_admin({"bootstrap.servers": "localhost:1", "client.rack": "a"}).close()
     for client in (KafkaAdminClient, KafkaConsumer, KafkaProducer):
         client(shared).close()  # type: ignore[attr-defined]
 
