@@ -118,6 +118,7 @@ class KafkaProducer(TransactionCalls, AsyncClient, Generic[K, V]):
         self._registering = asyncio.Lock()
         self._abandoned: set[asyncio.Future[Any]] = set()
         """Calls of cancelled tasks; the next transactional call begins after they ended."""
+        self._cancelled_end = None
 
     # ------------------------------------------------------------------ sending
 

@@ -692,6 +692,37 @@ def test_call_by_hand_begins_after_the_end_of_a_cancelled_one(
     wait_for_committed(kafka_cluster, [b"first", b"second"])
 
 
+@pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
+def test_end_of_a_cancelled_task_succeeds_when_called_again(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """It raised IllegalState if the helper thread was ahead of the cancellation."""
+
+    async def program() -> None:
+        async with KafkaProducer(
+            bootstrap_servers=kafka_cluster.bootstrap_servers, transactional_id="t"
+        ) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send("orders", b"first", partition=0)
+            late = LateThread(monkeypatch, Call(end), after=True)
+            task = asyncio.create_task(getattr(producer, end)())
+            await kafka_cluster.wait_until_async(late.has_stopped.is_set)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            late.may_continue.set()
+            await getattr(producer, end)()
+            with pytest.raises(IllegalState):  # the second time there is no transaction
+                await getattr(producer, end)()
+            async with producer.transaction():
+                await producer.send("orders", b"second", partition=0)
+
+    run(program())
+    first = [b"first"] if end == "commit_transaction" else []
+    wait_for_committed(kafka_cluster, [*first, b"second"])
+
+
 def test_error_at_the_end_of_the_block_is_a_note_of_the_error_of_the_block(
     kafka_cluster: KafkaCluster,
 ) -> None:
