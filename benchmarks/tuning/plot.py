@@ -23,10 +23,17 @@ def plot(curve: Curve, outcomes: dict[Any, Outcome], path: Path) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = curve.option  # the same file for the same figures
-    mpl.rcParams["svg.fonttype"] = "none"  # text, which a browser scales and a reader can search
-    mpl.rcParams["font.family"] = ["DejaVu Sans", "sans-serif"]
-    mpl.rcParams["axes.prop_cycle"] = mpl.cycler(color=["#0072b2", "#d55e00"])  # for the colour-blind, too
+    settings = {
+        "svg.hashsalt": curve.option,  # the same file for the same figures
+        "svg.fonttype": "none",  # text, which a browser scales and a reader can search
+        "font.family": ["DejaVu Sans", "sans-serif"],
+        "axes.prop_cycle": mpl.cycler(color=["#0072b2", "#d55e00"]),  # for the colour-blind, too
+    }
+    with mpl.rc_context(settings):
+        _draw(curve, outcomes, path)
+
+
+def _draw(curve: Curve, outcomes: dict[Any, Outcome], path: Path) -> None:
     from matplotlib import pyplot as plt
     from matplotlib.ticker import LogLocator
 
