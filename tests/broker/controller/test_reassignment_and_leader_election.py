@@ -24,8 +24,12 @@ from pykafka2.protocol.messages.reassignments import (
 from pykafka2.testing.cluster import Topic
 from tests.broker.support.admin_requests import (
     BROKER,
+    EMPTY,
+    NOT_CONSISTENT,
+    NOT_REGISTERED,
     SET,
     TOPIC,
+    TWICE,
     Outcome,
     add_partitions,
     alter,
@@ -40,14 +44,6 @@ from tests.broker.support.raw_client import RawClient
 from tests.connections import LiveCluster
 
 DONE: Outcome = ("NONE", None)
-
-NOT_REGISTERED = "The manual partition assignment includes broker {}, but no such broker is registered."
-TWICE = "The manual partition assignment includes the broker 0 more than once."
-EMPTY = "The manual partition assignment includes an empty replica list."
-NOT_CONSISTENT = (
-    "The manual partition assignment includes a partition with {} replica(s), but this is not consistent "
-    "with previous partitions, which have {} replica(s)."
-)
 
 
 # ---------------------------------------------------------------------- partitions, elections, moves

@@ -17,19 +17,23 @@ from pykafka2.protocol.messages.topics import (
 )
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.testing.cluster import KafkaCluster
-from tests.broker.support.admin_requests import Outcome, create, delete, metadata_of, outcome, topic_of
+from tests.broker.support.admin_requests import (
+    EMPTY,
+    NOT_CONSISTENT,
+    NOT_REGISTERED,
+    TWICE,
+    Outcome,
+    create,
+    delete,
+    metadata_of,
+    outcome,
+    topic_of,
+)
 from tests.broker.support.raw_client import RawClient
 from tests.connections import LiveCluster
 
 DONE: Outcome = ("NONE", None)
 
-NOT_REGISTERED = "The manual partition assignment includes broker {}, but no such broker is registered."
-TWICE = "The manual partition assignment includes the broker 0 more than once."
-EMPTY = "The manual partition assignment includes an empty replica list."
-NOT_CONSISTENT = (
-    "The manual partition assignment includes a partition with {} replica(s), but this is not consistent "
-    "with previous partitions, which have {} replica(s)."
-)
 NOT_CONSECUTIVE = "partitions should be a consecutive 0-based integer sequence"
 ILLEGAL = "Topic name is invalid: "
 

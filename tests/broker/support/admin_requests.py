@@ -37,6 +37,15 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 Outcome = tuple[str, str | None]
 """An error by Kafka's name, and its message."""
 
+# Kafka's messages about assignments, which creating topics, adding partitions and moving them share.
+NOT_REGISTERED = "The manual partition assignment includes broker {}, but no such broker is registered."
+TWICE = "The manual partition assignment includes the broker 0 more than once."
+EMPTY = "The manual partition assignment includes an empty replica list."
+NOT_CONSISTENT = (
+    "The manual partition assignment includes a partition with {} replica(s), but this is not consistent "
+    "with previous partitions, which have {} replica(s)."
+)
+
 
 def topic_of(
     name: str,
