@@ -96,21 +96,21 @@ def plot(runner: Runner, drivers: Sequence[str], path: Path, note: str) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    mpl.rcParams["svg.hashsalt"] = "acks"
-    figure, rows = plt.subplots(
-        len(drivers), len(PANELS), figsize=(4.6 * len(PANELS), 3.8 * len(drivers)), squeeze=False
-    )
-    for row, driver in zip(rows, drivers, strict=True):
-        for panel, draw in zip(row, PANELS, strict=True):
-            if not draw(panel, runner, driver):
-                panel.set_visible(False)
-                continue
-            panel.set_title(driver, fontsize=10)
-            if draw is not by_depth:
-                panel.set_ylim(0, 1.35 * panel.get_ylim()[1])  # room for the legend
-            panel.grid(alpha=0.3)
-            panel.legend(fontsize=6, handlelength=4, ncols=2, loc="upper left")
-    figure.text(0.01, 0.005, note, fontsize=8, color="grey")
-    figure.tight_layout(rect=(0, 0.03, 1, 1))
-    save(figure, path)
+    with mpl.rc_context({"svg.hashsalt": "acks"}):  # the same file for the same figures
+        figure, rows = plt.subplots(
+            len(drivers), len(PANELS), figsize=(4.6 * len(PANELS), 3.8 * len(drivers)), squeeze=False
+        )
+        for row, driver in zip(rows, drivers, strict=True):
+            for panel, draw in zip(row, PANELS, strict=True):
+                if not draw(panel, runner, driver):
+                    panel.set_visible(False)
+                    continue
+                panel.set_title(driver, fontsize=10)
+                if draw is not by_depth:
+                    panel.set_ylim(0, 1.35 * panel.get_ylim()[1])  # room for the legend
+                panel.grid(alpha=0.3)
+                panel.legend(fontsize=6, handlelength=4, ncols=2, loc="upper left")
+        figure.text(0.01, 0.005, note, fontsize=8, color="grey")
+        figure.tight_layout(rect=(0, 0.03, 1, 1))
+        save(figure, path)
     print(f"\nplot: {path}")
